@@ -13,7 +13,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 
 from kafkaclient.admin import Admin, ConfigResource, ConfigSource, FileLimits, Limits
-from kafkaclient.admin.limits_topic import LIMITS_TOPIC
+from kafkaclient.admin.limits_store import LIMITS_TOPIC
 from kafkaclient.errors import (
     BrokerError,
     PartitionLimitRaceError,

@@ -287,8 +287,8 @@ async def dies_after(cluster, plan, changes: int) -> bool:
     """Begin a plan with a tool that makes so many changes and then no call any more; whether it
     came to its end."""
     async with Admin(cluster.bootstrap, limits=None) as doomed:
-        assert doomed._open is not None
-        session = doomed._open.session
+        assert doomed._running is not None
+        session = doomed._running.session
         once, made = session.once, 0
 
         async def dying(call, node=None):

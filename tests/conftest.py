@@ -39,7 +39,7 @@ _BLOCKING = frozenset(
 
 _OTHERS = re.compile(rf"importlib|linecache|^{re.escape(str(_HERE))}")
 """A module that is imported when it is first needed, the source for a traceback, the test's own."""
-_ALLOWED = frozenset({("tls.py", "_read"), ("parquet.py", "_files")})
+_ALLOWED = frozenset({("tls.py", "_read"), ("parquet.py", "read")})
 """Certificates, which are read at the start and when they have changed; telemetry.read, which is no
 part of a producer."""
 

@@ -11,23 +11,25 @@ from kafkaclient.admin.description import (
     LimitsReport,
 )
 from kafkaclient.admin.limits import Limits
-from kafkaclient.admin.limits_file import FileLimits
+from kafkaclient.admin.limits_store import FileLimits
 from kafkaclient.admin.reassign.estimate import Estimate, SafeRange
-from kafkaclient.admin.reassign.outcome import Begun, MoveState, PartitionState, Verification
+from kafkaclient.admin.reassign.outcome import (
+    Begun,
+    Lifted,
+    MoveState,
+    PartitionState,
+    Throttles,
+    Verification,
+)
 from kafkaclient.admin.reassign.plan import ReassignmentPlan
 from kafkaclient.admin.reassign.progress import BrokerProgress, PartitionProgress, Progress
 from kafkaclient.admin.reassign.quotas import ReplicationQuotas
 from kafkaclient.admin.reassign.reassigner import Reassigner
-from kafkaclient.admin.reassign.throttle_state import Lifted, Throttles
 from kafkaclient.admin.reassign.throttled import ThrottledReassignment
 from kafkaclient.admin.topics import TopicDescription
 from kafkaclient.wire.admin import ConfigEntry, ConfigSource
 from kafkaclient.wire.codec import NewTopic
-from kafkaclient.wire.transaction_states import (
-    TransactionDescription,
-    TransactionListing,
-    TxnState,
-)
+from kafkaclient.wire.transaction_states import TransactionDescription, TransactionListing, TxnState
 
 __all__ = [
     "Admin",

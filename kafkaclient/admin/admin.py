@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,14 +14,15 @@ from kafkaclient.admin.description import (
     describe_cluster,
     limits_report,
 )
-from kafkaclient.admin.guard import errors_by_topic, existing_topics, usage_of
+from kafkaclient.admin.groups import GroupAdmin
+from kafkaclient.admin.limits_guard import usage_of
 from kafkaclient.admin.reassign.quotas import ReplicationQuotas
 from kafkaclient.admin.reassign.reassigner import Reassigner
 from kafkaclient.admin.reassign.throttled import ThrottledReassignment
 from kafkaclient.admin.running import RunningAdmin
 from kafkaclient.admin.session import Session
 from kafkaclient.admin.topics import TopicDescription, description_of
-from kafkaclient.admin.transaction_api import TransactionAdmin
+from kafkaclient.admin.transactions import TransactionAdmin
 from kafkaclient.cluster.client import Client
 from kafkaclient.config.admin import AdminConfig
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, UnsupportedVersionError
@@ -31,23 +32,21 @@ from kafkaclient.wire.admin import DescribeQuorumCall
 from kafkaclient.wire.codec import NewTopic
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kafkaclient.admin.configs import ConfigResource
     from kafkaclient.admin.limits import Limits
-    from kafkaclient.admin.limits_file import FileLimits
+    from kafkaclient.admin.limits_store import FileLimits
     from kafkaclient.admin.reassign.plan import ReassignmentPlan
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.admin import ConfigEntry
-    from kafkaclient.wire.groups import DescribedGroup
     from kafkaclient.wire.reassignments import OngoingReassignment
-    from kafkaclient.wire.results import MetadataResult, TopicInfo
 
 __all__ = ["Admin"]
 
 
-class Admin(TransactionAdmin, Client):
+class Admin(TransactionAdmin, GroupAdmin, Client):
     """Manages a cluster: topics, configurations, partition limits (KIP-578), transactions.
 
     ::
@@ -92,7 +91,6 @@ class Admin(TransactionAdmin, Client):
         self._clock = clock
         self._wall_clock = wall_clock
         self._rng = rng or Random()
-        self._running: RunningAdmin | None = None
         measured_by = clock or _loop_time
         self.reassigner = Reassigner(self._operation, measured_by, self._rng)
         """The single steps of a reassignment; :meth:`throttled` runs all of them."""
@@ -206,14 +204,7 @@ class Admin(TransactionAdmin, Client):
         wanted = list({topic.name: topic for topic in topics}.values())
         async with self._operation("creating topics", timeout_s) as running:
             limits, cluster = await running.limits_and_cluster()
-            if limits.any:
-                return await running.guard.create(
-                    wanted, limits, cluster, validate_only=validate_only
-                )
-            outcomes = await running.requests.create(wanted, validate_only=validate_only)
-            return errors_by_topic(
-                outcomes, existing_topics(cluster) if validate_only else frozenset()
-            )
+            return await running.guard.create(wanted, limits, cluster, validate_only=validate_only)
 
     async def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a topic and its records. Raises UnknownTopicError, AuthorizationError, or the
@@ -246,19 +237,11 @@ class Admin(TransactionAdmin, Client):
         """
         check_topic_name(name)
         async with self._operation(f"adding partitions to topic {name!r}", timeout_s) as running:
-            failures = 0
-            limits, cluster = await running.limits_and_cluster()
-            while (topic := _topic_of(cluster, name)) is None:
-                await running.requests.check_known(name)
-                failures += 1
-                await running.session.pause(failures)
-                limits, cluster = await running.limits_and_cluster()
             await running.guard.extend(
-                topic,
+                name,
                 total,
                 replica_assignment or (),
-                limits,
-                cluster,
+                running.limits_and_cluster,
                 validate_only=validate_only,
             )
 
@@ -294,10 +277,10 @@ class Admin(TransactionAdmin, Client):
         async with self._operation(f"configuring {resource}", timeout_s) as running:
             await running.configs.alter(
                 resource,
-                set=set or {},
+                set=set,
                 delete=delete,
-                append=append or {},
-                subtract=subtract or {},
+                append=append,
+                subtract=subtract,
                 validate_only=validate_only,
             )
 
@@ -312,38 +295,6 @@ class Admin(TransactionAdmin, Client):
             except UnsupportedVersionError:
                 return describe_cluster(cluster, None)  # a ZooKeeper cluster
         return describe_cluster(cluster, quorum)
-
-    # --- groups -------------------------------------------------------------------------------
-
-    async def describe_group(self, group: str, *, timeout_s: float | None = None) -> DescribedGroup:
-        """A consumer group of the classic protocol, with its members. A group that does not exist
-        has the state ``Dead``. Raises AuthorizationError, or the coordinator's BrokerError."""
-        async with self._operation(f"describing group {group!r}", timeout_s) as running:
-            return await running.groups.describe(group)
-
-    async def committed_offsets(
-        self, group: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The committed offsets of a group. The result omits partitions without a committed offset.
-        Raises as :meth:`describe_group`."""
-        async with self._operation(f"reading the offsets of group {group!r}", timeout_s) as running:
-            return await running.groups.committed(group, partitions)
-
-    async def alter_offsets(
-        self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
-    ) -> None:
-        """Set the committed offsets of a group without members. Raises AuthorizationError, or the
-        coordinator's BrokerError: UNKNOWN_MEMBER_ID if the group has members."""
-        async with self._operation(f"setting the offsets of group {group!r}", timeout_s) as running:
-            await running.groups.alter_offsets(group, offsets)
-
-    async def end_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The last stable offsets of partitions. The result omits partitions that do not exist or
-        have no leader. Raises AuthorizationError, or the leader's BrokerError."""
-        async with self._operation("reading the end offsets of partitions", timeout_s) as running:
-            return await running.groups.ends(partitions)
 
     # --- reassignments ------------------------------------------------------------------------
 
@@ -371,10 +322,10 @@ class Admin(TransactionAdmin, Client):
         wanted = {partition: None if r is None else tuple(r) for partition, r in moves.items()}
         async with self._operation("reassigning partitions", timeout_s) as running:
             limits, cluster = await running.limits_and_cluster()
-            running.reassignments.check(wanted, limits, cluster)
+            running.reassignments.check_limits(wanted, limits, cluster)
             results = await running.reassignments.alter(wanted, cluster)
             begun = {p: wanted[p] for p, error in results.items() if error is None}
-            await running.reassignments.check_room(begun, limits, cluster)
+            await running.reassignments.check_race(begun, limits, cluster)
             return results
 
     def throttled(
@@ -402,14 +353,15 @@ class Admin(TransactionAdmin, Client):
         reassignment another client cancelled or changed, and for a throttle that could not be
         restored.
         """
-        return ThrottledReassignment(
-            self.reassigner,
-            self.replication_quotas,
+        begin = partial(
+            self.reassigner.begin,
             plan,
-            bytes_per_second,
             additional=additional,
             skip_dead=skip_dead,
             on_rollback=on_rollback,
+        )
+        return ThrottledReassignment(
+            self.reassigner, self.replication_quotas, begin, bytes_per_second
         )
 
     # --- partition limits ---------------------------------------------------------------------
@@ -441,34 +393,13 @@ class Admin(TransactionAdmin, Client):
 
     # ------------------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def _operation(
-        self, what: str, timeout_s: float | None = None
-    ) -> AsyncIterator[RunningAdmin]:
-        """The running client, within a time limit. Raises as :meth:`.Session.limit`."""
-        running = self._running
-        if running is None:
-            raise AdminStateError(f"{what}: the admin client is not running: start it first")
-        async with running.session.limit(what, timeout_s):
-            yield running
-
     def _new_producer(self) -> Producer:
-        options = self.config.for_producer() | {
-            "allow_auto_create_topics": False,
-            "linger_ms": 0,
-        }
+        options = self.config.for_producer() | {"allow_auto_create_topics": False, "linger_ms": 0}
         return Producer(options, dialer=self._dialer, clock=self._clock, rng=self._rng)
 
 
 def _loop_time() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _topic_of(cluster: MetadataResult, name: str) -> TopicInfo | None:
-    """The topic, or None if the metadata lacks it."""
-    return next(
-        (topic for topic in cluster.topics if topic.name == name and topic.partitions), None
-    )
 
 
 def _raise(error: KafkaError | None) -> None:

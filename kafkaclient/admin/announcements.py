@@ -26,6 +26,7 @@ import re
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.admin.configs import ConfigResource
@@ -79,12 +80,7 @@ class Announcements:
     """The announcements of one admin client. ``wall_clock``: seconds since the epoch."""
 
     def __init__(
-        self,
-        session: Session,
-        configs: Configs,
-        *,
-        wall_clock: Callable[[], float],
-        rng: Random,
+        self, session: Session, configs: Configs, *, wall_clock: Callable[[], float], rng: Random
     ) -> None:
         self._session = session
         self._configs = configs
@@ -100,10 +96,10 @@ class Announcements:
         own = self._announcement(Intent.SETTING, seconds + _WITHDRAW_S)
         try:
             await self._announce(own)
-            waits = 0
-            while self._unexpired(await self._read_back(own), Intent.CLEARING):
-                waits += 1
-                await self._session.pause(waits)
+            await self._session.poll(
+                lambda: self._read_back(own),
+                lambda announced: not self._unexpired(announced, Intent.CLEARING),
+            )
             yield own.key
         finally:
             await self._withdraw([own])
@@ -116,8 +112,7 @@ class Announcements:
         still sets throttles after :data:`_WAIT_TO_CLEAR_S` seconds."""
         loop = asyncio.get_running_loop()
         until = loop.time() + _WAIT_TO_CLEAR_S
-        waits = 0
-        while True:
+        for attempts in count(1):
             ends_at = loop.time() + CLEARING_S  # later, other operators ignore the announcement
             own = self._announcement(Intent.CLEARING, CLEARING_S)
             expired: list[Announcement] = []
@@ -133,14 +128,22 @@ class Announcements:
             finally:
                 await self._withdraw([own, *expired])
             if loop.time() > until:
-                raise _others_are_setting(setting)
-            waits += 1
-            await self._session.pause(waits)
+                last = datetime.fromtimestamp(max(each.expires for each in setting), UTC)
+                raise ReassignmentError(
+                    "no throttle was cleared, because another operator is setting throttles, or "
+                    "died while it set them. Run `kafkaclient throttle clear` or `verify` again "
+                    f"later; the other operator's announcement expires at {last:%Y-%m-%d %H:%M:%S} "
+                    "UTC"
+                )
+            await self._session.pause(attempts)
 
     async def any_expired(self) -> bool:
-        """Whether there is an expired announcement, which a dead process left."""
-        keys = await self._configs.describe(ConfigResource.broker_defaults())
-        return any(map(self._is_expired, Announcement.all_of(keys)))
+        """Whether there is an expired announcement, which a dead process left. False for a client
+        that may not describe announcements: it may not delete them either."""
+        try:
+            return any(map(self._is_expired, await self._all()))
+        except AuthorizationError:
+            return False
 
     # ------------------------------------------------------------------------------------------
 
@@ -154,52 +157,37 @@ class Announcements:
     def _unexpired(self, announced: Iterable[Announcement], intent: Intent) -> list[Announcement]:
         return [a for a in announced if a.intent is intent and not self._is_expired(a)]
 
+    async def _all(self) -> list[Announcement]:
+        return Announcement.all_of(await self._configs.describe(ConfigResource.broker_defaults()))
+
     async def _announce(self, own: Announcement) -> None:
-        await self._alter({own.key: "1"}, ())
+        await self._configs.alter(ConfigResource.broker_defaults(), set={own.key: "1"})
 
     async def _read_back(self, own: Announcement) -> list[Announcement]:
         """All announcements, read from a broker that already knows ``own``."""
-        waits = 0
-        while True:
-            keys = await self._configs.describe(ConfigResource.broker_defaults())
-            announced = Announcement.all_of(keys)
-            if own in announced:
-                return announced
-            self._session.note_error(
-                ReassignmentError(
-                    f"the key {own.key} is not in the brokers' configuration yet; if it never "
-                    "appears, another operator with a different clock deleted it"
+
+        async def read() -> list[Announcement]:
+            announced = await self._all()
+            if own not in announced:
+                self._session.note_error(
+                    ReassignmentError(
+                        f"the key {own.key} is not in the brokers' configuration yet; if it never "
+                        "appears, another operator with a different clock deleted it"
+                    )
                 )
-            )
-            waits += 1
-            await self._session.pause(waits)
+            return announced
+
+        return await self._session.poll(read, lambda announced: own in announced)
 
     async def _withdraw(self, announcements: Iterable[Announcement]) -> None:
         try:
             async with asyncio.timeout(_WITHDRAW_S):
-                await self._alter({}, [announcement.key for announcement in announcements])
+                await self._configs.alter(
+                    ConfigResource.broker_defaults(), delete=[each.key for each in announcements]
+                )
         except AuthorizationError as error:
             _log.debug("no announcement was made: %s", error)
         except (KafkaError, TimeoutError) as error:
             _log.warning(
                 "an announcement in the broker defaults could not be deleted, it expires: %s", error
             )
-
-    async def _alter(self, set_: dict[str, str], delete: Iterable[str]) -> None:
-        await self._configs.alter(
-            ConfigResource.broker_defaults(),
-            set=set_,
-            delete=delete,
-            append={},
-            subtract={},
-            validate_only=False,
-        )
-
-
-def _others_are_setting(setting: list[Announcement]) -> ReassignmentError:
-    last = max(announcement.expires for announcement in setting)
-    return ReassignmentError(
-        "no throttle was cleared, because another operator is setting throttles, or died while it "
-        "set them. Run `kafkaclient throttle clear` or `verify` again later; the other operator's "
-        f"announcement expires at {datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    )

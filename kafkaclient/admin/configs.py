@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from kafkaclient.admin.error_codes import NOT_NOW, UNKNOWN_TOPIC_OR_PARTITION
 from kafkaclient.admin.limits import MAX_BROKER_PARTITIONS, MAX_PARTITIONS, Limits
-from kafkaclient.admin.session import CONTROLLER, NOT_NOW
+from kafkaclient.admin.session import CONTROLLER
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import AuthorizationError, ConfigError, KafkaError
 from kafkaclient.wire.admin import (
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kafkaclient.admin.session import Session
+    from kafkaclient.wire.admin import ConfigOutcome
 
 __all__ = ["ConfigResource", "Configs"]
 
@@ -103,18 +105,18 @@ class Configs:
         self,
         resource: ConfigResource,
         *,
-        set: Mapping[str, str],  # noqa: A002 - the operation's name
-        delete: Iterable[str],
-        append: Mapping[str, str],
-        subtract: Mapping[str, str],
-        validate_only: bool,
+        set: Mapping[str, str] | None = None,  # noqa: A002 - the operation's name
+        delete: Iterable[str] = (),
+        append: Mapping[str, str] | None = None,
+        subtract: Mapping[str, str] | None = None,
+        validate_only: bool = False,
     ) -> None:
         """Make all changes or none. Raises as :meth:`.Admin.alter_configs`."""
         changes = (
-            *((key, ConfigOperation.SET, value) for key, value in set.items()),
+            *((key, ConfigOperation.SET, value) for key, value in (set or {}).items()),
             *((key, ConfigOperation.DELETE, None) for key in delete),
-            *((key, ConfigOperation.APPEND, value) for key, value in append.items()),
-            *((key, ConfigOperation.SUBTRACT, value) for key, value in subtract.items()),
+            *((key, ConfigOperation.APPEND, value) for key, value in (append or {}).items()),
+            *((key, ConfigOperation.SUBTRACT, value) for key, value in (subtract or {}).items()),
         )
         keys = [key for key, _, _ in changes]
         twice = sorted({key for key in keys if keys.count(key) > 1})
@@ -125,18 +127,15 @@ class Configs:
         await self._check_broker(resource)
         node = CONTROLLER if resource.node_id is None else resource.node_id
 
-        async def attempt() -> None:
+        async def attempt() -> ConfigOutcome:
             (outcome,) = (await self._session.once(call, node)).resources
             if outcome.error_code in NOT_NOW:
                 raise broker_error(outcome.error_code, f"configuring {resource}")
-            if outcome.error_code:
-                detail = outcome.error_message
-                refused.append(_error(resource, outcome.error_code, detail, "configuring"))
+            return outcome
 
-        refused: list[KafkaError] = []
-        await self._session.until_answered(attempt)
-        if refused:
-            raise refused[0]
+        outcome = await self._session.until_answered(attempt)
+        if outcome.error_code:
+            raise _error(resource, outcome.error_code, outcome.error_message, "configuring")
 
     async def _check_broker(self, resource: ConfigResource) -> None:
         node_id = resource.node_id
@@ -154,6 +153,6 @@ def _error(resource: ConfigResource, code: int, detail: str | None, doing: str) 
     operation = "DescribeConfigs" if doing == "describing" else "AlterConfigs"
     name = resource.name if resource.kind is ConfigKind.TOPIC else ""
     advice = denied(code, operation, name, by_itself=True)
-    if code == 3:
+    if code == UNKNOWN_TOPIC_OR_PARTITION:
         advice = "there is no such topic"
     return broker_error(code, f"{doing} {resource}", detail, advice=advice)

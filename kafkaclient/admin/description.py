@@ -139,20 +139,11 @@ class LimitsReport:
 
 
 def limits_report(limits: Limits, usage: Usage) -> LimitsReport:
-    limit = limits.max_broker_partitions
-    return LimitsReport(
-        limits,
-        tuple(
-            BrokerUsage(
-                broker,
-                usage.racks.get(broker),
-                broker in usage.racks,
-                hosted,
-                None if limit is None else limit - hosted,
-            )
-            for broker, hosted in sorted(usage.hosted.items())
-        ),
-        usage.counted(limits),
-        usage.partitions,
-        usage.replicas,
-    )
+    brokers = []
+    for node, hosted in sorted(usage.hosted.items()):
+        limit = limits.max_broker_partitions
+        headroom = None if limit is None else limit - hosted
+        rack, up = usage.racks.get(node), node in usage.racks
+        brokers.append(BrokerUsage(node, rack, up, hosted, headroom))
+    counted = usage.counted(limits)
+    return LimitsReport(limits, tuple(brokers), counted, usage.partitions, usage.replicas)

@@ -11,6 +11,7 @@ from collections import defaultdict
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkaclient.admin.error_codes import INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import ConfigError
 
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["Ring", "Start", "alternated", "assign", "start_of_extension"]
-
-_INVALID_PARTITIONS = 37
-_INVALID_REPLICATION_FACTOR = 38
 
 
 class Start(NamedTuple):
@@ -75,36 +73,30 @@ def assign(
     """
     check_counts(len(brokers), partitions, replication_factor)
     ring = Ring(brokers, start)
-    if not ring.racks:
-        return tuple(_first(ring, offset, replication_factor) for offset in range(partitions))
     return tuple(_spread(ring, offset, replication_factor) for offset in range(partitions))
 
 
 def check_counts(brokers: int, partitions: int, replication_factor: int) -> None:
     """Raise the broker's error if no placement can have these numbers."""
     if partitions <= 0:
-        raise broker_error(_INVALID_PARTITIONS, f"{partitions} partitions")
+        raise broker_error(INVALID_PARTITIONS, f"{partitions} partitions")
     if not 0 < replication_factor <= brokers:
         what = f"replication factor {replication_factor} with {brokers} brokers"
-        raise broker_error(_INVALID_REPLICATION_FACTOR, what)
-
-
-def _first(ring: Ring, offset: int, replication_factor: int) -> tuple[int, ...]:
-    candidates = ring.candidates(offset)
-    return tuple([next(candidates) for _ in range(replication_factor)])
+        raise broker_error(INVALID_REPLICATION_FACTOR, what)
 
 
 def _spread(ring: Ring, offset: int, replication_factor: int) -> tuple[int, ...]:
     racks, all_racks = ring.racks, len(set(ring.racks.values()))
     chosen: list[int] = []
-    used: set[str] = set()
+    used: set[str | None] = set()
     # A broker that was skipped because of its rack may be chosen in a later round.
     while len(chosen) < replication_factor:
         for broker in ring.candidates(offset):
-            if broker in chosen or (racks[broker] in used and len(used) < all_racks):
+            rack = racks.get(broker)
+            if broker in chosen or (rack in used and len(used) < all_racks):
                 continue
             chosen.append(broker)
-            used.add(racks[broker])
+            used.add(rack)
             if len(chosen) == replication_factor:
                 break
     return tuple(chosen)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import ConfigError, PartitionLimitRaceError, PolicyViolationError
@@ -47,24 +47,29 @@ class Limits:
         """A copy with the ``given`` limits replaced. Raises ConfigError if one is invalid."""
         limits = self
         for name, raw in given.items():
-            value = None if raw is None else str(raw)
+            value = "" if raw is None else str(raw)
             if name == MAX_BROKER_PARTITIONS:
                 limits = replace(limits, max_broker_partitions=_number(name, value))
             elif name == MAX_PARTITIONS:
                 limits = replace(limits, max_partitions=_number(name, value))
-            elif name == COUNT:
-                limits = replace(limits, count=_counted(value))
-            else:
+            elif name != COUNT:
                 known = f"{MAX_BROKER_PARTITIONS}, {MAX_PARTITIONS}, {COUNT}"
                 raise ConfigError(f"unknown partition limit {name!r}; the known limits are {known}")
+            elif value not in ("", *_COUNTS):
+                raise ConfigError(f"{COUNT}={value} is not valid; give {' or '.join(_COUNTS)}")
+            else:
+                limits = replace(limits, count=value or _COUNTS[0])
         return limits
 
     def as_properties(self) -> dict[str, str | None]:
         """The limits by their names in KIP-578 (None: no limit), as :meth:`parse` takes them."""
         return {
-            MAX_BROKER_PARTITIONS: _text(self.max_broker_partitions),
-            MAX_PARTITIONS: _text(self.max_partitions),
-            COUNT: None if self.count == _COUNTS[0] else self.count,
+            name: None if value is None else str(value)
+            for name, value in (
+                (MAX_BROKER_PARTITIONS, self.max_broker_partitions),
+                (MAX_PARTITIONS, self.max_partitions),
+                (COUNT, None if self.count == _COUNTS[0] else self.count),
+            )
         }
 
     def stricter(self, other: Limits) -> Limits:
@@ -88,8 +93,8 @@ class Limits:
         )
 
 
-def _number(name: str, value: str | None) -> int | None:
-    if value is None or value.strip().lower() in _OFF_WORDS:
+def _number(name: str, value: str) -> int | None:
+    if value.strip().lower() in _OFF_WORDS:
         return None
     try:
         number = int(value)
@@ -102,19 +107,8 @@ def _number(name: str, value: str | None) -> int | None:
     return number
 
 
-def _counted(value: str | None) -> str:
-    word = value or _COUNTS[0]
-    if word not in _COUNTS:
-        raise ConfigError(f"{COUNT}={value} is not valid; give {' or '.join(_COUNTS)}")
-    return word
-
-
 def _lower(one: int | None, other: int | None) -> int | None:
     return min((limit for limit in (one, other) if limit is not None), default=None)
-
-
-def _text(limit: int | None) -> str | None:
-    return None if limit is None else str(limit)
 
 
 def _shown(limit: int | None) -> str:
@@ -143,7 +137,6 @@ class Usage:
     hosted: Mapping[int, int]
     partitions: int
     replicas: int
-    exempt: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     @classmethod
     def of(cls, cluster: MetadataResult, exempt: Collection[str] = ()) -> Usage:
@@ -157,20 +150,15 @@ class Usage:
             for partition in topic.partitions:
                 hosted.update(partition.replicas)
         racks = {broker.node_id: broker.rack for broker in cluster.brokers}
-        return cls(racks, hosted, partitions, hosted.total(), frozenset(exempt))
+        return cls(racks, hosted, partitions, hosted.total())
 
     def with_topic(self, assignment: Iterable[Sequence[int]]) -> Usage:
         """The usage after these partitions are added."""
-        hosted, partitions = Counter(self.hosted), 0
+        hosted, partitions = Counter(self.hosted), self.partitions
         for replicas in assignment:
             hosted.update(replicas)
             partitions += 1
-        return replace(
-            self,
-            hosted=hosted,
-            partitions=self.partitions + partitions,
-            replicas=hosted.total(),
-        )
+        return Usage(self.racks, hosted, partitions, hosted.total())
 
     def counted(self, limits: Limits) -> int:
         """The number that ``max.partitions`` bounds."""
@@ -187,21 +175,30 @@ class Usage:
         """The error for a request that the limits do not allow."""
         capacities = self.capacities(limits)
         remaining = ", ".join(f"broker {b}: {n}" for b, n in sorted(capacities.items()))
-        error = PolicyViolationError(
+        most, counted = limits.max_partitions, self.counted(limits)
+        headroom = "no limit" if most is None else max(0, most - counted)
+        return self._violation(
+            PolicyViolationError,
+            limits,
             f"{request.what}: POLICY_VIOLATION (44): {why}. Limits: {limits}. Remaining capacity: "
-            f"{remaining or 'no limit per broker'}; cluster: {self._headroom(limits)}. Nothing was "
+            f"{remaining or 'no limit per broker'}; cluster: {headroom}. Nothing was "
             "changed; request fewer partitions, delete or reassign partitions, or raise the limit "
-            "(kafkaclient limits set)"
+            "(kafkaclient limits set)",
         )
+
+    def _violation(
+        self, kind: type[PolicyViolationError], limits: Limits, message: str
+    ) -> PolicyViolationError:
+        error = kind(message)
         error.max_broker_partitions = limits.max_broker_partitions
         error.max_partitions = limits.max_partitions
-        error.remaining = capacities
+        error.remaining = self.capacities(limits)
         return error
 
-    def _headroom(self, limits: Limits) -> str:
-        if limits.max_partitions is None:
-            return "no limit"
-        return str(max(0, limits.max_partitions - self.counted(limits)))
+    def check(self, limits: Limits, request: Request) -> None:
+        """Raise PolicyViolationError if the cluster or a broker would exceed a limit."""
+        self.check_total(limits, request)
+        self.check_gains(limits, request)
 
     def check_total(self, limits: Limits, request: Request) -> None:
         """Raise PolicyViolationError if the cluster would exceed ``max.partitions``."""
@@ -210,40 +207,25 @@ class Usage:
             return
         total = self.counted(limits) + more
         if total > limits.max_partitions:
-            unit = "replicas" if limits.count == "replicas" else "partitions"
-            raise self.refuse(
-                limits,
-                request,
-                f"the cluster would have {total} {unit}, more than {MAX_PARTITIONS} allows",
-            )
+            have = f"the cluster would have {total} {limits.count}"
+            raise self.refuse(limits, request, f"{have}, more than {MAX_PARTITIONS} allows")
 
     def check_gains(self, limits: Limits, request: Request) -> None:
         """Raise PolicyViolationError if a broker that gains a replica would exceed its limit. A
         broker that gains no replica may exceed the limit."""
-        limit = limits.max_broker_partitions
-        if limit is None:
-            return
-        full = [
-            f"broker {broker} would have {self.hosted.get(broker, 0) + gain}"
-            for broker, gain in sorted(request.gains.items())
-            if gain > 0 and self.hosted.get(broker, 0) + gain > limit
-        ]
+        after = Counter(self.hosted)
+        after.update(request.gains)
+        full = [f"broker {b} would have {after[b]}" for b in _over(limits, request, after)]
         if full:
             why = f"{', '.join(full)}, more than {MAX_BROKER_PARTITIONS} allows"
             raise self.refuse(limits, request, why)
 
-    def check_outcome(self, limits: Limits, request: Request, *, undone: bool = False) -> None:
+    def check_race(self, limits: Limits, request: Request, *, undone: bool = False) -> None:
         """Raise PartitionLimitRaceError if this usage, which was read after the change, exceeds a
         limit for a broker or total to which the change added. A concurrent change then used the
         same capacity. ``undone``: the caller undoes the change."""
-        over = []
-        limit = limits.max_broker_partitions
-        if limit is not None:
-            over += [
-                f"broker {broker} has {self.hosted[broker]} replicas"
-                for broker, gain in sorted(request.gains.items())
-                if gain > 0 and self.hosted.get(broker, 0) > limit
-            ]
+        full = _over(limits, request, self.hosted)
+        over = [f"broker {broker} has {self.hosted[broker]} replicas" for broker in full]
         most = limits.max_partitions
         if most is not None and request.partitions and self.counted(limits) > most:
             over.append(f"the cluster has {self.counted(limits)} {limits.count}")
@@ -251,12 +233,19 @@ class Usage:
             return
         done = "undone, because" if undone else "done, but"
         advice = "Retry" if undone else "Undo one of the two changes"
-        error = PartitionLimitRaceError(
+        raise self._violation(
+            PartitionLimitRaceError,
+            limits,
             f"{request.what}: {done} a concurrent change used the same capacity: "
             f"{', '.join(over)}; limits: {limits}. {advice}, or raise the limit (kafkaclient "
-            "limits set)"
+            "limits set)",
         )
-        error.max_broker_partitions = limits.max_broker_partitions
-        error.max_partitions = limits.max_partitions
-        error.remaining = self.capacities(limits)
-        raise error
+
+
+def _over(limits: Limits, request: Request, hosted: Mapping[int, int]) -> list[int]:
+    """The brokers that gain a replica, and host more replicas than the limit."""
+    limit = limits.max_broker_partitions
+    if limit is None:
+        return []
+    gaining = (broker for broker, gain in sorted(request.gains.items()) if gain > 0)
+    return [broker for broker in gaining if hosted.get(broker, 0) > limit]

@@ -21,6 +21,7 @@ are still placed, and the order of choice prefers different racks.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.admin.kip36 import Ring, Start, assign, check_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from random import Random
 
 __all__ = ["Placement", "is_feasible", "place"]
@@ -70,14 +71,14 @@ def place(
     task = _Task(partitions, replication_factor, slots)
     if not is_feasible(slots.values(), partitions, replication_factor):
         return None
-    in_racks = _rack_groups(ring, slots)
-    shares = _shares(task, in_racks) if in_racks else None
-    if shares is not None:
-        return _assign_replicas(task, ring, in_racks, shares, start.leader)
-    everywhere = [list(ring.order)]
-    shares = _shares(task, everywhere)
-    assert shares is not None  # for the whole cluster, is_feasible() is the same condition
-    return _assign_replicas(task, ring, everywhere, shares, start.leader)
+    groups = _rack_groups(ring, slots)
+    shares = _shares(task, groups) if groups else None
+    if shares is None:
+        groups = [list(ring.order)]
+        shares = _shares(task, groups)
+        assert shares is not None  # for the whole cluster, is_feasible() is the same condition
+    remaining = _RemainingReplicas(task, groups, shares, start.leader)
+    return tuple(remaining.take(ring, offset) for offset in range(partitions))
 
 
 def is_feasible(capacities: Iterable[int], partitions: int, replication_factor: int) -> bool:
@@ -129,7 +130,7 @@ def _shares(task: _Task, groups: Sequence[Sequence[int]]) -> list[int] | None:
         filled = (sum(min(task.slots[b], level) for b in group) for group in groups)
         return [min(max(low, size), high) for size in filled]
 
-    level = _largest(task.partitions, lambda level: sum(at(level)) <= task.replicas)
+    level = bisect_right(range(task.partitions + 1), task.replicas, key=lambda n: sum(at(n))) - 1
     shares, following = at(level), at(level + 1)
     missing = task.replicas - sum(shares)
     for index, more in enumerate(following):
@@ -143,7 +144,11 @@ def _loads(slots: Mapping[int, int], group: Sequence[int], share: int, turn: int
     """The group's share by broker, as even as the slots allow. ``turn`` is the index of the broker
     that gets the first leftover replica."""
     highest = max(slots[broker] for broker in group)
-    level = _largest(highest, lambda level: sum(min(slots[b], level) for b in group) <= share)
+
+    def filled(level: int) -> int:
+        return sum(min(slots[broker], level) for broker in group)
+
+    level = bisect_right(range(highest + 1), share, key=filled) - 1
     loads = {broker: min(slots[broker], level) for broker in group}
     missing = share - sum(loads.values())
     able = [broker for broker in group if slots[broker] > level]
@@ -152,26 +157,7 @@ def _loads(slots: Mapping[int, int], group: Sequence[int], share: int, turn: int
     return loads
 
 
-def _largest(highest: int, holds: Callable[[int], bool]) -> int:
-    """The largest number up to ``highest`` for which the monotonic ``holds`` is true."""
-    low = 0
-    while low < highest:
-        middle = (low + highest + 1) // 2
-        if holds(middle):
-            low = middle
-        else:
-            highest = middle - 1
-    return low
-
-
 # --- which replicas each broker hosts -----------------------------------------------------------
-
-
-def _assign_replicas(
-    task: _Task, ring: Ring, groups: Sequence[Sequence[int]], shares: Sequence[int], turn: int
-) -> Placement:
-    remaining = _RemainingReplicas(task, groups, shares, turn)
-    return tuple(remaining.take(ring, offset) for offset in range(task.partitions))
 
 
 class _RemainingReplicas:

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafkaclient.admin.guard import usage_of
+from kafkaclient.admin.error_codes import (
+    NO_REASSIGNMENT_IN_PROGRESS,
+    NOT_NOW,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from kafkaclient.admin.limits import Request
-from kafkaclient.admin.session import CONTROLLER, NOT_NOW
+from kafkaclient.admin.limits_guard import usage_of
+from kafkaclient.admin.session import CONTROLLER
 from kafkaclient.admin.topics import partitions_of, topic_error
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.wire.reassignments import AlterReassignmentsCall, ListReassignmentsCall
@@ -24,16 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Reassignments"]
 
-_UNKNOWN_TOPIC = 3
-_NO_REASSIGNMENT = 85
-
 
 class Reassignments:
     """The requests for reassignments. Each runs within the time limit of the session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._timeout_ms = session.config.request_timeout_ms * 3 // 4
+        self._timeout_ms = session.controller_timeout_ms
 
     async def ongoing(self) -> dict[TopicPartition, OngoingReassignment]:
         """The ongoing reassignments. Raises the controller's error."""
@@ -48,7 +50,7 @@ class Reassignments:
 
         return await self._session.until_answered(attempt)
 
-    def check(
+    def check_limits(
         self,
         moves: Mapping[TopicPartition, tuple[int, ...] | None],
         limits: Limits,
@@ -60,9 +62,7 @@ class Reassignments:
         usage_of(cluster).check_gains(limits, _request(moves, cluster))
 
     async def alter(
-        self,
-        moves: Mapping[TopicPartition, tuple[int, ...] | None],
-        cluster: MetadataResult,
+        self, moves: Mapping[TopicPartition, tuple[int, ...] | None], cluster: MetadataResult
     ) -> dict[TopicPartition, KafkaError | None]:
         """Start reassignments, or cancel them (None). Returns by partition None or the error.
         Raises UnknownTopicError, and the controller's error for the whole request."""
@@ -84,13 +84,11 @@ class Reassignments:
         results: dict[TopicPartition, KafkaError | None] = {}
         for partition, code, detail in answer.partitions:
             # An earlier attempt, whose answer was lost, may have cancelled the reassignment.
-            gone = code == _NO_REASSIGNMENT and attempts > 1
-            results[partition] = (
-                _error(code, f"reassigning {partition}", detail) if code and not gone else None
-            )
+            done = not code or (code == NO_REASSIGNMENT_IN_PROGRESS and attempts > 1)
+            results[partition] = None if done else _error(code, f"reassigning {partition}", detail)
         return results
 
-    async def check_room(
+    async def check_race(
         self,
         begun: Mapping[TopicPartition, tuple[int, ...] | None],
         limits: Limits,
@@ -109,8 +107,8 @@ class Reassignments:
                 present = {p: set(view.replicas) for p, view in partitions_of(now).items()}
                 return all(nodes <= present.get(p, nodes) for p, nodes in targets.items())
 
-            now = await self._session.metadata_when(includes_targets)
-            usage_of(now).check_outcome(limits, request, undone=undone)
+            now = await self._session.poll(lambda: self._session.metadata(None), includes_targets)
+            usage_of(now).check_race(limits, request, undone=undone)
 
 
 def _request(
@@ -122,7 +120,7 @@ def _request(
     gains: Counter[int] = Counter()
     for partition, replicas in moves.items():
         if partition not in views:
-            raise topic_error(_UNKNOWN_TOPIC, str(partition), "reassigning", "Alter")
+            raise topic_error(UNKNOWN_TOPIC_OR_PARTITION, str(partition), "reassigning", "Alter")
         if replicas is not None and partition.topic not in internal:
             gains.update(set(replicas) - set(views[partition].replicas))
     return Request(f"reassigning {len(moves)} partitions", 0, 0, gains)

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kafkaclient.admin.announcements import Announcements
 from kafkaclient.admin.configs import Configs
-from kafkaclient.admin.groups import Groups
-from kafkaclient.admin.guard import Guard
 from kafkaclient.admin.limits import Limits
-from kafkaclient.admin.limits_topic import TopicLimits
+from kafkaclient.admin.limits_guard import LimitsGuard
+from kafkaclient.admin.limits_store import TopicLimits
 from kafkaclient.admin.reassignments import Reassignments
 from kafkaclient.admin.topics import Requests
-from kafkaclient.admin.transactions import TransactionRequests
+from kafkaclient.errors import AdminStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
     from random import Random
 
-    from kafkaclient.admin.limits_file import FileLimits
+    from kafkaclient.admin.limits_store import FileLimits
     from kafkaclient.admin.session import Session
     from kafkaclient.producer.producer import Producer
     from kafkaclient.wire.results import MetadataResult
 
-__all__ = ["Operation", "RunningAdmin"]
+__all__ = ["Operation", "Runnable", "RunningAdmin"]
 
 
 class RunningAdmin:
@@ -43,17 +43,13 @@ class RunningAdmin:
         self.session = session
         self.requests = Requests(session)
         self.configs = Configs(session)
-        self.groups = Groups(session)
-        self.guard = Guard(session, self.requests, rng)
+        self.guard = LimitsGuard(session, self.requests, rng)
         self.reassignments = Reassignments(session)
         self.announcements = Announcements(session, self.configs, wall_clock=wall_clock, rng=rng)
-        self.transactions = TransactionRequests(session, session.coordinators())
-        self.store: TopicLimits | FileLimits | None
+        self.store: TopicLimits | FileLimits | None = (
+            TopicLimits(session, self.requests, new_producer) if limits == "topic" else limits
+        )
         """The store of the partition limits; None enforces no limits."""
-        if limits == "topic":
-            self.store = TopicLimits(session, self.requests, new_producer)
-        else:
-            self.store = limits
 
     async def limits(self, cluster: MetadataResult | None = None) -> Limits:
         """The limits in force. ``cluster`` is metadata of all topics, if the caller has it."""
@@ -70,12 +66,22 @@ class RunningAdmin:
         return await self.limits(cluster), cluster
 
 
-class Operation(Protocol):
-    """Starts an operation: ``async with operation("describing topics", timeout_s) as running``."""
+class Runnable:
+    """Base of :class:`~kafkaclient.admin.Admin` and of its groups of methods."""
 
-    def __call__(
+    _running: RunningAdmin | None = None
+
+    @asynccontextmanager
+    async def _operation(
         self, what: str, timeout_s: float | None = None
-    ) -> AbstractAsyncContextManager[RunningAdmin]:
+    ) -> AsyncIterator[RunningAdmin]:
         """The running client, within the time limit of :meth:`.Session.limit`. Raises
         AdminStateError if the client is not running."""
-        ...
+        if self._running is None:
+            raise AdminStateError(f"{what}: the admin client is not running: start it first")
+        async with self._running.session.limit(what, timeout_s):
+            yield self._running
+
+
+Operation: TypeAlias = "Callable[..., AbstractAsyncContextManager[RunningAdmin]]"
+"""``async with operation("describing topics", timeout_s) as running``, as in :class:`Runnable`."""

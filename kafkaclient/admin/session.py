@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
+from itertools import count
 from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
@@ -23,32 +24,34 @@ from kafkaclient.errors import (
     KafkaError,
     ProducerClosedError,
     ProtocolError,
+    RequestTimedOutError,
 )
 from kafkaclient.wire.metadata import MetadataCall
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 
     from kafkaclient.config.admin import AdminConfig
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.wire.api import Call
     from kafkaclient.wire.results import MetadataResult
 
-__all__ = ["CONTROLLER", "NOT_NOW", "Session"]
+__all__ = ["CONTROLLER", "Session", "gather_outcomes"]
 
 _log = logging.getLogger(__name__)
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 # Stands for the broker that metadata names as the controller. A KRaft cluster names any broker,
 # which forwards requests to the controller.
 CONTROLLER = -2
 
-NOT_NOW = frozenset({7, 41})  # REQUEST_TIMED_OUT, NOT_CONTROLLER: the controller asks for a retry
-
 # Seconds to wait for metadata, which every broker can answer. Doubled with each failure, up to the
 # request timeout.
 _METADATA_TIMEOUT_S = 3.0
+
+_REQUEST_TIMEOUT_S = 10.0  # seconds for one of many requests; detects a broker that is down
 
 
 class Session:
@@ -66,12 +69,21 @@ class Session:
         rng: Random | None,
     ) -> None:
         self.config = config
-        loop = asyncio.get_running_loop()
-        self._clock = clock or loop.time
+        # The controller's time limit: below request.timeout.ms, so that its answer arrives in time.
+        self.controller_timeout_ms = config.request_timeout_ms * 3 // 4
         self._rng = rng or Random()
-        self._router = Router.secured(config, dialer, clock=clock or loop.time, rng=self._rng)
-        self._controller = -1
-        self._known: frozenset[int] = frozenset()
+        clock = clock or asyncio.get_running_loop().time
+        self._router = Router.secured(config, dialer, clock=clock, rng=self._rng)
+        self._controller: int | None = None
+        """None if unknown: then any broker answers NOT_CONTROLLER, and the caller retries."""
+        self.coordinators = Coordinators(
+            self._router,
+            retry_backoff=config.retry_backoff_ms / 1000,
+            retry_backoff_max=config.retry_backoff_max_ms / 1000,
+            request_timeout=config.request_timeout_ms / 1000,
+            rng=self._rng,
+            on_unknown=self._refresh_soon,
+        )
         self._last_error: KafkaError | None = None
         self._refreshing: asyncio.Task[object] | None = None
 
@@ -111,6 +123,22 @@ class Session:
     async def pause(self, failures: int) -> None:
         """Wait before the next attempt: ``retry.backoff.ms`` to ``retry.backoff.max.ms``."""
         await asyncio.sleep(retry_pause_s(failures, self.config, self._rng))
+
+    async def poll(
+        self,
+        read: Callable[[], Awaitable[T]],
+        done: Callable[[T], bool],
+        *,
+        max_reads: int | None = None,
+    ) -> T:
+        """The first result of ``read()`` for which ``done(result)`` is true, or the result of read
+        number ``max_reads``. Brokers learn of a change late, so a first answer may be too old."""
+        for reads in count(1):
+            result = await read()
+            if done(result) or reads == max_reads:
+                break
+            await self.pause(reads)
+        return result
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -153,22 +181,10 @@ class Session:
             await self.pause(failures)
 
         result = await until_answered(attempt, before_retry)
-        self._learn(result)
-        return result
-
-    async def metadata_when(self, done: Callable[[MetadataResult], bool]) -> MetadataResult:
-        """Metadata of all topics, read again until ``done(metadata)`` is true."""
-        waits = 0
-        while not done(cluster := await self.metadata(None)):
-            waits += 1
-            await self.pause(waits)
-        return cluster
-
-    def _learn(self, result: MetadataResult) -> None:
         brokers = {broker.node_id: Broker(*broker) for broker in result.brokers}
-        self._controller = result.controller_id
-        self._known = frozenset(brokers)
+        self._controller = result.controller_id if result.controller_id in brokers else None
         self._router.update_brokers(ClusterView(brokers=MappingProxyType(brokers)))
+        return result
 
     async def call(self, call: Call[T], node: int | None = None) -> T:
         """The answer of broker ``node``, of :data:`CONTROLLER`, or of any broker (None).
@@ -188,33 +204,22 @@ class Session:
 
         return await until_answered(attempt, before_retry)
 
-    def coordinators(self) -> Coordinators:
-        """A client for requests to group and transaction coordinators."""
-        return Coordinators(
-            self._router,
-            retry_backoff=self.config.retry_backoff_ms / 1000,
-            retry_backoff_max=self.config.retry_backoff_max_ms / 1000,
-            request_timeout=self.config.request_timeout_ms / 1000,
-            rng=self._rng,
-            on_unknown=self._refresh_soon,
-        )
-
     def _refresh_soon(self, _reason: str) -> None:
         """Refresh metadata in the background, unless a refresh is already running."""
-        if self._refreshing is None or self._refreshing.done():
-            self._refreshing = asyncio.create_task(self._refresh(), name="kafkaclient-refresh")
 
-    async def _refresh(self) -> None:
-        try:
-            await self.metadata(())
-        except KafkaError as error:
-            self.note_error(error)
+        async def refresh() -> None:
+            try:
+                await self.metadata(())
+            except KafkaError as error:
+                self.note_error(error)
+
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(refresh(), name="kafkaclient-refresh")
 
     async def once(self, call: Call[T], node: int | None = None) -> T:
         """The answer to one attempt. Raises as :meth:`.Router.call`."""
         if node == CONTROLLER:
-            # Without a controller any broker answers NOT_CONTROLLER, and the caller retries.
-            node = self._controller if self._controller in self._known else None
+            node = self._controller
         return await self._router.call(call, node)
 
     def note_error(self, error: KafkaError) -> None:
@@ -227,3 +232,31 @@ class Session:
         if not (error.retriable or isinstance(error, ProtocolError)):
             raise error
         self.note_error(error)
+
+
+async def gather_outcomes(
+    jobs: Mapping[K, Coroutine[None, None, T]], *, timeout_s: float | None = _REQUEST_TIMEOUT_S
+) -> tuple[dict[K, T], dict[K, KafkaError]]:
+    """Run the jobs concurrently, each with a time limit. Returns the results of the jobs that
+    succeeded, and the errors of the jobs that failed."""
+
+    async def timed(job: Coroutine[None, None, T]) -> T:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await job
+        except TimeoutError as error:
+            if isinstance(error, KafkaError):
+                raise
+            raise RequestTimedOutError(f"no answer within {timeout_s:g} s") from error
+
+    outcomes = await asyncio.gather(*map(timed, jobs.values()), return_exceptions=True)
+    done: dict[K, T] = {}
+    failed: dict[K, KafkaError] = {}
+    for key, outcome in zip(jobs, outcomes, strict=True):
+        if isinstance(outcome, KafkaError):
+            failed[key] = outcome
+        elif isinstance(outcome, BaseException):
+            raise outcome
+        else:
+            done[key] = outcome
+    return done, failed

@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kafkaclient.admin.session import CONTROLLER, NOT_NOW
+from kafkaclient.admin.error_codes import (
+    INVALID_PARTITIONS,
+    LEADER_NOT_AVAILABLE,
+    NOT_NOW,
+    REQUEST_TIMED_OUT,
+    THROTTLING_QUOTA_EXCEEDED,
+    TOPIC_ALREADY_EXISTS,
+    UNKNOWN_SERVER_ERROR,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from kafkaclient.admin.session import CONTROLLER
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import InvalidTopicError, KafkaError
 from kafkaclient.topic_names import check_topic_name
@@ -14,32 +24,31 @@ from kafkaclient.wire.admin import CreatePartitionsCall, NewPartitions
 from kafkaclient.wire.codec import CreateTopicsCall, DeleteTopicsCall, NewTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from kafkaclient.admin.session import Session
     from kafkaclient.wire.api import Call
     from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo, TopicOutcome
 
-__all__ = ["Requests", "TopicDescription", "description_of", "partitions_of", "topic_error"]
+__all__ = [
+    "Requests",
+    "TopicDescription",
+    "description_of",
+    "live_brokers",
+    "partitions_of",
+    "topic_error",
+]
 
-_UNKNOWN_SERVER_ERROR = -1
-_UNKNOWN_TOPIC = 3
-_LEADER_NOT_AVAILABLE = 5
-_TIMED_OUT = 7
-_TOPIC_EXISTS = 36
-_INVALID_PARTITIONS = 37
-_THROTTLED = 89
-
-_RETRIABLE = NOT_NOW | {_THROTTLED}  # _THROTTLED: a mutation quota (KIP-599) is exceeded
+_RETRIABLE = NOT_NOW | {THROTTLING_QUOTA_EXCEEDED}  # a mutation quota (KIP-599) is exceeded
 
 # From 4.0 on brokers refuse to create more than 10,000 partitions in one request. They answer a
 # larger extension with UNKNOWN_SERVER_ERROR after they added 10,000 partitions.
 _MAX_PARTITIONS_PER_REQUEST = 5_000
 
 _ADVICE = {
-    _UNKNOWN_TOPIC: "there is no such topic",
-    _TOPIC_EXISTS: "a topic with this name exists",
+    UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic",
+    TOPIC_ALREADY_EXISTS: "a topic with this name exists",
 }
 
 
@@ -71,10 +80,15 @@ class TopicDescription:
 
 def description_of(info: TopicInfo) -> TopicDescription:
     """The description of a topic in metadata. Raises the topic's error code as an error."""
-    if info.error_code and info.error_code != _LEADER_NOT_AVAILABLE:
+    if info.error_code and info.error_code != LEADER_NOT_AVAILABLE:
         raise topic_error(info.error_code, info.name, "describing", "Describe")
     partitions = tuple(sorted(info.partitions))
     return TopicDescription(info.name, info.topic_id, info.is_internal, partitions)
+
+
+def live_brokers(cluster: MetadataResult) -> list[int]:
+    """The ids of the brokers that are up."""
+    return [broker.node_id for broker in cluster.brokers]
 
 
 def partitions_of(cluster: MetadataResult) -> dict[TopicPartition, PartitionView]:
@@ -104,8 +118,7 @@ class Requests:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        # Below request.timeout.ms, so that the controller's timeout answer arrives in time.
-        self._timeout_ms = session.config.request_timeout_ms * 3 // 4
+        self._timeout_ms = session.controller_timeout_ms
 
     async def create(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
@@ -120,17 +133,14 @@ class Requests:
 
         doing = "validating" if validate_only else "creating"
         outcomes: dict[str, TopicOutcome | KafkaError] = {**refused}
-        for some in _slices(by_name, lambda name: _size(by_name[name])):
-            answered, unsure = await self._request_each(some, call)
+        for names in _slices(by_name):
+            answered, unsure = await self._request_each(names, call)
             for name, outcome in answered.items():
-                detail = outcome.error_message
-                if outcome.error_code == _TOPIC_EXISTS and name in unsure:
+                code, detail = outcome.error_code, outcome.error_message
+                if code == TOPIC_ALREADY_EXISTS and name in unsure:
                     detail = "an earlier attempt, whose answer was lost, may have created it"
-                outcomes[name] = (
-                    topic_error(outcome.error_code, name, doing, "Create", detail)
-                    if outcome.error_code
-                    else outcome
-                )
+                error = topic_error(code, name, doing, "Create", detail) if code else None
+                outcomes[name] = error or outcome
         return {topic.name: outcomes[topic.name] for topic in topics}
 
     async def delete(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
@@ -146,13 +156,9 @@ class Requests:
         outcomes, unsure = await self._request_each(wanted, call)
         results: dict[str, KafkaError | None] = {**refused}
         for name, outcome in outcomes.items():
-            code = outcome.error_code
-            gone = not code or (code == _UNKNOWN_TOPIC and name in unsure & known)
-            results[name] = (
-                None
-                if gone
-                else topic_error(code, name, "deleting", "Delete", outcome.error_message)
-            )
+            code, detail = outcome.error_code, outcome.error_message
+            gone = not code or (code == UNKNOWN_TOPIC_OR_PARTITION and name in unsure & known)
+            results[name] = None if gone else topic_error(code, name, "deleting", "Delete", detail)
         return {name: results[name] for name in names}
 
     async def extend(
@@ -167,31 +173,26 @@ class Requests:
             assignments = assignments[upto - existing :]
             existing = upto
 
-    async def _extend(self, step: NewPartitions) -> None:
-        outcomes, unsure = await self._request_each(
-            (step.name,), lambda _: CreatePartitionsCall((step,), self._timeout_ms)
-        )
-        outcome = outcomes[step.name]
-        code, detail = outcome.error_code, outcome.error_message
+    async def _extend(self, step: NewPartitions, *, validate_only: bool = False) -> None:
+        call = CreatePartitionsCall((step,), self._timeout_ms, validate_only=validate_only)
+        outcomes, unsure = await self._request_each((step.name,), lambda _: call)
+        code, detail = outcomes[step.name].error_code, outcomes[step.name].error_message
         if not code:
             return
-        if code == _UNKNOWN_SERVER_ERROR or (code == _INVALID_PARTITIONS and step.name in unsure):
-            # Neither error tells whether partitions were added.
-            count = await self._count(step.name)
-            if count == step.total:
+        # Neither error shows whether partitions were added.
+        open_ = code == UNKNOWN_SERVER_ERROR or (code == INVALID_PARTITIONS and step.name in unsure)
+        if open_ and not validate_only:
+            (info,) = (await self._session.metadata((step.name,))).topics
+            if len(info.partitions) == step.total:
                 return
-            detail = f"{detail or 'no details'}; the topic has {count} partitions now"
+            detail = (
+                f"{detail or 'no details'}; the topic has {len(info.partitions)} partitions now"
+            )
         raise topic_error(code, step.name, "adding partitions to", "Alter", detail)
 
     async def check_extension(self, step: NewPartitions) -> None:
         """Raise the controller's error if it would not add these partitions. Changes nothing."""
-        call = CreatePartitionsCall((step,), self._timeout_ms, validate_only=True)
-        outcomes, _ = await self._request_each((step.name,), lambda _: call)
-        outcome = outcomes[step.name]
-        if outcome.error_code:
-            what = "adding partitions to"
-            code, detail = outcome.error_code, outcome.error_message
-            raise topic_error(code, step.name, what, "Alter", detail)
+        await self._extend(step, validate_only=True)
 
     async def check_known(self, name: str) -> None:
         """Raise the controller's error if the topic does not exist. The controller knows a new
@@ -199,12 +200,8 @@ class Requests:
         try:
             await self.check_extension(NewPartitions(name, 1))
         except KafkaError as error:
-            if error.code != _INVALID_PARTITIONS:  # INVALID_PARTITIONS: the topic exists
+            if error.code != INVALID_PARTITIONS:  # INVALID_PARTITIONS: the topic exists
                 raise
-
-    async def _count(self, name: str) -> int:
-        (info,) = (await self._session.metadata((name,))).topics
-        return len(info.partitions)
 
     async def _request_each(
         self, names: Sequence[str], call: Callable[[tuple[str, ...]], Call[_Answer]]
@@ -223,7 +220,7 @@ class Requests:
                 for outcome in result.topics:
                     if outcome.error_code in _RETRIABLE:
                         last = broker_error(outcome.error_code, f"topic {outcome.name!r}")
-                        if outcome.error_code != _TIMED_OUT:
+                        if outcome.error_code != REQUEST_TIMED_OUT:
                             answered.add(outcome.name)
                     else:
                         outcomes[outcome.name] = outcome
@@ -231,7 +228,7 @@ class Requests:
                 unsure.update(set(wanted) - answered - outcomes.keys())
             if len(outcomes) < len(names):
                 missing = ", ".join(name for name in names if name not in outcomes)
-                raise last or broker_error(_TIMED_OUT, f"topics {missing}")
+                raise last or broker_error(REQUEST_TIMED_OUT, f"topics {missing}")
 
         if names:
             await self._session.until_answered(attempt)
@@ -249,19 +246,16 @@ def _invalid_names(names: Iterable[str]) -> dict[str, KafkaError]:
     return refused
 
 
-def _size(topic: NewTopic) -> int:
-    return max(1, topic.partitions, len(topic.assignments))
-
-
-def _slices(names: Iterable[str], size: Callable[[str], int]) -> Iterable[tuple[str, ...]]:
+def _slices(topics: Mapping[str, NewTopic]) -> Iterable[tuple[str, ...]]:
     """The names in groups of up to ``_MAX_PARTITIONS_PER_REQUEST`` partitions."""
     group: list[str] = []
     total = 0
-    for name in names:
-        if group and total + size(name) > _MAX_PARTITIONS_PER_REQUEST:
+    for name, topic in topics.items():
+        size = max(1, topic.partitions, len(topic.assignments))
+        if group and total + size > _MAX_PARTITIONS_PER_REQUEST:
             yield tuple(group)
             group, total = [], 0
         group.append(name)
-        total += size(name)
+        total += size
     if group:
         yield tuple(group)

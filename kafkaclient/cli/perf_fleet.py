@@ -15,8 +15,7 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.perf.growth import growth_followed
 from kafkaclient.perf.record import write_runs
 from kafkaclient.perf.spark_load import Fleet, check_slots, merged, shares
-from kafkaclient.spark.failures import spark_failures
-from kafkaclient.spark.progress import report_progress
+from kafkaclient.spark.jobs import report_progress, spark_failures
 from kafkaclient.spark.session import QUICK_START, spark_session
 
 if TYPE_CHECKING:

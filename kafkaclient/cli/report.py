@@ -16,8 +16,7 @@ from rich.table import Table
 
 from kafkaclient.cli.run import WIDE, run_blocking, stderr_console, stdout_console
 from kafkaclient.errors import ConfigError
-from kafkaclient.spark.failures import spark_failures
-from kafkaclient.spark.progress import report_progress
+from kafkaclient.spark.jobs import report_progress, spark_failures
 from kafkaclient.spark.report.findings import findings, write_findings
 from kafkaclient.spark.report.page import write_report
 from kafkaclient.spark.report.runs import find_runs

@@ -23,7 +23,7 @@ from kafkaclient.perf.traffic import (
     Traffic,
     merged_traffic,
 )
-from kafkaclient.spark.failures import SparkJobError, spark_failures
+from kafkaclient.spark.jobs import SparkJobError, spark_failures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -30,8 +30,8 @@ class Admission:
     """The last step of ``send``. Times in seconds.
 
     ``new_guard()`` is called before a record waits. The function that it returns is called after
-    the wait, and raises if the producer, or the transaction of before the wait, takes no more
-    records. ``on_failed(error)`` is called for each held record that fails.
+    the wait. It raises if the producer takes no more records, or if the transaction has ended.
+    ``on_failed(error)`` is called for each held record that fails.
 
     ``ignore_keys``: the partitioner also chooses for records with a key.
     ``call_partitioner_once``: the partitioner is user code. It is called exactly once per record,
@@ -66,7 +66,7 @@ class Admission:
             metadata,
             max_block=max_block,
             clock=clock,
-            append=self._append_held,
+            append=self._append_nowait,
             new_result=new_result,
             on_failed=self._held_failed,
         )
@@ -91,7 +91,7 @@ class Admission:
         buffer, partition = self._accumulator.topic(topic), record.partition
         if buffer.view is None or buffer.has_waiters:
             return None
-        if partition is not None and self._is_new_partition(buffer, partition, refreshed=False):
+        if partition is not None and self.is_new_partition(buffer, partition):
             return None
         return self._append(buffer, record)
 
@@ -107,18 +107,21 @@ class Admission:
         caller. Returns None if there is no buffer space (``force`` exceeds it), or if
         :meth:`is_new_partition` is true."""
         buffer = self._accumulator.topic(topic)
-        if self._is_new_partition(buffer, record.partition, refreshed=refreshed):
+        if self.is_new_partition(buffer, record.partition, refreshed=refreshed):
             return None
         return self._append(buffer, record, force=force)
 
-    def is_new_partition(self, topic: str, partition: int | None, *, refreshed: bool) -> bool:
+    def is_new_partition(
+        self, buffer: TopicBuffer, partition: int | None, *, refreshed: bool = False
+    ) -> bool:
         """Whether the record must wait for metadata first: the partition is not in the latest
-        metadata, or earlier records still wait to learn whether the topic has grown.
-        ``refreshed``: the caller has waited for that already, and does not wait for the earlier
+        metadata, or earlier records still wait for metadata that shows whether the topic has grown.
+        ``refreshed``: the caller has waited for such metadata, and does not wait for the earlier
         records."""
-        return self._is_new_partition(
-            self._accumulator.topic(topic), partition, refreshed=refreshed
-        )
+        if partition is None or buffer.view is None:
+            return False
+        others_wait = partition in buffer.awaiting_partitions and not refreshed
+        return others_wait or partition >= buffer.view.partition_count
 
     async def wait_and_append(self, topic: str, record: Record) -> Delivery:
         """Append once the topic's metadata is known, there is buffer space, and all earlier records
@@ -131,7 +134,7 @@ class Admission:
             try:
                 await self._wait_admitted(send, deadline)
                 guard()
-                if not self._is_new_partition(buffer, record.partition, refreshed=refreshed):
+                if not self.is_new_partition(buffer, record.partition, refreshed=refreshed):
                     with self.pending_sends.spend(send):
                         delivery = self._append(buffer, record, force=True)
                     assert delivery is not None
@@ -173,7 +176,7 @@ class Admission:
         Raises PartitionOutOfRangeError when the topic does not have ``partition``.
         """
         buffer, guard = self._accumulator.topic(topic), self._new_guard()
-        if self._is_new_partition(buffer, partition, refreshed=False):
+        if self.is_new_partition(buffer, partition):
             await self._wait_new_partition(buffer, partition, self._clock() + self._max_block)
             guard()
         return buffer.known_view.partition_count
@@ -184,30 +187,23 @@ class Admission:
         if buffer is not None:
             self.pending_sends.admit_waiting(buffer)
 
-    def _append_held(self, buffer: TopicBuffer, record: Record, created: float) -> Delivery | None:
-        return self._append_nowait(buffer, record, force=True, created=created)
-
     def _held_failed(self, topic: str, error: KafkaError) -> None:
         self._metrics.records_failed(topic, 1)
         self._on_failed(error)
 
     def _append_nowait(
-        self,
-        buffer: TopicBuffer,
-        record: Record,
-        *,
-        force: bool = False,
-        created: float | None = None,
+        self, buffer: TopicBuffer, record: Record, held_since: float | None = None
     ) -> Delivery | None:
-        """Append a record of ``send_nowait``, which cannot wait behind callers that wait to learn
-        whether the topic has grown. Their metadata may be here before they have appended."""
+        """Append a record of ``send_nowait``. It cannot wait behind callers that wait for metadata
+        of a new partition: the metadata may arrive before these callers have appended.
+        ``held_since``: the record was held since then, and its buffer space is charged."""
         if record.partition in buffer.awaiting_partitions:
             raise PartitionOutOfRangeError(
                 f"partition {record.partition} of topic {buffer.name!r} is new or does not exist; "
                 "earlier calls wait for metadata that shows which. The record was not sent: "
                 "send_nowait does not wait. Try again in a moment, or use send."
             )
-        return self._append(buffer, record, force=force, created=created)
+        return self._append(buffer, record, force=held_since is not None, created=held_since)
 
     def _append(
         self,
@@ -233,14 +229,6 @@ class Admission:
         return self._accumulator.append(
             buffer, partition, record, self._clock(), force=force, since=created
         )
-
-    def _is_new_partition(
-        self, buffer: TopicBuffer, partition: int | None, *, refreshed: bool
-    ) -> bool:
-        if partition is None or buffer.view is None:
-            return False
-        others_wait = partition in buffer.awaiting_partitions and not refreshed
-        return others_wait or partition >= buffer.view.partition_count
 
     async def _wait_admitted(self, send: PendingSend, deadline: float) -> None:
         asked_at, buffer = self._clock(), send.waiters.topic

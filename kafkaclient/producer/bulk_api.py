@@ -54,11 +54,7 @@ class SendManyMixin:
         """
         shared = RawRecord(topic, None, None, partition, timestamp_ms, headers)
         bulk = BulkSend(self._open(), shared, serialize=True)
-        try:
-            await send_values(bulk, values, keys, partition, timestamp_ms)
-        finally:
-            bulk.end()
-        return bulk.delivery
+        return await bulk.run(send_values(bulk, values, keys, partition, timestamp_ms))
 
     async def send_arrow(
         self,
@@ -90,11 +86,7 @@ class SendManyMixin:
         columns = import_module("kafkaclient.producer.bulk.arrow")  # it needs pyarrow
         shared = RawRecord(topic, None, None, partition, timestamp_ms)
         bulk = BulkSend(self._open(), shared)
-        try:
-            await columns.send_columns(bulk, data, partition, timestamp_ms)
-        finally:
-            bulk.end()
-        return bulk.delivery
+        return await bulk.run(columns.send_columns(bulk, data, partition, timestamp_ms))
 
     def _open(self, *, in_transaction: bool = True) -> ProducerRuntime:
         raise NotImplementedError  # Producer implements it

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.config.limit import Limit
 from kafkaclient.errors import KafkaError, MetadataTimeoutError, ProducerClosedError
-from kafkaclient.producer.timing import NEVER
+from kafkaclient.producer.time_constants import NEVER
 from kafkaclient.producer.topic_waiters import HeldRecord, PendingSend, TopicWaiters
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ __all__ = ["PendingSends"]
 class PendingSends:
     """The waiters of all topics.
 
-    ``append(topic, record, created)`` appends a held record whose topic is known now, or raises.
+    ``append(topic, record, created)`` appends a held record whose topic is now known, or raises.
     ``on_failed(topic, error)`` is called for each held record that fails. Times in seconds.
     """
 
@@ -65,7 +65,7 @@ class PendingSends:
         self._new_result = new_result
         self._on_failed = on_failed
         self._topics: dict[TopicBuffer, TopicWaiters] = {}
-        """Of the topics with a waiter."""
+        """The topics that have waiters."""
         self._watches: dict[TopicBuffer, asyncio.Task[None]] = {}
         """One task for each topic with held records; it waits for the topic's metadata."""
         self._held_changed = asyncio.Event()
@@ -85,8 +85,8 @@ class PendingSends:
         return delivery
 
     def join(self, topic: TopicBuffer, room: int, *, exclusive: bool = False) -> PendingSend:
-        """Join the topic's waiters. The caller has the topic's metadata fetched, and calls
-        :meth:`end` at its end, whatever happens."""
+        """Join the topic's waiters. The caller must fetch the topic's metadata, and call
+        :meth:`end` whatever happens."""
         send = PendingSend(self._waiters_of(topic), room, exclusive=exclusive)
         self._add(topic, send)
         self.admit_waiting(topic)
@@ -164,8 +164,8 @@ class PendingSends:
             self._accumulator.open_append_slots(topic)
 
     def _charge_waiting(self, topic: TopicBuffer) -> bool:
-        """Charge the space of every waiting caller, before a record behind them is charged: else
-        the record could hold the very bytes that a caller before it needs. False: no space."""
+        """Charge the space of every waiting caller before a record behind them is charged: else
+        the record could hold the bytes that an earlier caller needs. False: no space."""
         waiters = self._topics.get(topic)
         if waiters is None:
             return True
@@ -198,20 +198,15 @@ class PendingSends:
     def _granted(self, send: PendingSend) -> None:
         send.claim, send.charged = None, True
         if send in send.waiters.admitted:
-            send.admit()  # it had requested more
+            send.admit()  # from wait_for_more()
         else:
             self.admit_waiting(send.waiters.topic)
 
     @property
     def _charged_bytes(self) -> int:
         """The bytes of buffer space that waiters have been charged."""
-        charged = 0
-        for waiter in self._all_waiting():
-            if isinstance(waiter, HeldRecord):
-                charged += waiter.record.upper_bound
-            elif waiter.charged:
-                charged += waiter.room
-        return charged
+        waiters = chain.from_iterable(waiters.waiting for waiters in self._topics.values())
+        return sum(waiter.charged_bytes for waiter in waiters)
 
     @property
     def callers(self) -> int:
@@ -222,26 +217,24 @@ class PendingSends:
 
     def __len__(self) -> int:
         """How many records are held."""
-        return sum(isinstance(waiter, HeldRecord) for waiter in self._all_waiting())
+        return sum(1 for _ in self._held())
 
-    def _all_waiting(self) -> Iterator[PendingSend | HeldRecord]:
-        return chain.from_iterable(waiters.waiting for waiters in self._topics.values())
+    def _held(self) -> Iterator[tuple[TopicBuffer, HeldRecord]]:
+        for topic, waiters in self._topics.items():
+            for waiter in waiters.waiting:
+                if isinstance(waiter, HeldRecord):
+                    yield topic, waiter
 
     def fail_all(self, error: KafkaError) -> int:
         """Fail every held record; returns how many there were."""
-        failed = [
-            (topic, waiter)
-            for topic, waiters in self._topics.items()
-            for waiter in waiters.waiting
-            if isinstance(waiter, HeldRecord)
-        ]
+        failed = list(self._held())
         for topic, held in failed:
             self._fail_held(topic, held, error)
         return len(failed)
 
     def has_held(self, until: float) -> bool:
         """Whether a record that was sent at the time ``until`` or before is still held."""
-        return any(isinstance(w, HeldRecord) and w.created <= until for w in self._all_waiting())
+        return any(held.created <= until for _, held in self._held())
 
     async def wait_appended(self, until: float) -> None:
         """Wait until :meth:`has_held` is false."""
@@ -323,7 +316,7 @@ class PendingSends:
         """No record stays held without a watch."""
         del self._watches[topic]
         if not watch.cancelled() and watch.exception() is None:
-            if self._oldest_held(topic) is not None:  # it came after the watch had looked
+            if self._oldest_held(topic) is not None:  # it came after the last check of the watch
                 self._start_watch(topic)
             return
         cause = "was cancelled" if watch.cancelled() else f"failed: {watch.exception()!r}"

@@ -96,14 +96,14 @@ class ProducerRuntime:
         self._telemetry = self._open_telemetry()
         partitioner = named_partitioner(
             config.partitioner,
-            lambda: rng.getrandbits(31),
+            partial(rng.getrandbits, 31),
             ignore_keys=config.partitioner_ignore_keys,
         )
         wakeup = Wakeup(now)
         self.accumulator = RecordAccumulator(
             accumulator_settings(config, early=0.0 if clock else _lateness(now)),
             identity=identity,
-            random31=lambda: rng.getrandbits(31),
+            random31=partial(rng.getrandbits, 31),
             wake=wakeup.wake_at,
             new_result=self._new_result,
             on_switch=metrics.partition_switched,
@@ -125,12 +125,11 @@ class ProducerRuntime:
         self.producer_ids = ProducerIdFetcher(
             identity,
             self.router,
-            retry_backoff=config.retry_backoff_ms / 1000,
-            retry_backoff_max=config.retry_backoff_max_ms / 1000,
+            config,
             rng=rng,
             on_assigned=self._identity_assigned,
             on_denied=self._identity_denied,
-            on_fatal=self.fail_fatally,
+            on_fatal=self.fail_producer,
             on_crash=self._crashed,
         )
         self.admission = Admission(
@@ -156,7 +155,7 @@ class ProducerRuntime:
             clock=now,
             rng=rng,
             on_identity_wanted=self.producer_ids.ensure,
-            on_fatal=self.fail_fatally,
+            on_fatal=self.fail_producer,
         )
         self.load = LiveLoad(
             self.accumulator,
@@ -190,17 +189,17 @@ class ProducerRuntime:
         """A task that the producer needs has ended; without an error it was cancelled."""
         if error is None:
             # Programs that end cancel every task of the loop, and then await their deliveries.
-            self.fail_fatally(ProducerClosedError(f"{what}'s task was cancelled; nothing is sent"))
+            self.fail_producer(ProducerClosedError(f"{what}'s task was cancelled; nothing is sent"))
             return
         _log.error("%s failed; the producer cannot go on", what, exc_info=error)
-        self.fail_fatally(defect(what, error, ProducerClosedError))
+        self.fail_producer(defect(what, error, ProducerClosedError))
 
-    def fail_fatally(self, error: KafkaError) -> None:
+    def fail_producer(self, error: KafkaError) -> None:
         """Fail everything pending, and every further send, with ``error``."""
         if self.fatal is None:
             self.fatal = error
             if self.transactions is not None:
-                self.transactions.to_fatal_error(error)
+                self.transactions.on_producer_failed(error)
             self._fail_pending(error)
 
     async def stop(self, timeout: float | None) -> int:
@@ -281,7 +280,7 @@ class ProducerRuntime:
             limit=config.call_limit,
             clock=self.now,
             on_open=on_open,
-            on_fatal=self.fail_fatally,
+            fail_producer=self.fail_producer,
             on_waited=self.metrics.transaction_waited,
             wake=self.sender.wake,
         )
@@ -289,7 +288,7 @@ class ProducerRuntime:
     def _transaction_failed(self, error: KafkaError) -> None:
         """A record has failed: an open transaction can only be aborted."""
         if self.transactions is not None:
-            self.transactions.to_abortable_error(error)
+            self.transactions.fail_transaction(error)
 
     def _new_guard(self) -> Callable[[], None]:
         """See :class:`Admission`."""

@@ -17,7 +17,7 @@ __all__ = ["HeldRecord", "PendingSend", "TopicWaiters"]
 
 
 class TopicWaiters:
-    """One topic's waiters, first come first. Keeps ``topic.has_waiters`` true to both deques."""
+    """One topic's waiters, first come first. Keeps ``topic.has_waiters`` up to date."""
 
     __slots__ = ("admitted", "callers", "topic", "waiting")
 
@@ -76,6 +76,10 @@ class HeldRecord(NamedTuple):
     created: float
     """When ``send_nowait`` was called, in the clock's seconds."""
 
+    @property
+    def charged_bytes(self) -> int:
+        return self.record.upper_bound
+
 
 class PendingSend:
     """A caller that waits among the topic's ``waiters``, for ``room`` bytes of buffer space.
@@ -114,6 +118,10 @@ class PendingSend:
     def may_append(self) -> bool:
         """Whether the caller can append now: :meth:`wait` would return at once."""
         return self._admitted.done() and self.waiters.admitted[0] is self
+
+    @property
+    def charged_bytes(self) -> int:
+        return self.room if self.charged else 0
 
     @property
     def has_room(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kafkaclient.spark.registration import register
-from kafkaclient.spark.session import spark_session
+from kafkaclient.spark.session import register, spark_session
 
 __all__ = ["register", "spark_session"]

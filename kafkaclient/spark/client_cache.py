@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from contextlib import contextmanager
+from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -45,15 +46,12 @@ class ClientCache:
     ) -> None:
         self._dialer = dialer
         self._clock = clock
-        self._loop: LoopThread | None = None
         self._idle: list[tuple[float, bytes, Producer | Reader]] = []
 
-    @property
+    @cached_property
     def loop(self) -> LoopThread:
         """The event loop of all clients."""
-        if self._loop is None:
-            self._loop = LoopThread("kafkaclient-spark")
-        return self._loop
+        return LoopThread("kafkaclient-spark")
 
     @contextmanager
     def client(self, kind: type[C], options: Mapping[str, str]) -> Iterator[C]:
@@ -83,16 +81,14 @@ class ClientCache:
             self._idle.append((self._clock(), key, client))
 
     def _take_idle(self, key: bytes) -> Producer | Reader | None:
-        found = None
-        for each in list(self._idle):
-            since, client_key, client = each
-            if since < self._clock() - _MAX_IDLE_S:
-                self._idle.remove(each)
-                self._discard(client)
-            elif client_key == key and found is None:
-                self._idle.remove(each)
-                found = client
-        return found
+        oldest = self._clock() - _MAX_IDLE_S
+        while self._idle and self._idle[0][0] < oldest:  # in the order in which they became idle
+            self._discard(self._idle.pop(0)[2])
+        for place, (_since, client_key, client) in enumerate(self._idle):
+            if client_key == key:
+                del self._idle[place]
+                return client
+        return None
 
     def _discard(self, client: Producer | Reader) -> None:
         """Close the client, and drop its unfinished records. Errors are only logged: the task has
@@ -106,9 +102,9 @@ class ClientCache:
         """Close all idle clients and the loop. A client in use is closed by its task."""
         while self._idle:
             self._discard(self._idle.pop()[2])
-        if self._loop is not None:
-            self._loop.close()
-            self._loop = None
+        if "loop" in vars(self):
+            self.loop.close()
+            del self.loop
 
 
 def _key(kind: type, options: Mapping[str, str]) -> bytes:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
+    from kafkaclient.spark.given_options import Mode
+    from kafkaclient.spark.rows import WriteColumns
+
 __all__ = ["KafkaDataSource"]
 
 
@@ -51,56 +54,48 @@ class KafkaDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from kafkaclient.spark.source import KafkaBatchReader  # noqa: PLC0415
 
-        options = ReadOptions.parse(self.options, "batch")
-        _check_read(schema, options)
-        return KafkaBatchReader(options)
+        return KafkaBatchReader(self._read_options(schema, "batch"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from kafkaclient.spark.stream import KafkaStreamReader  # noqa: PLC0415
 
-        options = ReadOptions.parse(self.options, "streaming")
-        _check_read(schema, options)
-        return KafkaStreamReader(options)
+        return KafkaStreamReader(self._read_options(schema, "streaming"))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from kafkaclient.spark.rows import WriteColumns  # noqa: PLC0415
         from kafkaclient.spark.sink import KafkaWriter  # noqa: PLC0415
 
-        _check_append(overwrite)
-        options = WriteOptions.parse(self.options, "batch")
-        return KafkaWriter(options, WriteColumns.check(schema, options.topic))
+        return KafkaWriter(*self._write_options(schema, overwrite, "batch"))
 
-    def streamWriter(
-        self,
-        schema: StructType,
-        overwrite: bool,
-    ) -> DataSourceStreamArrowWriter:
-        from kafkaclient.spark.rows import WriteColumns  # noqa: PLC0415
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         from kafkaclient.spark.sink import KafkaStreamWriter  # noqa: PLC0415
 
-        _check_append(overwrite)
         freeze_imports()  # two processes per micro-batch call this and then collect garbage
-        options = WriteOptions.parse(self.options, "streaming")
-        columns = WriteColumns.check(schema, options.topic)
+        options, columns = self._write_options(schema, overwrite, "streaming")
         if options.exactly_once:
             from kafkaclient.spark.exactly_once import ExactlyOnceWriter  # noqa: PLC0415
 
             return ExactlyOnceWriter(options, columns)
         return KafkaStreamWriter(options, columns)
 
+    def _read_options(self, schema: StructType, mode: Mode) -> ReadOptions:
+        options = ReadOptions.parse(self.options, mode)
+        fixed = read_schema(headers=options.include_headers)
+        if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in fixed]:
+            raise ConfigError(
+                f"the columns of a read are always {fixed.simpleString()}: give no schema, and "
+                "parse the column value"
+            )
+        return options
 
-def _check_append(overwrite: bool) -> None:
-    if overwrite:
-        raise ConfigError(
-            "a topic cannot be overwritten: use .mode('append') for a batch, or the output mode "
-            "append or update for a stream"
-        )
+    def _write_options(
+        self, schema: StructType, overwrite: bool, mode: Mode
+    ) -> tuple[WriteOptions, WriteColumns]:
+        from kafkaclient.spark.rows import WriteColumns  # noqa: PLC0415
 
-
-def _check_read(schema: StructType, options: ReadOptions) -> None:
-    fixed = read_schema(headers=options.include_headers)
-    if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in fixed]:
-        raise ConfigError(
-            f"the columns of a read are always {fixed.simpleString()}: give no schema, and "
-            "parse the column value"
-        )
+        if overwrite:
+            raise ConfigError(
+                "a topic cannot be overwritten: use .mode('append') for a batch, or the output "
+                "mode append or update for a stream"
+            )
+        options = WriteOptions.parse(self.options, mode)
+        return options, WriteColumns.check(schema, options.topic)

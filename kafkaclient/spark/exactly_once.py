@@ -1,12 +1,12 @@
 """A streaming write whose records read-committed consumers see exactly once.
 
 Each attempt of a task writes in its own transaction and only prepares it. The driver commits or
-aborts it as :mod:`kafkaclient.spark.decisions` describes, with a topic as ledger.
+aborts it as :mod:`kafkaclient.spark.commit` describes, with a topic as ledger.
 
 PySpark creates a new writer for every batch, another one in each worker, and a third one in a new
 process for each commit or abort. That process knows only the options, the tasks' messages and the
 batch number. So writers have no state. Transactional ids are never reused: an attempt that Spark
-has given up, but that still runs, cannot touch prepared transactions.
+has abandoned, but that still runs, cannot touch prepared transactions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import asyncio
 import re
 import time
 import uuid
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,21 +27,15 @@ from kafkaclient.errors import KafkaError, TransactionLostError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.spark.checkpoint import end_offsets
 from kafkaclient.spark.client_cache import WORKER_CACHE
-from kafkaclient.spark.decisions import (
-    Contents,
-    Decision,
-    State,
-    TransactionStatus,
-    abort_batch,
-    commit_batch,
-)
+from kafkaclient.spark.commit import State, TransactionStatus, abort_batch, commit_batch
+from kafkaclient.spark.decisions import Contents, Decision
 from kafkaclient.spark.garbage import freeze_imports
 from kafkaclient.spark.ledger import KafkaLedger, make_ledger
 from kafkaclient.spark.sink import TaskSink, write_rows
 from kafkaclient.types import PreparedTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -50,13 +43,7 @@ if TYPE_CHECKING:
     from kafkaclient.spark.rows import WriteColumns
     from kafkaclient.wire.transaction_states import TransactionDescription
 
-__all__ = [
-    "ExactlyOnceWriter",
-    "KafkaTransactions",
-    "Prepared",
-    "PreparingSink",
-    "begin",
-]
+__all__ = ["ExactlyOnceWriter", "KafkaTransactions", "Prepared", "PreparingSink"]
 
 # How long a transaction may be open: from the batch's first record to its commit, including
 # downtime of the query. Brokers allow no more by default (transaction.max.timeout.ms).
@@ -103,50 +90,64 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         freeze_imports()
         loop = WORKER_CACHE.loop
         try:
-            loop.run(begin(producer))
+            loop.run(producer.start())
+            loop.run(producer.begin_transaction())
             return write_rows(loop, PreparingSink(producer, self._columns, query), iterator)
         finally:  # stop() aborts a transaction that is not prepared
             loop.run(producer.stop(timeout=_STOP_TIMEOUT_S))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Raises as :func:`commit_batch`. Then Spark calls :meth:`abort` and ends the query."""
-        prepared = _prepared_messages(messages)
-        if prepared:
-            options = self._options
-            ends = end_offsets(options.checkpoint, batchId)
-            contents = Contents(
-                sum(each.records for each in prepared),
-                sum(each.checksum for each in prepared),
-                options.topic,
-                ends,
-            )
-            wanted = Decision(batchId, _transactions(prepared), contents=contents)
-            asyncio.run(self._commit(prepared[0].query, wanted))
+        tasks, prepared = _prepared(messages)
+        contents = Contents(
+            sum(each.records for each in tasks),
+            sum(each.checksum for each in tasks),
+            self._options.topic,
+            end_offsets(self._options.checkpoint, batchId),
+        )
+        wanted = Decision(batchId, prepared, contents=contents)
+        accept_loss = not self._options.fail_on_data_loss
+        self._coordinate(
+            tasks, lambda ledger, own: commit_batch(ledger, own, wanted, accept_loss=accept_loss)
+        )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        prepared = _prepared_messages(messages)
-        if prepared:
-            asyncio.run(self._abort(prepared[0].query, batchId, _transactions(prepared)))
+        tasks, prepared = _prepared(messages)
+        self._coordinate(tasks, lambda ledger, own: abort_batch(ledger, own, batchId, prepared))
 
-    async def _commit(self, query: str, wanted: Decision) -> None:
-        accept_loss = not self._options.fail_on_data_loss
-        async with _coordination(self._options, query) as (ledger, transactions):
-            await commit_batch(ledger, transactions, wanted, accept_loss=accept_loss)
-
-    async def _abort(
-        self, query: str, batch: int, prepared: tuple[PreparedTransaction, ...]
+    def _coordinate(
+        self,
+        tasks: list[Prepared],
+        call: Callable[[KafkaLedger, KafkaTransactions], Awaitable[None]],
     ) -> None:
-        async with _coordination(self._options, query) as (ledger, transactions):
-            await abort_batch(ledger, transactions, batch, prepared)
+        """Run ``call`` with the query's ledger and transactions, if there were any tasks."""
+
+        async def run(query: str) -> None:
+            options = self._options
+            shared = AdminConfig.build(options.client, {}).for_producer()
+            async with Admin(shared, limits=None) as admin:
+                await make_ledger(
+                    admin,
+                    query,
+                    replicas=options.ledger_replication_factor,
+                    min_insync=options.ledger_min_insync_replicas,
+                )
+                ledger = KafkaLedger(admin, shared, query)
+                try:
+                    await call(ledger, KafkaTransactions(admin, query))
+                finally:
+                    await ledger.close()
+
+        if tasks:
+            asyncio.run(run(tasks[0].query))
 
 
-def _prepared_messages(messages: list[WriterCommitMessage | None]) -> list[Prepared]:
-    """The tasks' messages. Empty if there were no tasks."""
-    return [message for message in messages if isinstance(message, Prepared)]
-
-
-def _transactions(prepared: list[Prepared]) -> tuple[PreparedTransaction, ...]:
-    return tuple(each.transaction for each in prepared if each.transaction is not None)
+def _prepared(
+    messages: list[WriterCommitMessage | None],
+) -> tuple[list[Prepared], tuple[PreparedTransaction, ...]]:
+    """The tasks' messages and their transactions. Both are empty if there were no tasks."""
+    tasks = [message for message in messages if isinstance(message, Prepared)]
+    return tasks, tuple(each.transaction for each in tasks if each.transaction is not None)
 
 
 class PreparingSink(TaskSink):
@@ -167,12 +168,6 @@ class PreparingSink(TaskSink):
         return Prepared(self._query, self._rows, prepared, self._checksum)
 
 
-async def begin(producer: Producer) -> None:
-    """Start the producer, and begin the task's transaction."""
-    await producer.start()
-    await producer.begin_transaction()
-
-
 def _query_and_batch(prefix: str) -> tuple[str, int]:
     """The query and the batch number of this task."""
     context = TaskContext.get()
@@ -180,32 +175,10 @@ def _query_and_batch(prefix: str) -> tuple[str, int]:
     batch = context and context.getLocalProperty("streaming.sql.batchId")
     if not query or not batch:
         raise KafkaError(
-            "exactlyOnce: Spark does not tell this task its query and batch. Only micro-batches of "
-            "a streaming query can be written exactly once"
+            "exactlyOnce: this task has no query id and batch number from Spark. Only "
+            "micro-batches of a streaming query can be written exactly once"
         )
     return f"{prefix}-{query}", int(batch)
-
-
-# --- the driver's part --------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def _coordination(
-    options: WriteOptions, query: str
-) -> AsyncIterator[tuple[KafkaLedger, KafkaTransactions]]:
-    shared = AdminConfig.build(options.client, {}).for_producer()
-    async with Admin(shared, limits=None) as admin:
-        await make_ledger(
-            admin,
-            query,
-            replicas=options.ledger_replication_factor,
-            min_insync=options.ledger_min_insync_replicas,
-        )
-        ledger = KafkaLedger(admin, shared, query)
-        try:
-            yield ledger, KafkaTransactions(admin, query)
-        finally:
-            await ledger.close()
 
 
 class KafkaTransactions:
@@ -216,8 +189,7 @@ class KafkaTransactions:
         self._admin = admin
         self._clock = clock
         self._request_slots = asyncio.Semaphore(_MAX_REQUESTS)
-        self._id = re.compile(re.escape(query) + r"-(\d+)-[0-9a-f]{32}")
-        self._prefix = f"{query}-"
+        self._query = query
 
     async def states(
         self, prepared: Sequence[PreparedTransaction]
@@ -238,25 +210,20 @@ class KafkaTransactions:
 
     async def _describe(self, names: Sequence[str]) -> dict[str, TransactionDescription | None]:
         described: dict[str, TransactionDescription | None] = {}
-        for start in range(0, len(names), _MAX_REQUESTS):
-            described |= await self._admin.describe_transactions(
-                names[start : start + _MAX_REQUESTS]
-            )
+        for at in range(0, len(names), _MAX_REQUESTS):
+            described |= await self._admin.describe_transactions(names[at : at + _MAX_REQUESTS])
         return described
 
     async def open_up_to(self, batch: int) -> list[PreparedTransaction]:
-        listed = await self._admin.list_transactions(self._prefix, states=[TxnState.ONGOING])
-        names = [each.transactional_id for each in listed]
-        old = [
-            name
-            for name in names
-            if (match := self._id.fullmatch(name)) and int(match.group(1)) <= batch
-        ]
+        name = re.compile(re.escape(self._query) + r"-(\d+)-[0-9a-f]{32}")
+        listed = await self._admin.list_transactions(f"{self._query}-", states=[TxnState.ONGOING])
+        found = [name.fullmatch(each.transactional_id) for each in listed]
+        old = [match[0] for match in found if match and int(match[1]) <= batch]
         described = await self._describe(old)
         return [
-            PreparedTransaction(name, found.producer_id, found.producer_epoch)
-            for name, found in described.items()
-            if found is not None and found.state is TxnState.ONGOING
+            PreparedTransaction(transactional_id, now.producer_id, now.producer_epoch)
+            for transactional_id, now in described.items()
+            if now is not None and now.state is TxnState.ONGOING
         ]
 
 

@@ -1,10 +1,12 @@
-"""The options given to ``format("kafkaclient")``: checks names, parses flags and counts."""
+"""The options given to ``format("kafkaclient")``: checks their names, and parses their values."""
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import logging
-from typing import TYPE_CHECKING, Literal, TypeVar
+import re
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from kafkaclient.config import ClientConfig, ReaderConfig
 from kafkaclient.errors import ConfigError
@@ -21,6 +23,10 @@ __all__ = [
     "WRITE",
     "GivenOptions",
     "Mode",
+    "count",
+    "flag",
+    "matching",
+    "option",
 ]
 
 _log = logging.getLogger(__name__)
@@ -50,7 +56,6 @@ TRANSACTIONAL = (
     "failOnDataLoss",
 )
 WRITE = ("topic", "includeHeaders", "exactlyOnce", *TRANSACTIONAL)
-_ALL = (*dict.fromkeys((*READ, *ENDING, *TRIGGER, *WRITE)),)
 # Options of the JVM's connector and its consumer that have no effect without a consumer group.
 _IGNORED = {
     "groupidprefix",
@@ -66,7 +71,7 @@ _IGNORED = {
     "kafka.session.timeout.ms",
 }
 # Options that Spark's own readers and writers add.
-_SET_BY_SPARK = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode"})
+_SET_BY_SPARK = {"path", "paths", "checkpointlocation", "queryname", "outputmode"}
 _REJECTED = {
     "kafka.auto.offset.reset": "use startingOffsets: Spark tracks the offsets",
     "kafka.enable.auto.commit": "offsets are in Spark's checkpoint, not in Kafka",
@@ -79,21 +84,41 @@ _REJECTED = {
 }
 
 
+def matching(
+    pattern: str, convert: Callable[[re.Match[str]], T], advice: str
+) -> Callable[[str], T]:
+    """A parser of values that match the pattern in any case; its ValueError is ``advice``."""
+
+    def parse(text: str) -> T:
+        if (found := re.fullmatch(pattern, text, re.IGNORECASE)) is not None:
+            return convert(found)
+        raise ValueError(advice)
+
+    return parse
+
+
+flag = matching("true|false", lambda found: found[0].lower() == "true", "give true or false")
+count = matching(r"0*[1-9]\d*", lambda found: int(found[0]), "give an integer above 0")
+
+
+def option(name: str, parse: Callable[[str], T], default: T) -> Any:
+    """Declares a dataclass field that :meth:`GivenOptions.declared_by` reads."""
+    return dataclasses.field(default=default, metadata={"option": (name, parse, default)})
+
+
 class GivenOptions:
     """The given options by lower-case name: Spark's options are not case-sensitive. Raises
     ConfigError for a name that is not in ``known``."""
 
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...], mode: Mode) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
-        accepted = {name.lower() for name in known}
+        accepted = {name.lower() for name in known} | _SET_BY_SPARK
         for name in self._values:
             if name in _REJECTED:
                 raise ConfigError(f"option {name} is not accepted: {_REJECTED[name]}")
             if name in _IGNORED:
                 _log.warning("option %s has no effect: this source uses no consumer group", name)
-            elif (
-                name not in accepted and name not in _SET_BY_SPARK and not name.startswith(_CLIENT)
-            ):
+            elif name not in accepted and not name.startswith(_CLIENT):
                 raise ConfigError(_unknown(name, known, mode))
 
     def get(self, name: str) -> str | None:
@@ -114,11 +139,13 @@ class GivenOptions:
         except ValueError as error:
             raise ConfigError(f"option {name}={text!r} is not accepted: {error}") from None
 
-    def flag(self, name: str, *, default: bool) -> bool:
-        return self.read(name, _boolean, default)
-
-    def count(self, name: str) -> int | None:
-        return self.read(name, _positive, None)
+    def declared_by(self, options: type) -> dict[str, Any]:
+        """The values of the fields that a dataclass declares with :func:`option`."""
+        return {
+            field.name: self.read(*field.metadata["option"])
+            for field in dataclasses.fields(options)
+            if "option" in field.metadata
+        }
 
     def client(self, config: type[ClientConfig]) -> dict[str, str]:
         """The ``kafka.*`` options without their prefix, validated by ``config``."""
@@ -137,28 +164,13 @@ class GivenOptions:
 
 
 def _unknown(name: str, known: tuple[str, ...], mode: Mode) -> str:
-    if any(name == each.lower() for each in _ALL):
+    if name in {each.lower() for each in (*READ, *ENDING, *TRIGGER, *WRITE)}:
         use = "writing" if "topic" in known else "reading"
         return f"option {name} is not for {use} ({mode})"
-    by_lower = {each.lower(): each for each in known}
     full = [f"{_CLIENT}{each.kafka_name}" for each in ReaderConfig.OPTIONS.values()]
-    candidates = [*by_lower, *full, *(each.removeprefix(_CLIENT) for each in full)]
-    close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
-    if not close:
-        return f"unknown option {name}; the options are {', '.join(known)}, and kafka.*"
-    found = by_lower.get(close[0], close[0])
-    if found not in known and not found.startswith(_CLIENT):
-        found = f"{_CLIENT}{found}"
-    return f"unknown option {name}: did you mean {found}?"
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    raise ValueError("give true or false")
-
-
-def _positive(text: str) -> int:
-    if text.isdecimal() and int(text) > 0:
-        return int(text)
-    raise ValueError("give an integer above 0")
+    meant = {each.lower(): each for each in known} | {each: each for each in full}
+    meant |= {each.removeprefix(_CLIENT): each for each in full}
+    close = difflib.get_close_matches(name, meant, n=1, cutoff=0.6)
+    if close:
+        return f"unknown option {name}: did you mean {meant[close[0]]}?"
+    return f"unknown option {name}; the options are {', '.join(known)}, and kafka.*"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from kafkaclient.spark.decisions import Decision
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from kafkaclient.admin import Admin
     from kafkaclient.net.dialer import Dialer
@@ -34,13 +35,11 @@ _INVALID_REPLICATION_FACTOR = 38
 
 _SLICE_BYTES = 32 * 1024  # of a decision per record, far below the usual max.message.bytes
 
-_BEING_WRITTEN = frozenset(
-    {
-        TxnState.ONGOING,
-        TxnState.PREPARE_COMMIT,
-        TxnState.PREPARE_ABORT,
-        TxnState.PREPARE_EPOCH_FENCE,
-    }
+_BEING_WRITTEN = (
+    TxnState.ONGOING,
+    TxnState.PREPARE_COMMIT,
+    TxnState.PREPARE_ABORT,
+    TxnState.PREPARE_EPOCH_FENCE,
 )
 _STOP_TIMEOUT_S = 5.0  # for stopping the ledger's producer
 
@@ -54,44 +53,42 @@ async def make_ledger(
     None: 2 with at least 3 replicas, else 1. Raises the controller's BrokerError if the cluster
     cannot provide the given numbers; AuthorizationError.
     """
-    try:
-        existing = await admin.describe_topic(query)
-    except UnknownTopicError:
-        pass
-    else:
-        if existing.replication_factor < (replicas or 0):
+    with suppress(UnknownTopicError):
+        existing = (await admin.describe_topic(query)).replication_factor
+        if existing < (replicas or 0):
             _log.warning(
                 "the ledger %s has %d replicas, not %s (ledgerReplicationFactor): it already "
                 "existed",
                 query,
-                existing.replication_factor,
+                existing,
                 replicas,
             )
         return
     for factor in (replicas,) if replicas is not None else range(_REPLICAS, 0, -1):
-        insync = min_insync if min_insync is not None else 2 if factor > 2 else 1
+        insync = min_insync or (2 if factor > 2 else 1)
         configs = _CONFIGS | {"min.insync.replicas": str(insync)}
         try:
             with suppress(TopicExistsError):  # created by a run that is ending
                 await admin.create_topic(query, 1, factor, configs=configs)
         except KafkaError as error:
-            if error.code != _INVALID_REPLICATION_FACTOR or replicas is not None or factor == 1:
+            if error.code != _INVALID_REPLICATION_FACTOR or factor in (replicas, 1):
                 raise
-            continue
-        if replicas is None and factor < _REPLICAS:
-            _log.warning(
-                "the ledger %s has only %d of %d replicas: the cluster has too few brokers. If "
-                "decisions are lost with their brokers, batches may be duplicated or lost",
-                query,
-                factor,
-                _REPLICAS,
-            )
-        return
+        else:
+            break
+    if replicas is None and factor < _REPLICAS:
+        _log.warning(
+            "the ledger %s has only %d of %d replicas: the cluster has too few brokers. If "
+            "decisions are lost with their brokers, batches may be duplicated or lost",
+            query,
+            factor,
+            _REPLICAS,
+        )
 
 
 class KafkaLedger:
-    """The topic with the query's name. :meth:`claim` starts a producer with the same name as
-    transactional id, so that earlier runs are fenced. Other methods start no producer."""
+    """A :class:`~kafkaclient.spark.commit.Ledger`: the topic with the query's name. :meth:`claim`
+    starts a producer with the same name as transactional id, so that earlier runs are fenced.
+    Other methods start no producer."""
 
     def __init__(
         self,
@@ -117,19 +114,15 @@ class KafkaLedger:
                 _log.warning("the producer of ledger %s did not stop: %s", self._query, error)
 
     async def last(self) -> Decision | None:
-        """The last committed decision. Does not fence other runs, and does not wait for them."""
-        decision = None
         tp = TopicPartition(self._query, 0)
         committed = self._options | {"isolation_level": "read_committed"}
         async with Reader(committed, dialer=self._dialer) as reader:
             first = await reader.offsets(self._query, at="earliest")
             end = await reader.offsets(self._query, at="latest")
-            slices = _SliceJoiner()
-            async for batch in reader.read({tp: (first[tp], end[tp])}):
-                for record in batch:
-                    if record.value is not None:
-                        decision = slices.add(bytes(record.value)) or decision
-        return decision
+            batches = reader.read({tp: (first[tp], end[tp])})
+            values = [record.value async for batch in batches for record in batch]
+        last = deque(_join_slices(value for value in values if value is not None), maxlen=1)
+        return last[0] if last else None
 
     async def is_writing(self) -> bool:
         """Whether the ledger's transaction is open or being committed or aborted."""
@@ -162,21 +155,19 @@ def _slices(decision: Decision) -> Iterator[bytes]:
         yield b"%d/%d\n" % (number, len(starts)) + text[start : start + _SLICE_BYTES]
 
 
-class _SliceJoiner:
-    """Joins the slices of decisions. Compaction may have removed the first slices of an older
-    decision, so :meth:`add` ignores slices that do not follow a slice 0."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def add(self, value: bytes) -> Decision | None:
+def _join_slices(values: Iterable[bytes]) -> Iterator[Decision]:
+    """The decisions in the records. Compaction may have removed the first slices of an older
+    decision, so slices that do not follow a slice 0 are ignored."""
+    parts: list[bytes] = []
+    for value in values:
         if value.startswith(b"{"):  # the older format: a decision in one record
-            return Decision.from_json(value)
+            yield Decision.from_json(value)
+            continue
         head, _, part = value.partition(b"\n")
         number, count = map(int, head.split(b"/"))
         if number == 0:
-            self._parts = []
-        if number != len(self._parts):
-            return None
-        self._parts.append(part)
-        return Decision.from_json(b"".join(self._parts)) if len(self._parts) == count else None
+            parts = []
+        if number == len(parts):
+            parts.append(part)
+            if len(parts) == count:
+                yield Decision.from_json(b"".join(parts))

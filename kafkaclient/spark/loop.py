@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kafkaclient.event_loop import loop_factory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-    from concurrent.futures import Future
 
 __all__ = ["LoopThread"]
 
@@ -26,12 +26,14 @@ class LoopThread:
     """
 
     def __init__(self, name: str) -> None:
-        self._started = threading.Event()
-        self._factory = loop_factory()  # here, so that the caller gets the error of a broken uvloop
+        self._loop = (loop_factory() or asyncio.new_event_loop)()
         # A daemon thread: a worker that Spark ends must not wait for it.
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
-        self._started.wait()
+
+    def _work(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.get_loop().run_forever()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result or exception. Interrupting this thread cancels the coroutine."""
@@ -45,28 +47,31 @@ class LoopThread:
     def feed(self, items: Iterable[S], take: Callable[[S], Coroutine[Any, Any, None]]) -> None:
         """Await ``take(item)`` for each item in order, while this thread gets the next item. Raises
         the errors of ``items`` and ``take``; no item is taken after an error."""
-        taking: Future[None] | None = None
+        taking: Future[None] = Future()
+        taking.set_result(None)
         try:
             for item in items:
-                if taking is not None:
-                    taking.result()
-                taking = asyncio.run_coroutine_threadsafe(take(item), self._loop)
-            if taking is not None:
                 taking.result()
+                taking = asyncio.run_coroutine_threadsafe(take(item), self._loop)
+            taking.result()
         except BaseException:
-            if taking is not None:
-                taking.cancel()
+            taking.cancel()
             raise
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """The items; the next one is awaited while the caller uses the current one. After the
         iteration, complete or not, ``items`` is no longer running."""
-        ahead = self.run(_start_next(items))
+        ahead: asyncio.Future[T | None] | None = None
+
+        async def take_and_start_next() -> T | None:
+            nonlocal ahead
+            found = await ahead if ahead is not None else None
+            ahead = asyncio.ensure_future(anext(items, None))
+            return found
+
+        self.run(take_and_start_next())
         try:
-            while True:
-                found, ahead = self.run(_take_and_start_next(ahead, items))
-                if found is None:
-                    return
+            while (found := self.run(take_and_start_next())) is not None:
                 yield found
         finally:
             self.run(_cancel(ahead))
@@ -74,7 +79,7 @@ class LoopThread:
     def close(self) -> None:
         """Cancel what runs, and end the thread. May be called again."""
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._end.set)
+            self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
 
     def __enter__(self) -> Self:
@@ -83,29 +88,8 @@ class LoopThread:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _work(self) -> None:
-        with asyncio.Runner(loop_factory=self._factory) as runner:
-            runner.run(self._until_closed())
 
-    async def _until_closed(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._end = asyncio.Event()
-        self._started.set()
-        await self._end.wait()
-
-
-async def _start_next(items: AsyncIterator[T]) -> asyncio.Future[T | None]:
-    return asyncio.ensure_future(anext(items, None))
-
-
-async def _take_and_start_next(
-    ahead: asyncio.Future[T | None], items: AsyncIterator[T]
-) -> tuple[T | None, asyncio.Future[T | None]]:
-    return await ahead, await _start_next(items)
-
-
-async def _cancel(task: asyncio.Future[Any]) -> None:
-    task.cancel()
-    await asyncio.wait([task])
-    if not task.cancelled():
-        task.exception()  # marks the exception as retrieved
+async def _cancel(task: asyncio.Future[Any] | None) -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

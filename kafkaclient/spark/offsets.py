@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "EARLIEST",
     "LATEST",
-    "AllPartitions",
     "ByOffset",
     "ByTime",
     "OffsetLimit",
@@ -37,17 +36,11 @@ EARLIEST, LATEST = -2, -1  # in place of an offset, as in ListOffsets requests
 
 
 @dataclass(frozen=True, slots=True)
-class AllPartitions:
-    """All partitions start or end at ``EARLIEST`` or ``LATEST``."""
-
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
 class ByOffset:
-    """Each partition has its own offset, or ``EARLIEST`` or ``LATEST``."""
+    """Each partition starts or ends at an offset, at ``EARLIEST`` or at ``LATEST``."""
 
-    offsets: Mapping[TopicPartition, int]
+    offsets: int | Mapping[TopicPartition, int]
+    """One for all partitions, or one for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +53,7 @@ class ByTime:
     """What to do with a partition without such a record."""
 
 
-OffsetLimit: TypeAlias = AllPartitions | ByOffset | ByTime
+OffsetLimit: TypeAlias = ByOffset | ByTime
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -94,7 +87,7 @@ def parse_offsets(given: str | Mapping[str, Any]) -> dict[TopicPartition, int]:
         for number, offset in numbers.items():
             if not number.isdecimal():
                 raise ValueError(f"topic {topic} has partition {number!r}, which is not a number")
-            if not _is_int(offset) or offset < EARLIEST:
+            if type(offset) is not int or offset < EARLIEST:
                 raise ValueError(f"partition {topic}-{number} has {offset!r} instead of an offset")
             offsets[TopicPartition(topic, int(number))] = offset
     return offsets
@@ -113,7 +106,7 @@ def parse_partitions(given: str) -> tuple[TopicPartition, ...]:
     decoded = _decode_json(given, '{"topic": [0, 1]}')
     found = set()
     for topic, numbers in decoded.items():
-        if not isinstance(numbers, list) or not all(_is_int(n) and n >= 0 for n in numbers):
+        if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
             raise ValueError(f"topic {topic} has {numbers!r} instead of a list of partitions")
         found |= {TopicPartition(topic, number) for number in numbers}
     return tuple(sorted(found))
@@ -127,10 +120,6 @@ def _decode_json(given: str | Mapping[str, Any], form: str) -> Mapping[str, Any]
     if not isinstance(decoded, Mapping) or not decoded:
         raise ValueError(f"give {form}")
     return decoded
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 # --- division into tasks ----------------------------------------------------------------------
@@ -153,11 +142,10 @@ def split(
     # The proportions are computed over the divided ranges only.
     rest = total - sum(each.size for each in small)
     parts = max(min_partitions - len(small), 1)
-    pieces: list[OffsetRange] = []
-    for each in whole:
-        divided = each not in small
-        pieces += _divide(each, _share(each.size, rest, parts)) if divided else [each]
-    return pieces
+    counts = [1 if each in small else _share(each.size, rest, parts) for each in whole]
+    return [
+        piece for each, count in zip(whole, counts, strict=True) for piece in _divide(each, count)
+    ]
 
 
 def _share(size: int, total: int, parts: int) -> int:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafkaclient.config import ProducerConfig, ReaderConfig
-from kafkaclient.errors import ConfigError
+from kafkaclient.errors import ConfigError, OffsetOutOfRangeError
 from kafkaclient.spark.given_options import (
     ENDING,
     READ,
@@ -21,11 +22,14 @@ from kafkaclient.spark.given_options import (
     TRIGGER,
     WRITE,
     GivenOptions,
+    count,
+    flag,
+    matching,
+    option,
 )
 from kafkaclient.spark.offsets import (
     EARLIEST,
     LATEST,
-    AllPartitions,
     ByOffset,
     ByTime,
     OffsetLimit,
@@ -34,7 +38,7 @@ from kafkaclient.spark.offsets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from kafkaclient.spark.given_options import Mode
     from kafkaclient.types import TopicPartition
@@ -44,8 +48,21 @@ __all__ = ["ReadOptions", "Subscription", "WriteOptions"]
 _log = logging.getLogger(__name__)
 
 _DEFAULT_PREFIX = "kafkaclient-spark"
-_PREFIX = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "": 1e-3}
+
+_prefix = matching(
+    "[a-z0-9._-]{1,100}",
+    lambda found: found[0],
+    "use 1 to 100 letters, digits, dots, underscores and hyphens",
+)
+_milliseconds = matching(r"\d+", lambda found: int(found[0]), "give milliseconds since the epoch")
+_topic = matching(".+", lambda found: found[0], "give a topic's name")
+_strategy = matching("error|latest", lambda found: found[0].lower(), "give error or latest")
+_seconds = matching(
+    rf"(\d+)\s*({'|'.join(_UNITS_S)})",
+    lambda found: int(found[1]) * _UNITS_S[found[2].lower()],
+    "give a duration such as 30s, 15m or 1h",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +83,16 @@ class ReadOptions:
     subscription: Subscription
     start: OffsetLimit
     end: OffsetLimit
-    include_headers: bool
-    min_partitions: int | None
-    max_records: int | None
+    include_headers: bool = option("includeHeaders", flag, default=False)
+    min_partitions: int | None = option("minPartitions", count, None)
+    max_records: int | None = option("maxRecordsPerPartition", count, None)
     """Maximum number of offsets per task."""
-    max_offsets: int | None
+    max_offsets: int | None = option("maxOffsetsPerTrigger", count, None)
     """Approximate maximum number of offsets per trigger."""
-    min_offsets: int | None
+    min_offsets: int | None = option("minOffsetsPerTrigger", count, None)
     """A trigger waits for this many offsets, but at most ``max_delay_s`` seconds."""
-    max_delay_s: float
-    fail_on_data_loss: bool
+    max_delay_s: float = option("maxTriggerDelay", _seconds, 900.0)
+    fail_on_data_loss: bool = option("failOnDataLoss", flag, default=True)
 
     @classmethod
     def parse(cls, options: Mapping[str, str], mode: Mode) -> ReadOptions:
@@ -85,33 +102,37 @@ class ReadOptions:
         if mode == "batch":
             for name in given.present(TRIGGER):
                 _log.warning("option %s is ignored: it is for streaming reads", name)
-            start, end = (
-                _offset_limit(given, "starting", EARLIEST),
-                _offset_limit(given, "ending", LATEST),
-            )
+            start = _offset_limit(given, "starting", EARLIEST)
+            end = _offset_limit(given, "ending", LATEST)
             _check_batch(start, end)
         else:
             for name in given.present(ENDING):
                 raise ConfigError(f"option {name} is for batch reads: a streaming read has no end")
-            start, end = _offset_limit(given, "starting", LATEST), AllPartitions(LATEST)
-        least, most = given.count("minOffsetsPerTrigger"), given.count("maxOffsetsPerTrigger")
-        if least and most and least > most:
-            raise ConfigError(
-                f"option minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}"
-            )
-        return cls(
+            start, end = _offset_limit(given, "starting", LATEST), ByOffset(LATEST)
+        found = cls(
             client=client,
             subscription=_subscription(given),
             start=start,
             end=end,
-            include_headers=given.flag("includeHeaders", default=False),
-            min_partitions=given.count("minPartitions"),
-            max_records=given.count("maxRecordsPerPartition"),
-            max_offsets=most,
-            min_offsets=least,
-            max_delay_s=given.read("maxTriggerDelay", _seconds, 900.0),
-            fail_on_data_loss=given.flag("failOnDataLoss", default=True),
+            **given.declared_by(cls),
         )
+        least, most = found.min_offsets, found.max_offsets
+        if least and most and least > most:
+            raise ConfigError(
+                f"option minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}"
+            )
+        return found
+
+    def report_loss(self, what: str) -> None:
+        """Report possible data loss: raises OffsetOutOfRangeError, or warns if
+        failOnDataLoss=false."""
+        if self.fail_on_data_loss:
+            raise OffsetOutOfRangeError(
+                f"{what}: records may be lost, because retention deleted them before they were "
+                "read, or the topic was deleted. With the option failOnDataLoss=false the "
+                "remaining records are read (docs/spark.md)"
+            )
+        _log.warning("%s: records may be lost; reading the remaining records", what)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,16 +141,16 @@ class WriteOptions:
 
     client: dict[str, str] = field(repr=False)
     """Options of :class:`~kafkaclient.config.ProducerConfig`."""
-    topic: str | None
+    topic: str | None = option("topic", _topic, None)
     """The topic of all rows. None: each row names its topic."""
-    exactly_once: bool = False
-    transactional_id_prefix: str = _DEFAULT_PREFIX
-    fail_on_data_loss: bool = True
+    exactly_once: bool = option("exactlyOnce", flag, default=False)
+    transactional_id_prefix: str = option("transactionalIdPrefix", _prefix, _DEFAULT_PREFIX)
+    fail_on_data_loss: bool = option("failOnDataLoss", flag, default=True)
     """Whether the query fails if a decided batch cannot be committed completely any more, or
     differs from the batch that Spark repeats."""
-    ledger_replication_factor: int | None = None
+    ledger_replication_factor: int | None = option("ledgerReplicationFactor", count, None)
     """None: 3, or the number of brokers if there are fewer."""
-    ledger_min_insync_replicas: int | None = None
+    ledger_min_insync_replicas: int | None = option("ledgerMinInsyncReplicas", count, None)
     """None: 2 with at least 3 replicas, else 1."""
     checkpoint: str | None = None
     """Where Spark stores the offsets of batches (``checkpointLocation``)."""
@@ -139,41 +160,23 @@ class WriteOptions:
         """The parsed options. Raises ConfigError, which names the option."""
         given = GivenOptions(options, WRITE, mode)
         client = given.client(ProducerConfig)
-        given.flag("includeHeaders", default=False)  # the column decides: only check it
-        topic = given.get("topic")
-        if topic is not None and not topic.strip():
-            raise ConfigError("option topic is empty: set it to a topic's name")
-        exactly_once = given.flag("exactlyOnce", default=False)
-        if exactly_once and mode == "batch":
-            raise ConfigError("option exactlyOnce is for streaming writes")
-        if exactly_once:
+        given.read("includeHeaders", flag, default=False)  # the column decides: only check it
+        checkpoint = given.get("checkpointLocation")
+        found = cls(client=client, checkpoint=checkpoint, **given.declared_by(cls))
+        if found.exactly_once:
+            if mode == "batch":
+                raise ConfigError("option exactlyOnce is for streaming writes")
             ProducerConfig.build(client | {"transactional.id": "checked"}, {})
-        for name in given.present(TRANSACTIONAL):
-            if not exactly_once:
+        else:
+            for name in given.present(TRANSACTIONAL):
                 raise ConfigError(f"option {name} is for writes with exactlyOnce=true")
-        replicas = given.count("ledgerReplicationFactor")
-        insync = given.count("ledgerMinInsyncReplicas")
+        replicas, insync = found.ledger_replication_factor, found.ledger_min_insync_replicas
         if insync is not None and insync > (replicas or insync):
             raise ConfigError(
                 f"option ledgerMinInsyncReplicas={insync} is above ledgerReplicationFactor="
                 f"{replicas}: no write could succeed"
             )
-        return cls(
-            client=client,
-            topic=topic.strip() if topic is not None else None,
-            exactly_once=exactly_once,
-            transactional_id_prefix=given.read("transactionalIdPrefix", _prefix, _DEFAULT_PREFIX),
-            fail_on_data_loss=given.flag("failOnDataLoss", default=True),
-            ledger_replication_factor=replicas,
-            ledger_min_insync_replicas=insync,
-            checkpoint=given.get("checkpointLocation"),
-        )
-
-
-def _prefix(text: str) -> str:
-    if not _PREFIX.fullmatch(text):
-        raise ValueError("use 1 to 100 letters, digits, dots, underscores and hyphens")
-    return text
+        return found
 
 
 # --- what is read -------------------------------------------------------------------------------
@@ -185,10 +188,6 @@ def _subscription(given: GivenOptions) -> Subscription:
         found = f"{' and '.join(chosen)} are given" if chosen else "none is given"
         raise ConfigError(f"give exactly one of the options {', '.join(SUBSCRIPTIONS)}: {found}")
     return given.read(chosen[0], _PARSE_SUBSCRIPTION[chosen[0]], Subscription())
-
-
-def _parse_assign(text: str) -> Subscription:
-    return Subscription(partitions=parse_partitions(text))
 
 
 def _parse_subscribe(text: str) -> Subscription:
@@ -208,7 +207,7 @@ def _parse_pattern(text: str) -> Subscription:
 
 
 _PARSE_SUBSCRIPTION: dict[str, Callable[[str], Subscription]] = {
-    "assign": _parse_assign,
+    "assign": lambda text: Subscription(partitions=parse_partitions(text)),
     "subscribe": _parse_subscribe,
     "subscribePattern": _parse_pattern,
 }
@@ -224,20 +223,19 @@ def _offset_limit(
     otherwise: Any = "latest"
     if side == "starting":
         otherwise = given.read("startingOffsetsByTimestampStrategy", _strategy, "error")
-    time = given.read(f"{side}Timestamp", _milliseconds, None)
-    if time is not None:
-        return ByTime(time, otherwise)
-    times = given.read(f"{side}OffsetsByTimestamp", _times, None)
+    times: int | Mapping[TopicPartition, int] | None
+    times = given.read(f"{side}Timestamp", _milliseconds, None)
+    if times is None:
+        times = given.read(f"{side}OffsetsByTimestamp", _times, None)
     if times is not None:
         return ByTime(times, otherwise)
-    default_limit: OffsetLimit = AllPartitions(default)
+    default_limit: OffsetLimit = ByOffset(default)
     return given.read(f"{side}Offsets", _offsets, default_limit)
 
 
 def _offsets(text: str) -> OffsetLimit:
-    named = {"earliest": EARLIEST, "latest": LATEST}.get(text.lower())
-    if named is not None:
-        return AllPartitions(named)
+    if text.lower() in ("earliest", "latest"):
+        return ByOffset(EARLIEST if text.lower() == "earliest" else LATEST)
     try:
         return ByOffset(parse_offsets(text))
     except ValueError as error:
@@ -252,41 +250,18 @@ def _times(text: str) -> Mapping[TopicPartition, int]:
 
 
 def _check_batch(start: OffsetLimit, end: OffsetLimit) -> None:
-    for name, limit, never in (
-        ("startingOffsets", start, LATEST),
-        ("endingOffsets", end, EARLIEST),
+    for name, limit, never, word in (
+        ("startingOffsets", start, LATEST, "latest"),
+        ("endingOffsets", end, EARLIEST, "earliest"),
     ):
-        word = "latest" if never == LATEST else "earliest"
-        if limit == AllPartitions(never):
+        offsets = limit.offsets if isinstance(limit, ByOffset) else {}
+        if offsets == never:
             raise ConfigError(
                 f"option {name}={word} is not accepted for batch reads: the read is empty"
             )
-        if isinstance(limit, ByOffset):
-            for tp, offset in limit.offsets.items():
-                if offset == never:
-                    raise ConfigError(
-                        f"option {name} has {never} ({word}) for {tp}, which is not accepted for "
-                        "batch reads: the partition's read is empty"
-                    )
-
-
-# --- values -------------------------------------------------------------------------------------
-
-
-def _milliseconds(text: str) -> int:
-    if text.isdecimal():
-        return int(text)
-    raise ValueError("give milliseconds since the epoch")
-
-
-def _strategy(text: str) -> str:
-    if text.lower() in ("error", "latest"):
-        return text.lower()
-    raise ValueError("give error or latest")
-
-
-def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
-    if found is None or found[2] not in _UNITS_S:
-        raise ValueError("give a duration such as 30s, 15m or 1h")
-    return int(found[1]) * _UNITS_S[found[2]]
+        for tp, offset in offsets.items() if isinstance(offsets, Mapping) else ():
+            if offset == never:
+                raise ConfigError(
+                    f"option {name} has {never} ({word}) for {tp}, which is not accepted for "
+                    "batch reads: the partition's read is empty"
+                )

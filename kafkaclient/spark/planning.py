@@ -1,19 +1,16 @@
-"""Plans a read: asks the cluster for the partitions and their start and end offsets."""
+"""Plans a read: reads its partitions, and their start and end offsets, from the cluster."""
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal
 
 from kafkaclient.admin import Admin
 from kafkaclient.config.admin import AdminConfig
-from kafkaclient.errors import ConfigError, OffsetOutOfRangeError, UnknownTopicError
+from kafkaclient.errors import ConfigError, UnknownTopicError
 from kafkaclient.reader import Reader
 from kafkaclient.spark.offsets import (
     EARLIEST,
     LATEST,
-    AllPartitions,
-    ByOffset,
     ByTime,
     OffsetRange,
     split,
@@ -27,9 +24,7 @@ if TYPE_CHECKING:
     from kafkaclient.spark.offsets import OffsetLimit
     from kafkaclient.spark.options import ReadOptions
 
-__all__ = ["Planner", "plan_batch", "report_loss"]
-
-_log = logging.getLogger(__name__)
+__all__ = ["Planner", "plan_batch"]
 
 # The admin client accepts no fetch options.
 _FOR_ADMIN = frozenset(
@@ -38,7 +33,7 @@ _FOR_ADMIN = frozenset(
 
 
 class Planner:
-    """Asks the cluster for partitions and offsets. An async context manager."""
+    """Reads partitions and offsets from the cluster. :meth:`close` also ends a failed start."""
 
     def __init__(self, options: ReadOptions, dialer: Dialer | None = None) -> None:
         self._options = options
@@ -46,17 +41,9 @@ class Planner:
         shared = {name: value for name, value in options.client.items() if name in _FOR_ADMIN}
         self._admin = Admin(shared, dialer=dialer)
 
-    async def __aenter__(self) -> Self:
-        try:
-            await self._reader.start()
-            await self._admin.start()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def start(self) -> None:
+        await self._reader.start()
+        await self._admin.start()
 
     async def close(self) -> None:
         await self._admin.close()
@@ -68,33 +55,31 @@ class Planner:
         Raises UnknownTopicError for a subscribed topic or assigned partition that does not exist.
         With ``ignore_missing`` those are left out.
         """
-        asked = self._options.subscription
-        wanted = {tp.topic for tp in asked.partitions} | set(asked.topics)
-        names = None if asked.pattern is not None or ignore_missing else wanted
+        subscription = self._options.subscription
+        assigned, pattern = set(subscription.partitions), subscription.pattern
+        wanted = {tp.topic for tp in assigned} | set(subscription.topics)
+        names = None if pattern is not None or ignore_missing else wanted
         found = await self._admin.describe_topics(names)
-        if asked.pattern is not None:
-            wanted = {name for name in found if asked.pattern.fullmatch(name)}
+        if pattern is not None:
+            wanted = {name for name in found if pattern.fullmatch(name)}
         there = [
             TopicPartition(name, number)
             for name in sorted(wanted & found.keys())
             for number in range(len(found[name].partitions))
         ]
-        if not asked.partitions:
-            return there
-        gone = set(asked.partitions) - set(there)
+        gone = assigned - set(there)
         if gone and not ignore_missing:
             raise UnknownTopicError(
                 f"option assign names {_list_partitions(gone)}, which do not exist"
             )
-        return [tp for tp in there if tp in set(asked.partitions)]
+        return [tp for tp in there if not assigned or tp in assigned]
 
-    async def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return await self._reader.offsets(partitions, "earliest") if partitions else {}
-
-    async def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The end offsets. With ``isolation.level=read_committed`` open transactions are
-        excluded."""
-        return await self._reader.offsets(partitions, "latest") if partitions else {}
+    async def offsets(
+        self, partitions: Collection[TopicPartition], at: Literal["earliest", "latest"]
+    ) -> dict[TopicPartition, int]:
+        """The first offsets, or the end offsets. With ``isolation.level=read_committed`` open
+        transactions are excluded."""
+        return await self._reader.offsets(partitions, at)
 
     async def resolve(
         self, limit: OffsetLimit, partitions: Collection[TopicPartition], side: str
@@ -106,72 +91,59 @@ class Planner:
         """
         if isinstance(limit, ByTime):
             return await self._at_times(limit, partitions, side)
-        if isinstance(limit, AllPartitions):
-            limit = ByOffset(dict.fromkeys(partitions, limit.offset))
-        _check_complete(limit.offsets, partitions, f"{side}Offsets")
-        offsets = dict(limit.offsets)
-        begin = await self.earliest([tp for tp in offsets if offsets[tp] == EARLIEST])
-        end = await self.latest([tp for tp in offsets if offsets[tp] == LATEST])
+        offsets = _of_each(partitions, limit.offsets, f"{side}Offsets")
+        begin = await self.offsets([tp for tp in offsets if offsets[tp] == EARLIEST], "earliest")
+        end = await self.offsets([tp for tp in offsets if offsets[tp] == LATEST], "latest")
         return offsets | begin | end
 
     async def _at_times(
         self, limit: ByTime, partitions: Collection[TopicPartition], side: str
     ) -> dict[TopicPartition, int]:
-        if isinstance(limit.times, int):
-            times = dict.fromkeys(partitions, limit.times)
-        else:
-            times = dict(limit.times)
-            _check_complete(times, partitions, f"{side}OffsetsByTimestamp")
-        found: dict[TopicPartition, int | None] = {}
+        times = _of_each(partitions, limit.times, f"{side}OffsetsByTimestamp")
+        found: dict[TopicPartition, int] = {}
         for time in set(times.values()):
-            found |= await self._reader.offsets([tp for tp in times if times[tp] == time], time)
-        without_record = [tp for tp, offset in found.items() if offset is None]
+            at_time = await self._reader.offsets([tp for tp in times if times[tp] == time], time)
+            found |= {tp: offset for tp, offset in at_time.items() if offset is not None}
+        without_record = times.keys() - found.keys()
         if without_record and limit.otherwise == "error":
             raise ConfigError(
                 f"the options {side}Timestamp and {side}OffsetsByTimestamp found no record with "
                 f"that timestamp or a later one in {_list_partitions(without_record)}; with "
                 "startingOffsetsByTimestampStrategy=latest such partitions are read from their end"
             )
-        found_offsets = {tp: offset for tp, offset in found.items() if offset is not None}
-        return found_offsets | await self.latest(without_record)
+        return found | await self.offsets(without_record, "latest")
 
 
 async def plan_batch(options: ReadOptions, dialer: Dialer | None = None) -> list[OffsetRange]:
     """The offset ranges of a batch read's tasks. Records written later are not included."""
-    async with Planner(options, dialer) as planner:
+    planner = Planner(options, dialer)
+    try:
+        await planner.start()
         partitions = await planner.partitions()
         start = await planner.resolve(options.start, partitions, "starting")
         end = await planner.resolve(options.end, partitions, "ending")
-        earliest = await planner.earliest(partitions)
-        latest = await planner.latest(partitions)
+        earliest = await planner.offsets(partitions, "earliest")
+        latest = await planner.offsets(partitions, "latest")
+    finally:
+        await planner.close()
     ranges = []
     for tp in partitions:
         for side, offset in (("startingOffsets", start[tp]), ("endingOffsets", end[tp])):
             if not earliest[tp] <= offset <= latest[tp]:
-                report_loss(
-                    f"{side} has offset {offset} for {tp}, which has {earliest[tp]} to "
-                    f"{latest[tp]}",
-                    fail=options.fail_on_data_loss,
+                options.report_loss(
+                    f"{side} has offset {offset} for {tp}, which has {earliest[tp]} to {latest[tp]}"
                 )
         begin = max(start[tp], earliest[tp])
         ranges.append(OffsetRange(*tp, begin, max(begin, min(end[tp], latest[tp]))))
     return split(ranges, options.min_partitions, options.max_records)
 
 
-def report_loss(what: str, *, fail: bool) -> None:
-    """Report possible data loss: raises OffsetOutOfRangeError if ``fail``, else only warns."""
-    if fail:
-        raise OffsetOutOfRangeError(
-            f"{what}: records may be lost, because retention deleted them before they were read, "
-            "or the topic was deleted. With the option failOnDataLoss=false the remaining records "
-            "are read (docs/spark.md)"
-        )
-    _log.warning("%s: records may be lost; reading the remaining records", what)
-
-
-def _check_complete(
-    given: Mapping[TopicPartition, int], partitions: Collection[TopicPartition], option: str
-) -> None:
+def _of_each(
+    partitions: Collection[TopicPartition], given: int | Mapping[TopicPartition, int], option: str
+) -> dict[TopicPartition, int]:
+    """The option's value for each partition. Raises ConfigError if partitions do not match."""
+    if isinstance(given, int):
+        return dict.fromkeys(partitions, given)
     missing, others = set(partitions) - given.keys(), given.keys() - set(partitions)
     if missing:
         verb = "is" if len(missing) == 1 else "are"
@@ -182,6 +154,7 @@ def _check_complete(
         raise ConfigError(
             f"option {option} names {_list_partitions(others)}, not subscribed or nonexistent"
         )
+    return dict(given)
 
 
 def _list_partitions(partitions: Collection[TopicPartition]) -> str:

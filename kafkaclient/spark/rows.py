@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    StringType,
-    StructType,
-)
+from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType
 
 from kafkaclient.errors import ConfigError, InvalidRecordError
 from kafkaclient.spark.schema import read_schema
@@ -38,26 +31,20 @@ class ReadColumns:
         """Spark's columns of the batch. Raises InvalidRecordError for an invalid timestamp."""
         topic, partition = fetched.topic_partition
         records = pa.record_batch(fetched)
-        rows = records.num_rows
-        computed = {
-            "topic": lambda: pa.repeat(pa.scalar(topic), rows),
-            "partition": lambda: pa.repeat(pa.scalar(partition, pa.int32()), rows),
-            "timestamp": lambda: records.column("timestamp").cast(pa.timestamp("us", "UTC")),
-            "headers": lambda: _headers(
-                records.column("headers"), self._schema.field("headers").type
-            ),
-        }
+        rows, schema = records.num_rows, self._schema
+        columns = {name: records.column(name) for name in records.schema.names}
+        columns["topic"] = pa.repeat(pa.scalar(topic), rows)
+        columns["partition"] = pa.repeat(pa.scalar(partition, pa.int32()), rows)
+        if "headers" in schema.names:
+            columns["headers"] = _headers(columns["headers"], schema.field("headers").type)
         try:
-            columns = [
-                computed[name]() if name in computed else records.column(name)
-                for name in self._schema.names
-            ]
+            columns["timestamp"] = columns["timestamp"].cast(pa.timestamp("us", "UTC"))
         except pa.ArrowInvalid as error:
             raise InvalidRecordError(
                 f"{topic}-{partition}: a record before offset {fetched.next_offset} does not fit "
                 f"into Spark's columns: {error}"
             ) from error
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 def _headers(lists: pa.ListArray, kind: pa.ListType) -> pa.ListArray:
@@ -71,7 +58,13 @@ def _headers(lists: pa.ListArray, kind: pa.ListType) -> pa.ListArray:
 
 # --- writing ------------------------------------------------------------------------------------
 
-_BLOB: tuple[type[DataType], ...] = (StringType, BinaryType)
+_TYPES: dict[str, Any] = {
+    "key": (StringType, BinaryType),
+    "value": (StringType, BinaryType),
+    "topic": StringType,
+    "partition": IntegerType,
+    "headers": ArrayType,
+}
 _ACCEPTED_COLUMNS = (
     "key and value STRING or BINARY, topic STRING, partition INT, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
@@ -109,13 +102,14 @@ class WriteColumns:
         positions: dict[str, int] = {}
         for position, column in enumerate(schema.fields):
             name = column.name.lower()
-            if name not in _TYPE_CHECKS:
+            if name not in _TYPES:
                 continue
             if name in positions:
                 raise ConfigError(f"there are two columns {name}: drop or rename one")
-            if not _TYPE_CHECKS[name](column.dataType):
+            kind = column.dataType
+            if not isinstance(kind, _TYPES[name]) or (name == "headers" and not _is_headers(kind)):
                 raise ConfigError(
-                    f"column {name} is of type {column.dataType.simpleString().upper()}; the "
+                    f"column {name} is of type {kind.simpleString().upper()}; the "
                     f"columns of a write are {_ACCEPTED_COLUMNS}"
                 )
             positions[name] = position
@@ -141,25 +135,22 @@ class WriteColumns:
     def records(self, batch: pa.RecordBatch) -> Iterator[Records]:
         """The rows by topic, each in the order of the batch. Raises InvalidRecordError for a row
         without topic; its ``index`` is the row."""
-        names = list(self.positions)
-        columns = pa.RecordBatch.from_arrays(
-            [batch.column(self.positions[name]) for name in names], names=names
-        )
+        columns = batch.select([*self.positions.values()]).rename_columns([*self.positions])
         if self.same_topic is not None:
-            yield Records(self.same_topic, columns, None)
+            found = [self.same_topic]
+        else:
+            topics = batch.column(self.topic)
+            if topics.null_count:
+                error = InvalidRecordError("column topic is null: give each row a topic")
+                error.index = pc.index(topics.is_null(), True).as_py()
+                raise error
+            found = pc.unique(topics).to_pylist()
+        if len(found) == 1:
+            yield Records(found[0], columns, None)
             return
-        topics = batch.column(self.topic)
-        if topics.null_count:
-            error = InvalidRecordError("column topic is null: give each row a topic")
-            error.index = pc.index(topics.is_null(), True).as_py()
-            raise error
-        found = pc.unique(topics)
         for topic in found:
-            if len(found) == 1:
-                yield Records(topic.as_py(), columns, None)
-                return
             rows = pc.indices_nonzero(pc.equal(topics, topic))
-            yield Records(topic.as_py(), columns.take(rows), rows)
+            yield Records(topic, columns.take(rows), rows)
 
 
 def _byte_sum(blobs: pa.Array) -> int:
@@ -170,25 +161,11 @@ def _byte_sum(blobs: pa.Array) -> int:
     ends = memoryview(offsets).cast("q")
     start, end = ends[blobs.offset], ends[blobs.offset + len(blobs)]
     every = pa.Array.from_buffers(pa.uint8(), end - start, [None, data.slice(start, end - start)])
-    total: int = (pc.sum(every).as_py() or 0) + (end - start) * 2**8
-    return total
+    return int((pc.sum(every).as_py() or 0) + (end - start) * 2**8)
 
 
-def _is_blob(kind: DataType) -> bool:
-    return isinstance(kind, _BLOB)
-
-
-def _is_headers(kind: DataType) -> bool:
-    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
+def _is_headers(kind: ArrayType) -> bool:
+    if not isinstance(kind.elementType, StructType):
         return False
     kinds = {each.name: type(each.dataType) for each in kind.elementType.fields}
     return kinds == {"key": StringType, "value": BinaryType}
-
-
-_TYPE_CHECKS: Any = {
-    "key": _is_blob,
-    "value": _is_blob,
-    "topic": lambda kind: isinstance(kind, StringType),
-    "partition": lambda kind: isinstance(kind, IntegerType),
-    "headers": _is_headers,
-}

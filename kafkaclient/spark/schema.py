@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import ArrayType, StructType
 
 __all__ = ["read_schema"]
 
-_HEADERS = ArrayType(
-    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-)
-
 
 def read_schema(*, headers: bool) -> StructType:
-    """The columns of a read, those of spark-sql-kafka."""
-    fields = [
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("timestampType", IntegerType()),
-    ]
+    """The columns of a read, as in spark-sql-kafka."""
+    schema = StructType().add("key", "binary").add("value", "binary").add("topic", "string")
+    schema = schema.add("partition", "integer").add("offset", "long")
+    schema = schema.add("timestamp", "timestamp").add("timestampType", "integer")
     if headers:
-        fields.append(StructField("headers", _HEADERS))
-    return StructType(fields)
+        schema.add("headers", ArrayType(StructType().add("key", "string").add("value", "binary")))
+    return schema

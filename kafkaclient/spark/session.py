@@ -1,4 +1,4 @@
-"""A Spark session that works after ``pip install``: it finds Java, and sets the workers' Python."""
+"""Spark sessions: one that works after ``pip install``, and the data source in any session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkaclient.testing.jre import find_java
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["QUICK_START", "is_local", "spark_session"]
+__all__ = ["QUICK_START", "is_local", "register", "spark_session"]
 
 # JVM options for short jobs: without the optimizing compiler, which takes half of two cores.
 QUICK_START = "-XX:TieredStopAtLevel=1"
@@ -70,8 +70,30 @@ def spark_session(
     builder = builder.master(master)
     if session.getActiveSession() is not None:
         return builder.getOrCreate()
-    with _environment(_launch_environment(master)):
-        return builder.getOrCreate()
+    java = find_java()
+    with _environment("JAVA_HOME", str(java.path.resolve().parent.parent)):
+        if not is_local(master):
+            return builder.getOrCreate()
+        with _environment("SPARK_LOCAL_IP", _LOOPBACK):
+            return builder.getOrCreate()
+
+
+def register(spark: Any) -> None:
+    """Register the data source ``kafkaclient`` with a ``SparkSession``.
+
+    Only needed for a session that started before this package was installed. Later sessions of
+    Spark 4.2 and newer find the source by themselves (``pyspark_kafkaclient``).
+
+    Raises ConfigError if PySpark cannot be imported or is too old.
+    """
+    try:
+        source = import_module("kafkaclient.spark.data_source").KafkaDataSource
+    except ImportError as error:
+        raise ConfigError(
+            f"the data source needs PySpark 4.2 or newer and pyarrow ({error}): "
+            "pip install 'kafkaclient[spark]'"
+        ) from error
+    spark.dataSource.register(source)
 
 
 def is_local(master: str) -> bool:
@@ -97,24 +119,14 @@ def _defaults(master: str, java_options: str) -> dict[str, str]:
     return found
 
 
-def _launch_environment(master: str) -> dict[str, str]:
-    java = find_java()
-    found = {"JAVA_HOME": str(java.path.resolve().parent.parent)}
-    if is_local(master):
-        found["SPARK_LOCAL_IP"] = _LOOPBACK
-    return found
-
-
 @contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables, and restore them at the end."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
+def _environment(name: str, value: str) -> Iterator[None]:
+    """Set an environment variable, and restore it at the end."""
+    before = os.environ.get(name)
+    os.environ[name] = value
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from kafkaclient.errors import InvalidRecordError, KafkaError
+from kafkaclient.errors import InvalidRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,33 +98,27 @@ class TaskSink:
         while self._in_flight and (
             len(self._in_flight) > _MAX_UNACKNOWLEDGED or self._in_flight[0].done()
         ):
-            await self._await_oldest()
+            await self._in_flight.popleft()
 
     async def _send(self, records: Records) -> None:
         try:
             delivery = await self._producer.send_arrow(records.topic, records.columns)
-        except KafkaError as error:
-            if isinstance(error, InvalidRecordError) and error.index is not None:
-                located = type(error)(f"topic {records.topic}: {error}")
-                located.index = records.row(error.index)
-                raise located from error
-            raise
+        except InvalidRecordError as error:
+            if error.index is None:
+                raise
+            located = type(error)(f"topic {records.topic}: {error}")
+            located.index = records.row(error.index)
+            raise located from error
         self._in_flight.append(delivery)
-
-    async def _await_oldest(self) -> None:
-        await self._in_flight[0]
-        self._in_flight.popleft()
 
     async def finish(self) -> WriterCommitMessage:
         """Wait until every record is acknowledged. Raises BulkDeliveryError if one is not."""
         await self._producer.flush()
-        while self._in_flight:
-            await self._await_oldest()
+        for delivery in self._in_flight:
+            await delivery
         return Written(self._rows)
 
 
 def _task_name() -> str:
     context = TaskContext.get()
-    if context is None:
-        return "the task"
-    return f"partition {context.partitionId()} of the frame"
+    return f"partition {context.partitionId()} of the frame" if context else "the task"

@@ -10,7 +10,7 @@ from kafkaclient.errors import OffsetOutOfRangeError
 from kafkaclient.reader import Reader
 from kafkaclient.spark.client_cache import WORKER_CACHE, ClientCache
 from kafkaclient.spark.loop import LoopThread
-from kafkaclient.spark.planning import plan_batch, report_loss
+from kafkaclient.spark.planning import plan_batch
 from kafkaclient.spark.rows import ReadColumns
 
 if TYPE_CHECKING:
@@ -21,13 +21,7 @@ if TYPE_CHECKING:
     from kafkaclient.spark.offsets import OffsetRange
     from kafkaclient.spark.options import ReadOptions
 
-__all__ = ["KafkaBatchReader", "RangePartition", "read_range"]
-
-
-class RangePartition(InputPartition):
-    """The input of one task. ``value`` is an :class:`OffsetRange`."""
-
-    value: OffsetRange | None
+__all__ = ["KafkaBatchReader", "read_range"]
 
 
 class KafkaBatchReader(DataSourceReader):
@@ -39,7 +33,7 @@ class KafkaBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         with LoopThread("kafkaclient-plan") as loop:
             ranges = loop.run(plan_batch(self._options))
-        return [RangePartition(each) for each in ranges]
+        return [InputPartition(each) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, partition.value)
@@ -66,10 +60,7 @@ async def _fetch(reader: Reader, options: ReadOptions, wanted: OffsetRange) -> A
     tp, start, end = wanted.topic_partition, wanted.start, wanted.end
     written = (await reader.offsets([tp], "latest"))[tp]
     if written < end:  # the rest may never be written
-        report_loss(
-            f"{tp} is read from offset {start} to {end}, but ends at {written}",
-            fail=options.fail_on_data_loss,
-        )
+        options.report_loss(f"{tp} is read from offset {start} to {end}, but ends at {written}")
         end = written
     while start < end:
         reading = reader.read({tp: (start, end)}, headers=options.include_headers)
@@ -80,9 +71,8 @@ async def _fetch(reader: Reader, options: ReadOptions, wanted: OffsetRange) -> A
             if error.available is None:
                 raise
             (first, last), position = error.available, reading.positions[tp]
-            report_loss(
-                f"{tp} is read from offset {position} to {end}, but has {first} to {last}",
-                fail=options.fail_on_data_loss,
+            options.report_loss(
+                f"{tp} is read from offset {position} to {end}, but has {first} to {last}"
             )
             start = max(position, first) if position <= last else end
         else:

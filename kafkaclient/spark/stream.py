@@ -21,19 +21,18 @@ from pyspark.sql.streaming.datasource import (
 from kafkaclient.spark.loop import LoopThread
 from kafkaclient.spark.offsets import (
     LATEST,
-    AllPartitions,
-    ByOffset,
+    ByTime,
     OffsetRange,
     limit_offsets,
     offsets_as_json,
     parse_offsets,
     split,
 )
-from kafkaclient.spark.planning import Planner, report_loss
-from kafkaclient.spark.source import RangePartition, read_range
+from kafkaclient.spark.planning import Planner
+from kafkaclient.spark.source import read_range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     import pyarrow as pa
 
@@ -59,8 +58,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- start and end of a trigger -------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        """Start of the first batch. Spark asks for it when it determines that batch's end, and
-        again when it plans the batch. Both answers must be the same."""
+        """Start of the first batch. Spark calls this when it determines that batch's end, and again
+        when it plans the batch. Both results must be the same."""
         if self._start is None:
             self._start = self._run(self._initial)
             self._start_may_differ = _start_can_move(self._options)
@@ -84,9 +83,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = parse_offsets(start) if start else {}
         end = self._target if self._target is not None else self._run(self._end_offsets)
         self._latest = end
-        added = [tp for tp in end if tp not in begin]
-        if added:
-            begin |= self._run(lambda planner: planner.earliest(added))
+        begin |= self._starts_of_added(begin, end)
         if self._waits_for_more(begin, end, limit):
             return start
         self._last_batch = time.monotonic()
@@ -107,53 +104,57 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return offsets_as_json(self._latest) or None
 
+    def _starts_of_added(
+        self, begin: dict[TopicPartition, int], end: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        added = end.keys() - begin.keys()
+        return self._run(lambda planner: planner.offsets(added, "earliest")) if added else {}
+
     async def _end_offsets(self, planner: Planner) -> dict[TopicPartition, int]:
-        return await planner.latest(await planner.partitions(ignore_missing=True))
+        return await planner.offsets(await planner.partitions(ignore_missing=True), "latest")
 
     # --- ranges of the tasks ----------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        fail = self._options.fail_on_data_loss
+        report_loss = self._options.report_loss
         begin, until = parse_offsets(start) if start else {}, parse_offsets(end) if end else {}
         if self._start_may_differ:
             report_loss(
                 "the query was stopped in its first batch, and its checkpoint does not have the "
                 "start of that batch (startingOffsets=latest means another offset now). Use a new "
-                "checkpoint, with startingOffsets as JSON if no record may be skipped",
-                fail=fail,
+                "checkpoint, with startingOffsets as JSON if no record may be skipped"
             )
         for tp in sorted(begin.keys() - until.keys()):
-            report_loss(f"partition {tp} is gone; it was read to offset {begin[tp]}", fail=fail)
-        added = [tp for tp in until if tp not in begin]
-        if added:
-            first = self._run(lambda planner: planner.earliest(added))
-            for tp in (tp for tp in sorted(added) if first[tp] > 0):
-                report_loss(f"the new partition {tp} begins at offset {first[tp]}", fail=fail)
-            begin |= first
-        ranges = []
-        for tp, offset in sorted(until.items()):
-            if offset < begin[tp]:
+            report_loss(f"partition {tp} is gone; it was read to offset {begin[tp]}")
+        added = self._starts_of_added(begin, until)
+        for tp, first in sorted(added.items()):
+            if first > 0:
+                report_loss(f"the new partition {tp} begins at offset {first}")
+        begin |= added
+        ranges = [OffsetRange(*tp, begin[tp], offset) for tp, offset in sorted(until.items())]
+        for each in ranges:
+            if each.end < each.start:
                 report_loss(
-                    f"partition {tp} ends at {offset}, before the read begins, at {begin[tp]}",
-                    fail=fail,
+                    f"partition {each.topic_partition} ends at {each.end}, before the read begins, "
+                    f"at {each.start}"
                 )
-            ranges.append(OffsetRange(*tp, begin[tp], offset))
         pieces = split(ranges, self._options.min_partitions, self._options.max_records)
-        return [RangePartition(each) for each in pieces]
+        return [InputPartition(each) for each in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, partition.value)
 
     # --- connections, opened on first use ---------------------------------------------------------
 
-    def _run(self, ask: Any) -> dict[TopicPartition, int]:
+    def _run(
+        self, plan: Callable[[Planner], Coroutine[Any, Any, dict[TopicPartition, int]]]
+    ) -> dict[TopicPartition, int]:
         if self._connected is None:
             loop, planner = LoopThread("kafkaclient-plan"), Planner(self._options)
             self._connected = loop, planner
-            loop.run(planner.__aenter__())
+            loop.run(planner.start())
         loop, planner = self._connected
-        found: dict[TopicPartition, int] = loop.run(ask(planner))
-        return found
+        return loop.run(plan(planner))
 
     def stop(self) -> None:
         if self._connected is not None:
@@ -166,6 +167,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _start_can_move(options: ReadOptions) -> bool:
     """Whether the configured start may mean another offset later."""
     start = options.start
-    if isinstance(start, ByOffset):
-        return LATEST in start.offsets.values()
-    return start == AllPartitions(LATEST) or getattr(start, "otherwise", None) == "latest"
+    if isinstance(start, ByTime):
+        return start.otherwise == "latest"
+    return start.offsets == LATEST or (
+        not isinstance(start.offsets, int) and LATEST in start.offsets.values()
+    )

@@ -1,13 +1,21 @@
-"""Facts about every batch, kept as Parquet files from which all plots are made.
+"""Records a row for each batch in Parquet files (docs/telemetry.md).
 
-Needs pyarrow (the extra ``kafkaclient[telemetry]``): importing this package without it raises
-:class:`~kafkaclient.errors.ConfigError`. docs/telemetry.md describes the columns.
+Importing this package raises :class:`~kafkaclient.errors.ConfigError` without pyarrow.
 """
 
 from __future__ import annotations
 
-from kafkaclient.telemetry.parquet import SCHEMA, read, started_at
+from kafkaclient.errors import ConfigError
+
+try:
+    from kafkaclient.telemetry.parquet import read, started_at
+except ImportError as error:
+    raise ConfigError(
+        "telemetry is written with pyarrow, which cannot be imported "
+        f"({error}): pip install 'kafkaclient[telemetry]'"
+    ) from error
+
 from kafkaclient.telemetry.recorder import Recorder
-from kafkaclient.telemetry.row import BatchRow
+from kafkaclient.telemetry.rows import SCHEMA, BatchRow
 
 __all__ = ["SCHEMA", "BatchRow", "Recorder", "read", "started_at"]

@@ -120,11 +120,11 @@ def test_no_limits_refuse_nothing() -> None:
 def test_a_race_is_told_by_what_came_of_it() -> None:
     limits = Limits(10, 20)
     asked = Request("creating topic 't'", 1, 2, {1: 1, 2: 1})
-    usage({1: 10, 2: 9, 3: 44}, partitions=20).check_outcome(limits, asked)
+    usage({1: 10, 2: 9, 3: 44}, partitions=20).check_race(limits, asked)
     with pytest.raises(PartitionLimitRaceError, match="broker 1 has 11 replicas"):
-        usage({1: 11, 2: 9}, partitions=20).check_outcome(limits, asked)
+        usage({1: 11, 2: 9}, partitions=20).check_race(limits, asked)
     with pytest.raises(PartitionLimitRaceError, match="21 partitions"):
-        usage({1: 1, 2: 9}, partitions=21).check_outcome(limits, asked)
+        usage({1: 1, 2: 9}, partitions=21).check_race(limits, asked)
 
 
 def test_a_report_has_every_broker_and_the_cluster() -> None:

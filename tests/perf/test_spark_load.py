@@ -17,7 +17,7 @@ from kafkaclient.perf.payload import random_payloads
 from kafkaclient.perf.run import Labels, Run, record_of
 from kafkaclient.perf.spark_load import Fleet, check_slots, merged, shares
 from kafkaclient.perf.traffic import BrokerTraffic, PartitionTraffic, Traffic
-from kafkaclient.spark.failures import SparkJobError
+from kafkaclient.spark.jobs import SparkJobError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

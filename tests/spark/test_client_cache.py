@@ -35,7 +35,7 @@ def test_the_next_task_reuses_the_client(cache: ClientCache, given: dict[str, st
     first = sent(cache, given, b"a")
     assert sent(cache, dict(reversed(list(given.items()))), b"b") is first
     with cache.client(Reader, given) as reader, cache.client(Reader, given) as other:
-        assert other is not reader  # lent, so nobody else's
+        assert other is not reader  # in use, so not available
     assert sent(cache, given | {"linger.ms": "1"}, b"c") is not first
 
 
@@ -50,7 +50,7 @@ def test_the_client_of_a_failed_task_is_not_kept(cache: ClientCache, given: dict
 def test_a_client_with_telemetry_is_closed_after_its_task(
     cache: ClientCache, given: dict[str, str], tmp_path: Path
 ) -> None:
-    """Spark ends workers by killing them; what was recorded is on the disk by then."""
+    """Spark ends workers by killing them; what was recorded is on the disk before that."""
     producer = sent(cache, given | {"telemetry": str(tmp_path)}, b"a")
     assert "stopped" in repr(producer)
     assert len(telemetry.read(tmp_path)) == 1

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import time
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,21 +25,20 @@ from kafkaclient.errors import (  # noqa: E402
     ProducerFencedError,
     TransactionLostError,
 )
+from kafkaclient.spark import exactly_once  # noqa: E402
 from kafkaclient.spark.checkpoint import end_offsets  # noqa: E402
-from kafkaclient.spark.decisions import (  # noqa: E402
-    Contents,
-    Decision,
+from kafkaclient.spark.commit import (  # noqa: E402
     State,
     TransactionStatus,
     abort_batch,
     commit_batch,
 )
+from kafkaclient.spark.decisions import Contents, Decision  # noqa: E402
 from kafkaclient.spark.exactly_once import (  # noqa: E402
     ExactlyOnceWriter,
     KafkaTransactions,
     Prepared,
     PreparingSink,
-    begin,
 )
 from kafkaclient.spark.ledger import KafkaLedger, make_ledger  # noqa: E402
 from kafkaclient.spark.options import WriteOptions  # noqa: E402
@@ -66,7 +67,8 @@ async def task(fake: FakeCluster, batch: int, values: list[str], name: int = 0) 
     identity = f"{QUERY}-{batch}-{name:032x}"
     producer = Producer(fake.bootstrap, dialer=fake, transactional_id=identity)
     sink = PreparingSink(producer, COLUMNS, QUERY)
-    await begin(producer)
+    await producer.start()
+    await producer.begin_transaction()
     try:
         if values:
             await sink.take(pa.record_batch({"value": values}))
@@ -91,17 +93,17 @@ def seen(fake: FakeCluster) -> list[bytes | None]:
 
 
 async def test_batches_become_visible_when_they_are_committed(fake) -> None:
-    told = [
+    tasks = [
         await task(fake, 0, ["a", "b"]),
         await task(fake, 0, [], 1),
         await task(fake, 0, ["c"], 2),
     ]
-    lost = await task(fake, 0, ["a", "b"], 3)  # of an attempt that Spark has given up on
+    lost = await task(fake, 0, ["a", "b"], 3)  # an attempt whose message was lost
     later = await task(fake, 1, ["d"], 4)
-    assert [one.records for one in told] == [2, 0, 1]
-    assert told[1].transaction is None
+    assert [one.records for one in tasks] == [2, 0, 1]
+    assert tasks[1].transaction is None
     assert seen(fake) == []
-    prepared = tuple(one.transaction for one in told if one.transaction)
+    prepared = tuple(one.transaction for one in tasks if one.transaction)
     async with driver(fake) as (ledger, transactions):
         await commit_batch(ledger, transactions, Decision(0, prepared))
         assert seen(fake) == [b"a", b"b", b"c"]
@@ -174,7 +176,7 @@ async def test_time_outs(fake) -> None:
 
 
 async def test_a_batch_that_was_decided_with_other_rows(fake) -> None:
-    """The tasks tell what they wrote; which task wrote it does not matter."""
+    """The tasks' messages have their rows' checksum. Which task wrote a row does not matter."""
     first = [await task(fake, 0, values, n) for n, values in enumerate((["a", "b"], ["c"]))]
     again = [await task(fake, 0, ["a", "b", "c"], 2), await task(fake, 0, [], 3)]
     other = [await task(fake, 0, ["a", "b", "d"], 4)]
@@ -186,9 +188,9 @@ async def test_a_batch_that_was_decided_with_other_rows(fake) -> None:
     assert seen(fake) == [b"a", b"b", b"c"]
 
 
-def decision(batch: int, told: list[Prepared]) -> Decision:
-    contents = Contents(sum(t.records for t in told), sum(t.checksum for t in told), "t")
-    prepared = tuple(one.transaction for one in told if one.transaction)
+def decision(batch: int, tasks: list[Prepared]) -> Decision:
+    contents = Contents(sum(t.records for t in tasks), sum(t.checksum for t in tasks), "t")
+    prepared = tuple(one.transaction for one in tasks if one.transaction)
     return Decision(batch, prepared, contents=contents)
 
 
@@ -298,9 +300,9 @@ async def test_the_ledger_is_replicated(
     async with Admin(fake.bootstrap, dialer=fake, limits=None) as admin:
         for _ in range(2):  # it may be there
             await make_ledger(admin, "q", replicas=replicas, min_insync=insync)
-        told = await admin.describe_topic("q")
+        topic = await admin.describe_topic("q")
         configs = await admin.describe_configs(ConfigResource.topic("q"))
-    assert (told.replication_factor, configs["min.insync.replicas"].value) == found
+    assert (topic.replication_factor, configs["min.insync.replicas"].value) == found
     assert configs["cleanup.policy"].value == "compact"
     assert ("has only" in caplog.text) is (replicas is None and brokers < 3)
 
@@ -363,9 +365,26 @@ def test_options() -> None:
             WriteOptions.parse(given | others, mode)
 
 
+def test_the_writer_commits_and_aborts_by_the_tasks_messages(
+    fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exactly_once, "Admin", partial(Admin, dialer=fake))
+    monkeypatch.setattr(exactly_once, "KafkaLedger", partial(KafkaLedger, dialer=fake))
+    # The fake cluster's time is the event loop's time.
+    transactions = partial(KafkaTransactions, clock=time.monotonic)
+    monkeypatch.setattr(exactly_once, "KafkaTransactions", transactions)
+    options = WriteOptions(client={"bootstrap.servers": fake.bootstrap}, topic="t")
+    writer = ExactlyOnceWriter(options, COLUMNS)
+    writer.abort([asyncio.run(task(fake, 0, ["lost"]))], 0)
+    messages = [asyncio.run(task(fake, 0, ["a"], 1)), asyncio.run(task(fake, 0, [], 2))]
+    writer.commit([*messages, None], 0)
+    writer.abort([*messages, None], 0)
+    assert seen(fake) == [b"a"]
+
+
 def test_outside_of_a_query() -> None:
     options = WriteOptions(client={"bootstrap.servers": "b:1"}, topic="t", exactly_once=True)
     writer = pickle.loads(pickle.dumps(ExactlyOnceWriter(options, COLUMNS)))  # noqa: S301
-    with pytest.raises(KafkaError, match="does not tell this task its query"):
+    with pytest.raises(KafkaError, match="this task has no query id"):
         writer.write(iter(()))
     writer.commit([None], 3)  # nothing was written, and nothing can be known

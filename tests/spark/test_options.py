@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.spark.offsets import EARLIEST, LATEST, AllPartitions, ByOffset, ByTime
+from kafkaclient.spark.offsets import EARLIEST, LATEST, ByOffset, ByTime
 from kafkaclient.spark.options import ReadOptions, WriteOptions
 from kafkaclient.types import TopicPartition
 
@@ -20,8 +20,8 @@ def read(mode="batch", **options: str) -> ReadOptions:
 
 def test_defaults_are_sparks() -> None:
     batch, streaming = read(), read("streaming")
-    assert (batch.start, batch.end) == (AllPartitions(EARLIEST), AllPartitions(LATEST))
-    assert streaming.start == AllPartitions(LATEST)
+    assert (batch.start, batch.end) == (ByOffset(EARLIEST), ByOffset(LATEST))
+    assert streaming.start == ByOffset(LATEST)
     assert batch.subscription.topics == ("t",)
     assert batch.fail_on_data_loss
     assert not batch.include_headers
@@ -39,7 +39,7 @@ def test_names_are_not_case_sensitive() -> None:
 
 
 def test_starting_offsets() -> None:
-    assert read(startingOffsets="Earliest").start == AllPartitions(EARLIEST)
+    assert read(startingOffsets="Earliest").start == ByOffset(EARLIEST)
     assert read(startingOffsets='{"t": {"0": 5}}').start == ByOffset({TopicPartition("t", 0): 5})
     assert read(startingTimestamp="100").start == ByTime(100, "error")
     both = read(
@@ -113,10 +113,10 @@ def test_what_has_no_effect_is_warned_of(caplog: pytest.LogCaptureFixture) -> No
             checkpointLocation="/x",
         )
     assert "group.id" not in options.client
-    told = " ".join(caplog.messages)
+    warned = " ".join(caplog.messages)
     for name in ("groupidprefix", "kafka.group.id", "maxOffsetsPerTrigger"):
-        assert name in told
-    assert "checkpoint" not in told
+        assert name in warned
+    assert "checkpoint" not in warned
 
 
 def test_secrets_are_not_shown() -> None:
@@ -137,7 +137,7 @@ def test_writing() -> None:
     assert options.client["linger.ms"] == "7"
     assert WriteOptions.parse(SERVERS, "streaming").topic is None
     for extra, said in (
-        ({"topic": " "}, "option topic is empty"),
+        ({"topic": " "}, "option topic=' ' is not accepted: give a topic's name"),
         ({"subscribe": "t"}, "option subscribe is not for writing"),
         ({"kafka.value.serializer": "x"}, "STRING or BINARY"),
         ({"kafka.acks": "many"}, "in the options kafka"),

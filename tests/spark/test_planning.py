@@ -14,7 +14,7 @@ def by_partition(**offsets: int) -> str:
     return json.dumps({"t": {name[1:]: offset for name, offset in offsets.items()}})
 
 
-async def told(fake, options) -> list[tuple[int, int, int]]:
+async def planned(fake, options) -> list[tuple[int, int, int]]:
     return [(r.partition, r.start, r.end) for r in await plan_batch(options, fake)]
 
 
@@ -27,8 +27,8 @@ def records(fake, fill) -> None:
 
 
 async def test_all_records_by_default(fake, options) -> None:
-    assert await told(fake, options()) == [(0, 3, 10), (1, 0, 20)]
-    assert await told(fake, options(minPartitions="4")) == [
+    assert await planned(fake, options()) == [(0, 3, 10), (1, 0, 20)]
+    assert await planned(fake, options(minPartitions="4")) == [
         (0, 3, 10),
         (1, 0, 6),
         (1, 6, 13),
@@ -37,55 +37,55 @@ async def test_all_records_by_default(fake, options) -> None:
 
 
 async def test_by_offset(fake, options) -> None:
-    asked = options(
+    given = options(
         startingOffsets=by_partition(p0=5, p1=-2, p2=0),
         endingOffsets=by_partition(p0=9, p1=-1, p2=-1),
     )
-    assert await told(fake, asked) == [(0, 5, 9), (1, 0, 20)]
+    assert await planned(fake, given) == [(0, 5, 9), (1, 0, 20)]
     backwards = options(startingOffsets=by_partition(p0=9, p1=9, p2=0), endingTimestamp="1008")
-    assert await told(fake, backwards) == []
+    assert await planned(fake, backwards) == []
 
 
 async def test_by_time(fake, options) -> None:
-    asked = options(
+    given = options(
         startingTimestamp="1004",
         startingOffsetsByTimestampStrategy="latest",
         endingOffsetsByTimestamp=by_partition(p0=1006, p1=9999, p2=0),
     )
-    assert await told(fake, asked) == [(0, 4, 6), (1, 4, 20)]
+    assert await planned(fake, given) == [(0, 4, 6), (1, 4, 20)]
     with pytest.raises(ConfigError, match=r"no record with that timestamp or a later one in t-2;"):
-        await told(fake, options(startingTimestamp="1004"))
+        await planned(fake, options(startingTimestamp="1004"))
 
 
 async def test_which_partitions(fake, options, fill) -> None:
     fake.create_topic("t-2", 1)
     fill(0, 1, "t-2")
-    assert await told(fake, options(assign='{"t": [1]}')) == [(1, 0, 20)]
+    assert await planned(fake, options(assign='{"t": [1]}')) == [(1, 0, 20)]
     found = await plan_batch(options(subscribePattern=r"t.\d"), fake)
     assert [(r.topic, r.end) for r in found] == [("t-2", 1)]
     with pytest.raises(UnknownTopicError, match="t-7"):
-        await told(fake, options(assign='{"t": [1, 7]}'))
+        await planned(fake, options(assign='{"t": [1, 7]}'))
     with pytest.raises(KafkaError, match="nothing"):
-        await told(fake, options(subscribe="t,nothing"))
+        await planned(fake, options(subscribe="t,nothing"))
 
 
 async def test_missing_or_nonexistent_partitions(fake, options) -> None:
     with pytest.raises(
         ConfigError, match="startingOffsets must name every partition; t-1, t-2 are"
     ):
-        await told(fake, options(startingOffsets=by_partition(p0=5)))
+        await planned(fake, options(startingOffsets=by_partition(p0=5)))
     with pytest.raises(ConfigError, match="endingOffsets names t-3"):
-        await told(fake, options(endingOffsets=by_partition(p0=5, p1=5, p2=0, p3=0)))
+        await planned(fake, options(endingOffsets=by_partition(p0=5, p1=5, p2=0, p3=0)))
 
 
 async def test_offsets_out_of_range(fake, options) -> None:
-    """An error, or with failOnDataLoss=false what there is."""
+    """An error, or with failOnDataLoss=false the existing records."""
     for p0, until, said in ((1, -1, "startingOffsets has offset 1"), (3, 99, "endingOffsets has")):
         given = {
             "startingOffsets": by_partition(p0=p0, p1=0, p2=0),
             "endingOffsets": by_partition(p0=until, p1=-1, p2=-1),
         }
         with pytest.raises(OffsetOutOfRangeError, match=f"{said}.* for t-0, which has 3 to 10"):
-            await told(fake, options(**given))
+            await planned(fake, options(**given))
         lenient = options(**given, failOnDataLoss="false")
-        assert await told(fake, lenient) == [(0, 3, 10), (1, 0, 20)]
+        assert await planned(fake, lenient) == [(0, 3, 10), (1, 0, 20)]

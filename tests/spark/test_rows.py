@@ -43,7 +43,7 @@ TYPES = {
 
 
 class Fetched:
-    """What ``FetchedBatch`` shows of itself: columns of these names and types."""
+    """The columns of a ``FetchedBatch``."""
 
     topic_partition = TopicPartition("t", 3)
     next_offset = 12
@@ -92,17 +92,17 @@ def test_a_timestamp_outside_of_sparks_range() -> None:
         ReadColumns(headers=False).batch(Fetched(2**62))
 
 
-def columns(told: str, topic: str | None = "t") -> WriteColumns:
-    """DDL is the session's to parse, and there is none."""
+def columns(ddl: str, topic: str | None = "t") -> WriteColumns:
+    """Spark cannot parse DDL without a session."""
     schema = StructType()
-    for column in told.split(", "):
+    for column in ddl.split(", "):
         name, kind = column.split()
         schema.add(name, TYPES[kind])
     return WriteColumns.check(schema, topic)
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("ddl", "said"),
     [
         ("key string", "no column value; there are key"),
         ("value int", "column value is of type INT"),
@@ -113,9 +113,9 @@ def columns(told: str, topic: str | None = "t") -> WriteColumns:
         ("value string, VALUE string", "there are two columns value"),
     ],
 )
-def test_columns_that_cannot_be_written(told: str, said: str) -> None:
+def test_columns_that_cannot_be_written(ddl: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        columns(told)
+        columns(ddl)
 
 
 def test_the_topic_is_required() -> None:
@@ -126,7 +126,7 @@ def test_the_topic_is_required() -> None:
 
 
 def test_one_topic_for_all_rows() -> None:
-    """The option beats the column, and what is not known is left out."""
+    """The option precedes the column, and other columns are left out."""
     found = columns("offset bigint, value string, topic string, key binary, headers headers")
     batch = pa.record_batch(
         {
@@ -148,12 +148,12 @@ def test_one_topic_for_all_rows() -> None:
 def test_rows_go_to_their_topics_in_order() -> None:
     found = columns("value string, topic string", None)
     batch = pa.record_batch({"value": ["0", "1", "2", "3"], "topic": ["b", "a", "b", "a"]})
-    told = {each.topic: each for each in found.records(batch)}
-    assert {name: each.columns["value"].to_pylist() for name, each in told.items()} == {
+    by_topic = {each.topic: each for each in found.records(batch)}
+    assert {name: each.columns["value"].to_pylist() for name, each in by_topic.items()} == {
         "b": ["0", "2"],
         "a": ["1", "3"],
     }
-    assert [told["b"].row(n) for n in range(2)] == [0, 2]
+    assert [by_topic["b"].row(n) for n in range(2)] == [0, 2]
     (all_of_it,) = found.records(batch.filter(pa.array([True, False, True, False])))
     assert (all_of_it.topic, all_of_it.row(1)) == ("b", 1)
     assert list(found.records(batch.slice(0, 0))) == []

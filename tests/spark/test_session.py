@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 
 class Builder:
-    """Stands for ``SparkSession.builder``: keeps what it is told, and the environment."""
+    """Stands for ``SparkSession.builder``: keeps its calls and the environment."""
 
     def __init__(self) -> None:
-        self.told: dict[str, str] = {}
+        self.given: dict[str, str] = {}
         self.environment: dict[str, str] = {}
 
     def appName(self, name: str) -> Builder:
-        self.told["app"] = name
+        self.given["app"] = name
         return self
 
     def config(self, name: str, value: str) -> Builder:
-        self.told[name] = value
+        self.given[name] = value
         return self
 
     def master(self, url: str) -> Builder:
-        self.told["master"] = url
+        self.given["master"] = url
         return self
 
     def remote(self, url: str) -> Builder:
-        self.told["remote"] = url
+        self.given["remote"] = url
         return self
 
     def getOrCreate(self) -> str:
@@ -58,18 +58,18 @@ def builder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Builder:
     monkeypatch.setattr(session, "find_java", lambda: java)
     for name in ("MASTER", "PYSPARK_PYTHON", "SPARK_LOCAL_IP", "JAVA_HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PYSPARK_PYTHON", "")  # put back by monkeypatch, whoever sets it
+    monkeypatch.setenv("PYSPARK_PYTHON", "")  # so that monkeypatch restores it
     monkeypatch.delenv("PYSPARK_PYTHON")
     return made
 
 
 def test_a_local_session_stays_on_this_machine(builder: Builder, tmp_path: Path) -> None:
     assert spark_session("name", "local[2]") == "session"
-    assert builder.told["app"] == "name"
-    assert builder.told["master"] == "local[2]"
-    assert builder.told["spark.driver.host"] == "127.0.0.1"
-    assert builder.told["spark.driver.bindAddress"] == "127.0.0.1"
-    assert builder.told["spark.ui.enabled"] == "false"
+    assert builder.given["app"] == "name"
+    assert builder.given["master"] == "local[2]"
+    assert builder.given["spark.driver.host"] == "127.0.0.1"
+    assert builder.given["spark.driver.bindAddress"] == "127.0.0.1"
+    assert builder.given["spark.ui.enabled"] == "false"
     assert builder.environment["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert builder.environment["JAVA_HOME"] == str(tmp_path / "jdk")
     assert builder.environment["PYSPARK_PYTHON"] == sys.executable
@@ -77,7 +77,7 @@ def test_a_local_session_stays_on_this_machine(builder: Builder, tmp_path: Path)
 
 def test_jvm_options_are_added_to_the_logging_option(builder: Builder) -> None:
     spark_session("name", "yarn", java_options="-Xint")
-    options = builder.told["spark.driver.extraJavaOptions"]
+    options = builder.given["spark.driver.extraJavaOptions"]
     assert re.fullmatch(r"-Dlog4j2\.configurationFile=file:\S+log4j2\.properties -Xint", options)
 
 
@@ -91,20 +91,20 @@ def test_the_environment_is_restored(builder: Builder, monkeypatch: pytest.Monke
 def test_the_users_config_wins(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/other/python")
     spark_session("name", config={"spark.ui.enabled": "true"})
-    assert builder.told["master"] == "local[*]"
-    assert builder.told["spark.ui.enabled"] == "true"
+    assert builder.given["master"] == "local[*]"
+    assert builder.given["spark.ui.enabled"] == "true"
     assert builder.environment["PYSPARK_PYTHON"] == "/other/python"
 
 
 def test_a_remote_cluster_gets_no_listen_address(builder: Builder) -> None:
     spark_session("name", "yarn")
-    assert "spark.driver.host" not in builder.told
+    assert "spark.driver.host" not in builder.given
     assert "SPARK_LOCAL_IP" not in builder.environment
 
 
 def test_spark_connect_starts_no_jvm(builder: Builder) -> None:
     spark_session("name", "sc://host:15002")
-    assert builder.told == {"app": "name", "remote": "sc://host:15002"}
+    assert builder.given == {"app": "name", "remote": "sc://host:15002"}
     assert "JAVA_HOME" not in builder.environment
 
 

@@ -99,7 +99,7 @@ def test_a_task_from_its_rows_to_its_commit_message(
 def test_a_task_whose_rows_end_in_an_error(
     fake, cache: ClientCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It fails with that error, and what it had is given up."""
+    """It fails with that error, and its records are dropped."""
     monkeypatch.setattr("kafkaclient.spark.client_cache.WORKER_CACHE", cache)
     given = {"kafka.bootstrap.servers": fake.bootstrap, "topic": "t", "kafka.linger.ms": "60000"}
     writer = KafkaWriter(WriteOptions.parse(given, "batch"), WriteColumns.check(VALUES, "t"))

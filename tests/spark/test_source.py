@@ -1,4 +1,4 @@
-"""The data source as Spark asks it, without a session."""
+"""The data source as Spark calls it, without a session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kafkaclient.spark import register, source
 from kafkaclient.spark.data_source import KafkaDataSource
 from kafkaclient.spark.offsets import OffsetRange
 from kafkaclient.spark.schema import read_schema
-from kafkaclient.spark.source import RangePartition, read_range
+from kafkaclient.spark.source import read_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,7 @@ def test_register() -> None:
 def test_the_columns_of_a_read() -> None:
     assert "headers" not in made(subscribe="t").schema().names
     assert made(subscribe="t", includeHeaders="True").schema().names[-1] == "headers"
-    assert made(topic="t").schema() == read_schema(headers=False)  # asked for before a write, too
+    assert made(topic="t").schema() == read_schema(headers=False)  # also called before a write
     with pytest.raises(ConfigError, match="did you mean includeHeaders"):
         made(subscribe="t", includeHeader="true").schema()
     # Fine for a batch, or for a stream; which it is is not known yet.
@@ -92,8 +92,7 @@ def test_a_task_reads_its_range(cache: Any, fake, fill: Callable[..., None], opt
     fill(1, 30)
 
     def offsets(start: int, end: int, **given: str) -> list[int]:
-        task = RangePartition(OffsetRange("t", 1, start, end))
-        read = read_range(options(**given), task.value, cache)
+        read = read_range(options(**given), OffsetRange("t", 1, start, end), cache)
         return [offset for batch in read for offset in batch.column("offset").to_pylist()]
 
     assert offsets(3, 30, includeHeaders="true") == list(range(3, 30))

@@ -62,7 +62,7 @@ def test_a_query_continues_at_its_offsets(opened, fill) -> None:
     assert reader.latestOffset(start, ALL) == start
     fill(0, 2)
     fill(2, 3)
-    assert reader.initialOffset() == start  # it is asked for again when the batch is planned
+    assert reader.initialOffset() == start  # Spark calls it again when it plans the batch
     end = reader.latestOffset(start, ALL)
     assert end == at(7, 0, 3)
     assert ranges(reader.partitions(start, end)) == [(0, 5, 7), (2, 0, 3)]
@@ -160,7 +160,7 @@ def test_a_topic_that_was_deleted(opened, fake, fill) -> None:
     ],
 )
 def test_a_repeated_first_batch(opened, fill, given: dict[str, str], moves: bool) -> None:
-    """Spark asks for the start again, and plans the end that it has stored."""
+    """Spark calls initialOffset again, and plans with the end offsets that it has stored."""
     reader = opened(**given)
     start = reader.initialOffset()
     if moves:

@@ -32,7 +32,7 @@ ROW = BatchRow(
 
 @pytest.fixture
 def row() -> Callable[..., BatchRow]:
-    """``row(partition=3)``: a batch's row, but for what is given."""
+    """``row(partition=3)``: a batch's row with the given values changed."""
 
     def of(**facts: Any) -> BatchRow:
         return ROW._replace(**facts)

@@ -1,4 +1,4 @@
-"""When files are written, and that nothing that goes wrong there gets out."""
+"""When files are written, and that errors of writing do not reach the producer."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.telemetry import Recorder, read, started_at
+from kafkaclient.telemetry import recorder as recorder_module
 from kafkaclient.telemetry.parquet import STARTED, write_part
 from kafkaclient.testing.clock import virtual_time
 
@@ -24,12 +25,25 @@ if TYPE_CHECKING:
     from kafkaclient.telemetry import BatchRow
 
     Row = Callable[..., BatchRow]
+    Limit = Callable[..., None]
 
 FACTS = {STARTED: "2026-01-02T03:04:05.600000+00:00", "kafkaclient.linger.ms": "5"}
 
 
-def recorder(directory: Path, client_id: str = "me", **options: Any) -> Recorder:
-    return Recorder(directory, client_id, FACTS, **options)
+def recorder(directory: Path, client_id: str = "me") -> Recorder:
+    return Recorder(directory, client_id, FACTS)
+
+
+@pytest.fixture
+def limit(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """``limit(ROWS_PER_FILE=40)`` sets a constant of the recorder, ``limit(write=f)`` its write."""
+
+    def change(write: Callable[..., Any] = write_part, **limits: float) -> None:
+        monkeypatch.setattr(recorder_module, "write_part", write)
+        for name, value in limits.items():
+            monkeypatch.setattr(recorder_module, f"_{name}", value)
+
+    return change
 
 
 def files(directory: Path) -> list[str]:
@@ -37,9 +51,10 @@ def files(directory: Path) -> list[str]:
 
 
 @virtual_time
-async def test_rows_are_read_back_in_order(tmp_path: Path, row: Row) -> None:
+async def test_rows_are_read_back_in_order(tmp_path: Path, row: Row, limit: Limit) -> None:
     target = tmp_path / "new" / "directory"
-    recording = recorder(target, rows_per_file=40)
+    limit(ROWS_PER_FILE=40)
+    recording = recorder(target)
     for number in range(100):
         recording.add(row(partition=number, bound_s=None, topic=f"t{number % 7}"))
         await asyncio.sleep(0.001)
@@ -54,8 +69,11 @@ async def test_rows_are_read_back_in_order(tmp_path: Path, row: Row) -> None:
 
 
 @virtual_time
-async def test_a_file_is_written_some_seconds_after_its_first_row(tmp_path: Path, row: Row) -> None:
-    recording = recorder(tmp_path, seconds_per_file=2.0)
+async def test_a_file_is_written_some_seconds_after_its_first_row(
+    tmp_path: Path, row: Row, limit: Limit
+) -> None:
+    limit(SECONDS_PER_FILE=2.0)
+    recording = recorder(tmp_path)
     await asyncio.sleep(10)
     recording.add(row())
     await asyncio.sleep(1)
@@ -89,14 +107,15 @@ async def test_producers_share_a_directory(tmp_path: Path, row: Row) -> None:
     assert all(name.startswith(("batches-a_b_c-", "batches-_-")) for name in files(tmp_path))
 
 
-async def test_files_are_written_on_another_thread(tmp_path: Path, row: Row) -> None:
+async def test_files_are_written_on_another_thread(tmp_path: Path, row: Row, limit: Limit) -> None:
     threads = []
 
     def write(*args: Any) -> None:
         threads.append(threading.get_ident())
         write_part(*args)
 
-    recording = recorder(tmp_path, rows_per_file=1, write=write)
+    limit(ROWS_PER_FILE=1, write=write)
+    recording = recorder(tmp_path)
     recording.add(row())
     await recording.close()
     assert threads
@@ -104,7 +123,7 @@ async def test_files_are_written_on_another_thread(tmp_path: Path, row: Row) -> 
 
 
 async def test_rows_that_come_while_a_file_is_written_are_in_the_next(
-    tmp_path: Path, row: Row
+    tmp_path: Path, row: Row, limit: Limit
 ) -> None:
     go_on = threading.Event()
 
@@ -112,7 +131,8 @@ async def test_rows_that_come_while_a_file_is_written_are_in_the_next(
         assert go_on.wait(10)
         write_part(*args)
 
-    recording = recorder(tmp_path, rows_per_file=2, write=write)
+    limit(ROWS_PER_FILE=2, write=write)
+    recording = recorder(tmp_path)
     for number in range(7):
         recording.add(row(partition=number))
     assert not files(tmp_path)
@@ -124,8 +144,8 @@ async def test_rows_that_come_while_a_file_is_written_are_in_the_next(
 
 @pytest.mark.parametrize("after", [0, 1])
 @virtual_time
-async def test_an_error_is_told_once_and_ends_the_recording(
-    after: int, tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
+async def test_an_error_is_logged_once_and_ends_the_recording(
+    after: int, tmp_path: Path, row: Row, limit: Limit, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls = []
 
@@ -135,7 +155,8 @@ async def test_an_error_is_told_once_and_ends_the_recording(
             raise OSError(errno.ENOSPC, "No space left on device")
         write_part(*args)
 
-    recording = recorder(tmp_path, seconds_per_file=1.0, write=write)
+    limit(SECONDS_PER_FILE=1.0, write=write)
+    recording = recorder(tmp_path)
     with caplog.at_level(logging.ERROR):
         for _ in range(10):
             recording.add(row())
@@ -151,10 +172,11 @@ async def test_an_error_is_told_once_and_ends_the_recording(
 
 @virtual_time
 async def test_a_directory_that_is_taken_away_ends_the_recording(
-    tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, row: Row, limit: Limit, caplog: pytest.LogCaptureFixture
 ) -> None:
     target = tmp_path / "here"
-    recording = recorder(target, rows_per_file=1)
+    limit(ROWS_PER_FILE=1)
+    recording = recorder(target)
     recording.add(row())
     await asyncio.sleep(0.001)
     target.rename(tmp_path / "elsewhere")
@@ -193,12 +215,11 @@ async def test_rows_that_cannot_be_written_leave_no_half_file(
 
 
 async def test_a_disk_that_does_not_answer_costs_bounded_memory(
-    tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, row: Row, limit: Limit, caplog: pytest.LogCaptureFixture
 ) -> None:
     go_on = threading.Event()
-    recording = recorder(
-        tmp_path, rows_per_file=10, most_waiting=100, write=lambda *_: go_on.wait(10)
-    )
+    limit(write=lambda *_: go_on.wait(10), ROWS_PER_FILE=10, MAX_WAITING=100)
+    recording = recorder(tmp_path)
     for _ in range(300):
         recording.add(row())
     assert recording.ended
@@ -209,9 +230,10 @@ async def test_a_disk_that_does_not_answer_costs_bounded_memory(
 
 
 async def test_a_program_that_ends_without_a_stop(
-    tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, row: Row, limit: Limit, caplog: pytest.LogCaptureFixture
 ) -> None:
-    recording = recorder(tmp_path, rows_per_file=2)
+    limit(ROWS_PER_FILE=2)
+    recording = recorder(tmp_path)
     await asyncio.get_running_loop().shutdown_default_executor()
     for _ in range(5):
         recording.add(row())
@@ -236,5 +258,5 @@ def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
     cut.write_bytes(b"PAR1 and no more")
     pq.write_table(pa.table({"topic": ["t"]}), other)
     for path in (cut, other):
-        with pytest.raises(ConfigError, match=f"{path.name} is no file of telemetry"):
+        with pytest.raises(ConfigError, match=f"{path.name} is not a file of telemetry"):
             started_at(path)

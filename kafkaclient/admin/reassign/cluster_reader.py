@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
-from kafkaclient.admin.reassign.early_unthrottle import Remaining, Rest, lacking
-from kafkaclient.admin.reassign.gather import gather_outcomes
-from kafkaclient.admin.reassign.moves import arrivals, current_move
+from kafkaclient.admin.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
+from kafkaclient.admin.reassign.moves import current_move, new_brokers
 from kafkaclient.admin.reassign.outcome import some
 from kafkaclient.admin.reassign.progress import Reading
 from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_RATE, RATE_KEYS
-from kafkaclient.admin.topics import partitions_of, topic_error
+from kafkaclient.admin.session import gather_outcomes
+from kafkaclient.admin.topics import live_brokers, partitions_of, topic_error
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import ConfigKind, DescribeConfigsCall
@@ -22,24 +23,35 @@ from kafkaclient.wire.reassignments import DescribeLogDirsCall
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Set
 
-    from kafkaclient.admin.reassign.early_unthrottle import Replica
     from kafkaclient.admin.reassign.estimate import Sizes
     from kafkaclient.admin.reassign.moves import Move
-    from kafkaclient.admin.reassignments import Reassignments
+    from kafkaclient.admin.running import RunningAdmin
     from kafkaclient.admin.session import Session
     from kafkaclient.wire.api import Call
-    from kafkaclient.wire.reassignments import OngoingReassignment
     from kafkaclient.wire.results import MetadataResult, PartitionView
 
-__all__ = ["ClusterReader", "known_partitions", "visible"]
+__all__ = [
+    "FETCH_BYTES",
+    "ClusterReader",
+    "Remaining",
+    "Replica",
+    "Rest",
+    "known_partitions",
+    "lacking",
+    "visible",
+]
 
 T = TypeVar("T")
 
-_TIMEOUT_S = 5.0  # seconds for one broker's answer; the next reading asks the broker again
+Replica: TypeAlias = "tuple[TopicPartition, int]"
+"""A partition, and the broker of the replica."""
 
-_MAX_READS = 5
-_UNKNOWN_TOPIC = 3
-_TOPIC_DENIED = 29
+FETCH_BYTES = 1024 * 1024  # bytes of one partition in a fetch: replica.fetch.max.bytes by default
+_TRUSTED_LACK = 16 * FETCH_BYTES  # bytes from which an estimate by records is used
+
+_TIMEOUT_S = 5.0  # seconds for one broker's answer; the next reading sends the request again
+
+_MAX_READS = 6  # then a broker knows a new topic
 
 _MIN_IN_SYNC = "min.insync.replicas"
 _TOPICS_PER_REQUEST = 500
@@ -53,7 +65,7 @@ def visible(cluster: MetadataResult) -> MetadataResult:
     """The same metadata. Raises AuthorizationError if this client may not describe one of its
     topics: such a topic may exist."""
     for topic in cluster.topics:
-        if topic.error_code == _TOPIC_DENIED:
+        if topic.error_code == TOPIC_AUTHORIZATION_FAILED:
             raise topic_error(topic.error_code, topic.name, "reassigning", "Describe")
     return cluster
 
@@ -62,47 +74,81 @@ async def known_partitions(session: Session, wanted: Set[TopicPartition]) -> Met
     """Metadata of all topics that includes these partitions. Raises UnknownTopicError if a
     partition is still missing after some retries, AuthorizationError if this client may not
     describe its topic."""
-    waits = 0
-    while True:
+
+    async def read() -> tuple[MetadataResult, set[TopicPartition]]:
         cluster = await session.metadata(None)
         missing = wanted - partitions_of(cluster).keys()
-        if not missing:
-            return cluster
-        # Metadata of all topics omits topics that this client may not describe.
-        visible(await session.metadata(tuple(sorted({p.topic for p in missing}))))
-        waits += 1
-        if waits > _MAX_READS:  # by then a broker knows a new topic
-            raise topic_error(_UNKNOWN_TOPIC, some(missing), "reassigning", "Alter")
-        await session.pause(waits)
+        if missing:  # metadata of all topics omits topics that this client may not describe
+            visible(await session.metadata(tuple(sorted({p.topic for p in missing}))))
+        return cluster, missing
+
+    cluster, missing = await session.poll(read, lambda result: not result[1], max_reads=_MAX_READS)
+    if missing:
+        raise topic_error(UNKNOWN_TOPIC_OR_PARTITION, some(missing), "reassigning", "Alter")
+    return cluster
+
+
+class Rest(NamedTuple):
+    """The leader of a replica, and the number of bytes that the replica lacks."""
+
+    leader: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """The missing bytes of new replicas that are not in sync. ``at`` is in seconds of any clock."""
+
+    at: float
+    rests: Mapping[Replica, Rest]
+    rates: Mapping[int, int]
+    """The quota of each broker in bytes per second. A broker without an entry has no quota."""
+
+
+def lacking(whole: int, own: int, lag: int, records: int) -> int:
+    """The bytes that a replica lacks. ``whole`` and ``records`` are the bytes and records on the
+    leader, ``own`` the bytes and ``lag`` the missing records of the replica.
+
+    Sizes on disk are exact for records of any size. But retention deletes segments from the
+    leader's disk minutes earlier, so an estimate by records is used if it is much larger.
+    """
+    by_records = whole * lag // records if records else 0
+    return max(whole - own, by_records if by_records > _TRUSTED_LACK else 0)
 
 
 class _Logs(NamedTuple):
     """Log end offsets and, for leaders only, log start offsets by partition and broker."""
 
+    views: Mapping[TopicPartition, PartitionView]
     ends: Mapping[Replica, int]
     starts: Mapping[Replica, int]
 
-    def records(self, partition: TopicPartition, leader: int) -> int:
-        return self.ends.get((partition, leader), 0) - self.starts.get((partition, leader), 0)
+    def records(self, partition: TopicPartition) -> int:
+        """The number of records on the leader."""
+        leader = (partition, self.views[partition].leader)
+        return self.ends.get(leader, 0) - self.starts.get(leader, 0)
 
-    def lag(self, partition: TopicPartition, leader: int, node: int) -> int | None:
-        """The number of records that a replica lacks; None if the leader did not answer."""
-        end = self.ends.get((partition, leader))
-        if end is None:
-            return None
-        start = self.starts.get((partition, leader), 0)
-        # A replica that does not exist yet lacks all records. A new replica has offset 0.
-        return max(0, end - max(start, self.ends.get((partition, node), start)))
+    def lags(self, new: Mapping[TopicPartition, Iterable[int]]) -> dict[Replica, int]:
+        """The number of records that each new replica lacks, if the leader answered."""
+        found = {}
+        for partition, nodes in new.items():
+            leader = (partition, self.views[partition].leader)
+            end, start = self.ends.get(leader), self.starts.get(leader, 0)
+            if end is None:
+                continue
+            for node in nodes:
+                # A replica that does not exist yet lacks all records. A new replica has offset 0.
+                own = max(start, self.ends.get((partition, node), start))
+                found[partition, node] = max(0, end - own)
+        return found
 
 
 class ClusterReader:
     """Reads measurements from the brokers. Each call runs within the time limit of the session."""
 
-    def __init__(
-        self, session: Session, reassignments: Reassignments, clock: Callable[[], float]
-    ) -> None:
-        self._session = session
-        self._reassignments = reassignments
+    def __init__(self, running: RunningAdmin, clock: Callable[[], float]) -> None:
+        self._session = running.session
+        self._reassignments = running.reassignments
         self._clock = clock
 
     async def sizes(
@@ -152,27 +198,31 @@ class ClusterReader:
         ongoing = await self._reassignments.ongoing()
         wanted = sorted(set(ongoing) | set(followed or ()))
         cluster = await self._session.metadata(tuple(sorted({p.topic for p in wanted})))
-        live = frozenset(broker.node_id for broker in cluster.brokers)
+        live = frozenset(live_brokers(cluster))
         views = partitions_of(cluster)
         involved = {node for p in wanted if p in views for node in views[p].replicas} & live
-        (sizes, silent), (lags, mute), rates = await asyncio.gather(
-            self.sizes(involved, wanted),
-            self._lags(ongoing, views, live),
-            self._rates(involved),
+        new = {
+            partition: new_brokers(current_move(move)) & live
+            for partition, move in ongoing.items()
+            if partition in views and views[partition].leader in live
+        }
+        (sizes, silent), (logs, without_offsets), rates = await asyncio.gather(
+            self.sizes(involved, wanted), self._logs(new, views), self._rates(involved)
         )
-        return Reading(self._clock(), live, ongoing, views, sizes, lags, rates, {**mute, **silent})
+        silent = without_offsets | silent
+        return Reading(self._clock(), live, ongoing, views, sizes, logs.lags(new), rates, silent)
 
     async def remaining(self, moves: Mapping[TopicPartition, Move]) -> Remaining:
         """The missing bytes of new replicas. The result omits replicas that are in sync, that do
         not exist yet, or whose brokers do not answer."""
         cluster = await self._session.metadata(tuple(sorted({p.topic for p in moves})))
-        live = frozenset(broker.node_id for broker in cluster.brokers)
+        live = frozenset(live_brokers(cluster))
         views = {p: view for p, view in partitions_of(cluster).items() if p in moves}
         new = {
             partition: nodes
             for partition, view in views.items()
             if view.leader in live
-            and (nodes := arrivals(moves[partition]) & set(view.replicas) & live - set(view.isr))
+            and (nodes := new_brokers(moves[partition]) & set(view.replicas) & live - set(view.isr))
         }
         involved = {node for nodes in new.values() for node in nodes}
         involved |= {views[partition].leader for partition in new}
@@ -180,36 +230,13 @@ class ClusterReader:
             self.sizes(involved, new), self._logs(new, views), self._rates(involved)
         )
         rests = {}
-        for partition, nodes in new.items():
+        for (partition, node), lag in logs.lags(new).items():
             leader = views[partition].leader
-            for node in nodes:
-                lag = logs.lag(partition, leader, node)
-                whole = sizes.get(leader, {}).get(partition)
-                own = sizes.get(node, {}).get(partition)
-                if lag is not None and whole is not None and own is not None:
-                    records = logs.records(partition, leader)
-                    rests[partition, node] = Rest(leader, lacking(whole, own, lag, records))
+            whole, own = (sizes.get(at, {}).get(partition) for at in (leader, node))
+            if whole is not None and own is not None:
+                nbytes = lacking(whole, own, lag, logs.records(partition))
+                rests[partition, node] = Rest(leader, nbytes)
         return Remaining(self._clock(), rests, rates)
-
-    async def _lags(
-        self,
-        ongoing: Mapping[TopicPartition, OngoingReassignment],
-        views: Mapping[TopicPartition, PartitionView],
-        live: frozenset[int],
-    ) -> tuple[dict[Replica, int], dict[int, str]]:
-        new = {
-            partition: arrivals(current_move(move)) & live
-            for partition, move in ongoing.items()
-            if partition in views and views[partition].leader in live
-        }
-        logs, silent = await self._logs(new, views)
-        lags = {
-            (partition, node): lag
-            for partition, nodes in new.items()
-            for node in nodes
-            if (lag := logs.lag(partition, views[partition].leader, node)) is not None
-        }
-        return lags, silent
 
     async def _logs(
         self,
@@ -217,28 +244,25 @@ class ClusterReader:
         views: Mapping[TopicPartition, PartitionView],
     ) -> tuple[_Logs, dict[int, str]]:
         """The log offsets of partitions on their leaders and on their new brokers."""
-        asked: dict[int, set[TopicPartition]] = defaultdict(set)
+        wanted: dict[int, set[TopicPartition]] = defaultdict(set)
         leading: dict[int, set[TopicPartition]] = defaultdict(set)
         for partition, nodes in new.items():
             leading[views[partition].leader].add(partition)
             for node in (views[partition].leader, *nodes):
-                asked[node].add(partition)
+                wanted[node].add(partition)
         (ends, silent), (starts, _) = await asyncio.gather(
-            self._offsets(asked, LATEST_TIMESTAMP), self._offsets(leading, EARLIEST_TIMESTAMP)
+            self._offsets(wanted, LATEST_TIMESTAMP), self._offsets(leading, EARLIEST_TIMESTAMP)
         )
-        return _Logs(ends, starts), silent
+        return _Logs(views, ends, starts), silent
 
     async def _offsets(
-        self, asked: Mapping[int, set[TopicPartition]], timestamp: int
+        self, wanted: Mapping[int, set[TopicPartition]], timestamp: int
     ) -> tuple[dict[Replica, int], dict[int, str]]:
-        calls = {
-            node: ListOffsetsCall(
-                {topic: tuple(each) for topic, each in _by_topic(partitions).items()},
-                timestamp,
-                replica_id=_DEBUG_REPLICA,
-            )
-            for node, partitions in asked.items()
-        }
+        def call(partitions: set[TopicPartition]) -> ListOffsetsCall:
+            topics = {topic: tuple(each) for topic, each in _by_topic(partitions).items()}
+            return ListOffsetsCall(topics, timestamp, replica_id=_DEBUG_REPLICA)
+
+        calls = {node: call(partitions) for node, partitions in wanted.items()}
         answers, silent = await self._request_each(calls)
         found = {
             (TopicPartition(each.topic, each.partition), node): each.offset

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from kafkaclient.admin.reassign.moves import arrivals
+from kafkaclient.admin.reassign.moves import new_brokers
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -158,20 +158,17 @@ def estimate(
     target replicas by partition."""
     bytes_in: Counter[int] = Counter()
     bytes_out: Counter[int] = Counter()
-    moving = 0
+    factors = []
     for partition, move in moves.items():
-        new = arrivals(move)
-        if not new:
-            continue
-        moving += 1
-        leader = partitions[partition].leader
-        size = size_of(partition, leader, sizes)
+        view, new = partitions[partition], new_brokers(move)
+        if new:
+            factors.append(len(view.replicas))
+        size = size_of(partition, view.leader, sizes) if new else 0
         for node in new:
             bytes_in[node] += size
-            bytes_out[leader] += size
-    factors = [len(partitions[p].replicas) for p, move in moves.items() if arrivals(move)]
+            bytes_out[view.leader] += size
     return Estimate(
-        partitions=moving,
+        partitions=len(factors),
         total_partitions=len(partitions),
         bytes_to_move=bytes_in.total(),
         bytes_in=dict(bytes_in),
@@ -207,7 +204,7 @@ def waiting_topics(
     for partition, move in moves.items():
         least, view = min_in_sync.get(partition.topic, 1), partitions[partition]
         now = min(least, len(view.replicas))
-        then = min(least, len(view.replicas) + len(arrivals(move)))
+        then = min(least, len(view.replicas) + len(new_brokers(move)))
         if now <= len(view.isr) < then:
             found.add(partition.topic)
     return tuple(sorted(found))

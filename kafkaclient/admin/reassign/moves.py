@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Move",
-    "arrivals",
     "bootstrap_map",
     "follower_replicas",
     "leader_replicas",
     "move_map",
     "moving_brokers",
-    "names_partition",
+    "new_brokers",
 ]
 
 
@@ -78,10 +77,10 @@ def leader_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, tuple[str
 
 def follower_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, tuple[str, ...]]:
     """By topic, the elements of ``follower.replication.throttled.replicas``, in Kafka's order."""
-    return _elements({partition: arrivals(move) for partition, move in moves.items()})
+    return _elements({partition: new_brokers(move) for partition, move in moves.items()})
 
 
-def arrivals(move: Move) -> frozenset[int]:
+def new_brokers(move: Move) -> frozenset[int]:
     """The brokers that get a new replica."""
     return move.destinations - move.sources
 
@@ -91,14 +90,7 @@ def moving_brokers(moves: Mapping[TopicPartition, Move]) -> frozenset[int]:
     return frozenset().union(*(move.sources | move.destinations for move in moves.values()))
 
 
-def names_partition(element: str, partitions: Iterable[int]) -> bool:
-    """Whether an element of a throttled replicas list belongs to one of these partitions."""
-    return element.partition(":")[0] in {str(partition) for partition in partitions}
-
-
-def _elements(
-    brokers: Mapping[TopicPartition, Iterable[int]],
-) -> dict[str, tuple[str, ...]]:
+def _elements(brokers: Mapping[TopicPartition, Iterable[int]]) -> dict[str, tuple[str, ...]]:
     found: dict[str, set[str]] = defaultdict(set)
     for (topic, partition), nodes in brokers.items():
         found[topic].update(f"{partition}:{node}" for node in nodes)

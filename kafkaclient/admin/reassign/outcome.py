@@ -1,8 +1,8 @@
-"""The results of starting and verifying a reassignment. No I/O."""
+"""The results of starting and verifying a reassignment, and of clearing throttles. No I/O."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kafkaclient.admin.reassign.moves import Move
-    from kafkaclient.admin.reassign.throttle_state import Lifted, Throttles
+    from kafkaclient.admin.reassign.throttle_marks import BrokerThrottle, TopicThrottle
     from kafkaclient.errors import KafkaError
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.reassignments import OngoingReassignment
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Begun",
+    "Lifted",
     "MoveState",
     "PartitionState",
+    "Throttles",
     "Verification",
     "off_target",
     "some",
@@ -92,6 +94,29 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
+class Throttles:
+    """All throttles of a cluster. ``failures`` has the brokers that did not answer,
+    ``topic_failures`` the topics whose configuration this client may not describe."""
+
+    topics: Mapping[str, TopicThrottle]
+    brokers: Mapping[int, BrokerThrottle]
+    failures: Mapping[int, KafkaError] = field(default_factory=dict)
+    topic_failures: Mapping[str, KafkaError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """The throttles that were cleared, the throttles that are still needed, and the failures."""
+
+    topics: tuple[str, ...] = ()
+    brokers: tuple[int, ...] = ()
+    needed_topics: tuple[str, ...] = ()
+    needed_brokers: tuple[int, ...] = ()
+    failures: Mapping[str, KafkaError] = field(default_factory=dict)
+    """The errors by description, as in ``broker 1``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
     """The state of a plan's partitions and throttles."""
 
@@ -121,16 +146,13 @@ def states(
     """The states of a plan's partitions, sorted."""
     found = []
     for partition, target in sorted(plan.items()):
-        wanted = tuple(target)
+        wanted, state = tuple(target), MoveState.MISSING
+        replicas: tuple[int, ...] = ()
         if partition in ongoing:
-            underway = ongoing[partition].replicas
-            found.append(PartitionState(partition, MoveState.IN_PROGRESS, wanted, underway))
-            continue
-        view = views.get(partition)
-        replicas = () if view is None else view.replicas
-        state = MoveState.MISSING if view is None else MoveState.DIFFERENT
-        if replicas == wanted:
-            state = MoveState.COMPLETED
+            state, replicas = MoveState.IN_PROGRESS, ongoing[partition].replicas
+        elif partition in views:
+            replicas = views[partition].replicas
+            state = MoveState.COMPLETED if replicas == wanted else MoveState.DIFFERENT
         found.append(PartitionState(partition, state, wanted, replicas))
     return tuple(found)
 

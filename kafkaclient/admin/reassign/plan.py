@@ -7,9 +7,10 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from kafkaclient.admin.error_codes import INVALID_REPLICATION_FACTOR
 from kafkaclient.admin.kip36 import Start, assign
 from kafkaclient.broker_errors import broker_error
-from kafkaclient.errors import ConfigError
+from kafkaclient.errors import BrokerError, ConfigError
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ __all__ = [
 ANY_LOG_DIR = "any"
 
 _VERSION = 1
-_INVALID_REPLICATION_FACTOR = 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +45,15 @@ class ReassignmentPlan:
     def from_json(cls, text: str | bytes) -> ReassignmentPlan:
         """A plan in the format of ``kafka-reassign-partitions``. Raises ConfigError for an invalid
         plan, and for a plan without partitions."""
-        partitions = _versioned(text, "partitions")
-        replicas: dict[TopicPartition, tuple[int, ...]] = {}
-        log_dirs: dict[TopicPartition, tuple[str, ...]] = {}
-        twice: set[str] = set()
-        for entry in partitions:
-            partition, nodes, dirs = _entry(entry)
-            if partition in replicas:
-                twice.add(str(partition))
-            replicas[partition] = nodes
-            if any(path != ANY_LOG_DIR for path in dirs):
-                log_dirs[partition] = dirs
-        if twice:
+        entries = [_entry(entry) for entry in _versioned(text, "partitions")]
+        if twice := _duplicates(str(partition) for partition, _, _ in entries):
             raise ConfigError(
-                f"Partition reassignment contains duplicate topic partitions: {_joined(twice)}"
+                f"Partition reassignment contains duplicate topic partitions: {twice}"
             )
-        plan = cls(replicas, log_dirs)
+        plan = cls(
+            {partition: nodes for partition, nodes, _ in entries},
+            {p: dirs for p, _, dirs in entries if any(path != ANY_LOG_DIR for path in dirs)},
+        )
         plan.check_not_empty()
         return plan
 
@@ -88,11 +81,10 @@ class ReassignmentPlan:
         for partition, nodes in self.replicas.items():
             if not nodes:
                 raise ConfigError(f"Partition replica list cannot be empty for {partition}")
-            twice = sorted(node for node, count in Counter(nodes).items() if count > 1)
-            if twice:
+            if twice := _duplicates(nodes):
                 raise ConfigError(
                     "Partition replica lists may not contain duplicate entries: "
-                    f"{partition} contains multiple entries for {_joined(twice)}"
+                    f"{partition} contains multiple entries for {twice}"
                 )
         if self.log_dirs:
             named = _joined(self.log_dirs)
@@ -111,15 +103,11 @@ def parse_topics(text: str | bytes) -> list[str]:
     """The topics of a ``--topics-to-move-json-file``; raises ConfigError."""
     names: list[str] = []
     for entry in _versioned(text, "topics"):
-        name = entry.get("topic") if isinstance(entry, dict) else None
-        if not isinstance(name, str):
+        if not isinstance(entry, dict) or not isinstance(entry.get("topic"), str):
             raise ConfigError(f'a topic to move is {{"topic": NAME}}, not {entry!r}')
-        names.append(name)
-    twice = sorted(name for name, count in Counter(names).items() if count > 1)
-    if twice:
-        raise ConfigError(
-            f"List of topics to reassign contains duplicate entries: {_joined(twice)}"
-        )
+        names.append(entry["topic"])
+    if twice := _duplicates(names):
+        raise ConfigError(f"List of topics to reassign contains duplicate entries: {twice}")
     return names
 
 
@@ -129,9 +117,8 @@ def parse_broker_list(text: str) -> list[int]:
     if not all(word.isdecimal() for word in words):
         raise ConfigError(f"{text!r} is not a comma-separated list of broker ids, as in 0,1,2")
     brokers = [int(word) for word in words]
-    twice = sorted(node for node, count in Counter(brokers).items() if count > 1)
-    if twice:
-        raise ConfigError(f"Broker list contains duplicate entries: {_joined(twice)}")
+    if twice := _duplicates(brokers):
+        raise ConfigError(f"Broker list contains duplicate entries: {twice}")
     return brokers
 
 
@@ -163,12 +150,7 @@ def generate(
     for topic, partitions in topics.items():
         factor = len(present[partitions[0]])
         if factor > len(brokers):
-            raise broker_error(
-                _INVALID_REPLICATION_FACTOR,
-                f"topic {topic!r}",
-                advice=f"Replication factor: {factor} larger than available brokers: "
-                f"{len(brokers)}",
-            )
+            raise _too_few_brokers(factor, len(brokers), f"topic {topic!r}")
         start = Start(rng.randrange(len(brokers)), rng.randrange(len(brokers)))
         rows = assign(brokers, len(partitions), factor, start)
         proposed.update(zip(partitions, rows, strict=True))
@@ -176,9 +158,7 @@ def generate(
 
 
 def with_replication_factor(
-    present: Mapping[TopicPartition, Sequence[int]],
-    racks: Mapping[int, str | None],
-    factor: int,
+    present: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int, str | None], factor: int
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """The same partitions with replicas added or removed; the other replicas stay.
 
@@ -187,24 +167,24 @@ def with_replication_factor(
     replica. Raises the broker's INVALID_REPLICATION_FACTOR if there are too few brokers.
     """
     if not 0 < factor <= len(racks):
-        raise broker_error(
-            _INVALID_REPLICATION_FACTOR,
-            advice=f"Replication factor: {factor} larger than available brokers: {len(racks)}",
-        )
+        raise _too_few_brokers(factor, len(racks))
     hosted: Counter[int] = Counter(node for nodes in present.values() for node in nodes)
     proposed: dict[TopicPartition, tuple[int, ...]] = {}
     for partition, nodes in sorted(present.items()):
         chosen = list(nodes)
         while len(chosen) > factor:
-            gone = _replica_to_remove(chosen, racks)
-            chosen.remove(gone)
-            hosted[gone] -= 1
+            chosen.remove(_replica_to_remove(chosen, racks))
+        hosted.subtract(set(nodes) - set(chosen))
         while len(chosen) < factor:
-            new = _broker_to_add(chosen, racks, hosted)
-            chosen.append(new)
-            hosted[new] += 1
+            chosen.append(_broker_to_add(chosen, racks, hosted))
+        hosted.update(set(chosen) - set(nodes))
         proposed[partition] = tuple(chosen)
     return proposed
+
+
+def _too_few_brokers(factor: int, brokers: int, what: str = "") -> BrokerError:
+    advice = f"Replication factor: {factor} larger than available brokers: {brokers}"
+    return broker_error(INVALID_REPLICATION_FACTOR, what, advice=advice)
 
 
 def _broker_to_add(
@@ -271,3 +251,7 @@ def _is_number(value: Any) -> TypeGuard[int]:
 
 def _joined(values: Iterable[Any]) -> str:
     return ",".join(map(str, sorted(values)))
+
+
+def _duplicates(values: Iterable[Any]) -> str:
+    return _joined(value for value, count in Counter(values).items() if count > 1)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.admin.reassign.estimate import FETCH_RESPONSE_BYTES, Sizes, shown, size_of
-from kafkaclient.admin.reassign.moves import Move, arrivals, current_move
+from kafkaclient.admin.reassign.moves import Move, current_move, new_brokers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.reassignments import OngoingReassignment
@@ -111,7 +111,7 @@ class Progress:
 
 @dataclass(slots=True)
 class _NewReplica:
-    """The progress of one new replica."""
+    """The progress of one new replica, or the sum over several."""
 
     done: int = 0
     total: int = 0
@@ -148,7 +148,7 @@ class Tracker:
     def _note(self, partition: TopicPartition, move: Move, reading: Reading) -> None:
         view = reading.partitions.get(partition)
         total = 0 if view is None else size_of(partition, view.leader, reading.sizes)
-        for node in arrivals(move):
+        for node in new_brokers(move):
             known = self._replicas.setdefault((partition, node), _NewReplica())
             known.total = max(known.total, total)
             if partition not in reading.ongoing:
@@ -158,27 +158,27 @@ class Tracker:
             known.done = min(known.total, max(known.done, size))
             known.lag = reading.lags.get((partition, node), known.lag)
 
+    def _sum_of(self, node: int) -> _NewReplica:
+        return _sum(replica for (_, at), replica in self._replicas.items() if at == node)
+
     def _broker(self, node: int, reading: Reading) -> BrokerProgress:
-        own = [replica for (_, at), replica in self._replicas.items() if at == node]
-        received, lag = sum(each.done for each in own), sum(each.lag for each in own)
+        own = self._sum_of(node)
         history = self._received.setdefault(node, deque())
-        history.append((reading.at, received))
+        history.append((reading.at, own.done))
         # Keep one entry that is at least as old as the window.
         while len(history) > 2 and reading.at - history[1][0] >= _RATE_WINDOW_S:
             history.popleft()
         seconds = reading.at - history[0][0]
-        rate = (received - history[0][1]) / seconds if seconds > 0 else 0.0
-        left = sum(each.total - each.done for each in own)
-        return BrokerProgress(node, lag, left, rate, reading.rates.get(node))
+        rate = (own.done - history[0][1]) / seconds if seconds > 0 else 0.0
+        return BrokerProgress(node, own.lag, own.total - own.done, rate, reading.rates.get(node))
 
     def _stall(self, node: int, reading: Reading) -> str | None:
         """Why a broker receives no bytes; None if it does, or has not been stalled for long."""
-        own = [replica for (_, at), replica in self._replicas.items() if at == node]
-        received, total = sum(each.done for each in own), sum(each.total for each in own)
+        own = self._sum_of(node)
         since, most = self._progressed.get(node, (reading.at, -1))
-        if received > most:
-            self._progressed[node] = since, most = reading.at, received
-            self._written[node] = (reading.at, total)
+        if own.done > most:
+            self._progressed[node] = since, most = reading.at, own.done
+            self._written[node] = (reading.at, own.total)
         quota = reading.rates.get(node)
         stall_s = _STALL_S
         if quota:
@@ -191,7 +191,7 @@ class Tracker:
         if quota == 0:
             return f"{stalled}: its quota is 0, set a larger quota"
         began, was = self._written[node]
-        written = (total - was) / (reading.at - began)
+        written = (own.total - was) / (reading.at - began)
         if quota is not None and written >= quota:
             return (
                 f"{stalled}: producers write {shown(written)}/s to the partitions that move there, "
@@ -201,31 +201,25 @@ class Tracker:
         return f"{stalled}: check the logs of the brokers{hint}"
 
     def _partition(
-        self,
-        partition: TopicPartition,
-        move: Move,
-        reading: Reading,
-        stalled: Mapping[int, str],
+        self, partition: TopicPartition, move: Move, reading: Reading, stalled: Mapping[int, str]
     ) -> PartitionProgress:
-        new = arrivals(move)
-        own = [self._replicas[partition, node] for node in sorted(new)]
+        new = new_brokers(move)
+        own = _sum(self._replicas[partition, node] for node in new)
         done = partition not in reading.ongoing
-        return PartitionProgress(
-            partition,
-            move,
-            sum(each.lag for each in own),
-            sum(each.done for each in own),
-            sum(each.total for each in own),
-            done,
-            None if done else _reason(partition, new, reading, stalled),
-        )
+        stuck = None if done else _reason(partition, new, reading, stalled)
+        return PartitionProgress(partition, move, own.lag, own.done, own.total, done, stuck)
+
+
+def _sum(replicas: Iterable[_NewReplica]) -> _NewReplica:
+    total = _NewReplica()
+    for each in replicas:
+        total.done, total.total = total.done + each.done, total.total + each.total
+        total.lag += each.lag
+    return total
 
 
 def _reason(
-    partition: TopicPartition,
-    new: frozenset[int],
-    reading: Reading,
-    stalled: Mapping[int, str],
+    partition: TopicPartition, new: frozenset[int], reading: Reading, stalled: Mapping[int, str]
 ) -> str | None:
     view = reading.partitions.get(partition)
     if view is None:
@@ -234,7 +228,8 @@ def _reason(
     if down:
         return f"broker {', '.join(map(str, down))} is down"
     if view.leader < 0:
-        return f"it has no leader: none of its replicas ({_nodes(view.replicas)}) can lead it"
+        nodes = ", ".join(map(str, view.replicas))
+        return f"it has no leader: none of its replicas ({nodes}) can lead it"
     for node in (view.leader, *sorted(new)):
         if node in reading.silent:
             return f"broker {node} does not answer: {reading.silent[node]}"
@@ -249,7 +244,3 @@ def _time_left(brokers: tuple[BrokerProgress, ...]) -> float | None:
     if any(broker.rate <= 0 for broker in waiting):
         return None
     return max((broker.bytes_left / broker.rate for broker in waiting), default=0.0)
-
-
-def _nodes(nodes: tuple[int, ...]) -> str:
-    return ", ".join(map(str, nodes))

@@ -6,27 +6,18 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from kafkaclient.admin.reassign.cluster_reader import (
-    ClusterReader,
-    known_partitions,
-    visible,
-)
-from kafkaclient.admin.reassign.early_unthrottle_loop import ease_arrivals
+from kafkaclient.admin.reassign.clearing import clear_throttles
+from kafkaclient.admin.reassign.cluster_reader import ClusterReader, known_partitions, visible
+from kafkaclient.admin.reassign.early_unthrottle import unthrottle_early
 from kafkaclient.admin.reassign.estimate import Estimate, estimate, inbound_rate
 from kafkaclient.admin.reassign.moves import move_map
-from kafkaclient.admin.reassign.outcome import Verification, off_target, states
+from kafkaclient.admin.reassign.outcome import Throttles, Verification, off_target, states
 from kafkaclient.admin.reassign.plan import ReassignmentPlan, generate, with_replication_factor
 from kafkaclient.admin.reassign.progress import Tracker
-from kafkaclient.admin.reassign.quotas import (
-    check_rate,
-    lift,
-    live_brokers,
-    warn_of,
-)
 from kafkaclient.admin.reassign.submission import Submission
-from kafkaclient.admin.reassign.throttle import throttle_of
-from kafkaclient.admin.reassign.throttle_state import Throttles
-from kafkaclient.admin.topics import partitions_of, topic_error
+from kafkaclient.admin.reassign.throttle import Throttle, check_rate
+from kafkaclient.admin.reassign.undo import cancel_moves, undo, warn_of
+from kafkaclient.admin.topics import live_brokers, partitions_of, topic_error
 from kafkaclient.errors import AdminTimeoutError, ConfigError, KafkaError
 
 if TYPE_CHECKING:
@@ -34,22 +25,18 @@ if TYPE_CHECKING:
     from random import Random
 
     from kafkaclient.admin.reassign.moves import Move
-    from kafkaclient.admin.reassign.outcome import Begun, PartitionState
+    from kafkaclient.admin.reassign.outcome import Begun, Lifted, PartitionState
     from kafkaclient.admin.reassign.progress import Progress
-    from kafkaclient.admin.reassign.throttle_state import Lifted
-    from kafkaclient.admin.running import Operation, RunningAdmin
+    from kafkaclient.admin.running import Operation
     from kafkaclient.admin.session import Session
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.reassignments import OngoingReassignment
-    from kafkaclient.wire.results import MetadataResult
 
 __all__ = ["Reassigner"]
 
 _log = logging.getLogger(__name__)
 
-_NOT_IN_PROGRESS = 85
-
-_MAX_READS = 5
+_MAX_READS = 6
 
 
 class Reassigner:
@@ -93,7 +80,10 @@ class Reassigner:
                 raise topic_error(topic.error_code, topic.name, "reassigning", "Describe")
         racks = {broker.node_id: broker.rack for broker in cluster.brokers}
         chosen = sorted(racks) if brokers is None else list(brokers)
-        _check_up(chosen, racks.keys())
+        for node in chosen:
+            if node not in racks:
+                up = ", ".join(map(str, sorted(racks)))
+                raise ConfigError(f"Unknown broker id {node}; the brokers that are up are {up}")
         racks = {node: racks[node] for node in chosen}
         present = {p: view.replicas for p, view in partitions_of(cluster).items()}
         if replication_factor is None:
@@ -115,9 +105,10 @@ class Reassigner:
         the brokers' inbound rate. Brokers that do not answer are in :attr:`Estimate.silent`. Raises
         UnknownTopicError."""
         async with self._operation("estimating a reassignment", timeout_s) as running:
-            moves, cluster = await self._moves(running, plan)
-            nodes = [broker.node_id for broker in cluster.brokers]
-            reader = self._cluster_reader(running)
+            ongoing = await running.reassignments.ongoing()
+            cluster = await known_partitions(running.session, plan.keys())
+            nodes = live_brokers(cluster)
+            reader = ClusterReader(running, self._clock)
             sizes, silent = await reader.sizes(nodes)
             inbound = 0.0
             if measure_s > 0:
@@ -126,9 +117,13 @@ class Reassigner:
                 later, _ = await reader.sizes(nodes)
                 inbound = inbound_rate(sizes, later, self._clock() - began)
             min_in_sync = await reader.min_in_sync(partition.topic for partition in plan)
+        views = partitions_of(cluster)
+        moves = move_map(
+            ongoing, plan, {partition: views[partition].replicas for partition in plan}
+        )
         return estimate(
             {partition: moves[partition] for partition in plan},
-            partitions_of(cluster),
+            views,
             sizes,
             inbound=inbound,
             silent=silent,
@@ -183,8 +178,8 @@ class Reassigner:
         async with self._operation("verifying a reassignment", timeout_s) as running:
             ongoing = await running.reassignments.ongoing()
             partitions = await self._states(running.session, plan, ongoing)
-            lifted = None if preserve_throttles else await lift(running, completed=plan)
-            throttle = throttle_of(running)
+            lifted = None if preserve_throttles else await clear_throttles(running, completed=plan)
+            throttle = Throttle(running)
             lists, hidden = await throttle.topics(partition.topic for partition in plan)
             live = live_brokers(await running.session.metadata(()))
             brokers, failures = await throttle.brokers(live)
@@ -207,9 +202,13 @@ class Reassigner:
         original replicas.
         """
         async with self._operation("cancelling a reassignment", timeout_s) as running:
-            results = await self._cancel(running, partitions)
+            ongoing = await running.reassignments.ongoing()
+            wanted = ongoing.keys() if partitions is None else ongoing.keys() & set(partitions)
+            results: dict[TopicPartition, KafkaError | None] = {}
+            if wanted:
+                results = await cancel_moves(running, wanted, await running.session.metadata(None))
             if not preserve_throttles:
-                warn_of(await lift(running, completed=results, force=bool(results)))
+                warn_of(await clear_throttles(running, completed=results, force=bool(results)))
         return results
 
     async def undo(self, begun: Begun, *, timeout_s: float | None = None) -> list[KafkaError]:
@@ -217,21 +216,12 @@ class Reassigner:
         Restores the original replicas in their original order, also if :meth:`begin` replaced the
         target of an ongoing reassignment. Returns the errors."""
         async with self._operation("undoing a reassignment", timeout_s) as running:
-            results = await self._cancel(running, begun.started)
-            stopped = {p for p, error in results.items() if error is None}
-            if stopped:
-                cluster = await running.session.metadata(None)
-                # A rollback ignores the partition limits.
-                before = {partition: begun.before[partition] for partition in stopped}
-                results |= await running.reassignments.alter(before, cluster)
-            lifted = await lift(running, completed=begun.moves, force=True)
-        errors = [error for error in results.values() if error is not None]
-        return [*errors, *lifted.failures.values()]
+            return await undo(running, begun)
 
     async def finish(self, begun: Begun, *, timeout_s: float | None = None) -> Lifted:
         """Remove the throttles of a completed plan."""
         async with self._operation("removing throttles", timeout_s) as running:
-            return await lift(running, completed=begun.moves, force=True)
+            return await clear_throttles(running, completed=begun.moves, force=True)
 
     async def failures(
         self, begun: Begun, *, timeout_s: float | None = None
@@ -244,10 +234,7 @@ class Reassigner:
         return dict(begun.failed) | off_target(found)
 
     async def progress(
-        self,
-        moves: Mapping[TopicPartition, Move] | None = None,
-        *,
-        every_s: float = 1.0,
+        self, moves: Mapping[TopicPartition, Move] | None = None, *, every_s: float = 1.0
     ) -> AsyncGenerator[Progress, None]:
         """The progress of ``moves`` (None: all ongoing reassignments) every ``every_s`` seconds,
         until they are complete. Continues while no broker answers."""
@@ -256,7 +243,7 @@ class Reassigner:
         while True:
             try:
                 async with self._operation("reading the progress of reassignments") as running:
-                    reading = await self._cluster_reader(running).reading(followed)
+                    reading = await ClusterReader(running, self._clock).reading(followed)
             except AdminTimeoutError as error:
                 _log.warning("%s; retrying", error)
                 continue
@@ -269,8 +256,8 @@ class Reassigner:
 
     async def ease_arrivals(self, begun: Begun) -> None:
         """Unthrottle new replicas shortly before they are in sync, as long as this coroutine runs.
-        The quota then does not delay records with ``acks=all`` (:mod:`.release`)."""
-        await ease_arrivals(self._operation, self._clock, begun.throttled)
+        The quota then does not delay records with ``acks=all`` (:mod:`.early_unthrottle`)."""
+        await unthrottle_early(self._operation, self._clock, begun.throttled)
 
     async def rethrottle(
         self, begun: Begun, bytes_per_second: int, *, timeout_s: float | None = None
@@ -282,16 +269,13 @@ class Reassigner:
             if not back:
                 return
             async with running.announcements.setting(timeout_s) as seen:
-                throttle = throttle_of(running)
+                throttle = Throttle(running)
                 still = await throttle.set_rate(back, bytes_per_second, live, seen=seen)
             for node in back:
                 if node not in still:
                     del begun.unthrottled[node]
 
     # ------------------------------------------------------------------------------------------
-
-    def _cluster_reader(self, running: RunningAdmin) -> ClusterReader:
-        return ClusterReader(running.session, running.reassignments, self._clock)
 
     async def _states(
         self,
@@ -302,44 +286,10 @@ class Reassigner:
         """The states of a plan's partitions. Metadata is read again if it may be too old to include
         the end of a reassignment that the controller no longer lists."""
         topics = tuple(sorted({partition.topic for partition in plan}))
-        waits = 0
-        while True:
-            found = states(plan, ongoing, partitions_of(visible(await session.metadata(topics))))
-            waits += 1
-            if waits > _MAX_READS or not any(one.may_be_stale for one in found):
-                return found
-            await session.pause(waits)
 
-    async def _moves(
-        self,
-        running: RunningAdmin,
-        plan: Mapping[TopicPartition, Sequence[int]],
-    ) -> tuple[dict[TopicPartition, Move], MetadataResult]:
-        ongoing = await running.reassignments.ongoing()
-        cluster = await known_partitions(running.session, plan.keys())
-        views = partitions_of(cluster)
-        present = {partition: views[partition].replicas for partition in plan}
-        return move_map(ongoing, plan, present), cluster
+        async def read() -> tuple[PartitionState, ...]:
+            return states(plan, ongoing, partitions_of(visible(await session.metadata(topics))))
 
-    async def _cancel(
-        self, running: RunningAdmin, partitions: Iterable[TopicPartition] | None
-    ) -> dict[TopicPartition, KafkaError | None]:
-        ongoing = await running.reassignments.ongoing()
-        wanted = ongoing.keys() if partitions is None else ongoing.keys() & set(partitions)
-        if not wanted:
-            return {}
-        cluster = await running.session.metadata(None)
-        cancellations = dict.fromkeys(sorted(wanted))
-        results = await running.reassignments.alter(cancellations, cluster)
-        return {
-            partition: None if error is not None and error.code == _NOT_IN_PROGRESS else error
-            for partition, error in results.items()
-        }
-
-
-def _check_up(wanted: Iterable[int], live: Iterable[int]) -> None:
-    up = set(live)
-    for node in wanted:
-        if node not in up:
-            known = ", ".join(map(str, sorted(up)))
-            raise ConfigError(f"Unknown broker id {node}; the brokers that are up are {known}")
+        return await session.poll(
+            read, lambda found: not any(one.may_be_stale for one in found), max_reads=_MAX_READS
+        )

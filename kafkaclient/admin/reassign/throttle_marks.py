@@ -1,7 +1,7 @@
-"""Marks that distinguish the throttles of this package from the throttles of other tools. No I/O.
+"""How a throttle is marked as set by this package, and what it replaced. No I/O.
 
 The same request sets a throttle and its mark. So if the process dies, the cluster's configuration
-still tells that this package set the throttle, and which throttle it replaced.
+still shows that this package set the throttle, and which throttle it replaced.
 
 - A topic's list of throttled replicas has the earlier elements, then :data:`MARK`, then the
   elements of this package. No broker has the id in the mark, so the mark throttles nothing.
@@ -18,7 +18,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 __all__ = [
     "EVERY_REPLICA",
@@ -30,7 +30,10 @@ __all__ = [
     "MARK",
     "RATE_KEYS",
     "BrokerMark",
+    "BrokerThrottle",
+    "ListRemoval",
     "ThrottledReplicas",
+    "TopicThrottle",
 ]
 
 LEADER_RATE = "leader.replication.throttled.rate"
@@ -49,6 +52,15 @@ MARK = "2147483647:2147483647"
 _BROKER_MARK = re.compile(r"kafkaclient\.throttle\.(\d+)\.leader\.(\d+|none)\.follower\.(\d+|none)")
 
 
+class ListRemoval(NamedTuple):
+    """How to remove elements of this package from a list of throttled replicas."""
+
+    elements: tuple[str, ...]
+    """The elements to subtract; with :data:`MARK` if no other element of this package stays."""
+    deletes_key: bool
+    """Whether the list has no other elements, so that its key is deleted."""
+
+
 class ThrottledReplicas(NamedTuple):
     """A topic's list of throttled replicas. ``before`` has the elements of other tools, ``ours``
     the elements of this package; ``ours`` is None if the list has no mark."""
@@ -65,11 +77,7 @@ class ThrottledReplicas(NamedTuple):
         at = elements.index(MARK)
         return cls(tuple(elements[:at]), tuple(elements[at + 1 :]))
 
-    @property
-    def marked(self) -> bool:
-        return self.ours is not None
-
-    def lacks(self, elements: Iterable[str]) -> str | None:
+    def addition(self, elements: Iterable[str]) -> str | None:
         """The text to append, mark included, so that the list has these elements in Kafka's order;
         None if it has them. The list ``*`` has all elements."""
         missing = sorted(set(elements) - set(self.before))
@@ -77,11 +85,46 @@ class ThrottledReplicas(NamedTuple):
             return None
         return ",".join((MARK, *missing))
 
+    def removal(self, needed: Collection[str]) -> ListRemoval | None:
+        """The removal of this package's elements, except those of the partition numbers ``needed``.
+        None if there is nothing to remove."""
+        if self.ours is None:
+            return None
+        gone = tuple(e for e in self.ours if e.partition(":")[0] not in needed)
+        if len(gone) == len(self.ours):
+            return ListRemoval((MARK, *gone), not self.before)
+        return ListRemoval(gone, deletes_key=False) if gone else None
+
     @property
     def value(self) -> str | None:
         """The configuration value; None deletes the key."""
         ours = () if self.ours is None else (MARK, *self.ours)
         return ",".join((*self.before, *ours)) or None
+
+
+class TopicThrottle(NamedTuple):
+    """The two lists of throttled replicas of a topic."""
+
+    leader: ThrottledReplicas
+    follower: ThrottledReplicas
+
+    @property
+    def marked(self) -> bool:
+        """Whether this package throttles the topic."""
+        return self.leader.ours is not None or self.follower.ours is not None
+
+    @property
+    def any(self) -> bool:
+        return bool(self.leader.value or self.follower.value)
+
+    def mentions(self, partition: int) -> bool:
+        """Whether this package or another tool throttles a replica of the partition."""
+        listed = {element for one in self for element in (*one.before, *(one.ours or ()))}
+        return EVERY_REPLICA in listed or any(e.startswith(f"{partition}:") for e in listed)
+
+    def ours(self) -> frozenset[str]:
+        """The elements of this package in both lists."""
+        return frozenset((*(self.leader.ours or ()), *(self.follower.ours or ())))
 
 
 class BrokerMark(NamedTuple):
@@ -101,7 +144,7 @@ class BrokerMark(NamedTuple):
 
     @property
     def key(self) -> str:
-        leader, follower = _word(self.leader), _word(self.follower)
+        leader, follower = ("none" if rate is None else rate for rate in self[1:])
         return f"kafkaclient.throttle.{self.rate}.leader.{leader}.follower.{follower}"
 
     def restored(self, rates: Mapping[str, int]) -> dict[str, int | None]:
@@ -111,9 +154,23 @@ class BrokerMark(NamedTuple):
         return {key: value for key, value in before.items() if rates.get(key) == self.rate}
 
 
+class BrokerThrottle(NamedTuple):
+    """The rates of a broker in bytes per second, by key, and the marks of this package. There are
+    several marks if operators set rates at the same time."""
+
+    rates: Mapping[str, int]
+    marks: tuple[BrokerMark, ...] = ()
+
+    @property
+    def mark(self) -> BrokerMark | None:
+        """The mark that matches the current rates, else the first mark."""
+        matching = (mark for mark in self.marks if mark.rate in self.rates.values())
+        return next(matching, self.marks[0] if self.marks else None)
+
+    def restored(self) -> dict[str, int | None]:
+        """The rates to restore; see :meth:`BrokerMark.restored`."""
+        return {} if self.mark is None else self.mark.restored(self.rates)
+
+
 def _number(word: str) -> int | None:
     return None if word == "none" else int(word)
-
-
-def _word(number: int | None) -> str:
-    return "none" if number is None else str(number)

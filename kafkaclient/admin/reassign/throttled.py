@@ -1,4 +1,4 @@
-"""A throttled reassignment as an async context manager."""
+"""``Admin.throttled``: a reassignment as an async context manager. Ctrl-C ends in :mod:`.undo`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Self
 from kafkaclient.errors import AdminStateError, KafkaError, ReassignmentError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
-    from kafkaclient.admin.reassign.outcome import Begun
-    from kafkaclient.admin.reassign.plan import ReassignmentPlan
+    from kafkaclient.admin.reassign.outcome import Begun, Lifted
     from kafkaclient.admin.reassign.progress import Progress
     from kafkaclient.admin.reassign.quotas import ReplicationQuotas
     from kafkaclient.admin.reassign.reassigner import Reassigner
@@ -24,28 +23,22 @@ _log = logging.getLogger(__name__)
 
 
 class ThrottledReassignment:
-    """A reassignment within a quota; see ``Admin.throttled``."""
+    """A reassignment within a quota; see ``Admin.throttled``. ``begin`` starts it, with the quota
+    as its argument."""
 
     def __init__(
         self,
         reassigner: Reassigner,
         quotas: ReplicationQuotas,
-        plan: Mapping[TopicPartition, Sequence[int]],
+        begin: Callable[[int | None], Awaitable[Begun]],
         bytes_per_second: int | None,
-        *,
-        additional: bool,
-        skip_dead: bool,
-        on_rollback: Callable[[ReassignmentPlan], None] | None,
     ) -> None:
         self._reassigner = reassigner
         self._quotas = quotas
-        self._plan = plan
+        self._begin = begin
         self._quota = bytes_per_second
-        self._additional = additional
-        self._skip_dead = skip_dead
-        self._on_rollback = on_rollback
         self._begun: Begun | None = None
-        self._easing: asyncio.Task[None] | None = None
+        self._unthrottling: asyncio.Task[None] | None = None
 
     @property
     def begun(self) -> Begun:
@@ -67,59 +60,42 @@ class ThrottledReassignment:
         own = {partition: begun.moves[partition] for partition in begun.started}
         async for progress in self._reassigner.progress(own, every_s=every_s):
             if begun.unthrottled and self._quota is not None:
-                await self._rethrottle(begun, self._quota)
+                try:
+                    await self._reassigner.rethrottle(begun, self._quota)
+                except KafkaError as error:
+                    _log.warning("a broker that came back up has no quota yet, retrying: %s", error)
             yield progress
 
-    async def _rethrottle(self, begun: Begun, quota: int) -> None:
-        try:
-            await self._reassigner.rethrottle(begun, quota)
-        except KafkaError as error:
-            _log.warning("a broker that came back up has no quota yet, retrying: %s", error)
-
     async def __aenter__(self) -> Self:
-        self._begun = await self._reassigner.begin(
-            self._plan,
-            self._quota,
-            additional=self._additional,
-            skip_dead=self._skip_dead,
-            on_rollback=self._on_rollback,
-        )
+        self._begun = await self._begin(self._quota)
         if self._begun.throttled:
-            self._easing = asyncio.create_task(self._reassigner.ease_arrivals(self._begun))
+            self._unthrottling = asyncio.create_task(self._reassigner.ease_arrivals(self._begun))
         return self
 
     async def __aexit__(self, exc_type: type[BaseException] | None, *_exc: object) -> None:
         begun = self.begun
-        if exc_type is not None:
-            try:
-                await self._stop_easing()
-            finally:
-                await self._undo(begun)
-            return
+        cleared: Lifted | None = None
         try:
             try:
-                async for _ in self.progress():
-                    pass
+                if exc_type is None:
+                    async for _ in self.progress():
+                        pass
             finally:
-                await self._stop_easing()
-            lifted = await self._reassigner.finish(begun)
-        except BaseException:
-            await self._undo(begun)
-            raise
+                # The task edits the lists of throttled replicas: end it before they are cleared.
+                if self._unthrottling is not None:
+                    self._unthrottling.cancel()
+                    await asyncio.wait({self._unthrottling})
+            if exc_type is None:
+                cleared = await self._reassigner.finish(begun)
+        finally:
+            if cleared is None:
+                for error in await self._reassigner.undo(begun):
+                    _log.warning("undoing a reassignment failed: %s", error)
+        if cleared is None:
+            return
         failures = await self._reassigner.failures(begun)
-        if failures or lifted.failures:
-            raise _error(failures, lifted.failures)
-
-    async def _stop_easing(self) -> None:
-        """Stop the task of :meth:`Reassigner.ease_arrivals` first: it edits the lists of throttled
-        replicas, which finish and undo remove."""
-        if self._easing is not None:
-            self._easing.cancel()
-            await asyncio.wait({self._easing})
-
-    async def _undo(self, begun: Begun) -> None:
-        for error in await self._reassigner.undo(begun):
-            _log.warning("undoing a reassignment failed: %s", error)
+        if failures or cleared.failures:
+            raise _error(failures, cleared.failures)
 
 
 def _error(

@@ -197,7 +197,7 @@ class RecordAccumulator:
         sticky = chosen and strategy.is_sticky(queue)
         if chosen and not sticky:
             strategy.on_append(queue, batch, batch.size - before, view)
-        if not before or batch.full:
+        if batch.full:
             self.ready_queues.schedule(queue, now)
         self._install_append_slot(queue, batch, now, unkeyed=sticky)
         return batch.result.delivery_for_last(record.timestamp)
@@ -301,6 +301,7 @@ class RecordAccumulator:
         self.incomplete.add(batch)
         batch.open_append_slot(partial(self._filled_up, batch))
         batch.result.awaited = partial(self._awaited, batch)
+        self.ready_queues.schedule(queue, now)
         # A batch that may not be sent yet has no other timer than this one.
         self._wake(created + settings.delivery_timeout)
         return batch

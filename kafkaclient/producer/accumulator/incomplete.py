@@ -17,7 +17,7 @@ from kafkaclient.producer.batches.split import (
     split_in_half,
     without_records,
 )
-from kafkaclient.producer.timing import SOON
+from kafkaclient.producer.time_constants import SOON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -78,9 +78,6 @@ class IncompleteBatches:
 
     def add(self, batch: ProducerBatch) -> None:
         self._batches[batch] = None
-        self._note_age(batch)
-
-    def _note_age(self, batch: ProducerBatch) -> None:
         if batch.created < self._newest:
             heappush(self._early, (batch.created, next(self._order), batch))
         self._newest = max(self._newest, batch.created)
@@ -204,7 +201,7 @@ class IncompleteBatches:
         order = [b for old in self._batches for b in (parts if old is batch else (old,))]
         self._batches = dict.fromkeys(order)
         for part in parts:
-            self._note_age(part)
+            self.add(part)
         self._buffer_pool.give_back(batch.set_charge(0))
         self._ready_queues.schedule(batch.queue, now)
 

@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.producer.batches.partition_queue import QueueState
-from kafkaclient.producer.timing import SOON
+from kafkaclient.producer.time_constants import SOON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

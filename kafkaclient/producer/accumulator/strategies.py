@@ -94,7 +94,7 @@ class LateBinding(PartitionStrategy):
         """The pass of the sender in which no partition was found to reserve a batch for."""
 
     def choose_queue(self, record: Record, view: TopicView) -> PartitionQueue:
-        if view.partition_count == 1:
+        if len(view.partitions) == 1:
             return self._topic.queue(0)  # a single partition keeps the order of the records
         if self._reserved is not None and not self._reserved.batches:
             self._reserved = None  # its batch has expired

@@ -114,9 +114,8 @@ class ProducerBatch:
         batch_result.partition = queue.partition
         self.serial = serial
         """Order of creation over the whole producer. The parts of a split keep it."""
-        self.created = created
-        self.ready_at = created
-        """When the batch has lingered for long enough."""
+        self.created = self.ready_at = created
+        """When the delivery timeout of the first record began, and when the batch has lingered."""
         self.builder = BatchBuilder(capacity)
         self.charged = capacity
         """Bytes of buffer memory that the batch holds at the moment."""
@@ -130,16 +129,14 @@ class ProducerBatch:
         self.binding_facts: BindingFacts | None = None
         """How the batch came to its partition, while telemetry is recorded."""
         self.append_slot: AppendSlot | None = None
-        """The shortcut by which later records are appended without a look at each."""
-        self.no_linger = self.closed = self.sealed = False
+        """The shortcut that appends later records without checking each of them."""
+        self.no_linger = self.closed = self.sealed = self.in_flight = False
         self.compressing = False
         """Whether the batch is compressed in the background, or waits for that (compressor.py)."""
         self.sealed_size = 0
         """The exact bytes on the wire, once sealed."""
-        self.attempts = self.retries = 0
-        self.retry_at = 0.0
+        self.attempts, self.retries, self.retry_at = 0, 0, 0.0
         self.last_error: KafkaError | None = None
-        self.in_flight = False
         self.maybe_written = False
         """Whether an attempt ended without a clear answer."""
         self.split_after_uncertain_write = False
@@ -148,9 +145,9 @@ class ProducerBatch:
         """The id of the topic at the last attempt."""
         self.leader_epoch = -1
         """The leader epoch known at the last attempt."""
-        self.base_sequence = NO_SEQUENCE
-        self.sequence_order = 0
-        """How many batches of the partition were numbered before this one."""
+        self.base_sequence, self.sequence_order = NO_SEQUENCE, 0
+        """The number of the batch's first record, and how many batches of the partition were
+        numbered before this one."""
         self.producer_id = self.producer_epoch = -1
         self._codec, self._level = compression
         self.transactional = transactional
@@ -158,12 +155,14 @@ class ProducerBatch:
         self._ratio_factor = (
             1.0 if self._codec is Codec.NONE else self._ratio.value * _ESTIMATE_MARGIN
         )
-        self.raw_full = self._raw_size_of(limit)
+        raw_limit = elastic_limit
+        if self._ratio_factor != 1.0:
+            # However well the records compress: compressing a batch is one piece of work.
+            raw_limit = min(self._raw_size_of(elastic_limit), _MOST_RAW * elastic_limit)
+            limit = self._raw_size_of(limit)
+        self.raw_full = limit
         """The size before compression from which on the batch is ready."""
-        # However well the records compress: compressing a batch is one piece of work.
-        self._raw_limit = max(
-            self.raw_full, min(self._raw_size_of(elastic_limit), _MOST_RAW * elastic_limit)
-        )
+        self._raw_limit = max(limit, raw_limit)
 
     def __repr__(self) -> str:
         batch_result = self.result

@@ -229,6 +229,7 @@ class BatchResult:
         return list(waiters.items()) if waiters else []
 
     def error_of(self, index: int) -> KafkaError | None:
+        """The error of the record ``index``; None: the batch has not failed."""
         if self.error is not None and self.record_errors is not None:
             return self.record_errors.get(index, self.error)
         return self.error
@@ -369,8 +370,8 @@ class Delivery:
 
     Works with ``asyncio.gather``, ``wait``, ``wait_for``, ``as_completed`` and ``ensure_future``
     (not with ``create_task``, which takes coroutines only). Cancelling a task that awaits a
-    delivery never takes the record back: once ``send`` has returned, the record is sent. If it
-    fails and nobody looks (no await, ``exception()``, ``result()`` or callback), the failure is
+    delivery never takes the record back: once ``send`` has returned, the record is sent. If the
+    record fails unobserved (no await, ``exception()``, ``result()`` or callback), the failure is
     counted, logged and given to the producer's ``on_error``.
     """
 
@@ -453,9 +454,8 @@ class Delivery:
             batch_result, index = batch_result.resolve_index(index)
         if not batch_result.done:
             raise asyncio.InvalidStateError("the record is still on its way")
-        error = batch_result.error_of(index)
-        if error is not None:
-            raise error.for_one()
+        if batch_result.error is not None:
+            raise (batch_result.error_of(index) or batch_result.error).for_one()
         offset = batch_result.base_offset
         return RecordMetadata(
             batch_result.topic,

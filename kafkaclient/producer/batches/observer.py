@@ -1,4 +1,4 @@
-"""The calls by which telemetry learns of each batch."""
+"""The interface that telemetry implements: one call per event of a batch."""
 
 from __future__ import annotations
 

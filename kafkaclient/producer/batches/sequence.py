@@ -71,7 +71,7 @@ class ProducerIdentity:
 
     @property
     def wanted(self) -> bool:
-        return not self.valid
+        return self.enabled and self.producer_id == NO_PRODUCER_ID
 
     def assign(self, producer_id: int, epoch: int) -> None:
         """Use the producer id and epoch of an InitProducerId response."""
@@ -142,21 +142,18 @@ class PartitionSequence:
         return used and (self.producer_id, self.epoch) == (identity.producer_id, identity.epoch)
 
     def stamp(self, batch: ProducerBatch, identity: ProducerIdentity) -> None:
-        """Number a batch that was never sent."""
+        """Give the batch the next sequence number."""
         if self.producer_id != identity.producer_id or self.epoch != identity.epoch:
             self.producer_id, self.epoch = identity.producer_id, identity.epoch
             self.next, self.last_acked = 0, -1
-        self._number(batch)
-
-    def _number(self, batch: ProducerBatch) -> None:
         batch.stamp(self.producer_id, self.epoch, self.next, self.numbered)
-        self.next = advance(self.next, batch.result.count)
+        self.next = (self.next + batch.result.count) & _MASK
         self.numbered += 1
 
     def acknowledged(self, batch: ProducerBatch) -> None:
         if batch.producer_epoch != self.epoch or batch.producer_id != self.producer_id:
             return
-        last = advance(batch.base_sequence, batch.result.count - 1)
+        last = (batch.base_sequence + batch.result.count - 1) & _MASK
         # A retry may be acknowledged after later batches. Numbers wrap: a number less than half of
         # the range ahead is later.
         if self.last_acked < 0 or (last - self.last_acked) & _MASK < _MASK // 2:
@@ -204,5 +201,5 @@ class PartitionSequence:
         self.next, self.last_acked = 0, -1
         for batch in unacked:
             batch.mark_unwritten()
-            self._number(batch)
+            self.stamp(batch, identity)
         return True

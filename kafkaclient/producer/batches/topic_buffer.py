@@ -154,7 +154,7 @@ class TopicBuffer:
         self.append_slots.reset(0)
 
     def _set_topic_id(self, topic_id: UUID | None) -> bool:
-        """Whether the id is that of another topic, created since under the same name (KIP-516)."""
+        """Whether the id belongs to another topic of the same name, created since (KIP-516)."""
         before, self.topic_id = self.topic_id, None if topic_id is None else topic_id.bytes
         if None in (before, self.topic_id) or before == self.topic_id:
             return False

@@ -38,8 +38,6 @@ cdef struct Part:
 
 @cython.final
 cdef class Blobs:
-    """A column of byte strings. ``layout``: "offsets32", "offsets64", "fixed" or "views"."""
-
     cdef object _array  # owns the memory
     cdef Layout _layout
     cdef int64_t _first
@@ -71,8 +69,8 @@ cdef class Blobs:
     def __dealloc__(self):
         PyMem_Free(self._parts)
 
-    cdef bint look(self, int64_t row, const uint8_t** data, Py_ssize_t* size) noexcept:
-        """Point to a row's bytes; False: they are not where Arrow allows them to be."""
+    cdef bint locate(self, int64_t row, const uint8_t** data, Py_ssize_t* size) noexcept:
+        """Point to a row's bytes; False: they are outside of the array's buffers."""
         cdef int64_t at = self._first + row
         cdef int64_t start, end
         cdef int32_t part = 0
@@ -102,15 +100,13 @@ cdef class Blobs:
     cdef bytes get(self, int64_t row):
         cdef const uint8_t* data = NULL
         cdef Py_ssize_t size = -1
-        if not self.look(row, &data, &size):
+        if not self.locate(row, &data, &size):
             raise InvalidRecordError("its Arrow data is malformed")
         return None if size < 0 else PyBytes_FromStringAndSize(<const char*>data, size)
 
 
 @cython.final
 cdef class Numbers:
-    """A column of 64-bit integers."""
-
     cdef object _array
     cdef int64_t _first
     cdef const uint8_t* _valid
@@ -140,9 +136,6 @@ cdef class Numbers:
 
 @cython.final
 cdef class HeaderLists:
-    """A column of lists of headers. ``array`` has the lists, whose offsets less ``base`` count in
-    ``names`` and ``contents``; ``entries`` tells which of these are null as a whole."""
-
     cdef object _array
     cdef object _entries
     cdef Blobs _names
@@ -169,7 +162,7 @@ cdef class HeaderLists:
         self._entries_valid = address(entries.buffers()[0])
 
     cdef bint bounds(self, int64_t row, int64_t* start, int64_t* end) noexcept:
-        """Where a row's headers are; False: not where Arrow allows them to be."""
+        """The range of a row's headers; False: the range is outside of the array."""
         cdef int64_t at = self._first + row
         cdef int width = 8 if self._large else 4
         start[0] = end[0] = 0
@@ -182,7 +175,7 @@ cdef class HeaderLists:
         return 0 <= start[0] <= end[0] <= self._entry_count
 
     cdef Py_ssize_t size(self, int64_t row) noexcept:
-        """How many bytes a row's headers take, encoded; -1: they cannot be sent."""
+        """The size of a row's encoded headers in bytes; -1: they cannot be sent."""
         cdef int64_t at, end
         cdef const uint8_t* data
         cdef Py_ssize_t name, content, size
@@ -192,9 +185,9 @@ cdef class HeaderLists:
         while at < end:
             if not is_valid(self._entries_valid, self._entries_first + at):
                 return -1
-            if not self._names.look(at, &data, &name) or name < 0:
+            if not self._names.locate(at, &data, &name) or name < 0:
                 return -1
-            if not self._contents.look(at, &data, &content):
+            if not self._contents.locate(at, &data, &content):
                 return -1
             size += blob_size(name) + blob_size(content)
             at += 1
@@ -207,9 +200,9 @@ cdef class HeaderLists:
         self.bounds(row, &at, &last)
         end = put_varint(end, zigzag(last - at))
         while at < last:
-            self._names.look(at, &data, &size)
+            self._names.locate(at, &data, &size)
             end = put_blob(end, data, size)
-            self._contents.look(at, &data, &size)
+            self._contents.locate(at, &data, &size)
             end = put_blob(end, data, size)
             at += 1
         return end
@@ -231,8 +224,6 @@ cdef class HeaderLists:
 
 @cython.final
 cdef class Columns(Rows):
-    """The rows of a piece of an Arrow stream; a column that is None is null everywhere."""
-
     cdef Py_ssize_t _rows
     cdef Blobs _key
     cdef Blobs _value
@@ -263,7 +254,6 @@ cdef class Columns(Rows):
         return self._rows
 
     def record(self, Py_ssize_t at):
-        """(value, key, partition, timestamp, headers), as ``send`` takes them."""
         timestamp = None if self._timestamps is None else self._timestamps.item(at)
         if timestamp is None and self._timestamp >= 0:
             timestamp = self._timestamp
@@ -279,16 +269,16 @@ cdef class Columns(Rows):
         )
 
     def replace(self, Py_ssize_t at, value, key):
-        """Nothing of a column can be replaced, or has to be."""
+        """Columns are not serialized, so no value is replaced."""
 
-    cdef int look(self, Py_ssize_t at, Row* row) except -1:
+    cdef int locate(self, Py_ssize_t at, Row* row) except -1:
         cdef bint good = True
         row.key_size = row.value_size = -1
         row.headers_size = 1
         row.timestamp = row.partition = -1
-        if self._key is not None and not self._key.look(at, &row.key, &row.key_size):
+        if self._key is not None and not self._key.locate(at, &row.key, &row.key_size):
             return 0
-        if self._value is not None and not self._value.look(at, &row.value, &row.value_size):
+        if self._value is not None and not self._value.locate(at, &row.value, &row.value_size):
             return 0
         if self._headers is not None:
             row.headers_size = self._headers.size(at)
@@ -320,7 +310,7 @@ cdef inline bint is_valid(const uint8_t* bitmap, int64_t at) noexcept:
 
 
 cdef inline int64_t load_32(const uint8_t* at) noexcept:
-    # Byte for byte: what comes from elsewhere need not be aligned.
+    # memcpy, because the buffers of other libraries need not be aligned.
     cdef int32_t number
     memcpy(&number, at, 4)
     return number

@@ -14,6 +14,6 @@ cdef struct Row:
 
 
 cdef class Rows:
-    cdef int look(self, Py_ssize_t at, Row* row) except -1
+    cdef int locate(self, Py_ssize_t at, Row* row) except -1
     cdef uint8_t* put_headers(self, Py_ssize_t at, uint8_t* end) noexcept
     cdef bint put(self, TopicAppendSlots slots, Py_ssize_t at, int64_t now, list touched) except -1

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The compiled form of ``rows.py``: the same names and behavior.
 
-A record's way through this file: :meth:`Rows.pour` -> ``Rows.put`` -> ``look`` (where are its key
-and value?) -> ``TopicAppendSlots.find`` (which batch?) -> ``RecordBuffer.begin`` (is there room?), then its bytes
-are copied there. No Python object is made for a record.
+A record's way through this file: :meth:`Rows.pour` -> ``Rows.put`` -> ``locate`` (where are its key
+and value?) -> ``TopicAppendSlots.find`` (which batch?) -> ``RecordBuffer.begin`` (is there room?),
+then its bytes are copied there. No Python object is made for a record.
 """
 
 cimport cython
@@ -20,36 +20,28 @@ __all__ = ["Rows", "Values"]
 
 
 cdef class Rows:
-    """Records to be sent, numbered from 0; where they are is the subclasses' business."""
-
-    cdef int look(self, Py_ssize_t at, Row* row) except -1:
-        """Point to the parts of a row; 0: it cannot be sent as it is."""
+    cdef int locate(self, Py_ssize_t at, Row* row) except -1:
+        """Point to the parts of a row; 0: the row cannot be sent as it is."""
         raise NotImplementedError
 
     cdef uint8_t* put_headers(self, Py_ssize_t at, uint8_t* end) noexcept:
-        """Write the encoded headers of a row that was looked at."""
+        """Write the encoded headers of a row for which ``locate`` has returned 1."""
         return end
 
     def check(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t largest, int64_t partitions):
-        """The first row from ``start`` on that cannot be sent as it is, or ``stop``.
-
-        Key, value and headers may take ``largest`` bytes; ``partitions`` is how many there are.
-        """
         cdef Row row
         cdef Py_ssize_t at
         for at in range(start, min(stop, len(self))):
-            if not self.look(at, &row) or row.partition >= partitions:
+            if not self.locate(at, &row) or row.partition >= partitions:
                 return at
             if blob_size(row.key_size) + blob_size(row.value_size) + row.headers_size > largest:
                 return at
         return stop
 
     def pour(
-        self, TopicAppendSlots slots not None, Py_ssize_t start, Py_ssize_t stop, int64_t now, list runs
+        self, TopicAppendSlots slots not None, Py_ssize_t start, Py_ssize_t stop, int64_t now,
+        list runs,
     ):
-        """Append rows through the slots, from ``start`` on. Returns the first row that has to go
-        the slow way, or ``stop``. ``runs`` is extended by one ``Run`` for each batch. ``now`` is
-        the timestamp of records that have none."""
         cdef list touched = []
         cdef AppendSlot slot
         stop = min(stop, len(self))
@@ -63,7 +55,7 @@ cdef class Rows:
 
     cdef bint put(self, TopicAppendSlots slots, Py_ssize_t at, int64_t now, list touched) except -1:
         cdef Row row
-        if not self.look(at, &row):
+        if not self.locate(at, &row):
             return False
         cdef AppendSlot slot = slots.find(row.partition, row.key, row.key_size)
         if slot is None or slot._buffer is None:
@@ -83,8 +75,6 @@ cdef class Rows:
 
 @cython.final
 cdef class Values(Rows):
-    """Records of two lists, and of what they have in common. ``keys`` None: none has a key."""
-
     cdef list _values
     cdef list _keys
     cdef object _partition
@@ -108,17 +98,15 @@ cdef class Values(Rows):
         return len(self._values)
 
     def record(self, Py_ssize_t at):
-        """(value, key, partition, timestamp, headers), as ``send`` takes them."""
         key = None if self._keys is None else self._keys[at]
         return self._values[at], key, self._partition, self._timestamp, self._headers
 
     def replace(self, Py_ssize_t at, value, key):
-        """Take other forms of a record's value and key."""
         self._values[at] = value
         if self._keys is not None:
             self._keys[at] = key
 
-    cdef int look(self, Py_ssize_t at, Row* row) except -1:
+    cdef int locate(self, Py_ssize_t at, Row* row) except -1:
         row[0] = self._common
         if not point(self._values, at, &row.value, &row.value_size):
             return 0
@@ -132,7 +120,7 @@ cdef class Values(Rows):
 cdef inline bint point(
     list items, Py_ssize_t at, const uint8_t** data, Py_ssize_t* size
 ) noexcept:
-    """Point to the bytes of an item; False: it is neither bytes nor None."""
+    """Point to the bytes of an item; False: the item is neither bytes nor None."""
     cdef object item = <object>PyList_GET_ITEM(items, at)
     if type(item) is bytes:
         data[0] = <const uint8_t*>PyBytes_AS_STRING(item)

@@ -1,8 +1,7 @@
 """Reads Arrow columns as records: checks their types, and gives access to their buffers.
 
-A stream is read chunk by chunk, and each chunk in pieces.
-:class:`~kafkaclient.producer.bulk.rows.Columns` reads plain layouts in place; pyarrow casts the
-others.
+A stream is read chunk by chunk, and each chunk in pieces. ``arrow_rows.py:Columns`` reads plain
+layouts in place; pyarrow casts the others.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["send_columns"]
 
 _PIECE = 65536  # rows that are cast, and so copied, at a time
-_DECODED = 2 * 1024 * 1024  # bytes that a piece's dictionary words may take at most when decoded
+_DECODED = 2 * 1024 * 1024  # bytes: the most that a piece's dictionary words take when decoded
 
 _BLOB = (
     "binary, string (also their large and view forms), fixed_size_binary, or a dictionary of these"
@@ -41,6 +40,14 @@ _WANTED = {
     "headers": "list<struct<key: string, value: binary>> or map<string, binary>",
     "timestamp": "timestamp, or int64 milliseconds",
     "partition": "an integer",
+}
+
+
+_LAYOUTS = {
+    **dict.fromkeys((pa.lib.Type_STRING, pa.lib.Type_BINARY), "offsets32"),
+    **dict.fromkeys((pa.lib.Type_LARGE_STRING, pa.lib.Type_LARGE_BINARY), "offsets64"),
+    **dict.fromkeys((pa.lib.Type_STRING_VIEW, pa.lib.Type_BINARY_VIEW), "views"),
+    pa.lib.Type_FIXED_SIZE_BINARY: "fixed",
 }
 
 
@@ -62,7 +69,7 @@ async def send_columns(
                 await bulk.append_rows(rows)
             number += len(chunk)
     except KafkaError as error:
-        raise bulk.with_delivery(error) from error
+        raise bulk.broken_off(error) from error
 
 
 def _opened(data: object) -> Any:
@@ -142,29 +149,17 @@ def _is_text(kind: Any) -> bool:
     return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind))
 
 
-def _is_time(kind: Any) -> bool:
-    return bool(kinds.is_timestamp(kind) or kinds.is_int64(kind))
-
-
 _CHECKS = {
     "key": _is_blob,
     "value": _is_blob,
     "headers": _is_headers,
-    "timestamp": _is_time,
+    "timestamp": lambda kind: kinds.is_timestamp(kind) or kinds.is_int64(kind),
     "partition": kinds.is_integer,
 }
 
 
 def _layout_of(kind: Any) -> str | None:
-    if kinds.is_string(kind) or kinds.is_binary(kind):
-        return "offsets32"
-    if kinds.is_large_string(kind) or kinds.is_large_binary(kind):
-        return "offsets64"
-    if kinds.is_fixed_size_binary(kind):
-        return "fixed"
-    if kinds.is_string_view(kind) or kinds.is_binary_view(kind):
-        return "views"
-    return None
+    return _LAYOUTS.get(kind.id)
 
 
 # --- pieces of a chunk --------------------------------------------------------------------------
@@ -198,7 +193,8 @@ def _pieces(
 
 
 def _rows_at_once(chunk: Any, number: int) -> int:
-    """The number of rows in a piece: decoding copies a dictionary's word for every row."""
+    """The number of rows in a piece. It is limited because decoding copies a dictionary's word for
+    every row."""
     columns = [chunk.column(n) for n in ("key", "value") if n in chunk.schema.names]
     longest = 1
     for array in columns:

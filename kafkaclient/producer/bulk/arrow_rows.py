@@ -1,7 +1,7 @@
 """The rows of an Arrow stream, as records in bulk.
 
-The columns are made Python lists here. ``_arrow_rows.pyx`` has the compiled form, which reads the
-rows where they are: the same names and behavior.
+Here the columns become Python lists. ``_arrow_rows.pyx`` has the compiled form, with the same names
+and behavior: it reads the rows in Arrow's buffers.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Numbers:
 
 
 class HeaderLists:
-    """A column of lists of headers. ``array`` has the lists, whose offsets less ``base`` count in
-    ``names`` and ``contents``; ``entries`` tells which of these are null as a whole."""
+    """A column of lists of headers. ``array`` has the lists; their offsets, less ``base``, are
+    indexes of ``names`` and ``contents``. ``entries`` shows which headers are null as a whole."""
 
     __slots__ = ("items",)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Never
 
 from kafkaclient.errors import BulkDeliveryError, BulkFailure
@@ -24,11 +25,11 @@ class BulkDelivery:
     """The outcome of many records: await it for their :class:`~kafkaclient.BulkMetadata`, any
     number of times.
 
-    It is done when each record has an outcome. If any record failed, awaiting raises one
-    :class:`~kafkaclient.errors.BulkDeliveryError` for all. Cancelling a task that awaits it takes
-    no record back. If records fail and the outcome is never looked at (no await,
-    :meth:`exception` or :meth:`result`), the failure is counted, logged and given to the
-    producer's ``on_error``.
+    The delivery is done when each record has an outcome. If any record failed, awaiting raises one
+    :class:`~kafkaclient.errors.BulkDeliveryError` for all. Cancelling a task that awaits the
+    delivery takes no record back. If records fail and the outcome is never read (no await,
+    :meth:`exception` or :meth:`result`), the failure is counted, logged and given to the producer's
+    ``on_error``.
     """
 
     __slots__ = (
@@ -69,12 +70,9 @@ class BulkDelivery:
         return f"<BulkDelivery {self._topic} records={self._records} failed={failed} {state}>"
 
     def __del__(self) -> None:
-        for run in self._pending:
-            for part, first, count in _parts(*run):
-                if part.done:
-                    self._add_outcome(part, first, count)
-                else:
-                    part.drop(first, count)
+        self._sum_up()
+        for part, first, count in self._pending:
+            part.drop(first, count)
         if self._unseen:
             for batch_result, failure in self._failed.values():
                 if batch_result.on_unseen is not None and batch_result.on_delivery is None:
@@ -140,7 +138,7 @@ class BulkDelivery:
         return self._pending[-1] if self._pending else None
 
     def _sum_up(self) -> None:
-        """Release batches that are done: a call may have many more of them than are in flight."""
+        """Release batches that are done: a call may have many more batches than are in flight."""
         left: list[Run] = []
         for run in self._pending:
             for part, first, count in _parts(*run):
@@ -155,25 +153,16 @@ class BulkDelivery:
         batch_result.live_deliveries -= count
         if batch_result.error is not None:
             self._add_failure(batch_result, first, count)
-        elif batch_result.base_offset == NO_OFFSET:
-            self._add_written(batch_result.partition, OffsetRange(NO_OFFSET, count))
         else:
-            self._add_written(
-                batch_result.partition, OffsetRange(batch_result.base_offset + first, count)
-            )
-
-    def _add_written(self, partition: int, written: OffsetRange) -> None:
-        ranges = self._written.setdefault(partition, [])
-        if ranges and _adjoin(ranges[-1], written):
-            ranges[-1] = OffsetRange(ranges[-1].first, ranges[-1].records + written.records)
-        else:
-            ranges.append(written)
+            base = batch_result.base_offset
+            written = OffsetRange(NO_OFFSET if base == NO_OFFSET else base + first, count)
+            _add_range(self._written.setdefault(batch_result.partition, []), written)
 
     def _add_failure(self, batch_result: BatchResult, first: int, count: int) -> None:
         error: KafkaError | None = None
         for index in sorted(batch_result.record_errors or ()):
             if first <= index < first + count:
-                error = batch_result.error_of(index)  # it says more than the error of the batch
+                error = batch_result.error_of(index)  # more precise than the batch's error
                 break
         error = error or batch_result.error
         assert error is not None
@@ -191,16 +180,15 @@ class BulkDelivery:
 
     def _make_error(self) -> BulkDeliveryError:
         failures = tuple(failure for _, failure in self._failed.values())
-        by_partition: dict[int, int] = {}
+        by_partition: Counter[int] = Counter()
         for failure in failures:
-            known = by_partition.get(failure.partition, 0)
-            by_partition[failure.partition] = known + failure.records
+            by_partition[failure.partition] += failure.records
         where = ", ".join(
             f"{'none yet' if partition < 0 else partition} ({records})"
             for partition, records in sorted(by_partition.items())
         )
         error = BulkDeliveryError(
-            f"{sum(by_partition.values())} of {self._records} records for topic {self._topic!r} "
+            f"{by_partition.total()} of {self._records} records for topic {self._topic!r} "
             f"failed; by partition: {where}. The first failure: {failures[0].error}"
         )
         error.records, error.failures = self._records, failures
@@ -226,13 +214,18 @@ def _adjoin(before: OffsetRange, after: OffsetRange) -> bool:
     return before.first + before.records == after.first
 
 
+def _add_range(ranges: list[OffsetRange], written: OffsetRange) -> None:
+    """Append the range, or extend the last range if the two adjoin."""
+    if ranges and _adjoin(ranges[-1], written):
+        ranges[-1] = OffsetRange(ranges[-1].first, ranges[-1].records + written.records)
+    else:
+        ranges.append(written)
+
+
 def _merged(ranges: list[OffsetRange]) -> tuple[OffsetRange, ...]:
     merged: list[OffsetRange] = []
     for written in sorted(ranges):
-        if merged and _adjoin(merged[-1], written):
-            merged[-1] = OffsetRange(merged[-1].first, merged[-1].records + written.records)
-        else:
-            merged.append(written)
+        _add_range(merged, written)
     return tuple(merged)
 
 

@@ -20,13 +20,11 @@ __all__ = ["Rows", "Values"]
 Row: TypeAlias = tuple[Any, Any, int | None, int | None, Any]
 """(value, key, partition, timestamp, headers), as ``send`` takes them."""
 
-
-# The lengths of key and value, and the count of headers, take no more bytes.
-_LENGTHS = 11
+_LENGTHS = 11  # bytes: the most that the lengths of key and value, and the header count, take
 
 
 class Rows:
-    """Records to be sent, numbered from 0; where they are is the subclasses' business."""
+    """Records to be sent, numbered from 0. The subclasses know where the records are."""
 
     __slots__ = ()
 
@@ -34,11 +32,10 @@ class Rows:
         raise NotImplementedError
 
     def record(self, at: int) -> Row:
-        """(value, key, partition, timestamp, headers), as ``send`` takes them."""
         raise NotImplementedError
 
     def replace(self, at: int, value: bytes | None, key: bytes | None) -> None:
-        """Take other forms of a record's value and key."""
+        """Replace a record's value and key by their serialized or copied form."""
 
     def check(self, start: int, stop: int, largest: int, partitions: int) -> int:
         """The first row from ``start`` on that cannot be sent as it is, or ``stop``.
@@ -62,9 +59,9 @@ class Rows:
     def pour(
         self, slots: TopicAppendSlots, start: int, stop: int, now: int, runs: list[Run]
     ) -> int:
-        """Append rows through the slots, from ``start`` on. Returns the first row that has to go
-        the slow way, or ``stop``. ``runs`` is extended by one :data:`Run` for each batch. ``now``
-        is the timestamp of records that have none."""
+        """Append rows through the slots, from ``start`` on. Returns the first row that the slots
+        cannot take, or ``stop``. ``runs`` is extended by one :data:`Run` for each batch. ``now`` is
+        the timestamp of records that have none."""
         stop = min(stop, len(self))
         touched: list[AppendSlot] = []
         try:
@@ -84,7 +81,7 @@ class Rows:
 
 
 class Values(Rows):
-    """Records of two lists, and of what they have in common. ``keys`` None: none has a key."""
+    """Records of two lists, and the fields they share. ``keys`` None: no record has a key."""
 
     __slots__ = ("_headers", "_keys", "_partition", "_timestamp", "_values")
 

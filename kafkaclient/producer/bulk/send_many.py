@@ -2,8 +2,9 @@
 
 A slice has up to 512 records. From the first record of a slice to the last, no other caller appends
 to the topic, not even while the call waits for metadata or buffer space, or lets other tasks run,
-which it does about every millisecond. :meth:`Rows.pour` fills the open batches; a record
-that needs a new or a larger batch is appended as ``send`` does.
+which it does about every millisecond. :meth:`Rows.pour` fills the open batches; a record that needs
+a new or a larger batch is appended as ``send`` does. If the call breaks off half way,
+:meth:`BulkSend.broken_off` adds to the error how many records were handed over.
 """
 
 from __future__ import annotations
@@ -26,8 +27,7 @@ from kafkaclient.producer.bulk.rows import Values
 from kafkaclient.wire.records import BATCH_OVERHEAD, MAX_RECORD_OVERHEAD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from contextlib import AbstractContextManager
+    from collections.abc import Awaitable, Iterable
 
     from kafkaclient.producer.batches.record import Record
     from kafkaclient.producer.bulk.rows import Rows
@@ -39,8 +39,8 @@ __all__ = ["BulkSend", "send_values"]
 E = TypeVar("E", bound=KafkaError)
 
 _SLICE_S = 0.001  # seconds of work after which other tasks of the event loop run
-_ROWS_AT_ONCE = 512  # records appended between two looks at the clock
-_ITEMS_AT_ONCE = 8192  # items copied between two looks at the clock
+_ROWS_AT_ONCE = 512  # records appended between two readings of the clock
+_ITEMS_AT_ONCE = 8192  # items copied between two readings of the clock
 _BUFFER_FRACTION = 8  # a call waits for at most 1/8 of buffer.memory at a time
 _MAX_PARTITIONS = 2**31
 
@@ -48,8 +48,8 @@ _MAX_PARTITIONS = 2**31
 class BulkSend:
     """One call of ``send_many`` or ``send_arrow``.
 
-    ``shared`` has the topic and what all records have in common. ``serialize``: the records go
-    through the serializers. Raises InvalidRecordError if a field of ``shared`` is not acceptable.
+    ``shared`` has the topic and the fields that all records have in common. ``serialize``: apply
+    the serializers. Raises InvalidRecordError if a field of ``shared`` is not acceptable.
     """
 
     def __init__(
@@ -77,6 +77,15 @@ class BulkSend:
         """Keeps other callers from appending to the topic, to the end of a slice."""
         self._refreshed = False
         """Whether the call has waited for the topic's latest partition count."""
+
+    async def run(self, sending: Awaitable[None]) -> BulkDelivery:
+        """Await ``sending``, which appends the records; the result is :attr:`delivery`. At the end
+        other callers can append, whatever happens."""
+        try:
+            await sending
+        finally:
+            self._end_slice()
+        return self.delivery
 
     async def wait_for_partitions(self) -> None:
         """Wait for the topic's metadata: rows name partitions, which are checked first."""
@@ -121,18 +130,16 @@ class BulkSend:
         at, total = 0, len(rows)
         while at < total:
             at = await self._append_slice(rows, at, min(at + _ROWS_AT_ONCE, total))
-            self.end()
+            self._end_slice()
             await self.yield_if_due()
 
-    def end(self) -> None:
-        """Let other callers append. Every call does this at its end, whatever happens."""
+    def _end_slice(self) -> None:
+        """Let other callers append."""
         if self._pending is not None:
             self._core.admission.pending_sends.end(self._pending)
             self._pending = None
 
     async def _append_slice(self, rows: Rows, at: int, stop: int) -> int:
-        """Append one slice. No other record of the topic comes in between, even if the call waits
-        or lets other tasks run."""
         while at < stop:
             if self._pending is None and self._core.admission.has_waiters(self._topic):
                 await self._wait_for_space(self._record(rows, at))
@@ -146,12 +153,9 @@ class BulkSend:
 
     def _append(self, rows: Rows, at: int, stop: int) -> int:
         """Append rows until one has to wait; returns the first row that is left."""
-        pending = self._pending
+        pending, sends = self._pending, self._core.admission.pending_sends
         force = pending is not None and pending.has_room
-        spending: AbstractContextManager[None] = nullcontext()
-        if pending is not None and force:
-            spending = self._core.admission.pending_sends.spend(pending)
-        with spending:
+        with sends.spend(pending) if pending is not None and force else nullcontext():
             while at < stop:
                 at = self._pour(rows, at, stop)
                 if at == stop or not self._append_one(rows, at, force=force):
@@ -187,10 +191,9 @@ class BulkSend:
     async def _wait_to_append(self, record: Record) -> None:
         """Wait until the record can be appended: its partition is not known, or there is no buffer
         space."""
-        if self._core.admission.is_new_partition(
-            self._topic, record.partition, refreshed=self._refreshed
-        ):
-            self.end()  # callers that wait for the metadata already go first
+        buffer, refreshed = self._core.accumulator.topic(self._topic), self._refreshed
+        if self._core.admission.is_new_partition(buffer, record.partition, refreshed=refreshed):
+            self._end_slice()  # callers that wait for the metadata already go first
             await self._wait_new_partition(record.partition)
         else:
             await self._wait_for_space(record)
@@ -214,8 +217,9 @@ class BulkSend:
             self._core.check_open()
             self._yield_at = self._core.now() + _SLICE_S
 
-    def with_delivery(self, error: E) -> E:
-        """``error`` with the number of records that were handed over, and with their delivery."""
+    def broken_off(self, error: E) -> E:
+        """The error of a call that breaks off half way: ``error`` with the number of records that
+        were handed over, and with their delivery."""
         done = self.delivery.records
         ended = _with_message(
             error, f"{done} records were handed over, the others were not sent: {error}"
@@ -241,7 +245,7 @@ async def send_values(
     try:
         await bulk.append_rows(rows)
     except KafkaError as error:
-        raise bulk.with_delivery(error) from error
+        raise bulk.broken_off(error) from error
 
 
 async def _copied(bulk: BulkSend, items: Iterable[Any], what: str) -> list[Any]:

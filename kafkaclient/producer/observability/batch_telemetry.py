@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.producer.batches.batch import BindingFacts
 from kafkaclient.telemetry.parquet import STARTED
 from kafkaclient.telemetry.recorder import Recorder
-from kafkaclient.telemetry.row import BatchRow
+from kafkaclient.telemetry.rows import BatchRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""What is queued and in flight in a producer now, for custom partitioners and ``load()``."""
+"""What is queued and in flight in a producer now, for custom partitioners and ``load()``.
+
+load_view.py documents the values and methods.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,12 @@ if TYPE_CHECKING:
     from kafkaclient.producer.sender.broker_lanes import BrokerLanes
     from kafkaclient.producer.settings import SenderSettings
 
-__all__ = ["LiveLoad", "load_snapshot", "partition_skew"]
+__all__ = ["LiveLoad", "partition_skew"]
 
 
 class LiveLoad:
-    """A read-only view; each method returns the value of now.
-
-    A question about one partition or broker is cheap however many there are; :meth:`snapshot`
-    reads all of them. An unknown partition or broker has nothing queued or in flight.
-    """
+    """Implements :class:`~kafkaclient.producer.partitioning.load_view.LoadView`. ``brokers()``
+    returns the known brokers; a snapshot includes those without traffic."""
 
     __slots__ = ("_accumulator", "_brokers", "_clock", "_lanes", "_settings")
 
@@ -45,92 +45,74 @@ class LiveLoad:
         self._clock = clock
 
     def queued_batches(self, topic: str, partition: int) -> int:
-        """How many batches wait to be sent, including the open one."""
         queue = self._queue(topic, partition)
         return len(queue.batches) if queue is not None else 0
 
     def queued_bytes(self, topic: str, partition: int) -> int:
-        """The size in bytes of the batches that wait to be sent."""
         queue = self._queue(topic, partition)
         return queue.queued_bytes if queue is not None else 0
 
     def in_flight_batches(self, topic: str, partition: int) -> int:
-        """How many batches were sent and are not answered yet."""
         queue = self._queue(topic, partition)
         return queue.in_flight if queue is not None else 0
 
     def in_flight_requests(self, node_id: int) -> int:
-        """How many Produce requests the broker has not answered yet."""
         return sum(len(lane.in_flight) for lane in self._lanes if lane.node_id == node_id)
 
     def oldest_in_flight_s(self, node_id: int) -> float:
-        """Age in seconds of the broker's oldest request in flight, 0.0 if there is none."""
         lanes = [lane for lane in self._lanes if lane.node_id == node_id and lane.in_flight]
         since = min([lane.in_flight[0].sent_at for lane in lanes], default=None)
         return 0.0 if since is None else self._clock() - since
 
     def recent_latency_s(self, node_id: int) -> float | None:
-        """The broker's mean latency over its latest Produce requests (at most 64), in seconds; None
-        if it has answered none yet."""
         lane = self._lanes.get(node_id)
-        if lane is None or not lane.recent_latencies:
+        if lane is None or not lane.latencies:
             return None
-        return sum(lane.recent_latencies) / len(lane.recent_latencies)
+        return sum(lane.latencies) / len(lane.latencies)
 
     def window(self, node_id: int) -> int:
-        """How many Produce requests the broker may have in flight."""
         lane = self._lanes.get(node_id)
         if lane is None or not self._settings.adaptive_window:
             return self._settings.max_in_flight
         return lane.window.size
 
     def snapshot(self) -> LoadSnapshot:
-        """The load of all brokers and partitions."""
-        return load_snapshot(self._accumulator, self._lanes, self._brokers(), self._clock())
+        topics, now = self._accumulator.topics, self._clock()
+        partitions = tuple(
+            PartitionLoad(
+                queue.tp.topic,
+                queue.tp.partition,
+                queue.leader,
+                len(queue.batches),
+                queue.queued_bytes,
+                queue.in_flight,
+                queue.bytes_sent,
+                queue.records_sent,
+                queue.batches_bound,
+                queue.bytes_bound,
+            )
+            for topic in topics.values()
+            for queue in topic.queues.values()
+        )
+        nodes = {*(lane.node_id for lane in self._lanes), *self._brokers()}
+        queued = dict.fromkeys(nodes, (0, 0))
+        for load in partitions:
+            if load.leader in queued:
+                batches, size = queued[load.leader]
+                queued[load.leader] = (batches + load.queued_batches, size + load.queued_bytes)
+        return LoadSnapshot(
+            tuple(
+                _broker_load(node_id, batches, size, self._lanes.get(node_id), now)
+                for node_id, (batches, size) in sorted(queued.items())
+            ),
+            partitions,
+            {name: partition_skew(topic) for name, topic in topics.items()},
+            {n: t.unbound.queued_bytes for n, t in topics.items() if t.unbound.batches},
+        )
 
     def _queue(self, topic: str, partition: int) -> PartitionQueue | None:
         buffer = self._accumulator.topics.get(topic)
         return None if buffer is None else buffer.queues.get(partition)
-
-
-def load_snapshot(
-    accumulator: RecordAccumulator, lanes: BrokerLanes, brokers: Iterable[int], now: float
-) -> LoadSnapshot:
-    """The load now. ``brokers``: the known brokers; those without traffic are included."""
-    partitions = tuple(
-        PartitionLoad(
-            queue.tp.topic,
-            queue.tp.partition,
-            queue.leader,
-            len(queue.batches),
-            queue.queued_bytes,
-            queue.in_flight,
-            queue.bytes_sent,
-            queue.records_sent,
-            queue.batches_bound,
-            queue.bytes_bound,
-        )
-        for topic in accumulator.topics.values()
-        for queue in topic.queues.values()
-    )
-    queued = dict.fromkeys({*(lane.node_id for lane in lanes), *brokers}, (0, 0))
-    for load in partitions:
-        if load.leader in queued:
-            batches, size = queued[load.leader]
-            queued[load.leader] = (batches + load.queued_batches, size + load.queued_bytes)
-    return LoadSnapshot(
-        tuple(
-            _broker_load(node_id, batches, size, lanes.get(node_id), now)
-            for node_id, (batches, size) in sorted(queued.items())
-        ),
-        partitions,
-        {name: partition_skew(topic) for name, topic in accumulator.topics.items()},
-        {
-            name: topic.unbound.queued_bytes
-            for name, topic in accumulator.topics.items()
-            if topic.unbound.batches
-        },
-    )
 
 
 def partition_skew(topic: TopicBuffer) -> float:

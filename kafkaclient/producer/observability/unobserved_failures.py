@@ -1,8 +1,9 @@
-"""Failures that no caller has looked at: logged at a limited rate, and given to ``on_error``."""
+"""Failures that no caller has checked: logged at a limited rate, and given to ``on_error``."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -31,22 +32,19 @@ class UnseenFailure(NamedTuple):
     error: KafkaError
 
 
+@dataclass(slots=True)
 class _Window:
     """Failures of one kind that are not logged until the time ``ends``."""
 
-    __slots__ = ("ends", "last", "records")
-
-    def __init__(self, ends: float, last: UnseenFailure) -> None:
-        self.ends = ends
-        self.last = last
-        self.records = 0
+    ends: float
+    last: UnseenFailure
+    records: int = 0
 
 
 class UnobservedFailures:
     """Logs at most one line per topic and kind of error in ten seconds, with the number of records.
 
-    Failures held back are logged with the first failure of any kind after that time, or by
-    :meth:`close`.
+    The first failure of any kind after that time, or :meth:`close`, logs the failures held back.
     """
 
     __slots__ = ("_clock", "_loop", "_on_error", "_windows")
@@ -105,7 +103,7 @@ class UnobservedFailures:
 
 def _log_failure(failure: UnseenFailure, records: int) -> None:
     _log.error(
-        "%d records to topic %s failed, and no caller looked at their deliveries: %s",
+        "%d records to topic %s failed, and no caller checked their deliveries: %s",
         records,
         failure.topic,
         failure.error,

@@ -55,7 +55,7 @@ class FairShare:
         self._batch = 0.0
         """The size of the largest of the last batches, in bytes."""
         self._bytes_given: list[int] = []
-        """By partition. Less than :meth:`_least` of its lane counts as that."""
+        """By partition. Less than the least bytes of its lane counts as these."""
         self._least_of_all = 0
         self._reset_to: dict[int, int] = {}
         """By lane whose broker has recovered: the least bytes that its partitions count with."""
@@ -73,9 +73,9 @@ class FairShare:
     @property
     def bytes_given(self) -> list[int]:
         """Bytes by partition. A partition can fall behind by a few batches only."""
-        least = {lane: self._least(lane) for lane in set(self._lanes)}
+        least, reset_to = self._least_of_all, self._reset_to
         known = zip(self._bytes_given, self._lanes, strict=True)
-        return [max(given, least[lane]) for given, lane in known]
+        return [max(given, least, reset_to.get(lane, 0)) for given, lane in known]
 
     @property
     def competing(self) -> dict[int, list[int]]:
@@ -126,14 +126,10 @@ class FairShare:
         lanes, heap = self._lanes, self._heaps.get(lane, ())
         return [e for e in heap if e[2] < len(lanes) and lanes[e[2]] == lane]
 
-    def _least(self, lane: int) -> int:
-        """The least bytes that a partition of the lane counts with."""
-        return max(self._least_of_all, self._reset_to.get(lane, 0))
-
     def add(self, partition: int, nbytes: int) -> None:
         """The partition was given ``nbytes``."""
         if partition < len(self._bytes_given):
-            least = self._least(self._lanes[partition])
+            least = max(self._least_of_all, self._reset_to.get(self._lanes[partition], 0))
             given = self._bytes_given[partition] = max(self._bytes_given[partition], least) + nbytes
             self._batch = max(nbytes, _DECAY * self._batch)
             self._least_of_all = max(self._least_of_all, given - int(_MOST_BEHIND * self._batch))
@@ -155,37 +151,31 @@ class FairShare:
 
     def pick(self, lanes: Iterable[int], is_open: Callable[[int], bool]) -> int | None:
         """The open partition of these lanes that is furthest behind. None: none is open."""
-        best: _Entry | None = None
-        for lane in lanes:
-            entry = self._first_open(self._heaps.get(lane), is_open)
-            if entry is not None:
-                least = max(self._least_of_all, self._reset_to.get(lane, 0))
-                if entry[0] < least:  # partitions further behind than allowed are equal
-                    entry = (least, *entry[1:])
-                if best is None or entry < best:
-                    best = entry
-        return None if best is None else best[2]
+        first = [found for lane in lanes if (found := self._first(lane))]
+        heapify(first)
+        closed: list[tuple[int, _Entry]] = []
+        while first and not is_open(first[0][2]):
+            lane = heappop(first)[3]
+            closed.append((lane, heappop(self._heaps[lane])))
+            if found := self._first(lane):
+                heappush(first, found)
+        for lane, entry in closed:
+            heappush(self._heaps[lane], entry)
+        return first[0][2] if first else None
 
-    def _first_open(
-        self, heap: list[_Entry] | None, is_open: Callable[[int], bool]
-    ) -> _Entry | None:
-        """The heap's first entry with an open partition. Outdated entries are corrected on the way.
+    def _first(self, lane: int) -> tuple[int, int, int, int] | None:
+        """The first entry of the lane's heap, and the lane. Outdated entries are corrected first.
 
         Bytes only grow, so an outdated entry is found too early, and is moved back. An entry below
         the least bytes that count is not moved: as the least rises, all entries would be.
         """
-        closed: list[_Entry] = []
-        found: _Entry | None = None
-        while heap and found is None:
-            noted, _, partition = heap[0]
+        heap = self._heaps.get(lane)
+        while heap:
+            noted, tie, partition = heap[0]
             given = self._bytes_given[partition]
-            if noted < given:
-                heapreplace(heap, (given, self._random(), partition))
-            elif is_open(partition):
-                found = heap[0]
-            else:
-                closed.append(heappop(heap))
-        for entry in closed:
-            assert heap is not None
-            heappush(heap, entry)
-        return found
+            if noted >= given:
+                # Partitions further behind than allowed are equal.
+                least = max(self._least_of_all, self._reset_to.get(lane, 0))
+                return max(noted, least), tie, partition, lane
+            heapreplace(heap, (given, self._random(), partition))
+        return None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["MIN_OVERDUE_S", "BrokerLane", "Request"]
 
 _LATENCIES_KEPT = 64  # how many latencies the 95th percentile is taken over
-_LATEST_KEPT = 3  # a broker is slow if each of this many latest responses was
+_NEWEST_KEPT = 3  # a broker is slow if each of this many latest responses was
 _OVERDUE_RATIO = 8  # an answer is overdue after this many times the 95th percentile of latencies
 _LATE_RATIO = 2  # an answer is late after this many times the 95th percentile of latencies
 MIN_OVERDUE_S = 0.05
@@ -63,15 +63,16 @@ class BrokerLane:
         self.window = InFlightWindow(limit, fixed=fixed_window)
         self.idle_since = now
         """When the last request in flight ended; meaningless while requests are in flight."""
-        self.recent_latencies: deque[float] = deque()
-        """The latest latencies of Produce requests, in seconds."""
-        self.latest_latencies: deque[float] = deque(maxlen=_LATEST_KEPT)
-        """The very latest latencies, not clipped. Of requests that were in flight together only
+        self.latencies: deque[float] = deque()
+        """Of the latest 64 Produce requests, in seconds. One latency at most doubles the 95th
+        percentile of those before it."""
+        self.newest_latencies: deque[float] = deque(maxlen=_NEWEST_KEPT)
+        """The three newest latencies, as measured. Of requests that were in flight together only
         the first one counts: a stall makes all of them late."""
         self._latencies_by_size: list[float] = []
-        """``recent_latencies``, sorted."""
+        """``latencies``, sorted."""
         self.recent_minimum = 0.0
-        """The least of the latest latencies, in seconds; 0.0 while there are too few. One fast
+        """The least of the newest latencies, in seconds; 0.0 while there are too few. One fast
         answer is enough to show that the broker has recovered."""
         self.p95_latency = 0.0
         """The median of the slowest tenth of latencies, in seconds; 0.0 before the first answer.
@@ -150,16 +151,16 @@ class BrokerLane:
             self.window.on_response(latency, ahead)
         if now - latency >= self._measured_at:
             self._measured_at = now
-            self.latest_latencies.append(latency)
-            if len(self.latest_latencies) == _LATEST_KEPT:
-                self.recent_minimum = min(self.latest_latencies)
+            self.newest_latencies.append(latency)
+            if len(self.newest_latencies) == _NEWEST_KEPT:
+                self.recent_minimum = min(self.newest_latencies)
         # One answer may at most double what is usual: a broker that came back from a stall must
         # not be granted as long a stall the next time.
         latency = min(latency, 2 * max(self.p95_latency, MIN_OVERDUE_S / _OVERDUE_RATIO))
         latencies = self._latencies_by_size
-        if len(self.recent_latencies) == _LATENCIES_KEPT:
-            del latencies[bisect_left(latencies, self.recent_latencies.popleft())]
-        self.recent_latencies.append(latency)
+        if len(self.latencies) == _LATENCIES_KEPT:
+            del latencies[bisect_left(latencies, self.latencies.popleft())]
+        self.latencies.append(latency)
         insort(latencies, latency)
         slowest = max(1, len(latencies) // 10)
         self.p95_latency = latencies[len(latencies) - slowest + slowest // 2]
@@ -182,4 +183,4 @@ class BrokerLane:
     def median_latency(self) -> float | None:
         """The median latency of the latest Produce requests, in seconds; None before the first
         answer."""
-        return median(self.recent_latencies) if self.recent_latencies else None
+        return median(self.latencies) if self.latencies else None

@@ -10,15 +10,16 @@ from kafkaclient.producer.lane_id import node_of
 from kafkaclient.producer.sender.broker_lane import BrokerLane
 from kafkaclient.producer.sender.broker_state import BrokerState
 from kafkaclient.producer.sender.liveness import BELIEVED_S
-from kafkaclient.producer.timing import NEVER
+from kafkaclient.producer.time_constants import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Iterator
     from collections.abc import Set as AbstractSet
 
+    from kafkaclient.cluster.metadata import Metadata
+    from kafkaclient.cluster.router import Router
     from kafkaclient.net.connection import Connection
     from kafkaclient.producer.sender.liveness import BrokerLiveness
-    from kafkaclient.producer.sender.ports import Connections, Leaders
     from kafkaclient.producer.settings import SenderSettings
 
 __all__ = ["BrokerLanes", "BrokerSurvey"]
@@ -55,8 +56,8 @@ class BrokerLanes:
 
     def __init__(
         self,
-        connections: Connections,
-        leaders: Leaders,
+        router: Router,
+        metadata: Metadata,
         settings: SenderSettings,
         liveness: BrokerLiveness,
         *,
@@ -65,8 +66,8 @@ class BrokerLanes:
         self._lanes: dict[int, BrokerLane] = {}
         self.side_lanes: set[int] = set()
         """The side lanes that exist."""
-        self._connections = connections
-        self._leaders = leaders
+        self._router = router
+        self._metadata = metadata
         self._settings = settings
         self._liveness = liveness
         self._on_recovery = on_recovery
@@ -102,7 +103,7 @@ class BrokerLanes:
             if lane.number not in needed and not lane.in_flight:
                 self.side_lanes.remove(lane.number)
                 del self._lanes[lane.number]
-                self._connections.close_side(lane.node_id)
+                self._router.close_side(lane.node_id)
 
     # --- questions, answered as of now ------------------------------------------------------------
 
@@ -162,7 +163,7 @@ class BrokerLanes:
         saturated, healthy, overdue, next_look = set(), set(), set(), NEVER
         for number in wanted:
             lane = self._lanes.get(number) or self.lane(number, now)
-            connection = lane.connection = self._connections.produce_connection(
+            connection = lane.connection = self._router.produce_connection(
                 lane.node_id, side=lane.primary is not lane
             )
             state = self.look(lane, connection, unblocked_since, now)
@@ -244,16 +245,16 @@ class BrokerLanes:
         """A broker that does not answer may have been replaced: ask another broker."""
         if now - self._refreshed_at >= _REFRESH_INTERVAL_S:
             self._refreshed_at = now
-            self._leaders.request_refresh(
+            self._metadata.request_refresh(
                 f"broker {lane.node_id} has owed an answer for {waited:.3f} s"
             )
 
     def _report_unreachable(self, node_id: int, now: float) -> None:
         """There is no connection to the broker."""
-        error = self._connections.connection_error(node_id)
+        error = self._router.connection_error(node_id)
         if error is not None:
             # With nothing in flight no failed request shows that leaders may have moved away from
             # this broker.
-            self._leaders.request_refresh(f"records wait for a broker: {error}")
+            self._metadata.request_refresh(f"records wait for a broker: {error}")
             if not isinstance(error, AuthenticationError):  # a broker that refuses is alive
                 self._liveness.suspect([node_id], now - BELIEVED_S)

@@ -4,6 +4,10 @@ Source: Java's ``Sender.completeBatch``/``canRetry`` and ``TransactionManager.ca
 that is not listed is retried if Kafka calls it retriable, and fails the batch otherwise. Unlike
 Java's, this producer survives CLUSTER_AUTHORIZATION_FAILED (from brokers before 3.0 that withdrew
 the permission for idempotence), as it does when it requests its producer id.
+
+INVALID_PRODUCER_EPOCH (47) means that the epoch is old. Without a transaction the next epoch
+repairs that. In a transaction the batch fails, and with it the transaction: the leader does not
+know why the epoch is old. PRODUCER_FENCED (90): another producer has the transactional id.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from kafkaclient.producer.timing import NEVER
+from kafkaclient.producer.time_constants import NEVER
 from kafkaclient.wire.codec import ApiVersionsCall
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from kafkaclient.cluster.router import Router
     from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
     from kafkaclient.producer.sender.broker_lane import BrokerLane
     from kafkaclient.producer.sender.broker_lanes import BrokerLanes
-    from kafkaclient.producer.sender.ports import Connections
 
 __all__ = ["Kip794Outages"]
 
@@ -18,9 +18,9 @@ __all__ = ["Kip794Outages"]
 class Kip794Outages:
     """``timeout`` is availability.timeout.ms in seconds."""
 
-    def __init__(self, lanes: BrokerLanes, connections: Connections, timeout: float) -> None:
+    def __init__(self, lanes: BrokerLanes, router: Router, timeout: float) -> None:
         self._lanes = lanes
-        self._connections = connections
+        self._router = router
         self._timeout = timeout
         self.unavailable: frozenset[int] = frozenset()
         """The lanes that were unavailable for longer than the timeout, as of the last update."""
@@ -49,5 +49,5 @@ class Kip794Outages:
 
     def _can_take(self, lane: BrokerLane, now: float) -> bool:
         side = lane.primary is not lane
-        connection = self._connections.produce_connection(lane.node_id, side=side)
+        connection = self._router.produce_connection(lane.node_id, side=side)
         return lane.can_take(connection, lane.window.limit, now)

@@ -13,10 +13,11 @@ from kafkaclient.producer.sender.liveness import BELIEVED_S
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkaclient.cluster.metadata import Metadata
+    from kafkaclient.cluster.router import Router
     from kafkaclient.producer.sender.broker_lane import BrokerLane, Request
     from kafkaclient.producer.sender.broker_lanes import BrokerLanes
     from kafkaclient.producer.sender.liveness import BrokerLiveness
-    from kafkaclient.producer.sender.ports import Connections, Leaders
     from kafkaclient.producer.settings import SenderSettings
 
 __all__ = ["ALL", "LateAnswers"]
@@ -38,16 +39,16 @@ class LateAnswers:
         self,
         lanes: BrokerLanes,
         liveness: BrokerLiveness,
-        connections: Connections,
-        leaders: Leaders,
+        router: Router,
+        metadata: Metadata,
         settings: SenderSettings,
         *,
         wake: Callable[[], None],
     ) -> None:
         self._lanes = lanes
         self._liveness = liveness
-        self._connections = connections
-        self._leaders = leaders
+        self._router = router
+        self._metadata = metadata
         self._acks_all = settings.acks == ALL
         self._idempotent = settings.idempotent
         self._wake = wake
@@ -82,7 +83,7 @@ class LateAnswers:
         if lane.state.excluded is not None:
             if lane.primary is not lane:
                 # The dead replica that the answer waited for was removed from the ISR, or is back.
-                self._leaders.request_refresh(f"broker {lane.node_id} answers again")
+                self._metadata.request_refresh(f"broker {lane.node_id} answers again")
             self._lanes.look(lane, request.connection, unblocked_since, now)
 
     def request_succeeded(self, request: Request) -> None:
@@ -91,7 +92,7 @@ class LateAnswers:
 
     def _probe_timeout(self, node_id: int) -> float:
         """How many seconds a liveness probe may take."""
-        setup = self._connections.setup_time(node_id)
+        setup = self._router.setup_time(node_id)
         # Not the slowest broker: until the dead brokers are known, records without key wait.
         usual = median([lane.p95_latency for lane in self._lanes])
         return max(MIN_OVERDUE_S, _PROBE_SETUP_RATIO * setup, _PROBE_LATENCY_RATIO * usual)

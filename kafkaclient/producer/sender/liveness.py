@@ -18,7 +18,8 @@ from kafkaclient.errors import BrokerConnectionError, KafkaError, RequestTimedOu
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kafkaclient.producer.sender.ports import LivenessProbe
+    from kafkaclient.cluster.router import Router
+
 
 __all__ = ["BELIEVED_S", "BrokerLiveness"]
 
@@ -41,10 +42,10 @@ class BrokerLiveness:
     """
 
     def __init__(
-        self, probe: LivenessProbe, *, clock: Callable[[], float], on_change: Callable[[], None]
+        self, router: Router, *, clock: Callable[[], float], on_change: Callable[[], None]
     ) -> None:
         self.dead: frozenset[int] = frozenset()
-        self._probe = probe
+        self._router = router
         self._clock = clock
         self._on_change = on_change
         self.suspected_at: dict[int, float] = {}
@@ -100,9 +101,9 @@ class BrokerLiveness:
 
     async def _run_probes(self, node_id: int) -> None:
         until = self._clock() + _LONGEST_SUSPICION_S
-        while self._probe.knows(node_id) and self._clock() < until:
+        while self._router.knows(node_id) and self._clock() < until:
             try:
-                await self._probe.probe(node_id)
+                await self._router.probe(node_id)
             except (BrokerConnectionError, RequestTimedOutError):
                 self._mark_dead(node_id)
                 await asyncio.sleep(_RETRY_PAUSE_S)

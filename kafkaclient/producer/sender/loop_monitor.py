@@ -44,7 +44,8 @@ class LoopMonitor:
     def start(self) -> None:
         """Tick from now on, until ``on_tick`` returns False."""
         if self._timer is None:
-            self._set_timer(self._clock())
+            self._due = self._clock() + PERIOD_S
+            self._timer = asyncio.get_running_loop().call_later(PERIOD_S, self._tick)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -65,10 +66,6 @@ class LoopMonitor:
         now = self._clock()
         return now - then if self.unblocked_since(now) <= then else None
 
-    def _set_timer(self, now: float) -> None:
-        self._due = now + PERIOD_S
-        self._timer = asyncio.get_running_loop().call_later(PERIOD_S, self._tick)
-
     def _tick(self) -> None:
         now = self._clock()
         lag = max(0.0, now - self._due)
@@ -76,8 +73,8 @@ class LoopMonitor:
         if lag > _TOLERANCE_S:
             self._unblocked_since = now
         self._timer = None
-        if self._on_tick(now) and self._timer is None:  # on_tick may have started it again
-            self._set_timer(now)
+        if self._on_tick(now):
+            self.start()
 
 
 class LoopLagWarning:

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
+    from kafkaclient.cluster.metadata import Metadata
     from kafkaclient.metrics import ProducerMetrics
     from kafkaclient.producer.accumulator.incomplete import IncompleteBatches
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.sequence import ProducerIdentity
-    from kafkaclient.producer.sender.ports import Leaders
     from kafkaclient.producer.settings import RetrySettings
     from kafkaclient.wire.produce import PartitionResult, ProduceResult
 
@@ -54,7 +54,7 @@ class ResponseHandler:
         self,
         incomplete: IncompleteBatches,
         identity: ProducerIdentity,
-        leaders: Leaders,
+        metadata: Metadata,
         settings: RetrySettings,
         metrics: ProducerMetrics,
         *,
@@ -63,7 +63,7 @@ class ResponseHandler:
     ) -> None:
         self._incomplete = incomplete
         self._identity = identity
-        self._leaders = leaders
+        self._metadata = metadata
         self._settings = settings
         self._metrics = metrics
         self._rng = rng
@@ -88,7 +88,7 @@ class ResponseHandler:
                 self.retry(batch, error, now, at_once=at_once)
             except Exception as problem:  # noqa: BLE001 - it costs no other batch
                 self._internal_error(batch, problem, now)
-        self._leaders.request_refresh(f"a Produce request went unanswered: {error}")
+        self._metadata.request_refresh(f"a Produce request went unanswered: {error}")
 
     def response(
         self, batches: Sequence[ProducerBatch], result: ProduceResult, node_id: int, now: float
@@ -106,7 +106,7 @@ class ResponseHandler:
                 topic, partition = answer.topic, answer.partition
                 hints.append(LeaderHint(topic, partition, answer.leader_id, answer.leader_epoch))
         if hints:  # first, so that a retry knows its new leader (KIP-951)
-            self._leaders.apply_leaders(hints, result.endpoints)
+            self._metadata.apply_leaders(hints, result.endpoints)
         for batch, answer in answered:
             try:
                 if answer is not None:
@@ -163,7 +163,7 @@ class ResponseHandler:
         self, batch: ProducerBatch, answer: PartitionResult, node_id: int, now: float
     ) -> None:
         code = answer.error_code
-        action = action_for(code)
+        action = action_for(code) if code else ErrorAction.DONE
         if action is ErrorAction.DONE:
             self._incomplete.complete(batch, answer.base_offset, answer.log_append_time_ms, now)
             return
@@ -175,7 +175,7 @@ class ResponseHandler:
             batch.mark_uncertain()
         too_large = action is ErrorAction.SPLIT
         if code in REFRESH_CODES:
-            self._leaders.request_refresh(str(error))
+            self._metadata.request_refresh(str(error))
         if batch.result.done:  # it expired meanwhile: only its place in the sequence matters
             self._incomplete.retry(batch, error, now, now)
         elif too_large and batch.count > 1:

@@ -28,7 +28,7 @@ from kafkaclient.producer.sender.liveness import BrokerLiveness
 from kafkaclient.producer.sender.loop_monitor import LoopLagWarning, LoopMonitor
 from kafkaclient.producer.sender.responses import ResponseHandler, delivery_timeout
 from kafkaclient.producer.settings import MAX_OPEN_SHARE
-from kafkaclient.producer.timing import NEVER
+from kafkaclient.producer.time_constants import NEVER
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.produce import (
     FIRST_WITH_TOPIC_IDS,
@@ -42,12 +42,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
+    from kafkaclient.cluster.metadata import Metadata
+    from kafkaclient.cluster.router import Router
     from kafkaclient.metrics import ProducerMetrics
     from kafkaclient.net.connection import Connection
     from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.sender.broker_lane import BrokerLane
-    from kafkaclient.producer.sender.ports import Connections, Leaders
     from kafkaclient.producer.sender.wakeup import Wakeup
     from kafkaclient.producer.settings import SenderSettings
     from kafkaclient.types import Buffer
@@ -76,8 +77,8 @@ class Sender:
     def __init__(
         self,
         accumulator: RecordAccumulator,
-        leaders: Leaders,
-        connections: Connections,
+        metadata: Metadata,
+        router: Router,
         settings: SenderSettings,
         metrics: ProducerMetrics,
         wakeup: Wakeup,
@@ -90,8 +91,8 @@ class Sender:
         self._accumulator = accumulator
         self._incomplete = accumulator.incomplete
         self._ready_queues = accumulator.ready_queues
-        self._leaders = leaders
-        self._connections = connections
+        self._metadata = metadata
+        self._router = router
         self._settings = settings
         self._metrics = metrics
         self._clock = clock
@@ -99,7 +100,7 @@ class Sender:
         self._responses = ResponseHandler(
             accumulator.incomplete,
             accumulator.identity,
-            leaders,
+            metadata,
             settings.retrying,
             metrics,
             rng=rng,
@@ -123,18 +124,16 @@ class Sender:
         self._wakeup = wakeup
         self.wake = wakeup.wake_at
         """``wake(when)`` has a pass begin at the time ``when`` at the latest (default: now)."""
-        self.liveness = BrokerLiveness(
-            connections, clock=clock, on_change=self._dead_brokers_changed
-        )
+        self.liveness = BrokerLiveness(router, clock=clock, on_change=self._dead_brokers_changed)
         self.lanes = BrokerLanes(
-            connections,
-            leaders,
+            router,
+            metadata,
             settings,
             self.liveness,
             on_recovery=accumulator.reset_share_to_average,
         )
         self._late_answers = LateAnswers(
-            self.lanes, self.liveness, connections, leaders, settings, wake=self.wake
+            self.lanes, self.liveness, router, metadata, settings, wake=self.wake
         )
         self.loop_monitor = LoopMonitor(
             clock,
@@ -144,7 +143,7 @@ class Sender:
         """Runs while there are batches; the first batch starts it, also while the batch lingers."""
         self._outages: Kip794Outages | None = None
         if settings.adaptive and settings.availability_timeout > 0:
-            self._outages = Kip794Outages(self.lanes, connections, settings.availability_timeout)
+            self._outages = Kip794Outages(self.lanes, router, settings.availability_timeout)
         # Assigned here because the accumulator exists before the sender.
         accumulator.conditions.brokers = self.lanes
 
@@ -185,11 +184,11 @@ class Sender:
         if self._accumulator.identity.wanted:
             self._on_identity_wanted()
         if ready_queues.unbound and ready_queues.has_no_reachable_leader:
-            self._leaders.request_refresh(
+            self._metadata.request_refresh(
                 "no partition of a topic with waiting records has a leader"
             )
         if ready_queues.leaderless:
-            self._leaders.request_refresh(
+            self._metadata.request_refresh(
                 f"{len(ready_queues.leaderless)} partitions with waiting records have no leader"
             )
         if self._settings.adaptive:
@@ -211,7 +210,7 @@ class Sender:
             self._wakeup.clear()  # what gets ready from here on may need another pass
             if not self._settings.adaptive:
                 self._late_binder.rotate(now)
-            large = any(queue.batches and queue.batches[0].large for queue in ready_queues.unbound)
+            large = any(q.batches and q.batches[0].large for q in ready_queues.unbound)
             unblocked_since = self.loop_monitor.unblocked_since(now)
             survey = self.lanes.survey(
                 wanted, large, ready_queues.has_full_head, unblocked_since, now
@@ -275,7 +274,7 @@ class Sender:
         for batch in batches:
             queue = batch.queue
             key = batch.topic_id if by_id and batch.topic_id else queue.topic.name
-            topics.setdefault(key, []).append((queue.partition, batch.buffer()))
+            topics.setdefault(key, []).append((queue.partition, batch.builder.buffer()))
         correlation_id = connection.next_correlation_id()
         buffers = encode_request(
             version,
@@ -298,11 +297,11 @@ class Sender:
             if observer is not None:
                 observer.on_sent(batch)
             topic, partition = batch.queue.tp
-            count, size = batch.count, batch.size
+            count, size = batch.result.count, batch.sealed_size
             records += count
-            self._leaders.add_topic(topic)  # it is in use
+            self._metadata.add_topic(topic)  # it is in use
             if batch.attempts == 1:
-                metrics.batch_sealed(topic, count, size, batch.raw_size)
+                metrics.batch_sealed(topic, count, size, batch.builder.size)
             metrics.batch_sent(topic, count, size, now - batch.created, partition)
         metrics.produce_request(records)
 
@@ -388,5 +387,5 @@ class Sender:
         if not batch.attempts:
             self._metrics.batch_expired(age)
         self._metrics.records_failed(batch.result.topic, batch.count)
-        cause = self._connections.connection_error(batch.queue.leader)
+        cause = self._router.connection_error(batch.queue.leader)
         return delivery_timeout(batch, age, self._settings.delivery_timeout, cause)

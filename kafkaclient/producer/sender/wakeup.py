@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from kafkaclient.producer.timing import NEVER, SOON
+from kafkaclient.producer.time_constants import NEVER, SOON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,11 +86,8 @@ class Wakeup:
         elif needs_timer and not ended.done():
             if self._timer is not None:
                 self._timer.cancel()
-            self._start_timer(at - now, ended)
-
-    def _start_timer(self, delay: float, ended: asyncio.Future[None]) -> None:
-        self._timer_at = self._at
-        self._timer = ended.get_loop().call_later(delay, self._timed, ended)
+            self._timer_at = at
+            self._timer = ended.get_loop().call_later(at - now, self._timed, ended)
 
     def _timed(self, ended: asyncio.Future[None]) -> None:
         self._timer, self._timer_at = None, NEVER
@@ -99,7 +96,9 @@ class Wakeup:
         early = self._at - self._clock()
         if early > SOON:
             # Due later by now; or uvloop rounded to whole milliseconds, and nothing is due yet.
-            self._start_timer(max(early, _LOOP_GRAIN_S), ended)
+            self._timer_at = self._at
+            delay = max(early, _LOOP_GRAIN_S)
+            self._timer = ended.get_loop().call_later(delay, self._timed, ended)
         else:
             # Run after the tasks that the same turn of the event loop has woken: what they send
             # leaves with this pass, and needs no request of its own.

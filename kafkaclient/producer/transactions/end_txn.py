@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class EndTxnTask:
-    """A commit or an abort under way; its one outcome serves all callers that ask for it.
+    """A commit or an abort under way; all callers that wait for it get its one outcome.
 
     ``work(end_txn)`` does it; ``on_defect(error)`` is called when that raises anything but a
     KafkaError.
@@ -38,7 +38,7 @@ class EndTxnTask:
         self.commit = commit
         self.error: KafkaError | None = None
         self.sent = False
-        """The coordinator may have got EndTxn: only its answer tells the outcome."""
+        """The coordinator may have got EndTxn: only its answer shows the outcome."""
         self.observed = False
         """The task has ended, and a caller has seen its outcome."""
         self._on_defect = on_defect

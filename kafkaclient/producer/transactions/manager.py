@@ -1,14 +1,22 @@
-"""Transactions: begun, filled, committed or aborted as a whole (KIP-98, KIP-360, KIP-890).
+"""Begins, commits and aborts transactions, and decides what a failure ends (KIP-98, KIP-360,
+KIP-890; Java: ``TransactionManager``).
 
-Java: ``TransactionManager``. states.py has the states and their transitions, this module what is
-done in each. A transaction ends in a task of its own: the call that asked for the end may be
-cancelled or time out, the end goes on, and has one outcome, which can be asked for again.
+states.py has the states and their transitions, this module what is done in each. A transaction ends
+in a task of its own, which has one outcome: it goes on when its caller is cancelled or times out,
+and a later call can wait for the same outcome.
 
-Transactions v2: a partition becomes part of the transaction with its first Produce, and every end
-brings a new epoch, so that brokers refuse what is still on its way from an old transaction.
-Transactions v1: partitions are added beforehand (``AddedPartitions``), and an abort waits for what
-is in flight and then asks for the next epoch. The cluster's feature level, which the coordinator
-gives at the start, decides between v1 and v2.
+Transactions v2: the first Produce to a partition adds the partition to the transaction. Each end
+brings a new epoch, so that brokers refuse late requests of an old transaction.
+Transactions v1: partitions are added first (``AddedPartitions``). An abort waits for the requests
+in flight, then requests the next epoch. The coordinator reports at the start whether the cluster
+has v2.
+
+What a failure ends:
+
+- A record fails: the transaction (:meth:`TransactionManager.fail_transaction`). If the leader's
+  error code is FATAL in sender/error_actions.py (PRODUCER_FENCED), also the producer.
+- A coordinator refuses a request: :func:`is_fatal` decides between the transaction and the producer
+  (:meth:`TransactionManager._on_refusal`). A refused abort always ends the producer.
 """
 
 from __future__ import annotations
@@ -51,8 +59,9 @@ class TransactionManager:
     """The transactions of one producer, one after the other.
 
     ``limit`` bounds how long a call may wait. ``on_open(is_open)`` is called when records may
-    be sent from now on, or may not. ``on_fatal(error)`` ends the producer, ``on_waited(call,
-    seconds)`` gets the duration of each call, ``wake()`` starts a pass of the sender.
+    be sent from now on, or may not. ``fail_producer(error)`` ends the producer, and calls
+    :meth:`on_producer_failed`. ``on_waited(call, seconds)`` gets the duration of each call.
+    ``wake()`` starts a pass of the sender.
     """
 
     def __init__(
@@ -65,7 +74,7 @@ class TransactionManager:
         limit: Limit,
         clock: Callable[[], float],
         on_open: Callable[[bool], None],
-        on_fatal: Callable[[KafkaError], None],
+        fail_producer: Callable[[KafkaError], None],
         on_waited: Callable[[str, float], None],
         wake: Callable[[], None],
     ) -> None:
@@ -80,29 +89,23 @@ class TransactionManager:
         self._timeout = MaxBlockTimeout(transactional_id, requests, limit)
         self._clock = clock
         self._on_open = on_open
-        self._on_fatal = on_fatal
+        self._fail_producer = fail_producer
         self._on_waited = on_waited
         self._maybe_open = False
         """Whether the coordinator may know of the transaction."""
         self._handed_over = False
         """Whether the transaction is prepared, and another client may end it."""
         self._end_txn: EndTxnTask | None = None
-        self._offsets = TransactionOffsets(requests, self._request_failed, self.to_abortable_error)
+        self._offsets = TransactionOffsets(requests, self._on_refusal, self.fail_transaction)
         self._added_partitions = AddedPartitions(
             records.ready_queues,
             requests.add_partitions,
             clock=clock,
             on_added=wake,
-            on_failed=self._request_failed,
+            on_failed=self._on_refusal,
         )
 
-    def __repr__(self) -> str:
-        return (
-            f"<TransactionManager of {self._transactional_id!r}: {self.state.name}, "
-            f"{self.serial} begun>"
-        )
-
-    # --- states -------------------------------------------------------------------------------
+    # --- sending records ----------------------------------------------------------------------
 
     @property
     def state(self) -> TransactionState:
@@ -114,54 +117,50 @@ class TransactionManager:
             raise self._refusal("the record was not sent", "begin_transaction comes first")
 
     def new_guard(self, check_open: Callable[[], None]) -> Callable[[], None]:
-        """A check for after a wait: raises if ``check_open`` does, or if the transaction of now has
-        ended meanwhile."""
+        """A check for after a wait. It raises if ``check_open`` does, or if the present transaction
+        has ended during the wait."""
         serial = self.serial
 
         def guard() -> None:
             check_open()
             if serial != self.serial:
-                raise ProducerStateError(
-                    "the record was not sent: the transaction ended while send waited for metadata "
-                    "or buffer space"
-                )
+                what = "the transaction ended while send waited for metadata or buffer space"
+                raise ProducerStateError(f"the record was not sent: {what}")
 
         return guard
 
     def on_new_batch(self) -> None:
-        """The coordinator will know of the transaction: a batch was opened."""
+        """A batch was opened: the coordinator will know of the transaction."""
         self._maybe_open = True
 
-    def to_abortable_error(self, error: KafkaError) -> None:
-        """A record of the transaction has failed, or a group's coordinator refused the producer
-        epoch. Only the transaction's coordinator can tell whether the producer is fenced: if the
-        coordinator raised the epoch itself, because the transaction timed out, leaders and group
-        coordinators answer just as if another producer had taken over."""
+    # --- failures -----------------------------------------------------------------------------
+
+    def fail_transaction(self, error: KafkaError) -> None:
+        """Leave the open transaction only its abort; the producer goes on after that.
+
+        A refused producer epoch (INVALID_PRODUCER_EPOCH) from a leader or a group's coordinator
+        fails only the transaction: these brokers answer the same whether another producer has taken
+        over, or the transaction has timed out. The transaction's coordinator knows which: the abort
+        finds out.
+        """
         if self.state not in (_S.IN_TRANSACTION, _S.PREPARED, _S.COMMITTING):
             return
         self._status.cause = error
         self._move(_S.ABORTABLE_ERROR)
         self._stop_sending()
-        # Not now: the caller is at work on the batches.
+        # Not at once: the caller is still handling batches.
         asyncio.get_running_loop().call_soon(self._fail_unsent)
 
-    def to_fatal_error(self, error: KafkaError) -> None:
-        """The producer cannot go on."""
+    def on_producer_failed(self, error: KafkaError) -> None:
+        """The whole producer has failed with ``error``: no call can succeed any more."""
         if self.state is not _S.FATAL:
             self._status.cause = error
             self._move(_S.FATAL)
             self._stop_sending()
 
-    def _request_failed(self, error: KafkaError) -> None:
+    def _on_refusal(self, error: KafkaError) -> None:
         """A coordinator has refused a request of the transaction."""
-        if is_fatal(error):
-            self._fail_producer(error)
-        else:
-            self.to_abortable_error(error)
-
-    def _fail_producer(self, error: KafkaError) -> None:
-        self.to_fatal_error(error)
-        self._on_fatal(error)
+        (self._fail_producer if is_fatal(error) else self.fail_transaction)(error)
 
     def _stop_sending(self) -> None:
         """No fresh batch leaves any more, and no batch is retried."""
@@ -181,11 +180,10 @@ class TransactionManager:
         error.__cause__ = cause
         return error
 
-    # --- start and stop -----------------------------------------------------------------------
+    # --- start, begin, close ------------------------------------------------------------------
 
     async def timed(self, call: str, work: Awaitable[None]) -> None:
-        """Await ``work``, and report its duration whatever its outcome (Java's metrics of
-        transactions)."""
+        """Await ``work``, and report its duration whatever its outcome (Java has these metrics)."""
         began = self._clock()
         try:
             await work
@@ -193,10 +191,9 @@ class TransactionManager:
             self._on_waited(call, self._clock() - began)
 
     async def initialize(self) -> None:
-        """Ask for the producer id. Raises TransactionTimeoutError after ``max.block.ms``."""
+        """Request the producer id. Raises TransactionTimeoutError after ``max.block.ms``."""
         self._move(_S.INITIALIZING)
         await self._timeout.within(self.requests.initialize(), "the producer was not started")
-        # Assigned here: the coordinator's answer decides between v1 and v2.
         self._records.ready_queues.gate = None if self.requests.v2 else self._added_partitions
         self._move(_S.READY)
 
@@ -224,10 +221,8 @@ class TransactionManager:
             elif self._end_txn is not None and not self._end_txn.task.done():
                 await self._wait_end(self._end_txn)
         except KafkaError as error:
-            name = self._transactional_id
-            _log.warning(
-                "the end of the transaction of %r is left to its coordinator: %s", name, error
-            )
+            what = "the end of the transaction of %r is left to its coordinator: %s"
+            _log.warning(what, self._transactional_id, error)
         finally:
             self._stop_sending()
             tasks = self._requests_under_way()
@@ -243,9 +238,8 @@ class TransactionManager:
                 raise self._refusal("nothing was prepared", "there is nothing to prepare")
             self._move(_S.PREPARED)
             self._on_open(False)
-        await self._timeout.within(
-            self._wait_written(), "prepare_transaction goes on; await it again"
-        )
+        what = "prepare_transaction goes on; await it again"
+        await self._timeout.within(self._wait_written(), what)
         if self.state is not _S.PREPARED:
             raise self._refusal("nothing was prepared", "it was not prepared")
         self._handed_over = True
@@ -264,7 +258,7 @@ class TransactionManager:
         if end_txn is None or not end_txn.commit or end_txn.observed:
             if self.state not in (_S.IN_TRANSACTION, _S.PREPARED):
                 raise self._refusal("nothing was committed", "there is nothing to commit")
-            end_txn = self._start_end(_S.COMMITTING, self._commit, commit=True)
+            end_txn = self._start_end(_S.COMMITTING, self._commit)
         await self._wait_end(end_txn)
 
     async def abort(self) -> None:
@@ -277,7 +271,7 @@ class TransactionManager:
         if self.abortable:
             if end_txn is not None:  # a commit that waits for records, or has failed
                 end_txn.task.cancel()
-            end_txn = self._start_end(_S.ABORTING, self._abort, commit=False)
+            end_txn = self._start_end(_S.ABORTING, self._abort)
         elif end_txn is None or end_txn.commit or end_txn.observed:
             raise self._refusal("nothing was aborted", "there is nothing to abort")
         await self._wait_end(end_txn)
@@ -290,14 +284,11 @@ class TransactionManager:
         return self.state in (_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTABLE_ERROR)
 
     def _start_end(
-        self,
-        state: TransactionState,
-        work: Callable[[EndTxnTask], Coroutine[None, None, None]],
-        *,
-        commit: bool,
+        self, state: TransactionState, work: Callable[[EndTxnTask], Coroutine[None, None, None]]
     ) -> EndTxnTask:
         self._move(state)
         self._on_open(False)
+        commit = state is _S.COMMITTING
         self._end_txn = EndTxnTask(work, commit=commit, on_defect=self._fail_producer)
         return self._end_txn
 
@@ -321,7 +312,7 @@ class TransactionManager:
             try:
                 await self.requests.end(commit=True)
             except KafkaError as error:
-                self._request_failed(error)
+                self._on_refusal(error)
             self._check_committing()
         self._move(_S.READY)
 
@@ -335,9 +326,8 @@ class TransactionManager:
         if tasks and not self.requests.v2:
             await asyncio.wait(tasks, timeout=_REQUEST_GRACE_S)
         await _cancel(tasks)  # none may arrive after the end of the transaction
-        aborted = self._aborted(
-            f"the transaction of {self._transactional_id!r} that the record belonged to was aborted"
-        )
+        what = f"the transaction of {self._transactional_id!r}"
+        aborted = self._aborted(f"{what} that the record belonged to was aborted")
         self._records.fail(aborted, in_flight=self.requests.v2)
         if not self.requests.v2:
             # A batch must not reach its broker after the end of the transaction. With v2 the new
@@ -358,8 +348,8 @@ class TransactionManager:
         except KafkaError as error:
             if is_fatal(error):
                 raise
-            # InitProducerId ends the transaction as well, whatever EndTxn was refused for. Its
-            # answer also says whether this producer has been fenced (KIP-360).
+            # InitProducerId ends the transaction as well, whatever the reason of the refusal. Its
+            # answer also shows whether this producer has been fenced (KIP-360).
             _log.info("EndTxn was refused, the epoch is raised instead: %s", error)
         else:
             if self.requests.v2:
@@ -373,11 +363,11 @@ class TransactionManager:
     # --- offsets ------------------------------------------------------------------------------
 
     def refuse_offsets(self, error: Exception) -> None:
-        """The application gave offsets that cannot be sent. The transaction must not be committed
-        without them: the records behind the offsets would be processed again."""
+        """The application gave offsets that cannot be sent. Without them the transaction must not
+        be committed: the records before the offsets would be processed again."""
         cause = KafkaError(f"send_offsets_to_transaction: {error}")
         cause.__cause__ = error
-        self.to_abortable_error(cause)
+        self.fail_transaction(cause)
 
     async def send_offsets(
         self,
@@ -391,9 +381,8 @@ class TransactionManager:
         sending = self._offsets.send(offsets, group)
         await asyncio.wait({sending}, timeout=self._timeout.seconds)
         if not sending.done():
-            raise self._timeout.error(
-                "send_offsets_to_transaction goes on, and the commit waits for it"
-            )
+            what = "send_offsets_to_transaction goes on, and the commit waits for it"
+            raise self._timeout.error(what)
         if sending.cancelled() or not sending.result():
             raise self._refusal("the offsets were not sent", "its transaction has ended")
 

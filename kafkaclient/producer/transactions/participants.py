@@ -66,9 +66,9 @@ class AddedPartitions:
     """The partitions that AddPartitionsToTxn has added (transactions v1); implements
     ``TransactionGate`` (ready_queues.py).
 
-    ``add(partitions, over)`` has partitions added, or raises; it begins no attempt once the event
-    ``over`` is set. ``on_added()`` is called when batches may leave that could not,
-    ``on_failed(error)`` when partitions cannot be added.
+    ``add(partitions, over)`` sends the request, and raises if it fails; it begins no attempt once
+    the event ``over`` is set. ``on_added()`` is called when partitions were added,
+    ``on_failed(error)`` when they cannot be added.
     """
 
     def __init__(
@@ -86,19 +86,15 @@ class AddedPartitions:
         self._on_added = on_added
         self._on_failed = on_failed
         self._over = asyncio.Event()
-        """Set while no partition can be added. Each transaction has its own event."""
+        """Set when no more partitions can be added. Each transaction has its own event."""
         self._over.set()
         self._added: set[PartitionQueue] = set()
         self._requested: dict[PartitionQueue, None] = {}
-        """To be added, or being added: the latter come first, and leave once they are added."""
+        """Partitions to be added. Those of the request under way come first."""
         self._of_topic: dict[TopicBuffer, list[PartitionQueue]] = {}
         """All partitions added or requested, by topic."""
-        self._task: asyncio.Task[None] | None = None
-
-    @property
-    def task(self) -> asyncio.Task[None] | None:
+        self.task: asyncio.Task[None] | None = None
         """The latest task that adds partitions."""
-        return self._task
 
     def begin(self) -> None:
         """A transaction begins, without any partition."""
@@ -119,8 +115,8 @@ class AddedPartitions:
         producer knows of. A request that failed is not made again: no batch needs it.
         """
         self.end()
-        if self._task is not None and not self._task.done():
-            await asyncio.wait({self._task})
+        if self.task is not None and not self.task.done():
+            await asyncio.wait({self.task})
 
     # --- the gate -----------------------------------------------------------------------------
 
@@ -134,16 +130,16 @@ class AddedPartitions:
             return
         self._requested[queue] = None
         self._of_topic.setdefault(queue.topic, []).append(queue)
-        if self._task is None or self._task.done():
+        if self.task is None or self.task.done():
             # The task starts in a later loop pass: partitions requested till then share a request.
-            self._task = asyncio.get_running_loop().create_task(
+            self.task = asyncio.get_running_loop().create_task(
                 self._run(), name="kafkaclient-add-partitions"
             )
 
     def request_one_of(self, topic: TopicBuffer, lanes: Iterable[int]) -> None:
-        """Have one partition added for each of the lanes: a batch waits for any of the topic.
+        """Have one partition added for each of the lanes: an unbound batch of the topic waits.
 
-        Not all partitions of the lanes: each one costs a marker when the transaction ends.
+        Only one, because each partition costs a marker when the transaction ends.
         """
         present = {queue.target_lane for queue in self._of_topic.get(topic, ())}
         for lane in lanes:
@@ -180,9 +176,8 @@ class TransactionOffsets:
     """Consumer group offsets that are sent within the transaction (KIP-98, KIP-447).
 
     Each send is a task of its own, which goes on when its caller is cancelled or times out.
-    ``on_failed(error)`` is called when a coordinator refused the offsets, or could not be asked.
-    ``on_fenced(error)`` is called when the group's coordinator refused the producer epoch: the
-    producer may have been fenced, or its transaction has timed out.
+    ``on_failed(error)`` is called when a coordinator refused the offsets, or a request failed.
+    ``on_fenced(error)`` is called when the group's coordinator refused the producer epoch.
     """
 
     def __init__(

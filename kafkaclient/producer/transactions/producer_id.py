@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import broker_error, denied
-from kafkaclient.cluster.backoff import backoff_s
+from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.retry import until_answered
 from kafkaclient.errors import (
     AuthorizationError,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from kafkaclient.cluster.router import Router
+    from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.batches.sequence import ProducerIdentity
     from kafkaclient.wire.results import InitProducerIdResult
 
@@ -38,18 +39,17 @@ _REFUSALS = (ProducerFencedError, UnsupportedVersionError)
 
 
 class ProducerIdFetcher:
-    """``on_assigned()`` is called when the identity has a new id; ``on_denied(error)`` when the
-    user lacks the permission (:meth:`ensure` asks again); ``on_fatal(error)`` when the cluster
-    cannot do idempotence; ``on_crash(what, error)`` when the task has ended otherwise, without an
-    error when it was cancelled. Times in seconds."""
+    """``on_assigned()`` is called when the identity has a new id, ``on_denied(error)`` when the
+    user lacks the permission (:meth:`ensure` starts another request), ``on_fatal(error)`` when the
+    cluster has no idempotence, and ``on_crash(what, error)`` when the task has ended otherwise
+    (``error`` None: it was cancelled)."""
 
     def __init__(
         self,
         identity: ProducerIdentity,
         router: Router,
+        config: ProducerConfig,
         *,
-        retry_backoff: float,
-        retry_backoff_max: float,
         rng: Random,
         on_assigned: Callable[[], None],
         on_denied: Callable[[KafkaError], None],
@@ -58,19 +58,18 @@ class ProducerIdFetcher:
     ) -> None:
         self._identity = identity
         self._router = router
-        self._retry_backoff = retry_backoff
-        self._retry_backoff_max = retry_backoff_max
+        self._config = config
         self._rng = rng
         self._on_assigned = on_assigned
         self._on_denied = on_denied
         self._on_fatal = on_fatal
         self._on_crash = on_crash
         self.refusals = 0
-        """How many times in a row an id was refused."""
+        """How many requests in a row were refused."""
         self._task: asyncio.Task[None] | None = None
 
     def ensure(self) -> None:
-        """Begin to ask if an id is wanted and no request is under way."""
+        """Start a request if an id is wanted and no request is under way."""
         if self._identity.wanted and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(
                 self._fetch(), name="kafkaclient-producer-id"
@@ -91,7 +90,7 @@ class ProducerIdFetcher:
             self._on_crash("the request for a producer id", error)
 
     async def _fetch(self) -> None:
-        if self.refusals:  # back off, however many records are sent meanwhile
+        if self.refusals:  # each record that is sent calls ensure()
             await self._pause(self.refusals)
         try:
             answer = await until_answered(self._ask, self._before_retry)
@@ -114,7 +113,7 @@ class ProducerIdFetcher:
             if advice:
                 advice += ", and so does Write on any topic, since Kafka 2.8"
             raise broker_error(
-                answer.error_code, "asking for a producer id (idempotence)", advice=advice
+                answer.error_code, "requesting a producer id (idempotence)", advice=advice
             )
         return answer
 
@@ -127,6 +126,4 @@ class ProducerIdFetcher:
         await self._pause(failures)
 
     async def _pause(self, failures: int) -> None:
-        await asyncio.sleep(
-            backoff_s(failures, self._retry_backoff, self._retry_backoff_max, self._rng)
-        )
+        await asyncio.sleep(retry_pause_s(failures, self._config, self._rng))

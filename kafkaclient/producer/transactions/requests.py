@@ -39,14 +39,15 @@ these codes it is certain that the transaction was not committed and will not be
 
 
 def is_fatal(error: KafkaError) -> bool:
-    """Whether the producer cannot go on after a coordinator call failed with ``error``."""
+    """Whether the producer cannot go on after a coordinator refused a call with ``error``: else
+    only the transaction has failed. cluster/coordinator.py has the table of error codes."""
     if error.code is None:
         return isinstance(error, UnsupportedVersionError)
     return outcome_of(error.code) is Outcome.FATAL
 
 
 class TransactionalIdentity(ProducerIdentity):
-    """The identity that the coordinator gives; batches may leave while a transaction is open.
+    """The identity that the coordinator assigns. Batches may leave while a transaction is open.
 
     ``on_sequence_gap(error)`` is called when a partition's sequence cannot go on within the
     transaction.
@@ -62,7 +63,7 @@ class TransactionalIdentity(ProducerIdentity):
         self.open = False
         """Whether batches may leave."""
         self.abort_only = False
-        """No batch is retried: the transaction is going to be aborted."""
+        """Whether no batch is retried, because the transaction will be aborted."""
 
     @property
     def valid(self) -> bool:
@@ -88,8 +89,8 @@ class TransactionalIdentity(ProducerIdentity):
 
 
 class TransactionRequests:
-    """Every method retries without a time limit, and raises a KafkaError when a retry cannot help;
-    see :func:`is_fatal`."""
+    """Every method retries without a time limit, and raises a KafkaError when a retry cannot
+    help."""
 
     def __init__(
         self,
@@ -110,15 +111,15 @@ class TransactionRequests:
         return self._coordinators.last_error
 
     async def initialize(self) -> None:
-        """Abort what an older instance left open, fence it, and learn whether the cluster has
-        transactions v2."""
+        """Fence older instances of the producer, abort their open transaction, and find out whether
+        the cluster has transactions v2."""
         kind = CoordinatorKind.TRANSACTION
         versions = await self._coordinators.call(kind, self._id, ApiVersionsCall())
         self.v2 = versions.transactions_v2
         await self._init(NO_PRODUCER_ID, -1)
 
     async def raise_epoch(self) -> None:
-        """Abort what is open under this producer id, and go on with the next epoch (KIP-360)."""
+        """Abort the open transaction of this producer id, and take up the next epoch (KIP-360)."""
         await self._init(self._identity.producer_id, self._identity.epoch)
 
     async def _init(self, producer_id: int, epoch: int) -> None:
@@ -127,12 +128,12 @@ class TransactionRequests:
         answer = await self._coordinators.call(
             CoordinatorKind.TRANSACTION, self._id, call, final=frozenset()
         )
-        self._check(answer.error_code, "asking for the producer id")
+        self._check(answer.error_code, "requesting the producer id")
         self._identity.assign(answer.producer_id, answer.producer_epoch)
 
     async def end(self, *, commit: bool) -> None:
         call = (EndTxnV2Call if self.v2 else EndTxnCall)(self._txn_identity(), commit)
-        # An earlier attempt may have worked although its answer was lost.
+        # A commit whose answer was lost may have worked: its retry gets other error codes.
         final = _NOT_COMMITTED if commit else None
         answer = await self._coordinators.call(
             CoordinatorKind.TRANSACTION, self._id, call, final=final
@@ -164,8 +165,8 @@ class TransactionRequests:
         group: ConsumerGroupMetadata,
     ) -> ProducerFencedError | None:
         """Send the offsets to the group's coordinator. Returns the error if it refused the producer
-        epoch: unlike the transaction's coordinator it cannot tell a fenced producer from one whose
-        transaction has timed out."""
+        epoch, which alone does not mean that the producer is fenced (see
+        :meth:`TransactionManager.fail_transaction`)."""
         commit = (TxnOffsetCommitV2Call if self.v2 else TxnOffsetCommitCall)(
             self._txn_identity(), group, offsets
         )
@@ -190,7 +191,7 @@ class TransactionRequests:
         return {tp: found.get(tp) for tp in partitions}
 
     def prepared(self) -> PreparedTransaction:
-        """The identity by which another client can end the open transaction."""
+        """The identity with which another client can end the open transaction."""
         return PreparedTransaction(*self._txn_identity())
 
     def _txn_identity(self) -> TxnIdentity:

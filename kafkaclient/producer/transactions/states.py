@@ -19,8 +19,8 @@ __all__ = ["TRANSITIONS", "TransactionState", "TransactionStatus"]
 class TransactionState(Enum):
     """The values complete the sentence "the producer ..."."""
 
-    UNINITIALIZED = "has not asked for its producer id yet"
-    INITIALIZING = "is asking for its producer id"
+    UNINITIALIZED = "has not requested its producer id yet"
+    INITIALIZING = "is requesting its producer id"
     READY = "has no transaction open"
     IN_TRANSACTION = "has a transaction open"
     PREPARED = "has prepared its transaction, which must be committed or aborted"

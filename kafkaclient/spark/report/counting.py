@@ -1,4 +1,4 @@
-"""What a task does with its files: it reads batches and yields counts, as Arrow columns.
+"""Counts the batches of a task's files, and adds up the counts of tasks, as Arrow columns.
 
 Latencies are counted in 32 buckets per power of two, so a percentile is off by at most 1.1 %, for
 any number of batches. Decisions use 8 buckets per power of two.
@@ -6,7 +6,6 @@ any number of batches. Decisions use 8 buckets per power of two.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -16,17 +15,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kafkaclient.spark.failures import SparkJobError
+from kafkaclient.spark.jobs import SparkJobError
+from kafkaclient.spark.report.judging import judge_decisions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["PACKED_COUNTS", "SUMS", "Counting", "counts", "read_batches", "sum_groups", "unpack"]
+__all__ = [
+    "COUNTS",
+    "PACKED_COUNTS",
+    "SUMS",
+    "add_up",
+    "count_files",
+    "counts",
+    "read_batches",
+    "sum_groups",
+    "unpack",
+]
 
 PACKED_COUNTS = pa.schema(
     [("kind", pa.string()), ("run", pa.int32()), ("slice", pa.int64()), ("counts", pa.binary())]
 )
 """The output of tasks. Counts with the same kind, run and slice are added up together."""
+
+COUNTS = pa.schema(
+    [
+        *((name, pa.string()) for name in ("kind", "topic", "error", "bound_by")),
+        *((name, pa.int32()) for name in ("run", "partition", "broker", "part", "bucket")),
+        *((name, pa.int64()) for name in ("second", "batches", "records", "bytes", "retried")),
+        *((name, pa.float64()) for name in ("total_s", "longest_s", "first_s", "last_s")),
+        *((name, pa.float64()) for name in ("others_s", "best_s")),
+        ("regretted", pa.int64()),
+    ]
+)
+"""The sums of all kinds. A column is null in kinds that do not have it."""
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
 _BATCHES = pa.schema(
@@ -65,32 +87,47 @@ _SLICE_PARTITIONS = 16
 _MAX_SLICES = 256  # of one run's partitions; each is one Python call
 
 _MAX_BATCHES_HELD = 262_144  # in memory, unless one file has more
+_MAX_UNSUMMED_ROWS = 1_000_000  # held before they are added up, plus the rows of earlier sums
 
 
-@dataclass(frozen=True, slots=True)
-class Counting:
-    """The function that Spark maps over ``files``: lists of ``run``, ``path`` and ``offset_s``."""
+def count_files(shares: Iterable[pa.RecordBatch], window_s: float) -> Iterator[pa.RecordBatch]:
+    """The :data:`PACKED_COUNTS` of a task. Spark maps this function over rows of ``files``: lists
+    of ``run``, ``path`` and ``offset_s``.
 
-    window_s: float
-    """Batches sent within the same window of this many seconds belong to one moment."""
+    Batches sent within the same window of ``window_s`` seconds belong to one moment.
+    """
+    held: list[pa.Table] = []
+    for file in (f for batch in shares for row in batch.to_pylist() for f in row["files"]):
+        held.append(read_batches(**file))
+        if sum(map(len, held)) >= _MAX_BATCHES_HELD:
+            yield _pack_counts(held, window_s)
+            held.clear()
+    if held:
+        yield _pack_counts(held, window_s)
 
-    def __call__(self, shares: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held: list[pa.Table] = []
-        for file in (f for batch in shares for row in batch.to_pylist() for f in row["files"]):
-            held.append(read_batches(**file))
-            if sum(map(len, held)) >= _MAX_BATCHES_HELD:
-                yield self._pack_counts(held)
-                held.clear()
-        if held:
-            yield self._pack_counts(held)
 
-    def _pack_counts(self, held: Sequence[pa.Table]) -> pa.RecordBatch:
-        rows = [
-            {"kind": kind, "run": run, "slice": number, "counts": _pack(part)}
-            for kind, table in counts(held, self.window_s).items()
-            for run, number, part in _sliced(table, _slices(kind, table, self.window_s))
-        ]
-        return pa.RecordBatch.from_pylist(rows, PACKED_COUNTS)
+def add_up(key: tuple[Any, ...], shipped: pa.Table, times: float, least_s: float) -> pa.Table:
+    """The sums (:data:`COUNTS`) of packed counts with the same kind, run and slice.
+
+    ``times`` and ``least_s`` define when a decision is regretted (:func:`judge_decisions`).
+    """
+    kind = key[0].as_py()
+    held: list[pa.Table] = []
+    rows, most = 0, _MAX_UNSUMMED_ROWS
+    for packed in shipped["counts"]:
+        held.append(unpack(packed.as_buffer()))
+        rows += len(held[-1])
+        if rows > most:
+            held = [sum_groups(kind, pa.concat_tables(held))]
+            rows = len(held[0])
+            most = max(_MAX_UNSUMMED_ROWS, 2 * rows)
+    found = sum_groups(kind, pa.concat_tables(held))
+    if kind == "cells":
+        kind, found = "decisions", judge_decisions(found, times, least_s)
+    found = _with(found, kind=pa.scalar(kind))
+    missing = [name for name in COUNTS.names if name not in found.column_names]
+    found = _with(found, **{name: pa.nulls(len(found)) for name in missing})
+    return found.select(COUNTS.names).cast(COUNTS)
 
 
 def read_batches(run: int, path: str, offset_s: float) -> pa.Table:
@@ -157,17 +194,22 @@ def sum_groups(kind: str, counted: pa.Table) -> pa.Table:
     """One row per group of the kind. ``counted`` has batches or earlier sums."""
     keys, figures = SUMS[kind]
     grouped = counted.group_by(keys, use_threads=False).aggregate(list(figures.items()))
-    columns = {name: grouped[name] for name in keys}
-    columns |= {name: grouped[f"{name}_{how}"] for name, how in figures.items()}
-    return pa.table({name: _as_strings(column) for name, column in columns.items()})
-
-
-def _as_strings(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column without dictionary: merging the dictionaries of many tasks would cost more."""
-    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+    sums = grouped.rename_columns([*keys, *figures])
+    # Strings, because merging the dictionaries of many tasks would cost more.
+    kinds = (pa.string() if pa.types.is_dictionary(kind) else kind for kind in sums.schema.types)
+    return sums.cast(pa.schema(zip(sums.column_names, kinds, strict=True)))
 
 
 # --- from task to task --------------------------------------------------------------------------
+
+
+def _pack_counts(held: Sequence[pa.Table], window_s: float) -> pa.RecordBatch:
+    rows = [
+        {"kind": kind, "run": run, "slice": number, "counts": _pack(part)}
+        for kind, table in counts(held, window_s).items()
+        for run, number, part in _sliced(table, _slices(kind, table, window_s))
+    ]
+    return pa.RecordBatch.from_pylist(rows, PACKED_COUNTS)
 
 
 def _slices(kind: str, table: pa.Table, window_s: float) -> np.ndarray:
@@ -196,12 +238,10 @@ def _sliced(table: pa.Table, slices: np.ndarray) -> Iterator[tuple[int, int, pa.
 def _pack(table: pa.Table) -> bytes:
     """The table as an Arrow stream: a single value for Spark, regardless of the number of rows."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(
-        sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")
-    ) as writer:
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed
+    return bytes(sink.getvalue())
 
 
 def unpack(packed: bytes | pa.Buffer) -> pa.Table:

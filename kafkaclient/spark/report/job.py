@@ -7,26 +7,16 @@ from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, simplefilter
 
 from kafkaclient.spark.report import queries
-from kafkaclient.spark.report.adding import COUNTS, add_up
-from kafkaclient.spark.report.counting import PACKED_COUNTS, Counting
+from kafkaclient.spark.report.counting import COUNTS, PACKED_COUNTS, add_up, count_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    import pyarrow as pa
-
     from kafkaclient.spark.report.runs import Run
 
 __all__ = ["SETTINGS", "STEPS", "Judgement", "Tables", "aggregate"]
 
-_TYPES = {
-    "string": "STRING",
-    "binary": "BINARY",
-    "int32": "INT",
-    "int64": "BIGINT",
-    "double": "DOUBLE",
-}
 _FILES_PER_TASK = 32
 _BINS = 200
 
@@ -77,7 +67,8 @@ def aggregate(
     """
 
     def stored(name: str, table: Any, *kinds: str) -> Any:
-        path = _url(folder / f"{name}.parquet")
+        # A URL, because Spark's default may be another file system. Hadoop's URLs have no escapes.
+        path = f"file://{(folder / f'{name}.parquet').absolute()}"
         table.write.mode("overwrite").partitionBy(*kinds).parquet(path)
         return spark.read.schema(table.schema).parquet(path)
 
@@ -114,30 +105,23 @@ def _count_batches(spark: Any, runs: Sequence[Run], judgement: Judgement) -> Any
     table = spark.createDataFrame(
         shares, "files ARRAY<STRUCT<run: INT, path: STRING, offset_s: DOUBLE>>"
     ).repartition(len(shares))
+    window_s, times, least_s = judgement.window_s, judgement.times, judgement.least_s
     with catch_warnings():
         # PySpark imports the unused pandas here, and warns if pandas is newer than itself.
         simplefilter("ignore", FutureWarning)
-        shipped = table.mapInArrow(Counting(judgement.window_s), _columns(PACKED_COUNTS))
-        times, least_s = judgement.times, judgement.least_s
-        return shipped.groupBy("kind", "run", "slice").applyInArrow(
-            lambda key, alike: add_up(key, alike, times, least_s), _columns(COUNTS)
+        from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415
+
+        shipped = table.mapInArrow(
+            lambda shares: count_files(shares, window_s), from_arrow_schema(PACKED_COUNTS)
         )
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"`{field.name}` {_TYPES[str(field.type)]}" for field in schema)
-
-
-def _url(path: Path) -> str:
-    """A URL of the local file system, whatever Spark's default is. Hadoop's URLs are not
-    escaped."""
-    return f"file://{path.absolute()}"
+        return shipped.groupBy("kind", "run", "slice").applyInArrow(
+            lambda key, alike: add_up(key, alike, times, least_s), from_arrow_schema(COUNTS)
+        )
 
 
 def _with_quantile_columns(row: dict[str, Any]) -> dict[str, Any]:
     """A row of latencies with one column per quantile, capped at the maximum."""
-    quantiles = row.pop("quantiles_ms")
-    longest = row.pop("max_ms")
+    quantiles, longest = row.pop("quantiles_ms"), row.pop("max_ms")
     named = {
         f"p{100 * share:g}_ms".replace(".", ""): min(value, longest)
         for share, value in zip(queries.QUANTILES, quantiles, strict=True)

@@ -1,4 +1,4 @@
-"""Judges choices of brokers: each batch's duration against other brokers' at the same moment."""
+"""Judges choices of brokers: compares batches that were sent to different brokers at one moment."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ def judge_decisions(cells: pa.Table, times: float, least_s: float) -> pa.Table:
     keys = {name: compared[name] for name in ("run", "broker", "bound_by")}
     grouped = pa.table(keys | figures).group_by(list(keys), use_threads=False)
     sums = grouped.aggregate([(name, "sum") for name in figures])
-    return pa.table(
-        {name: sums[name] for name in keys} | {name: sums[f"{name}_sum"] for name in figures}
-    )
+    return sums.rename_columns([*keys, *figures])
 
 
 def _rivals(cells: pa.Table) -> pa.Table:

@@ -5,32 +5,48 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.pages.figures import Curve, latency_ecdf, latency_tail, run_color
+from kafkaclient.pages.figures import (
+    Column,
+    Curve,
+    broker_color,
+    latency_ecdf,
+    latency_tail,
+    panels,
+    run_color,
+)
 from kafkaclient.pages.page import cell, filled, legend, number, row, write_page
-from kafkaclient.spark.report.figures import parts, sent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from kafkaclient.spark.report.findings import Findings
+    from kafkaclient.pages.figures import Figure
+    from kafkaclient.spark.report.findings import Findings, Row
     from kafkaclient.spark.report.job import Judgement
 
-__all__ = ["judged_by", "write_report"]
+__all__ = ["write_report"]
 
-_MOST_PARTITIONS = 12
-_POINTS = 400
+_MAX_PARTITIONS = 12
+_MAX_POINTS = 400  # of a curve, about
+_LATENCIES = ("avg_ms", "p50_ms", "p99_ms", "p999_ms", "max_ms")
+_PART_COLORS = {"deciding": "#a46ede", "waiting": "#e8743b", "broker": "#3b82f6"}
+_SKEW_COLOR = "#7a8699"
+_MB = 1024.0 * 1024.0
 
 
 def write_report(
     path: Path, found: Sequence[Findings], judgement: Judgement, made_with: str
 ) -> None:
-    """Write the report on telemetry to ``path``; its folder is made when it is missing."""
+    """Write the report to ``path``, and create its folder if it is missing."""
     curves = [
         Curve(run.run, run_color(place), _thinned(run.curve)) for place, run in enumerate(found)
     ]
     ecdf = latency_ecdf(curves)
     ecdf["layout"]["yaxis"]["title"]["text"] = "batches acknowledged, %"
+
+    def rows(of_run: Callable[[Findings], Iterable[str]]) -> str:
+        return "\n".join(line for run in found for line in of_run(run))
+
     write_page(
         path,
         title="telemetry",
@@ -38,37 +54,30 @@ def write_report(
             "kafkaclient.spark.report",
             "report.html",
             lead=_lead(found),
-            runs="\n".join(_run(run, found) for run in found),
-            failures="\n".join(_failures(run) for run in found if run.errors),
+            runs=rows(lambda run: [_run(run, found)]),
+            failures=rows(_failures),
             legend=legend(curves),
-            brokers="\n".join(row for run in found for row in _brokers(run)),
-            judgement=judged_by(judgement),
-            decisions="\n".join(row for run in found for row in _decisions(run)),
-            partitions="\n".join(row for run in found for row in _partitions(run)),
-            most=str(_MOST_PARTITIONS),
+            brokers=rows(_brokers),
+            window_ms=f"{judgement.window_s * 1e3:g}",
+            times=f"{judgement.times:g}",
+            least_ms=f"{judgement.least_s * 1e3:g}",
+            decisions=rows(_decisions),
+            partitions=rows(_partitions),
+            most=str(_MAX_PARTITIONS),
             parts_height=str(130 + 40 * len(found)),
             sent_height=str(100 + 220 * len(found)),
         ),
         figures={
             "ecdf": ecdf,
             "tail": latency_tail(curves),
-            "parts": parts(found),
-            "sent": sent(found),
+            "parts": _parts_figure(found),
+            "sent": _sent_figure(found),
         },
         machine=made_with,
     )
 
 
-def judged_by(judgement: Judgement) -> str:
-    """How decisions are judged, in sentences for the report."""
-    return (
-        "The time from sending to acknowledgement on the chosen broker, beside the average time on "
-        f"the other brokers for the batches sent within the same {judgement.window_s * 1e3:g} ms. "
-        f"Regretted: the chosen broker took more than {judgement.times:g} times as long as the "
-        f"fastest other broker, and at least {judgement.least_s * 1e3:g} ms longer. A batch is not "
-        "judged if no other broker got a batch in that time. A batch whose partition was named by "
-        "a key or by the caller counts as “append”."
-    )
+# --- text and tables ------------------------------------------------------------------------------
 
 
 def _lead(found: Sequence[Findings]) -> str:
@@ -82,47 +91,44 @@ def _lead(found: Sequence[Findings]) -> str:
 
 
 def _run(run: Findings, all_runs: Sequence[Findings]) -> str:
-    def marked(value: float | None, name: str, digits: int = 1) -> str:
+    def latency(name: str) -> str:
+        """The cell is marked if no other run has a lower value."""
+        value = run.part("whole").get(name)
         values = [v for other in all_runs if (v := other.part("whole").get(name)) is not None]
         best = len(all_runs) > 1 and value is not None and value <= min(values)
-        return cell(number(value, digits), "best" if best else "")
+        return cell(number(value, 1), "best" if best else "")
 
-    whole = run.part("whole")
     cells = [
         cell(f"{run.producers:,}"),
         cell(f"{run.batches:,}"),
         cell(f"{run.records_per_s:,.0f}"),
         cell(f"{run.mb_per_s:,.2f}"),
         cell(f"{run.failed_records:,}", "bad" if run.failed_records else ""),
-        *(
-            marked(whole.get(name), name)
-            for name in ("avg_ms", "p50_ms", "p99_ms", "p999_ms", "max_ms")
-        ),
+        *map(latency, _LATENCIES),
         cell("" if run is all_runs[0] else number(run.against(all_runs[0]).get("p99_ms"), 2)),
         cell(number(run.skew.get("broker_skew_p50"), 2)),
         cell(number(run.skew.get("partition_skew_p50"), 2)),
-        cell(_share(run.verdict.get("regretted"))),
+        cell(_percent(run.verdict.get("regretted"))),
     ]
     return row(run.run, cells)
 
 
-def _failures(run: Findings) -> str:
-    kinds = ", ".join(f"{error} ({records:,})" for error, records in run.errors.items())
-    return f"<p>Records of {escape(run.run)} that failed: {escape(kinds)}.</p>"
+def _failures(run: Findings) -> Iterator[str]:
+    if run.errors:
+        kinds = ", ".join(f"{error} ({records:,})" for error, records in run.errors.items())
+        yield f"<p>Records of {escape(run.run)} that failed: {escape(kinds)}.</p>"
 
 
 def _brokers(run: Findings) -> Iterator[str]:
     figures = {
         part: {of_broker["broker"]: of_broker for of_broker in run.by("broker", part)}
-        for part in ("deciding", "waiting", "broker", "whole")
+        for part in (*_PART_COLORS, "whole")
     }
     for broker, whole in sorted(figures["whole"].items()):
         cells = [cell(f"{whole['batches']:,}")]
         for by_broker in figures.values():
-            figure = by_broker.get(broker, {})
-            cells += [cell(number(figure.get(name), 1)) for name in ("p50_ms", "p99_ms")]
-        cells.append(cell(number(whole["max_ms"], 1)))
-        yield row(f"{run.run}, {broker}", cells)
+            cells += _numbers(by_broker.get(broker, {}), ("p50_ms", "p99_ms"))
+        yield row(f"{run.run}, {broker}", [*cells, *_numbers(whole, ["max_ms"])])
 
 
 def _decisions(run: Findings) -> Iterator[str]:
@@ -134,26 +140,100 @@ def _decisions(run: Findings) -> Iterator[str]:
         else:
             name = "all" if judged["bound_by"] is None else f"“{judged['bound_by']}”"
         cells = [cell(f"{judged['batches']:,}")]
-        cells += [cell(number(judged[name], 2)) for name in ("took_ms", "others_ms", "best_ms")]
-        yield row(f"{run.run}, {name}", [*cells, cell(_share(judged["regretted"]))])
+        cells += _numbers(judged, ("took_ms", "others_ms", "best_ms"), 2)
+        yield row(f"{run.run}, {name}", [*cells, cell(_percent(judged["regretted"]))])
 
 
 def _partitions(run: Findings) -> Iterator[str]:
     slowest = sorted(run.by("partition"), key=lambda figures: figures["p99_ms"], reverse=True)
-    for figures in slowest[:_MOST_PARTITIONS]:
-        cells = [cell(f"{figures['batches']:,}")]
-        cells += [
-            cell(number(figures[name], 1))
-            for name in ("avg_ms", "p50_ms", "p99_ms", "p999_ms", "max_ms")
-        ]
+    for figures in slowest[:_MAX_PARTITIONS]:
+        cells = [cell(f"{figures['batches']:,}"), *_numbers(figures, _LATENCIES)]
         yield row(f"{run.run}, {figures['topic']}-{figures['partition']}", cells)
 
 
+def _numbers(figures: Row, names: Iterable[str], decimals: int = 1) -> list[str]:
+    return [cell(number(figures.get(name), decimals)) for name in names]
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+
 def _thinned(points: Sequence[Any]) -> Sequence[Any]:
-    """About :data:`_POINTS` of the points at most, with the last point."""
-    step = max(1, len(points) // _POINTS)
+    """Points at equal steps, and the last point."""
+    step = max(1, len(points) // _MAX_POINTS)
     return points if step == 1 else [*points[:-1:step], points[-1]]
 
 
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.1%}"
+def _parts_figure(found: Sequence[Findings]) -> Figure:
+    """The parts of the average latency: one bar for each run."""
+    return {
+        "data": [
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": part,
+                "x": [run.part(part).get("avg_ms") for run in found],
+                "y": [run.run for run in found],
+                "marker": {"color": color},
+                "hovertemplate": "%{x:.2f} ms",
+            }
+            for part, color in _PART_COLORS.items()
+        ],
+        "layout": {
+            "barmode": "stack",
+            "bargap": 0.35,
+            "legend": {"traceorder": "normal"},
+            "xaxis": {"title": {"text": "ms on average"}},
+            "yaxis": {"autorange": "reversed", "ticksuffix": "  "},
+        },
+    }
+
+
+def _sent_figure(found: Sequence[Findings]) -> Figure:
+    """Bytes and records per second to each broker, and the skew of brokers: one row for each
+    run."""
+
+    def cells(series: Sequence[Row]) -> tuple[Iterable[Row], ...]:
+        return _lines(series, "bytes", _MB), _lines(series, "records", 1.0), _skew(series)
+
+    columns = [Column(title, matched=True) for title in ("MB/s", "records/s", "skew")]
+    return panels(columns, [(run.run, cells(run.series)) for run in found])
+
+
+def _lines(series: Sequence[Row], name: str, unit: float) -> Iterator[Row]:
+    for broker in sorted({bin_["broker"] for bin_ in series}):
+        bins = [bin_ for bin_ in series if bin_["broker"] == broker]
+        width = bins[0]["bin_s"]
+        values = {bin_["bin"]: bin_[name] / width / unit for bin_ in bins}
+        points = [(place, values.get(place, 0.0)) for place in range(max(values) + 1)]
+        yield {
+            "name": f"broker {broker}",
+            "legendgroup": str(broker),
+            **_line(points, width, broker_color(broker)),
+            "hovertemplate": "%{y:,.2f}",
+        }
+
+
+def _skew(series: Sequence[Row]) -> Iterator[Row]:
+    """The skew of brokers in each bin with records, among the brokers that the run sent to."""
+    brokers = len({bin_["broker"] for bin_ in series})
+    within: dict[int, list[int]] = {}
+    for bin_ in series:
+        within.setdefault(bin_["bin"], []).append(bin_["bytes"])
+    sizes = [(place, sent) for place, sent in sorted(within.items()) if any(sent)]
+    points = [(place, max(sent) * brokers / sum(sent)) for place, sent in sizes]
+    if points:
+        line = _line(points, series[0]["bin_s"], _SKEW_COLOR)
+        yield {"name": "skew", **line, "hovertemplate": "%{y:.2f}"}
+
+
+def _line(points: Sequence[tuple[int, float]], bin_s: float, color: str) -> Row:
+    return {
+        "x": [round((place + 0.5) * bin_s, 2) for place, _ in points],
+        "y": [round(value, 3) for _, value in points],
+        "line": {"color": color, "width": 1.6},
+    }

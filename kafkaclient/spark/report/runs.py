@@ -1,4 +1,4 @@
-"""Finds runs: which files belong to which run and producer, and when each producer started."""
+"""Finds runs in folders of telemetry: the files of each run, and when their producers started."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -18,7 +18,7 @@ __all__ = ["PATTERN", "Part", "Run", "find_runs"]
 
 PATTERN = "batches-*.parquet"
 
-_NUMBER = re.compile(r"-(\d+)\.parquet$")
+_NAME = re.compile(r"(.+?)(?:-(\d+))?\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +76,15 @@ def find_runs(folders: Sequence[Path], started_at: Callable[[Path], datetime]) -
     return runs
 
 
-def _parts(files: Sequence[Path], started_at: Callable[[Path], datetime]) -> Iterable[Part]:
-    producers: dict[str, datetime] = {}
-    for path in files:
-        name = _NUMBER.sub("", path.name)
-        if name not in producers:  # all files of a producer have the same start
-            producers[name] = started_at(path)
-    first = min(producers.values())
-    for path in files:
-        name = _NUMBER.sub("", path.name)
-        found = _NUMBER.search(path.name)
-        number = int(found[1]) if found else 0
-        yield Part(path.name, name, number, (producers[name] - first).total_seconds())
+def _parts(files: Sequence[Path], started_at: Callable[[Path], datetime]) -> Iterator[Part]:
+    names = [_NAME.fullmatch(path.name).groups() for path in files]  # type: ignore[union-attr]
+    # All files of a producer have the same start.
+    one_of_each = {producer: path for (producer, _), path in zip(names, files, strict=True)}
+    starts = {producer: started_at(path) for producer, path in one_of_each.items()}
+    first = min(starts.values())
+    for path, (producer, number) in zip(files, names, strict=True):
+        offset_s = (starts[producer] - first).total_seconds()
+        yield Part(path.name, producer, int(number or 0), offset_s)
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

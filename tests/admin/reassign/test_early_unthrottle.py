@@ -5,14 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.admin.reassign.early_unthrottle import (
-    FETCH_BYTES,
-    SHARE,
-    EarlyUnthrottling,
-    Remaining,
-    Rest,
-    lacking,
-)
+from kafkaclient.admin.reassign.cluster_reader import FETCH_BYTES, Remaining, Rest, lacking
+from kafkaclient.admin.reassign.early_unthrottle import SHARE, EarlyUnthrottling
 from kafkaclient.types import TopicPartition
 
 QUOTA = 10_000_000

@@ -11,9 +11,9 @@ from kafkaclient.admin.reassign.throttle_marks import (
     LEADER_RATE,
     MARK,
     BrokerMark,
+    BrokerThrottle,
     ThrottledReplicas,
 )
-from kafkaclient.admin.reassign.throttle_state import BrokerThrottle
 
 elements = st.lists(
     st.tuples(st.integers(0, 20), st.integers(0, 9)).map(lambda pair: f"{pair[0]}:{pair[1]}"),
@@ -24,7 +24,7 @@ elements = st.lists(
 def appended(was: str, ours: tuple[str, ...]) -> str:
     """The list's value as brokers make it (KIP-339)."""
     now = [each.strip() for each in was.split(",") if each.strip()]
-    more = ThrottledReplicas.parse(was).lacks(ours)
+    more = ThrottledReplicas.parse(was).addition(ours)
     return ",".join(dict.fromkeys([*now, *(more.split(",") if more else [])]))
 
 
@@ -43,14 +43,14 @@ def test_what_was_there_comes_back(before, ours, more) -> None:
 
 
 def test_what_topics_get() -> None:
-    assert ThrottledReplicas.parse("").lacks(("2:1", "10:1")) == f"{MARK},10:1,2:1"
-    assert ThrottledReplicas.parse(" 5:5 ,2:1,").lacks(("2:1", "0:1")) == f"{MARK},0:1"
-    assert ThrottledReplicas.parse("0:1").lacks(("0:1",)) is None
-    assert ThrottledReplicas.parse("0:1").lacks(()) is None
+    assert ThrottledReplicas.parse("").addition(("2:1", "10:1")) == f"{MARK},10:1,2:1"
+    assert ThrottledReplicas.parse(" 5:5 ,2:1,").addition(("2:1", "0:1")) == f"{MARK},0:1"
+    assert ThrottledReplicas.parse("0:1").addition(("0:1",)) is None
+    assert ThrottledReplicas.parse("0:1").addition(()) is None
 
 
 def test_a_list_of_all_replicas_stays() -> None:
-    assert ThrottledReplicas.parse("*").lacks(("0:1",)) is None
+    assert ThrottledReplicas.parse("*").addition(("0:1",)) is None
 
 
 @pytest.mark.parametrize("rates", [(None, None), (5, None), (2**63 - 1, 0)])

@@ -17,7 +17,8 @@ from kafkaclient.testing.fake import FakeCluster
 if TYPE_CHECKING:
     import pytest
 
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
+
 
 ASYNCIO_DEBUG = False  # it takes most of the time here
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from kafkaclient.errors import BrokerConnectionError
 from kafkaclient.producer.batches.partition_queue import QueueState
 from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
-from kafkaclient.producer.timing import NEVER
+from kafkaclient.producer.time_constants import NEVER
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import iter_records
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 LOST = BrokerConnectionError("lost")
 PARTITIONS = 3

@@ -28,13 +28,13 @@ from kafkaclient.producer.batches.sequence import MAX_EPOCH, ProducerIdentity
 from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
 from kafkaclient.producer.sender.responses import ResponseHandler, delivery_timeout
 from kafkaclient.producer.settings import AccumulatorSettings, RetrySettings
-from kafkaclient.producer.timing import NEVER
+from kafkaclient.producer.time_constants import NEVER
 from kafkaclient.testing.fake.log import PartitionLog, RefusedBatchError
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.produce import PartitionResult, ProduceResult, RecordError
 from kafkaclient.wire.record_reader import batch_header
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
-from tests.producer.conftest import late_binder
+from tests.producer.support import late_binder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,17 +12,17 @@ from kafkaclient.errors import AuthorizationError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import one_topic
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
 
 TOPIC_DENIED, CLUSTER_DENIED = 29, 31
 
 
 @virtual_time
 async def test_a_denied_topic_fails_its_records_and_no_others(producing: StartProducer) -> None:
-    fake = FakeCluster(1)
-    fake.create_topic("t", 2)
+    fake = one_topic(2, brokers=1)
     fake.fail_produce("t", 0, TOPIC_DENIED)
     async with producing(fake) as producer:
         denied_one = await producer.send("t", b"v", partition=0)
@@ -59,8 +59,7 @@ async def test_a_topic_that_may_not_be_seen_is_named_at_once(producing: StartPro
 async def test_without_producer_id_records_fail_until_it_is_allowed(
     producing: StartProducer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fake = FakeCluster(1)
-    fake.create_topic("t", 1)
+    fake = one_topic(1, brokers=1)
     denial = fake.control(ApiKey.INIT_PRODUCER_ID, CLUSTER_DENIED, keep=True)
     async with producing(fake) as producer:
         for _ in range(3):
@@ -77,8 +76,7 @@ async def test_a_producer_id_that_is_denied_is_asked_for_at_the_pace_of_retries(
     producing: StartProducer,
 ) -> None:
     """However much is sent: ten seconds of records are no storm, and without records it rests."""
-    fake = FakeCluster(1)
-    fake.create_topic("t", 1)
+    fake = one_topic(1, brokers=1)
     fake.control(ApiKey.INIT_PRODUCER_ID, CLUSTER_DENIED, keep=True)
     async with producing(fake) as producer:
         sent = []
@@ -99,8 +97,7 @@ async def test_a_produce_request_denied_for_the_cluster_is_no_end(
     producing: StartProducer, idempotent: bool
 ) -> None:
     """As brokers before 3.0 do that took the permission for idempotence back."""
-    fake = FakeCluster(1)
-    fake.create_topic("t", 1)
+    fake = one_topic(1, brokers=1)
     async with producing(fake, enable_idempotence=idempotent) as producer:
         await producer.send_and_wait("t", b"before")
         fake.fail_produce("t", 0, CLUSTER_DENIED)

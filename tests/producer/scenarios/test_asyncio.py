@@ -25,20 +25,10 @@ from kafkaclient.testing.clock import VirtualTimeLoop, run_virtual, virtual_time
 from kafkaclient.testing.fake import FakeCluster, delay
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def one_topic(partitions: int = 3) -> FakeCluster:
-    fake = FakeCluster()
-    fake.create_topic("t", partitions)
-    fake.round_trip_s = 0.002
-    return fake
+    from tests.producer.support import StartProducer
 
 
 def all_values(fake: FakeCluster) -> list[bytes]:
@@ -51,7 +41,7 @@ def all_values(fake: FakeCluster) -> list[bytes]:
 @virtual_time
 async def test_send_cancelled_at_every_step(producing: StartProducer) -> None:
     """A1: before the append never sent, after it sent; awaiting never takes a record back."""
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.002)
     appended = set()
     async with producing(fake, linger_ms=1) as producer:
 
@@ -81,7 +71,7 @@ async def test_cancelling_one_caller_never_touches_another(producing: StartProdu
     """A2: three callers of one batch, each cancelled in turn at each step."""
     for steps in range(12):
         for victim in range(3):
-            fake = one_topic(1)
+            fake = one_topic(1, round_trip_s=0.002)
             async with producing(fake) as producer:
                 tasks = [
                     asyncio.create_task(producer.send_and_wait("t", b"%d" % n, partition=0))
@@ -97,7 +87,7 @@ async def test_cancelling_one_caller_never_touches_another(producing: StartProdu
 @virtual_time
 async def test_flush_and_stop_can_be_cancelled(producing: StartProducer) -> None:
     """A1: a cancelled flush harms nothing; a cancelled stop goes on in the background."""
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.002)
     fake.control(ApiKey.PRODUCE, delay(1.0))
     async with producing(fake) as producer:
         delivery = await producer.send("t", b"v")
@@ -129,7 +119,7 @@ async def test_a_cancelled_start_leaves_nothing() -> None:
 @virtual_time
 async def test_a_delivery_works_with_asyncios_tools(producing: StartProducer) -> None:
     """A1: gather, wait_for, several awaits, callbacks on the loop's own thread (A3)."""
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.002)
     fake.control(ApiKey.PRODUCE, delay(1.0))
     threads = []
     async with producing(fake) as producer:
@@ -155,7 +145,7 @@ async def test_a_serializer_that_raises_hits_its_record_only(producing: StartPro
     def serialize(item: Any) -> Any:
         return 1 // item if isinstance(item, int) else item
 
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.002)
     async with producing(fake, value_serializer=serialize) as producer:
         with pytest.raises(SerializationError, match="ZeroDivisionError") as caught:
             await producer.send("t", 0)
@@ -174,7 +164,7 @@ async def test_hooks_that_raise_are_only_reported(producing: StartProducer) -> N
 
     reported: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.002)
     async with producing(fake, on_delivery=broken, on_error=broken) as producer:
         await producer.send_and_wait("t", b"1", partition=0)
         fake.fail_produce("t", 0, 87)
@@ -189,7 +179,7 @@ async def test_a_codec_that_fails_costs_its_batch_only(
     producing: StartProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """L8: other partitions go on, and so does the one concerned."""
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.002)
     async with producing(fake, compression_type="gzip") as producer:
         await producer.send_and_wait("t", b"first", partition=0)
         bad = await producer.send("t", b"bad", partition=0)
@@ -219,7 +209,7 @@ async def test_a_defect_in_handling_an_answer_costs_its_batch_only(
     where: str, producing: StartProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """L8: no delivery is left pending, the memory comes back, the partition goes on."""
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.002)
     async with producing(fake) as producer:
         await producer.send_and_wait("t", b"first", partition=0)
         code = {"complete": 0, "retry": 19, "fail": 87}[where]
@@ -282,7 +272,7 @@ def test_constructing_opens_nothing() -> None:
 @virtual_time
 async def test_use_in_the_wrong_state_is_a_typed_error(producing: StartProducer) -> None:
     """A4, A6: before start and after stop."""
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.002)
     producer = Producer(fake.bootstrap, dialer=fake)
     with pytest.raises(ProducerStateError, match="has not been started"):
         producer.send_nowait("t", b"v")
@@ -305,7 +295,7 @@ def test_no_timer_and_no_task_survives_stop(producing: StartProducer) -> None:
 
     async def main() -> None:
         loop: Any = asyncio.get_running_loop()
-        fake = one_topic()
+        fake = one_topic(round_trip_s=0.002)
         async with producing(fake) as producer:
             for n in range(3000):
                 await producer.send("t", b"v", key=b"%d" % n)
@@ -321,7 +311,7 @@ def test_no_timer_and_no_task_survives_stop(producing: StartProducer) -> None:
 
 def test_an_interrupted_program_ends_cleanly(producing: StartProducer) -> None:
     """A6: as by Ctrl-C: the main task is cancelled inside ``async with``."""
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.002)
 
     async def main() -> None:
         async with producing(fake, linger_ms=5000) as producer:
@@ -360,7 +350,7 @@ def test_a_loop_with_coarse_timers_is_not_kept_busy(producing: StartProducer) ->
     """A linger of less than half a millisecond is no timer at all there."""
 
     async def main() -> None:
-        fake = one_topic(1)
+        fake = one_topic(1, round_trip_s=0.002)
         async with producing(fake, linger_ms=0.4) as producer:
             await producer.send_and_wait("t", b"0")
             passes, real = [], inspect(producer).sender._wakeup._work

@@ -15,21 +15,12 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import ErrorCode, FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer, Values
 
 ASYNCIO_DEBUG = False  # many records
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def one_topic(partitions: int = 1, **topic: Any) -> FakeCluster:
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", partitions, **topic)
-    return fake
 
 
 def batches_per_request(fake: FakeCluster) -> list[int]:
@@ -43,7 +34,7 @@ def batches_per_request(fake: FakeCluster) -> list[int]:
 @virtual_time
 async def test_flush_and_stop_do_not_linger(end: str, producing: StartProducer) -> None:
     """L3: with two seconds of linger, in no time."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     async with producing(fake, linger_ms=2000) as producer:
         delivery = await producer.send("t", b"v")
         await getattr(producer, end)()
@@ -54,7 +45,7 @@ async def test_flush_and_stop_do_not_linger(end: str, producing: StartProducer) 
 @virtual_time
 async def test_records_of_a_flush_do_not_linger_either(producing: StartProducer) -> None:
     """L3: what is sent while a flush is under way leaves with it; after it, lingering is back."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     fake.round_trip_s = 0.1
     async with producing(fake, linger_ms=2000) as producer:
         await producer.send("t", b"1")
@@ -75,7 +66,7 @@ async def test_records_of_a_flush_do_not_linger_either(producing: StartProducer)
 @virtual_time
 async def test_a_full_batch_leaves_at_once(producing: StartProducer) -> None:
     """L4: linger never delays what is full, nor what lies before it."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     options = {"linger_ms": 10_000, "batch_size": 1000, "partitioner": "kip794"}
     async with producing(fake, **options) as producer:
         deliveries = [await producer.send("t", bytes(100)) for _ in range(30)]
@@ -91,7 +82,7 @@ async def test_what_waits_for_a_broker_grows_into_one_batch(
     key: bytes | None, producing: StartProducer
 ) -> None:
     """A full batch leaves as soon as it can; until then it goes on taking records."""
-    fake = one_topic(2)
+    fake = one_topic(2, brokers=1)
     fake.round_trip_s = 1.0
     async with producing(fake, linger_ms=0, batch_size=1000) as producer:
         window = producer.config.max_in_flight_requests_per_connection
@@ -106,7 +97,7 @@ async def test_what_waits_for_a_broker_grows_into_one_batch(
 
 @virtual_time
 async def test_an_awaited_record_without_company_does_not_linger(producing: StartProducer) -> None:
-    fake = one_topic(3)
+    fake = one_topic(3, brokers=1)
     fake.round_trip_s = 0.1
     async with producing(fake, linger_ms=2000) as producer:
         await producer.send_and_wait("t", b"to get connected")
@@ -126,7 +117,7 @@ async def test_an_awaited_record_without_company_does_not_linger(producing: Star
 
 @virtual_time
 async def test_all_that_are_woken_together_travel_together(producing: StartProducer) -> None:
-    fake = one_topic(3)
+    fake = one_topic(3, brokers=1)
     fake.round_trip_s = 0.1
     async with producing(fake, linger_ms=2000) as producer:
 
@@ -144,7 +135,7 @@ async def test_all_that_are_woken_together_travel_together(producing: StartProdu
 @virtual_time
 async def test_linger_is_the_age_of_the_oldest_record(producing: StartProducer) -> None:
     """L4: a record each 10 ms for 5 s: none waits longer than 100 ms for its departure."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     appended = []
     async with producing(fake, linger_ms=100) as producer:
         for n in range(500):
@@ -162,7 +153,7 @@ async def test_linger_is_the_age_of_the_oldest_record(producing: StartProducer) 
 @virtual_time
 async def test_a_full_batch_does_not_take_others_along(producing: StartProducer) -> None:
     """P5: another partition's record waits for its own linger."""
-    fake = one_topic(2)
+    fake = one_topic(2, brokers=1)
     async with producing(fake, linger_ms=500, batch_size=1000) as producer:
         fresh = await producer.send("t", b"fresh", partition=1)
         await asyncio.sleep(0.1)
@@ -181,7 +172,7 @@ async def test_batch_size_nought_ends_all_waiting(
     batch_size: int, producing: StartProducer
 ) -> None:
     """K7: batch.size=0 means no batching, and terminates; so does 1."""
-    fake = one_topic(3)
+    fake = one_topic(3, brokers=1)
     async with producing(fake, linger_ms=1000, batch_size=batch_size) as producer:
         await asyncio.gather(*[producer.send_and_wait("t", b"%d" % n) for n in range(50)])
         assert now() == pytest.approx(0.0) if batch_size == 0 else now() <= 1.0
@@ -194,7 +185,7 @@ async def test_batch_size_nought_ends_all_waiting(
 @virtual_time
 async def test_concurrent_sends_make_full_batches(producing: StartProducer) -> None:
     """B2: 5000 at once: each is appended once, and the batches are full."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     async with producing(fake, batch_size=16384, linger_ms=50) as producer:
         await producer.partitions_for("t")
         attempts = counting_appends(producer)
@@ -211,7 +202,7 @@ async def test_concurrent_sends_beyond_the_buffer_make_full_batches(
     producing: StartProducer,
 ) -> None:
     """B2: the same with room for a tenth of them: waiters are admitted in order, in crowds."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     fake.round_trip_s = 0.01
     async with producing(
         fake, batch_size=16384, linger_ms=10_000, buffer_memory=8 * 16384
@@ -242,7 +233,7 @@ def counting_appends(producer: Any) -> list[int]:
 @virtual_time
 async def test_a_slow_round_trip_does_not_bound_a_partition(producing: StartProducer) -> None:
     """B3: 5 ms away, one partition: five batches in flight, four times one at a time."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     fake.round_trip_s = 0.005
     async with producing(fake, linger_ms=1) as producer:
         await producer.send_and_wait("t", b"first")
@@ -255,10 +246,10 @@ async def test_a_slow_round_trip_does_not_bound_a_partition(producing: StartProd
 
 @virtual_time
 async def test_order_is_kept_when_the_second_of_five_is_refused(
-    producing: StartProducer, values: Any
+    producing: StartProducer, values: Values
 ) -> None:
     """B3: the later ones are on the wire already, and have to come again after it."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     fake.round_trip_s = 0.05
     async with producing(fake, batch_size=0, partitioner="kip794") as producer:
         await producer.send_and_wait("t", b"0")
@@ -274,7 +265,7 @@ async def test_order_is_kept_when_the_second_of_five_is_refused(
 @virtual_time
 async def test_requests_keep_to_max_request_size(producing: StartProducer) -> None:
     """B4: 100 partitions with 100 KB each: several requests, nobody starves."""
-    fake = one_topic(100)
+    fake = one_topic(100, brokers=1)
     async with producing(fake, linger_ms=100, batch_size=200_000) as producer:
         await producer.partitions_for("t")
         deliveries = [await producer.send("t", bytes(100_000), partition=p) for p in range(100)]
@@ -288,7 +279,7 @@ async def test_requests_keep_to_max_request_size(producing: StartProducer) -> No
 @virtual_time
 async def test_a_large_record_travels_alone(producing: StartProducer) -> None:
     """B4: larger than a batch, smaller than max.request.size; beyond it, an error at once."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     async with producing(fake, linger_ms=0, partitioner="kip794") as producer:
         await asyncio.gather(
             producer.send_and_wait("t", bytes(100)),
@@ -307,7 +298,7 @@ async def test_a_large_record_travels_alone(producing: StartProducer) -> None:
 async def test_batches_too_large_for_the_topic_are_split(producing: StartProducer) -> None:
     """B5: a 1 MB batch where 1 KB is allowed: halved ten times, in order, each record once; a
     record that is too large alone fails alone."""
-    fake = one_topic(max_message_bytes=1024)
+    fake = one_topic(1, max_message_bytes=1024, brokers=1)
     async with producing(
         fake, batch_size=1_000_000, linger_ms=1000, max_request_size=2_000_000
     ) as producer:
@@ -329,7 +320,7 @@ async def test_batches_too_large_for_the_topic_are_split(producing: StartProduce
 @virtual_time
 async def test_splitting_with_every_codec(codec: str, producing: StartProducer) -> None:
     """B5: with deliveries, waiters and hooks led on to the parts."""
-    fake = one_topic(max_message_bytes=600)
+    fake = one_topic(1, max_message_bytes=600, brokers=1)
     told: list[Any] = []
     async with producing(
         fake, batch_size=100_000, linger_ms=100, compression_type=codec, on_delivery=told.append

@@ -24,21 +24,12 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, DROP, ErrorCode, FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import Outcomes, OverTcp, StartProducer, Values
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def one_topic(partitions: int = 3, **topic: Any) -> FakeCluster:
-    fake = FakeCluster()
-    fake.create_topic("t", partitions, **topic)
-    return fake
 
 
 def arrivals(fake: FakeCluster, partition: int) -> list[float]:
@@ -56,8 +47,7 @@ def arrivals(fake: FakeCluster, partition: int) -> list[float]:
 @virtual_time
 async def test_backoff_is_the_partitions_own_and_exponential(producing: StartProducer) -> None:
     """C1: one partition refused for 10 s does not slow its neighbour on the same broker."""
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", 2)
+    fake = one_topic(2, brokers=1)
     async with producing(fake, linger_ms=0) as producer:
         await producer.send_and_wait("t", b"first", partition=0)
         await asyncio.sleep(1)
@@ -232,7 +222,7 @@ async def test_our_own_idle_close_costs_nothing(producing: StartProducer) -> Non
 
 
 @virtual_time
-async def test_a_rolling_restart_is_boring(producing: StartProducer, outcomes: Any) -> None:
+async def test_a_rolling_restart_is_boring(producing: StartProducer, outcomes: Outcomes) -> None:
     """C6: each broker down for 10 s under load: nothing lost, duplicated or reordered."""
     fake = one_topic(6, replication_factor=3, min_insync_replicas=2)
     fake.round_trip_s = 0.001
@@ -305,7 +295,7 @@ async def test_a_cluster_that_changes_all_its_addresses_is_found_again(
 # --- C3: half-open connections ------------------------------------------------------------------
 
 
-async def test_live_connections_notice_a_dead_peer(over_tcp: Any) -> None:
+async def test_live_connections_notice_a_dead_peer(over_tcp: type[OverTcp]) -> None:
     """C3: whatever buffers the user asks for, keepalive and the user timeout stay."""
     fake = one_topic()
     options = {"send_buffer_bytes": 131_072, "receive_buffer_bytes": 65_536}
@@ -340,7 +330,7 @@ async def test_live_connections_notice_a_dead_peer(over_tcp: Any) -> None:
 
 @virtual_time
 async def test_a_black_holed_connection_is_closed_and_made_again(
-    producing: StartProducer, values: Any
+    producing: StartProducer, values: Values
 ) -> None:
     """C3: it takes bytes and gives none; closed after request.timeout.ms, and the batch is sent
     once more on a new one."""
@@ -362,7 +352,9 @@ async def test_a_black_holed_connection_is_closed_and_made_again(
 
 
 @virtual_time
-async def test_a_throttled_broker_is_left_in_peace(producing: StartProducer, outcomes: Any) -> None:
+async def test_a_throttled_broker_is_left_in_peace(
+    producing: StartProducer, outcomes: Outcomes
+) -> None:
     """C7: KIP-219: no request for 3 s, records are accepted, unkeyed ones go elsewhere."""
     fake = one_topic()
     options = {"linger_ms": 0, "batch_size": 200, "availability_timeout_ms": 100}
@@ -455,7 +447,7 @@ async def test_leaderless_partitions_are_avoided_or_buffered(producing: StartPro
 
 @pytest.mark.parametrize("profile", ["kafka-4", "kafka-4.0", "kafka-3", "kafka-2.1", "event-hubs"])
 @virtual_time
-async def test_dialects(profile: str, producing: StartProducer, values: Any) -> None:
+async def test_dialects(profile: str, producing: StartProducer, values: Values) -> None:
     """C10: brokers of other ages and makes, down to those that reset on ApiVersions v4."""
     fake = FakeCluster(profile=profile)
     fake.create_topic("t", 1)
@@ -471,10 +463,9 @@ async def test_dialects(profile: str, producing: StartProducer, values: Any) -> 
 
 
 @virtual_time
-async def test_a_topic_without_id_goes_by_name(producing: StartProducer, values: Any) -> None:
+async def test_a_topic_without_id_goes_by_name(producing: StartProducer, values: Values) -> None:
     """C10: in the middle of an upgrade an old broker tells of the topic, and a new one leads it."""
-    fake = FakeCluster()
-    fake.create_topic("t", 1)
+    fake = one_topic(1)
     fake.create_topic("u", 1)
     fake.set_versions(ApiKey.METADATA, 0, 9)
     async with producing(fake) as producer:
@@ -494,8 +485,7 @@ async def test_a_dead_broker_is_left_alone_once_nothing_waits_for_it(
     producing: StartProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C4: the records have expired; it is not dialled for their sake for ever."""
-    fake = FakeCluster(brokers=2)
-    fake.create_topic("t", 1, assignments=[[1]])
+    fake = one_topic(1, brokers=2, assignments=[[1]])
     dialled, dial = [], fake.dial
 
     async def counted(*args: Any) -> Any:

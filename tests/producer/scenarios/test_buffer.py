@@ -21,21 +21,12 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE, FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import Outcomes, StartProducer, Values
 
 BUFFER = 65_536
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def one_topic(partitions: int = 1, **topic: Any) -> FakeCluster:
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", partitions, **topic)
-    return fake
 
 
 def used(producer: Any) -> int:
@@ -61,7 +52,7 @@ async def test_the_buffer_is_bounded_and_waiters_are_admitted_in_order(
     producing: StartProducer,
 ) -> None:
     """B1: full, the next send waits; room is given first come, first served."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     async with producing(fake, buffer_memory=BUFFER) as producer:
         await producer.send_and_wait("t", b"first")
         fake.stall_broker(0)
@@ -88,7 +79,7 @@ async def test_the_buffer_is_bounded_and_waiters_are_admitted_in_order(
 @virtual_time
 async def test_waiting_for_room_ends_by_max_block(producing: StartProducer) -> None:
     """B1: the error names the bytes used, the limit, and the broker that most is queued for."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     async with producing(fake, buffer_memory=BUFFER, max_block_ms=3000) as producer:
         await producer.send_and_wait("t", b"first")
         fake.stall_broker(0)
@@ -107,7 +98,7 @@ async def test_waiting_for_room_ends_by_max_block(producing: StartProducer) -> N
 @virtual_time
 async def test_a_cancelled_waiter_gives_way_to_the_next(producing: StartProducer) -> None:
     """B2: the large one at the head leaves; the small one behind it fits."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     async with producing(fake, buffer_memory=BUFFER) as producer:
         await producer.send_and_wait("t", b"first")
         fake.stall_broker(0)
@@ -128,7 +119,7 @@ async def test_a_cancelled_waiter_gives_way_to_the_next(producing: StartProducer
 @virtual_time
 async def test_reaching_the_bound_ends_lingering(producing: StartProducer) -> None:
     """B2: with ten seconds of linger the first request leaves at once."""
-    fake = one_topic(4)
+    fake = one_topic(4, brokers=1)
     async with producing(fake, buffer_memory=BUFFER, linger_ms=10_000) as producer:
         for n in range(200):
             await producer.send("t", bytes(1000), partition=n % 4)
@@ -139,7 +130,7 @@ async def test_reaching_the_bound_ends_lingering(producing: StartProducer) -> No
 @virtual_time
 async def test_a_record_larger_than_the_buffer_is_refused(producing: StartProducer) -> None:
     """B1: it could wait for ever."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     async with producing(fake, buffer_memory=BUFFER) as producer:
         with pytest.raises(RecordTooLargeError, match=r"buffer\.memory=65536"):
             await producer.send("t", bytes(BUFFER))
@@ -169,10 +160,10 @@ async def nothing(_: FakeCluster, __: Any) -> None:
 @pytest.mark.parametrize("fate", [nothing, refused, expired, never_connected, split])
 @virtual_time
 async def test_memory_comes_back_after_every_outcome(
-    codec: str, fate: Any, producing: StartProducer, outcomes: Any
+    codec: str, fate: Any, producing: StartProducer, outcomes: Outcomes
 ) -> None:
     """B1: to the last byte: success, refusal, expiry on the wire and before, split."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     async with producing(
         fake,
         buffer_memory=BUFFER,
@@ -201,9 +192,9 @@ async def test_memory_comes_back_after_every_outcome(
 
 
 @virtual_time
-async def test_parked_records_keep_their_order(producing: StartProducer, values: Any) -> None:
+async def test_parked_records_keep_their_order(producing: StartProducer, values: Values) -> None:
     """B8: send_nowait before the metadata, send while it is on its way, and after it."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     fake.round_trip_s = 0.05
     async with producing(fake) as producer:
         parked = [producer.send_nowait("t", b"%d" % n) for n in range(5)]
@@ -221,10 +212,10 @@ async def test_parked_records_keep_their_order(producing: StartProducer, values:
 
 @virtual_time
 async def test_sends_begun_before_the_metadata_keep_their_order(
-    producing: StartProducer, values: Any
+    producing: StartProducer, values: Values
 ) -> None:
     """B8: gathered sends of a new topic are written in the order in which they were called."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     async with producing(fake) as producer:
         await asyncio.gather(*[producer.send("t", b"%d" % n) for n in range(100)])
     assert values(fake, "t") == [b"%d" % n for n in range(100)]
@@ -251,10 +242,10 @@ async def test_each_parked_record_has_its_own_deadline(producing: StartProducer)
 
 @virtual_time
 async def test_a_parked_record_out_of_range_fails_alone(
-    producing: StartProducer, values: Any
+    producing: StartProducer, values: Values
 ) -> None:
     """B1: the others go on, the memory comes back."""
-    fake = one_topic(2)
+    fake = one_topic(2, brokers=1)
     async with producing(fake) as producer:
         good = producer.send_nowait("t", b"1", partition=0)
         bad = producer.send_nowait("t", b"2", partition=2)
@@ -285,7 +276,7 @@ async def test_parked_records_count_against_the_buffer(producing: StartProducer)
 
 
 @virtual_time
-async def test_flush_waits_for_parked_records(producing: StartProducer, values: Any) -> None:
+async def test_flush_waits_for_parked_records(producing: StartProducer, values: Values) -> None:
     """L3: also when the topic is only just being created."""
     fake = FakeCluster(partitions=1)
     async with producing(fake, linger_ms=10_000) as producer:
@@ -299,7 +290,7 @@ async def test_flush_waits_for_parked_records(producing: StartProducer, values: 
 @virtual_time
 async def test_metadata_that_fails_at_first_only_delays(producing: StartProducer) -> None:
     """C9: the connection breaks while the topic is asked for."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     async with producing(fake) as producer:
         fake.control(ApiKey.METADATA, CLOSE)
         delivery = producer.send_nowait("t", b"v")
@@ -309,10 +300,10 @@ async def test_metadata_that_fails_at_first_only_delays(producing: StartProducer
 
 @virtual_time
 async def test_a_buffer_may_be_used_again_once_send_has_returned(
-    producing: StartProducer, values: Any
+    producing: StartProducer, values: Values
 ) -> None:
     """Also while the record is parked: it was written with another content, or acked unwritten."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     given = [b"one", b"two", b"three" * 1000]
     async with producing(fake, batch_size=100) as producer:
         buffer, deliveries = bytearray(), []

@@ -26,18 +26,13 @@ from kafkaclient.testing.clock import run_virtual, virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import OffsetRange
+from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer, Values
 
 ASYNCIO_DEBUG = False  # many records
 BUFFER = 65_536
-
-
-def one_topic(partitions: int = 1, brokers: int = 1, **topic: Any) -> FakeCluster:
-    fake = FakeCluster(brokers)
-    fake.create_topic("t", partitions, **topic)
-    return fake
 
 
 def logged(fake: FakeCluster, partitions: int) -> list[bytes | None]:
@@ -52,8 +47,8 @@ def numbered(count: int, size: int = 100) -> list[bytes]:
 
 
 @virtual_time
-async def test_all_records_arrive_in_order(producing: StartProducer, values: Any) -> None:
-    fake, sent = one_topic(), numbered(5000)
+async def test_all_records_arrive_in_order(producing: StartProducer, values: Values) -> None:
+    fake, sent = one_topic(1, brokers=1), numbered(5000)
     async with producing(fake) as producer:
         delivery = await producer.send_many("t", iter(sent))
         assert (delivery.records, delivery.done()) == (5000, False)
@@ -65,7 +60,7 @@ async def test_all_records_arrive_in_order(producing: StartProducer, values: Any
 
 @virtual_time
 async def test_a_record_has_all_that_was_given(producing: StartProducer) -> None:
-    fake = one_topic(3)
+    fake = one_topic(3, brokers=1)
     async with producing(fake, wall_clock=lambda: 12.5) as producer:
         headers = {"a": b"1", "b": None}
         for timestamp in (None, 77):
@@ -122,7 +117,7 @@ def test_it_is_as_if_sent_one_by_one(records: Any, batch_size: int, partitioner:
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 @virtual_time
 async def test_acks(acks: Any, producing: StartProducer) -> None:
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     async with producing(fake, acks=acks, enable_idempotence=False) as producer:
         metadata = await (await producer.send_many("t", numbered(1000)))
         assert metadata.partitions == {0: (OffsetRange(-1 if acks == 0 else 0, 1000),)}
@@ -149,7 +144,7 @@ async def test_partitioners(partitioner: str, ignore_keys: bool, producing: Star
 
 @virtual_time
 async def test_serializers_and_hooks(producing: StartProducer) -> None:
-    fake, told = one_topic(), []
+    fake, told = one_topic(1, brokers=1), []
     async with producing(
         fake, key_serializer=str.encode, value_serializer=str.encode, on_delivery=told.append
     ) as producer:
@@ -170,7 +165,7 @@ async def test_serializers_and_hooks(producing: StartProducer) -> None:
 @virtual_time
 async def test_the_hook_is_called_for_each_record_on_the_fast_way(producing: StartProducer) -> None:
     told: list[Any] = []
-    async with producing(one_topic(), on_delivery=told.append) as producer:
+    async with producing(one_topic(1, brokers=1), on_delivery=told.append) as producer:
         await (await producer.send_many("t", numbered(1000)))
         await asyncio.sleep(0)
     assert [d.result().offset for d in told] == list(range(1000))
@@ -181,7 +176,7 @@ async def test_the_hook_is_called_for_each_record_on_the_fast_way(producing: Sta
 
 @virtual_time
 async def test_nothing_is_sent_if_anything_is_bad(producing: StartProducer) -> None:
-    fake, good = one_topic(2), numbered(1000)
+    fake, good = one_topic(2, brokers=1), numbered(1000)
     async with producing(fake, max_request_size=2000) as producer:
         await (await producer.send_many("t", good[:1], partition=0))
         for error, arguments, message in (
@@ -219,9 +214,9 @@ async def test_states() -> None:
 
 
 @virtual_time
-async def test_a_topic_not_known_yet(producing: StartProducer, values: Any) -> None:
+async def test_a_topic_not_known_yet(producing: StartProducer, values: Values) -> None:
     """It waits for metadata as send does, behind what was parked before."""
-    fake, sent = one_topic(), numbered(300)
+    fake, sent = one_topic(1, brokers=1), numbered(300)
     async with producing(fake) as producer:
         parked = producer.send_nowait("t", b"first")
         delivery = await producer.send_many("t", sent)
@@ -240,9 +235,9 @@ async def test_a_topic_that_never_comes(producing: StartProducer) -> None:
 
 
 @virtual_time
-async def test_much_more_than_the_buffer_holds(producing: StartProducer, values: Any) -> None:
+async def test_much_more_than_the_buffer_holds(producing: StartProducer, values: Values) -> None:
     """It waits for room, in slices; others get their turn; memory is bounded all the time."""
-    fake, sent = one_topic(), numbered(10_000)
+    fake, sent = one_topic(1, brokers=1), numbered(10_000)
     fake.round_trip_s = 0.01
     async with producing(fake, buffer_memory=BUFFER, batch_size=4096) as producer:
         buffer_pool = inspect(producer).accumulator.buffer_pool
@@ -268,10 +263,10 @@ async def test_much_more_than_the_buffer_holds(producing: StartProducer, values:
 
 @virtual_time
 async def test_two_at_a_full_buffer_share_it_batch_by_batch(
-    producing: StartProducer, values: Any
+    producing: StartProducer, values: Values
 ) -> None:
     """Not record by record, each of which would be waited for."""
-    fake = one_topic()
+    fake = one_topic(1, brokers=1)
     fake.round_trip_s = 0.01
     async with producing(fake, buffer_memory=BUFFER, batch_size=4096) as producer:
         both = [producer.send_many("t", [b"%d" % n + bytes(99)] * 3000) for n in range(3)]
@@ -282,15 +277,15 @@ async def test_two_at_a_full_buffer_share_it_batch_by_batch(
 
 
 @virtual_time
-async def test_no_room_within_max_block(producing: StartProducer, values: Any) -> None:
-    fake, sent = one_topic(), numbered(10_000)
+async def test_no_room_within_max_block(producing: StartProducer, values: Values) -> None:
+    fake, sent = one_topic(1, brokers=1), numbered(10_000)
     async with producing(fake, buffer_memory=BUFFER, max_block_ms=3000) as producer:
         await producer.send_and_wait("t", b"first")
         fake.stall_broker(0)
-        started = asyncio.get_running_loop().time()
+        started = now()
         with pytest.raises(BufferFullError, match=r"\d+ records were handed over") as caught:
             await producer.send_many("t", sent)
-        assert asyncio.get_running_loop().time() - started == pytest.approx(3.0, abs=0.1)
+        assert now() - started == pytest.approx(3.0, abs=0.1)
         partial = caught.value.delivery
         assert 100 < partial.records < 10_000
         assert str(caught.value).startswith(f"{partial.records} records were handed over")
@@ -301,9 +296,9 @@ async def test_no_room_within_max_block(producing: StartProducer, values: Any) -
 
 
 @virtual_time
-async def test_cancelled_while_it_waits(producing: StartProducer, values: Any) -> None:
+async def test_cancelled_while_it_waits(producing: StartProducer, values: Values) -> None:
     """What was handed over is delivered, the rest is not sent, nobody else is harmed."""
-    fake, sent = one_topic(), numbered(10_000)
+    fake, sent = one_topic(1, brokers=1), numbered(10_000)
     async with producing(fake, buffer_memory=BUFFER) as producer:
         await producer.send_and_wait("t", b"first")
         fake.stall_broker(0)
@@ -326,7 +321,7 @@ async def test_cancelled_while_it_waits(producing: StartProducer, values: Any) -
 async def test_the_event_loop_has_its_turn(producing: StartProducer, given: Any) -> None:
     """A task that is always ready runs about every millisecond: of the process's own time, or
     whatever else the machine does would count."""
-    fake, turns = one_topic(), 0
+    fake, turns = one_topic(1, brokers=1), 0
     async with producing(fake) as producer:
         await producer.send_and_wait("t", b"first")
 
@@ -351,7 +346,7 @@ async def test_the_event_loop_has_its_turn(producing: StartProducer, given: Any)
 
 
 async def test_nothing_is_leaked(producing: StartProducer) -> None:
-    fake = one_topic(6)
+    fake = one_topic(6, brokers=1)
     async with producing(fake, linger_ms=0) as producer:
         values, keys = numbered(1000), [b"%d" % (n % 50) for n in range(1000)]
 

@@ -15,20 +15,14 @@ from kafkaclient.errors import (
     RecordTooLargeError,
 )
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.types import OffsetRange
+from tests.producer.support import one_topic
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer, Values
 
 ASYNCIO_DEBUG = False  # many records
 BUFFER = 65_536
-
-
-def one_topic(partitions: int = 1, brokers: int = 1, **topic: Any) -> FakeCluster:
-    fake = FakeCluster(brokers)
-    fake.create_topic("t", partitions, **topic)
-    return fake
 
 
 def numbered(count: int, size: int = 100) -> list[bytes]:
@@ -37,7 +31,7 @@ def numbered(count: int, size: int = 100) -> list[bytes]:
 
 @virtual_time
 async def test_some_batches_fail(producing: StartProducer) -> None:
-    fake = one_topic(2)
+    fake = one_topic(2, brokers=1)
     async with producing(fake, batch_size=1000, partitioner="kip794") as producer:
         await producer.send_and_wait("t", b"first", partition=0)
         fake.fail_produce("t", 0, 29)
@@ -54,7 +48,7 @@ async def test_some_batches_fail(producing: StartProducer) -> None:
 
 @virtual_time
 async def test_expired_records_and_those_nobody_looked_at(producing: StartProducer) -> None:
-    fake, unseen = one_topic(), []
+    fake, unseen = one_topic(1, brokers=1), []
     async with producing(
         fake, delivery_timeout_ms=5000, request_timeout_ms=2000, on_error=unseen.append
     ) as producer:
@@ -75,9 +69,9 @@ async def test_expired_records_and_those_nobody_looked_at(producing: StartProduc
 
 @virtual_time
 async def test_batches_too_large_for_the_topic_are_split(
-    producing: StartProducer, values: Any
+    producing: StartProducer, values: Values
 ) -> None:
-    fake = one_topic(max_message_bytes=1024)
+    fake = one_topic(1, max_message_bytes=1024, brokers=1)
     async with producing(
         fake, batch_size=200_000, linger_ms=1000, max_request_size=300_000
     ) as producer:
@@ -99,7 +93,7 @@ async def test_a_partitioner_that_fails_on_the_way(producing: StartProducer) -> 
         def partition(self, topic: Any, key: Any, value: Any, *_: Any) -> int:
             return 0 if value != b"%0100d" % 700 else 1 // 0
 
-    fake = one_topic(2)
+    fake = one_topic(2, brokers=1)
     async with producing(fake, partitioner=Fails()) as producer:
         with pytest.raises(PartitionerError, match="700 records were handed over") as caught:
             await producer.send_many("t", numbered(1000))
@@ -107,8 +101,8 @@ async def test_a_partitioner_that_fails_on_the_way(producing: StartProducer) -> 
 
 
 @virtual_time
-async def test_stopped_on_the_way(producing: StartProducer, values: Any) -> None:
-    fake, sent = one_topic(), numbered(10_000)
+async def test_stopped_on_the_way(producing: StartProducer, values: Values) -> None:
+    fake, sent = one_topic(1, brokers=1), numbered(10_000)
     fake.round_trip_s = 0.1
     async with producing(fake, buffer_memory=BUFFER) as producer:
         bulk = asyncio.create_task(producer.send_many("t", sent))
@@ -121,7 +115,7 @@ async def test_stopped_on_the_way(producing: StartProducer, values: Any) -> None
 
 
 @virtual_time
-async def test_a_leader_change_on_the_way(producing: StartProducer, values: Any) -> None:
+async def test_a_leader_change_on_the_way(producing: StartProducer, values: Values) -> None:
     fake, sent = one_topic(1, brokers=2), numbered(20_000)
     fake.round_trip_s = 0.01
     async with producing(fake, buffer_memory=BUFFER) as producer:

@@ -12,9 +12,10 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
 
 BY_NAME = "kafka-4.0"
 BY_ID = "kafka-4"
@@ -23,10 +24,6 @@ BY_ID = "kafka-4"
 def anew(fake: FakeCluster, partitions: int, **topic: Any) -> None:
     fake.delete_topic("t")
     fake.create_topic("t", partitions, **topic)
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 @pytest.mark.parametrize("profile", [BY_ID, BY_NAME])
@@ -63,8 +60,7 @@ async def test_what_was_on_its_way_to_the_old_topic_is_not_written_to_the_new(
 ) -> None:
     """The answer is lost, the topic created anew: the record is sent to it once, under a number
     that it takes; and the old request, should it still come, is for a topic that is no more."""
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", 1)
+    fake = one_topic(1, brokers=1)
     async with producing(fake, linger_ms=0) as producer:
         await producer.send_and_wait("t", b"first")
         former = fake.topic_id("t")
@@ -83,9 +79,7 @@ async def test_what_was_on_its_way_to_the_old_topic_is_not_written_to_the_new(
 @virtual_time
 async def test_nothing_overtakes_the_first_batch_in_the_new_topic(producing: StartProducer) -> None:
     """A log that does not know the producer takes whatever comes first (KAFKA-15591)."""
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", 1)
-    fake.round_trip_s = 0.01
+    fake = one_topic(1, brokers=1, round_trip_s=0.01)
     async with producing(fake, batch_size=0) as producer:
         await producer.send_and_wait("t", b"first")
         anew(fake, 1)
@@ -125,8 +119,7 @@ async def test_fewer_partitions(profile: str, producing: StartProducer) -> None:
 @virtual_time
 async def test_a_partition_that_comes_back(producing: StartProducer) -> None:
     """What waited for it is written there."""
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", 3)
+    fake = one_topic(brokers=1)
     async with producing(fake, linger_ms=0) as producer:
         await producer.send_and_wait("t", b"v", partition=2)
         anew(fake, 1)
@@ -143,8 +136,7 @@ async def test_a_broker_that_still_tells_of_the_old_topic_is_not_believed(
     producing: StartProducer,
 ) -> None:
     """After the new topic is known: going back and forth would number records twice."""
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", 1)
+    fake = one_topic(1, brokers=1)
     async with producing(fake, linger_ms=0) as producer:
         await producer.send_and_wait("t", b"v")
         stale = fake.topic_id("t")
@@ -184,8 +176,7 @@ async def test_a_broker_that_still_tells_of_the_old_topic_is_not_believed(
 
 @virtual_time
 async def test_without_idempotence_too(producing: StartProducer) -> None:
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", 2)
+    fake = one_topic(2, brokers=1)
     async with producing(fake, linger_ms=0, enable_idempotence=False, acks=1) as producer:
         await producer.send_and_wait("t", b"v")
         anew(fake, 2)
@@ -196,8 +187,7 @@ async def test_without_idempotence_too(producing: StartProducer) -> None:
 @virtual_time
 async def test_the_new_topic_takes_larger_batches(producing: StartProducer) -> None:
     """What was learnt of the old one's max.message.bytes is void."""
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", 1, max_message_bytes=20_000)
+    fake = one_topic(1, brokers=1, max_message_bytes=20_000)
     async with producing(fake, partitioner="late", linger_ms=0) as producer:
         fake.stall_broker(0)
         sent = [producer.send_nowait("t", bytes(1000)) for _ in range(50)]

@@ -10,31 +10,20 @@ import pytest
 from kafkaclient.errors import DeliveryTimeoutError, KafkaError
 from kafkaclient.producer.batches.batch import ProducerBatch
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
+from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def one_topic(partitions: int = 3, brokers: int = 3) -> FakeCluster:
-    fake = FakeCluster(brokers=brokers)
-    fake.create_topic("t", partitions)
-    fake.round_trip_s = 0.002
-    return fake
+    from tests.producer.support import Outcomes, StartProducer, Values
 
 
 @pytest.mark.parametrize("acks", [0, -1])
 @virtual_time
 async def test_a_write_that_fails_costs_its_connection(
-    acks: int, producing: StartProducer, values: Any, monkeypatch: pytest.MonkeyPatch
+    acks: int, producing: StartProducer, values: Values, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the transport raises: the batches are sent again, the others notice nothing."""
-    fake = one_topic(2)
+    fake = one_topic(2, round_trip_s=0.002)
     async with producing(fake, linger_ms=0, acks=acks) as producer:
         for partition in (0, 1):
             await producer.send_and_wait("t", b"0", partition=partition)
@@ -53,10 +42,10 @@ async def test_a_write_that_fails_costs_its_connection(
 
 @virtual_time
 async def test_an_answer_that_cannot_be_handled_is_as_good_as_none(
-    producing: StartProducer, monkeypatch: pytest.MonkeyPatch, values: Any
+    producing: StartProducer, monkeypatch: pytest.MonkeyPatch, values: Values
 ) -> None:
     """No batch stays on the wire for ever, whichever part of the way back is broken."""
-    fake = one_topic(1)
+    fake = one_topic(1, round_trip_s=0.002)
     async with producing(fake, linger_ms=0) as producer:
         await producer.send_and_wait("t", b"0")
 
@@ -72,10 +61,9 @@ async def test_an_answer_that_cannot_be_handled_is_as_good_as_none(
 
 @virtual_time
 async def test_halves_that_cannot_be_made_fail_the_whole(
-    producing: StartProducer, outcomes: Any, monkeypatch: pytest.MonkeyPatch
+    producing: StartProducer, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", 1, max_message_bytes=700)
+    fake = one_topic(1, brokers=1, max_message_bytes=700)
     async with producing(fake, linger_ms=5) as producer:
         await producer.send_and_wait("t", b"0")
         real, calls = ProducerBatch.seal, []
@@ -96,10 +84,10 @@ async def test_halves_that_cannot_be_made_fail_the_whole(
 @pytest.mark.parametrize("partitioner", ["kip794", "late"])
 @virtual_time
 async def test_what_gets_ready_during_a_pass_is_sent_at_once(
-    partitioner: str, producing: StartProducer, outcomes: Any, monkeypatch: pytest.MonkeyPatch
+    partitioner: str, producing: StartProducer, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A batch that cannot be compressed makes way for the next of its queue."""
-    fake = one_topic(2, brokers=1)
+    fake = one_topic(2, brokers=1, round_trip_s=0.002)
     options = {"partitioner": partitioner, "adaptive_partitioning_enable": partitioner == "kip794"}
     async with producing(fake, linger_ms=0, batch_size=200, **options) as producer:
         await producer.send_and_wait("t", b"0")
@@ -124,7 +112,7 @@ async def test_what_gets_ready_during_a_pass_is_sent_at_once(
 async def test_a_record_sent_from_within_a_pass_keeps_its_deadline(
     producing: StartProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake = one_topic(1)
+    fake = one_topic(1, round_trip_s=0.002)
     async with producing(fake, linger_ms=0, delivery_timeout_ms=31_000) as producer:
         await producer.send_and_wait("t", b"0")
         sender, sent = inspect(producer).sender, []
@@ -149,7 +137,7 @@ async def test_a_record_sent_from_within_a_pass_keeps_its_deadline(
 async def test_a_full_lane_does_not_keep_the_sender_busy(
     producing: StartProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake = one_topic(1)
+    fake = one_topic(1, round_trip_s=0.002)
     async with producing(fake, linger_ms=0, batch_size=200) as producer:
         await producer.send_and_wait("t", b"0")
         fake.stall_broker(fake.leader("t", 0))

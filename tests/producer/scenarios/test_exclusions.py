@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import FakeCluster
+from tests.producer.support import one_topic
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from kafkaclient.testing.fake import FakeCluster
+    from tests.producer.support import StartProducer
 
 ASYNCIO_DEBUG = False  # many records
 
@@ -19,10 +20,7 @@ REASONS = ("overdue", "availability", "throttled", "connection")
 
 
 def three_brokers() -> FakeCluster:
-    fake = FakeCluster()
-    fake.round_trip_s = 0.001
-    fake.create_topic("t", 3)
-    return fake
+    return one_topic(round_trip_s=0.001)
 
 
 async def load(producer: Any, seconds: float) -> list[Any]:

@@ -13,22 +13,18 @@ import pytest
 
 from kafkaclient.errors import ProducerStateError
 from kafkaclient.producer.producer import Producer
-from kafkaclient.testing.fake import FakeCluster, delay
+from kafkaclient.testing.fake import delay
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import one_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import OverTcp, StartProducer
+
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-
-
-def one_topic() -> FakeCluster:
-    fake = FakeCluster(brokers=2)
-    fake.create_topic("t", 2)
-    return fake
 
 
 def in_child(work: Callable[[], Any]) -> Any:
@@ -58,9 +54,9 @@ def refusal(call: Callable[[], Any]) -> str:
 
 
 async def test_every_use_in_a_child_raises_a_clear_error(
-    over_tcp: Any, producing: StartProducer
+    over_tcp: type[OverTcp], producing: StartProducer
 ) -> None:
-    fake = one_topic()
+    fake = one_topic(2, brokers=2)
     async with over_tcp(fake) as dialer, Producer(fake.bootstrap, dialer=dialer) as producer:
         await producer.send_and_wait("t", b"1", partition=0)
         producer.send_nowait("t", b"2", partition=0)  # its batch stays open, its tap too
@@ -87,10 +83,10 @@ async def test_every_use_in_a_child_raises_a_clear_error(
 
 
 @pytest.mark.parametrize("uvloop", [False, True])
-def test_nothing_a_child_does_reaches_the_brokers(uvloop: bool, over_tcp: Any) -> None:
+def test_nothing_a_child_does_reaches_the_brokers(uvloop: bool, over_tcp: type[OverTcp]) -> None:
     """Not what it writes, closes or collects; nor what its copy of the event loop goes on with."""
     factory = pytest.importorskip("uvloop").new_event_loop if uvloop else asyncio.new_event_loop
-    fake = one_topic()
+    fake = one_topic(2, brokers=2)
 
     async def main() -> None:
         async with over_tcp(fake) as dialer, Producer(fake.bootstrap, dialer=dialer) as producer:
@@ -124,8 +120,10 @@ def test_nothing_a_child_does_reaches_the_brokers(uvloop: bool, over_tcp: Any) -
         runner.run(main())
 
 
-async def test_a_connection_ends_with_the_parent_though_a_child_lives_on(over_tcp: Any) -> None:
-    fake = one_topic()
+async def test_a_connection_ends_with_the_parent_though_a_child_lives_on(
+    over_tcp: type[OverTcp],
+) -> None:
+    fake = one_topic(2, brokers=2)
     async with over_tcp(fake) as dialer:
         async with Producer(fake.bootstrap, dialer=dialer) as producer:
             await producer.send_and_wait("t", b"1", partition=0)
@@ -142,11 +140,11 @@ async def test_a_connection_ends_with_the_parent_though_a_child_lives_on(over_tc
             os.waitpid(child, 0)  # noqa: ASYNC222 - it was killed
 
 
-async def test_a_child_makes_a_producer_of_its_own(over_tcp: Any) -> None:
-    fake = one_topic()
+async def test_a_child_makes_a_producer_of_its_own(over_tcp: type[OverTcp]) -> None:
+    fake = one_topic(2, brokers=2)
 
     async def own() -> str:
-        cluster = one_topic()
+        cluster = one_topic(2, brokers=2)
         async with over_tcp(cluster) as dialer, Producer(cluster.bootstrap, dialer=dialer) as own:
             return repr(await own.send_and_wait("t", b"1"))
 

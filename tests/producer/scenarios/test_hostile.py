@@ -20,27 +20,17 @@ from kafkaclient.testing.fake import DROP, FakeCluster, delay
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import encode_response
+from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaclient.testing.fake.interceptors import Answer, Request
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer, Values
 
 ASYNCIO_DEBUG = False  # many steps
 
 MB = 1024 * 1024
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def one_topic(partitions: int = 3) -> FakeCluster:
-    fake = FakeCluster()
-    fake.create_topic("t", partitions)
-    fake.round_trip_s = 0.002
-    return fake
 
 
 # --- lies -------------------------------------------------------------------------------------
@@ -99,11 +89,11 @@ every_lie = pytest.mark.parametrize("lie", LIES)
 @every_lie
 @virtual_time
 async def test_a_broker_that_lies_about_produce_harms_only_its_own_partitions(
-    lie: str, producing: StartProducer, values: Any
+    lie: str, producing: StartProducer, values: Values
 ) -> None:
     """The others keep their pace; what waits for the liar is written once when it comes to its
     senses."""
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.002)
     async with producing(fake, linger_ms=0, request_timeout_ms=5000) as producer:
         for partition in range(3):
             await producer.send_and_wait("t", b"first", partition=partition)
@@ -130,7 +120,7 @@ async def test_a_broker_that_lies_about_produce_harms_only_its_own_partitions(
 @virtual_time
 async def test_an_endless_liar_is_named_in_the_error(lie: str, producing: StartProducer) -> None:
     """The records fail on time, and the error says what came instead of an answer."""
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.002)
     options = {"linger_ms": 0, "delivery_timeout_ms": 31_000}
     async with producing(fake, **options) as producer:
         await producer.send_and_wait("t", b"first", partition=0)
@@ -151,7 +141,7 @@ async def test_an_endless_liar_is_named_in_the_error(lie: str, producing: StartP
 async def test_another_broker_is_asked_when_one_lies(
     api: ApiKey, lie: str, producing: StartProducer
 ) -> None:
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.002)
     fake.control(api, LIES[lie], broker=0, keep=True)
     async with producing(fake, linger_ms=0, request_timeout_ms=5000) as producer:
         for partition in (1, 2):
@@ -167,7 +157,7 @@ async def test_another_broker_is_asked_when_one_lies(
 @every_lie
 @virtual_time
 async def test_a_handshake_of_lies_is_a_failed_attempt(lie: str, producing: StartProducer) -> None:
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.002)
     options = {"socket_connection_setup_timeout_ms": 1000, "linger_ms": 0}
     control = fake.control(ApiKey.API_VERSIONS, LIES[lie], broker=0, keep=True)
     async with producing(fake, **options) as producer:
@@ -185,7 +175,7 @@ async def test_a_handshake_of_lies_is_a_failed_attempt(lie: str, producing: Star
 @every_lie
 @virtual_time
 async def test_a_cluster_of_liars_cannot_be_started(lie: str) -> None:
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.002)
     fake.control(ApiKey.API_VERSIONS, LIES[lie], keep=True)
     producer = Producer(fake.bootstrap, dialer=fake, max_block_ms=5000)
     with pytest.raises(KafkaError):
@@ -198,8 +188,8 @@ async def test_a_cluster_of_liars_cannot_be_started(lie: str) -> None:
 
 
 @virtual_time
-async def test_answers_that_come_byte_by_byte(producing: StartProducer, values: Any) -> None:
-    fake = one_topic()
+async def test_answers_that_come_byte_by_byte(producing: StartProducer, values: Values) -> None:
+    fake = one_topic(round_trip_s=0.002)
     fake.chunk_size = 1
     async with producing(fake, linger_ms=0) as producer:
         for n in range(20):
@@ -210,7 +200,7 @@ async def test_answers_that_come_byte_by_byte(producing: StartProducer, values: 
 @virtual_time
 async def test_what_is_announced_takes_no_memory_before_it_comes(producing: StartProducer) -> None:
     """50 MB are announced again and again, by all brokers; some bytes come."""
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.002)
     options = {"linger_ms": 0, "request_timeout_ms": 1000, "delivery_timeout_ms": 20_000}
     async with producing(fake, **options) as producer:
         for partition in range(3):
@@ -229,7 +219,7 @@ async def test_what_is_announced_takes_no_memory_before_it_comes(producing: Star
 
 @virtual_time
 async def test_topics_nobody_asked_for_are_not_remembered(producing: StartProducer) -> None:
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.002)
 
     def more_than_asked(request: Request) -> Answer:
         topics = [
@@ -271,7 +261,7 @@ def test_lies_of_all_kinds_lose_duplicate_and_reorder_nothing(
         return delay(0.01, lie) if lie is not None and random.random() < 0.3 else lie
 
     async def main() -> FakeCluster:
-        fake = one_topic()
+        fake = one_topic(round_trip_s=0.002)
         options = {"linger_ms": 1, "request_timeout_ms": 2000, "max_block_ms": 300_000}
         async with producing(fake, rng=Random(seed), **options) as producer:
             # From the start on: a bootstrap server that lies is no Kafka broker, and refused.

@@ -21,24 +21,15 @@ from kafkaclient.errors import (
 )
 from kafkaclient.producer.batches.sequence import MAX_EPOCH
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import CLOSE, CLOSE_ANSWER, DROP_ANSWER, ErrorCode, FakeCluster
+from kafkaclient.testing.fake import CLOSE, CLOSE_ANSWER, DROP_ANSWER, ErrorCode
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import Outcomes, StartProducer
 
 OUT_OF_ORDER, UNKNOWN_PRODUCER_ID, INVALID_RECORD, PRODUCER_FENCED = 45, 59, 87, 90
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def one_topic(partitions: int = 1, **topic: Any) -> FakeCluster:
-    fake = FakeCluster()
-    fake.create_topic("t", partitions, **topic)
-    return fake
 
 
 # --- S1: repair -------------------------------------------------------------------------------
@@ -50,7 +41,7 @@ async def test_a_sequence_error_is_repaired_with_the_next_epoch(
     code: int, producing: StartProducer
 ) -> None:
     """S1: KIP-360: the batch that was refused is sent again under epoch+1 from sequence 0."""
-    fake = one_topic()
+    fake = one_topic(1)
     async with producing(fake, linger_ms=0) as producer:
         await producer.send_and_wait("t", b"1")
         fake.fail_produce("t", 0, code)
@@ -88,7 +79,7 @@ async def test_other_partitions_follow_to_the_new_epoch(producing: StartProducer
 @virtual_time
 async def test_a_log_that_lost_its_producers_takes_us_back(producing: StartProducer) -> None:
     """S1: retention dropped what the broker knew of us; nothing has to be repaired."""
-    fake = one_topic()
+    fake = one_topic(1)
     async with producing(fake, linger_ms=0) as producer:
         await producer.send_and_wait("t", b"1")
         fake.forget_producers("t", 0)
@@ -126,7 +117,7 @@ async def test_used_up_epochs_bring_a_new_producer_id(producing: StartProducer) 
 @virtual_time
 async def test_sequences_wrap_to_nought(producing: StartProducer) -> None:
     """S2: a batch across 2^31-1, and those after it."""
-    fake = one_topic()
+    fake = one_topic(1)
     async with producing(fake, linger_ms=10) as producer:
         await producer.partitions_for("t")
         sequence = inspect(producer).accumulator.topic("t").queue(0).sequence
@@ -143,11 +134,11 @@ async def test_sequences_wrap_to_nought(producing: StartProducer) -> None:
 
 @virtual_time
 async def test_what_was_written_as_a_whole_is_not_written_in_parts(
-    producing: StartProducer, outcomes: Any
+    producing: StartProducer, outcomes: Outcomes
 ) -> None:
     """The answer is lost, then the topic's limit lowered: the halves have the numbers that their
     records had, and a log that has the whole refuses them."""
-    fake = one_topic()
+    fake = one_topic(1)
     answers = iter([CLOSE_ANSWER, int(ErrorCode.MESSAGE_TOO_LARGE)])
     async with producing(fake, linger_ms=5) as producer:
         await producer.send_and_wait("t", b"first", partition=0)
@@ -169,7 +160,7 @@ async def test_a_lost_request_does_not_keep_a_batch_from_being_split(
 ) -> None:
     """A batch too large for its topic whose first attempt got lost: it cannot have been written,
     and the parts tell."""
-    fake = one_topic(max_message_bytes=300)
+    fake = one_topic(1, max_message_bytes=300)
     fake.round_trip_s = 0.01
     async with producing(fake, linger_ms=5) as producer:
         await producer.send_and_wait("t", b"first", partition=0)
@@ -186,7 +177,7 @@ async def test_a_lost_request_does_not_keep_a_batch_from_being_split(
 @virtual_time
 async def test_lost_answers_make_no_duplicates(answer: Any, producing: StartProducer) -> None:
     """S1: five batches are out when an answer is lost; each is in the log once, in order."""
-    fake = one_topic()
+    fake = one_topic(1)
     fake.round_trip_s = 0.02
     async with producing(fake, batch_size=200, linger_ms=0, request_timeout_ms=1000) as producer:
         await producer.send_and_wait("t", b"first")
@@ -199,9 +190,9 @@ async def test_lost_answers_make_no_duplicates(answer: Any, producing: StartProd
 
 
 @virtual_time
-async def test_an_expired_batch_leaves_no_gap(producing: StartProducer, outcomes: Any) -> None:
+async def test_an_expired_batch_leaves_no_gap(producing: StartProducer, outcomes: Outcomes) -> None:
     """S1: what was never answered is given up; what follows is written, under a new epoch."""
-    fake = one_topic()
+    fake = one_topic(1)
     options = {"request_timeout_ms": 900, "delivery_timeout_ms": 1000, "linger_ms": 0}
     async with producing(fake, **options) as producer:
         await producer.send_and_wait("t", b"1")
@@ -226,7 +217,7 @@ async def test_an_expired_batch_leaves_no_gap(producing: StartProducer, outcomes
 @virtual_time
 async def test_too_few_replicas_for_a_while(producing: StartProducer) -> None:
     """S3: retried until there are enough; written once."""
-    fake = one_topic(replication_factor=3, min_insync_replicas=2)
+    fake = one_topic(1, replication_factor=3, min_insync_replicas=2)
     async with producing(fake) as producer:
         fake.set_isr("t", 0, [0])
         delivery = await producer.send("t", b"v")
@@ -241,7 +232,7 @@ async def test_too_few_replicas_for_a_while(producing: StartProducer) -> None:
 @virtual_time
 async def test_too_few_replicas_for_good(producing: StartProducer) -> None:
     """S3: the error states min.insync.replicas, and how long it was tried."""
-    fake = one_topic(replication_factor=3, min_insync_replicas=2)
+    fake = one_topic(1, replication_factor=3, min_insync_replicas=2)
     fake.set_isr("t", 0, [0])
     async with producing(fake) as producer:
         delivery = await producer.send("t", b"v")
@@ -255,7 +246,7 @@ async def test_too_few_replicas_for_good(producing: StartProducer) -> None:
 @virtual_time
 async def test_written_to_too_few_replicas(producing: StartProducer) -> None:
     """S3: NOT_ENOUGH_REPLICAS_AFTER_APPEND: sent again, the broker knows it already."""
-    fake = one_topic()
+    fake = one_topic(1)
     async with producing(fake) as producer:
         fake.fail_produce("t", 0, 20, append=True)
         metadata = await producer.send_and_wait("t", b"v")
@@ -266,7 +257,7 @@ async def test_written_to_too_few_replicas(producing: StartProducer) -> None:
 @virtual_time
 async def test_retries_are_counted(producing: StartProducer) -> None:
     """S3: retries=2 without idempotence: the third failure is final."""
-    fake = one_topic()
+    fake = one_topic(1)
     async with producing(fake, retries=2, enable_idempotence=False) as producer:
         fake.fail_produce("t", 0, 19, times=3)
         with pytest.raises(NotEnoughReplicasError):
@@ -279,9 +270,11 @@ async def test_retries_are_counted(producing: StartProducer) -> None:
 
 
 @virtual_time
-async def test_a_refused_batch_touches_no_other(producing: StartProducer, outcomes: Any) -> None:
+async def test_a_refused_batch_touches_no_other(
+    producing: StartProducer, outcomes: Outcomes
+) -> None:
     """S4: three batches, the middle one refused: the others once, it never."""
-    fake = one_topic()
+    fake = one_topic(1)
     fake.round_trip_s = 0.02
     async with producing(fake, batch_size=0) as producer:
         await producer.send_and_wait("t", b"first")
@@ -297,10 +290,10 @@ async def test_a_refused_batch_touches_no_other(producing: StartProducer, outcom
 
 
 @virtual_time
-async def test_record_errors_name_the_culprit(producing: StartProducer, outcomes: Any) -> None:
+async def test_record_errors_name_the_culprit(producing: StartProducer, outcomes: Outcomes) -> None:
     """S4: KIP-467: the record that the broker names has the broker's message; those that shared
     its batch by chance are sent again without it, before all that follow."""
-    fake = one_topic()
+    fake = one_topic(1)
     async with producing(fake, linger_ms=10) as producer:
         fake.fail_produce("t", 0, INVALID_RECORD, record_errors=[(3, "no schema")], message="bad")
         deliveries = [await producer.send("t", b"%d" % n) for n in range(5)]
@@ -313,7 +306,7 @@ async def test_record_errors_name_the_culprit(producing: StartProducer, outcomes
 
 
 @virtual_time
-async def test_fencing_is_fatal(producing: StartProducer, outcomes: Any) -> None:
+async def test_fencing_is_fatal(producing: StartProducer, outcomes: Outcomes) -> None:
     """S1: everything pending fails with the cause, and so does every further send."""
     fake = one_topic(2)
     async with producing(fake, linger_ms=0) as producer:
@@ -333,7 +326,7 @@ async def test_fencing_is_fatal(producing: StartProducer, outcomes: Any) -> None
 @virtual_time
 async def test_asking_for_a_producer_id(code: int, refused: bool, producing: StartProducer) -> None:
     """C6: transient errors use the whole delivery budget; a clear refusal is told at once."""
-    fake = one_topic()
+    fake = one_topic(1)
     control = fake.control(ApiKey.INIT_PRODUCER_ID, code, keep=True)
     async with producing(fake) as producer:
         delivery = producer.send_nowait("t", b"v")
@@ -349,7 +342,7 @@ async def test_asking_for_a_producer_id(code: int, refused: bool, producing: Sta
 @virtual_time
 async def test_idempotence_needs_a_broker_that_knows_it(producing: StartProducer) -> None:
     """C10: without InitProducerId the error says so; without idempotence it works."""
-    fake = one_topic()
+    fake = one_topic(1)
     fake.set_versions(ApiKey.INIT_PRODUCER_ID, 0, -1)
     async with producing(fake) as producer:
         with pytest.raises(UnsupportedVersionError, match="INIT_PRODUCER_ID"):

@@ -11,9 +11,10 @@ from kafkaclient.errors import DeliveryTimeoutError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP, FakeCluster
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
 
 OPTIONS: dict[str, Any] = {"delivery_timeout_ms": 2000, "request_timeout_ms": 1000, "linger_ms": 0}
 
@@ -22,7 +23,7 @@ async def _seconds(delivery: Any, sent_at: float) -> float:
     """How long after ``sent_at`` the delivery has failed."""
     with pytest.raises(DeliveryTimeoutError):
         await delivery
-    return asyncio.get_running_loop().time() - sent_at
+    return now() - sent_at
 
 
 @virtual_time

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pytest
 
@@ -13,9 +14,13 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import Bench, StartProducer
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from tests.producer.support import Bench, StartProducer, Values
 
 ASYNCIO_DEBUG = False  # many records
 
@@ -70,10 +75,6 @@ class Load:
         return [counts[p] / counts.total() for p in range(max(counts) + 1)]
 
 
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
 def cluster(*delays_ms: float, partitions: int = 3) -> FakeCluster:
     fake = FakeCluster(brokers=len(delays_ms))
     fake.create_topic("t", partitions)
@@ -82,34 +83,42 @@ def cluster(*delays_ms: float, partitions: int = 3) -> FakeCluster:
     return fake
 
 
+StartLoad: TypeAlias = "Callable[..., AbstractAsyncContextManager[tuple[Any, Load]]]"
+
+
 @pytest.fixture
-def late(producing: StartProducer) -> Any:
-    return lambda fake, **options: producing(fake, partitioner="late", **options)
+def late(producing: StartProducer) -> StartLoad:
+    """``async with late(fake, **options) as (producer, load)``: the producer knows the topic ``t``,
+    and at the end every record has its outcome."""
+
+    @asynccontextmanager
+    async def started(fake: FakeCluster, **options: Any) -> AsyncIterator[tuple[Any, Load]]:
+        async with producing(fake, partitioner="late", **options) as producer:
+            await producer.partitions_for("t")
+            load = Load(producer)
+            yield producer, load
+            await load.finish()
+
+    return started
 
 
 @virtual_time
-async def test_a_slow_broker_costs_its_own_delay_and_no_more(late: Any) -> None:
+async def test_a_slow_broker_costs_its_own_delay_and_no_more(late: StartLoad) -> None:
     """KIP-794's test: Java's p99 is 131 ms here."""
-    async with late(cluster(21, 1, 1)) as producer:
-        await producer.partitions_for("t")
-        load = Load(producer)
+    async with late(cluster(21, 1, 1)) as (_, load):
         await load.run(2048, 4)
-        await load.finish()
     assert load.percentile(99) <= 0.027
     assert 0.20 <= load.shares()[0] <= 0.30
 
 
 @virtual_time
-async def test_the_share_floor_holds_without_lingering(late: Any) -> None:
+async def test_the_share_floor_holds_without_lingering(late: StartLoad) -> None:
     shares, p99 = {}, {}
     for floor in (0.0, 0.6):
         async with late(
             cluster(21, 1, 1), linger_ms=0, partitioner_share_floor=floor, batch_size=4096
-        ) as producer:
-            await producer.partitions_for("t")
-            load = Load(producer)
+        ) as (_, load):
             await load.run(2048, 3)
-            await load.finish()
         shares[floor], p99[floor] = load.shares(since=1.0)[0], load.percentile(99)
     assert shares[0.0] < 0.07
     assert shares[0.6] == pytest.approx(0.2, abs=0.02)
@@ -117,18 +126,15 @@ async def test_the_share_floor_holds_without_lingering(late: Any) -> None:
 
 
 @virtual_time
-async def test_a_broker_in_trouble_gets_a_batch_now_and_then(late: Any) -> None:
+async def test_a_broker_in_trouble_gets_a_batch_now_and_then(late: StartLoad) -> None:
     """A share of 0.2 is the floor; records that wait for it would be a fifth of all."""
     fake = cluster(2, 400, 2)
-    async with late(fake) as producer:
-        await producer.partitions_for("t")
-        load = Load(producer)
+    async with late(fake) as (producer, load):
         await load.run(1000, 8)
         assert producer.load().brokers[1].excluded == "slow"
         fake.delay_produce(1, 0.002)
         await load.run(1000, 4)
         assert producer.load().brokers[1].excluded is None
-        await load.finish()
     assert 0.0 < load.shares(since=3.0, until=8.0)[1] < 0.01
     late_ones = [s for s in load.sent if 3.0 <= s.at < 8.0 and s.latency > 0.03]
     assert len(late_ones) < 0.01 * 5 * 1000
@@ -136,11 +142,9 @@ async def test_a_broker_in_trouble_gets_a_batch_now_and_then(late: Any) -> None:
 
 
 @virtual_time
-async def test_a_broker_in_trouble_is_better_than_a_dead_one(late: Any) -> None:
+async def test_a_broker_in_trouble_is_better_than_a_dead_one(late: StartLoad) -> None:
     fake = cluster(2, 400, 2)
-    async with late(fake) as producer:
-        await producer.partitions_for("t")
-        load = Load(producer)
+    async with late(fake) as (_, load):
         await load.run(1000, 4)
         fake.stall_broker(0)
         fake.stall_broker(2)
@@ -148,15 +152,12 @@ async def test_a_broker_in_trouble_is_better_than_a_dead_one(late: Any) -> None:
         assert {s.partition for s in load.sent if s.at > 5.0} == {1}
         fake.resume_broker(0)
         fake.resume_broker(2)
-        await load.finish()
 
 
 @virtual_time
-async def test_equal_brokers_get_equal_bytes(late: Any) -> None:
+async def test_equal_brokers_get_equal_bytes(late: StartLoad) -> None:
     """Within a batch, at a rate that leaves brokers mostly free."""
-    async with late(cluster(1, 1, 1, partitions=12)) as producer:
-        await producer.partitions_for("t")
-        load = Load(producer)
+    async with late(cluster(1, 1, 1, partitions=12)) as (producer, load):
         await load.run(1024, 12)
         await load.finish()
         sent = [p.bytes_sent for p in producer.load().partitions]
@@ -164,12 +165,10 @@ async def test_equal_brokers_get_equal_bytes(late: Any) -> None:
 
 
 @virtual_time
-async def test_a_paused_broker_keeps_only_what_it_had(late: Any) -> None:
+async def test_a_paused_broker_keeps_only_what_it_had(late: StartLoad) -> None:
     """Records not in flight to it do not notice, and when it is back it has its fair share."""
     fake = cluster(2, 2, 2)
-    async with late(fake) as producer:
-        await producer.partitions_for("t")
-        load = Load(producer)
+    async with late(fake) as (producer, load):
         running = asyncio.create_task(load.run(2048, 8))
         await asyncio.sleep(2.0)
         fake.stall_broker(0)
@@ -178,7 +177,6 @@ async def test_a_paused_broker_keeps_only_what_it_had(late: Any) -> None:
         await asyncio.sleep(2.0)
         fake.resume_broker(0)
         await running
-        await load.finish()
     stuck = [s for s in load.sent if s.latency > 0.02]
     assert len(stuck) <= 30
     assert all(1.98 <= s.at <= 2.02 for s in stuck)
@@ -188,12 +186,12 @@ async def test_a_paused_broker_keeps_only_what_it_had(late: Any) -> None:
 
 
 @virtual_time
-async def test_an_application_that_blocks_its_loop_is_not_the_brokers_fault(late: Any) -> None:
+async def test_an_application_that_blocks_its_loop_is_not_the_brokers_fault(
+    late: StartLoad,
+) -> None:
     """No lane is closed for it, and nothing is asked of the brokers more often."""
     fake = cluster(1, 1, 1)
-    async with late(fake) as producer:
-        await producer.partitions_for("t")
-        load = Load(producer)
+    async with late(fake) as (producer, load):
         running = asyncio.create_task(load.run(1024, 6))
         calls = len(fake.requests_of(ApiKey.API_VERSIONS)), len(fake.requests_of(ApiKey.METADATA))
         for _ in range(16):
@@ -210,44 +208,36 @@ async def test_an_application_that_blocks_its_loop_is_not_the_brokers_fault(late
 
 
 @virtual_time
-async def test_if_all_brokers_are_overdue_none_is_left_out(late: Any) -> None:
+async def test_if_all_brokers_are_overdue_none_is_left_out(late: StartLoad) -> None:
     fake = cluster(1, 1, 1)
-    async with late(fake, max_in_flight_requests_per_connection=5) as producer:
-        await producer.partitions_for("t")
-        load = Load(producer)
+    async with late(fake, max_in_flight_requests_per_connection=5) as (_, load):
         await load.run(1024, 1)
         for node in range(3):
             fake.stall_broker(node)
         await load.run(1024, 1)
         for node in range(3):
             fake.resume_broker(node)
-        await load.finish()
     assert len(load.sent) == 2048
 
 
 @virtual_time
-async def test_availability_timeout_excludes_for_good(late: Any) -> None:
+async def test_availability_timeout_excludes_for_good(late: StartLoad) -> None:
     """Not even when all brokers are: then batches wait until one has answered."""
     fake = cluster(40, 40, partitions=2)
-    async with late(fake, availability_timeout_ms=10, linger_ms=0) as producer:
-        await producer.partitions_for("t")
-        load = Load(producer)
+    async with late(fake, availability_timeout_ms=10, linger_ms=0) as (producer, load):
         for _ in range(40):  # window 1: what comes later waits for an answer
             load.send()
             await asyncio.sleep(0.005)
         lanes = inspect(producer).sender.lanes
         assert all(lane.exclusions[BrokerState.UNAVAILABLE] for lane in lanes)
-        await load.finish()
     assert len(load.sent) == 40
 
 
 @virtual_time
-async def test_leaders_that_left_a_silent_broker_get_its_batches(late: Any) -> None:
+async def test_leaders_that_left_a_silent_broker_get_its_batches(late: StartLoad) -> None:
     """A paused broker never closes its connection; another one knows who leads now."""
     fake = cluster(1, 1, 1)
-    async with late(fake) as producer:
-        await producer.partitions_for("t")
-        load = Load(producer)
+    async with late(fake) as (_, load):
         await load.run(512, 1)
         running = asyncio.create_task(load.run(512, 3))
         fake.stall_broker(0)
@@ -256,17 +246,14 @@ async def test_leaders_that_left_a_silent_broker_get_its_batches(late: Any) -> N
             if fake.leader("t", partition) == 0:
                 fake.move_leader("t", partition, 1)
         await running
-        await load.finish()
     assert max(s.latency for s in load.sent) < 3.0, "not the 30 s of request.timeout.ms"
     assert len(load.sent) == 2048
 
 
 @virtual_time
-async def test_set_aside_records_go_elsewhere_when_their_broker_fails(late: Any) -> None:
+async def test_set_aside_records_go_elsewhere_when_their_broker_fails(late: StartLoad) -> None:
     fake = cluster(21, 1, 1)
-    async with late(fake, linger_ms=0, batch_size=1024) as producer:
-        await producer.partitions_for("t")
-        load = Load(producer)
+    async with late(fake, linger_ms=0, batch_size=1024) as (producer, load):
         await load.run(2048, 1)
         strategy = inspect(producer).accumulator.topics["t"].strategy
         while strategy.reserved_queue is None or not strategy.reserved_queue.batches:
@@ -278,15 +265,12 @@ async def test_set_aside_records_go_elsewhere_when_their_broker_fails(late: Any)
         waiting = [b for b in inspect(producer).accumulator.incomplete if not b.attempts]
         assert not waiting, "what was never sent went to the others"
         fake.start_broker(0)
-        await load.finish()
 
 
 @virtual_time
-async def test_a_lost_leader_frees_what_was_set_aside(late: Any) -> None:
+async def test_a_lost_leader_frees_what_was_set_aside(late: StartLoad) -> None:
     fake = cluster(21, 1, 1)
-    async with late(fake, linger_ms=0, batch_size=1024) as producer:
-        await producer.partitions_for("t")
-        load = Load(producer)
+    async with late(fake, linger_ms=0, batch_size=1024) as (producer, load):
         await load.run(2048, 1)
         accumulator = inspect(producer).accumulator
         topic = accumulator.topics["t"]
@@ -304,18 +288,17 @@ async def test_a_lost_leader_frees_what_was_set_aside(late: Any) -> None:
         assert not queue.batches
         assert topic.unbound.batches
         accumulator.update_topic(view, now())
-        await load.finish()
 
 
 @virtual_time
-async def test_a_quiet_topic_does_not_wait_for_a_hot_one(late: Any) -> None:
+async def test_a_quiet_topic_does_not_wait_for_a_hot_one(producing: StartProducer) -> None:
     fake = FakeCluster()
     for n in range(200):
         fake.create_topic(f"quiet-{n}", 3)
     fake.create_topic("hot", 6)
     for node in range(3):
         fake.delay_produce(node, 0.002)
-    async with late(fake) as producer:
+    async with producing(fake, partitioner="late") as producer:
         for n in range(200):
             await producer.partitions_for(f"quiet-{n}")
         await producer.partitions_for("hot")
@@ -332,35 +315,27 @@ async def test_a_quiet_topic_does_not_wait_for_a_hot_one(late: Any) -> None:
 
 
 @virtual_time
-async def test_without_adaptivity_bytes_rotate_strictly(late: Any) -> None:
+async def test_without_adaptivity_bytes_rotate_strictly(late: StartLoad) -> None:
     """adaptive.partitioning.enable=false: the slow broker gets its third, and p99 shows it."""
-    async with late(cluster(21, 1, 1), adaptive_partitioning_enable=False) as producer:
-        await producer.partitions_for("t")
-        load = Load(producer)
+    async with late(cluster(21, 1, 1), adaptive_partitioning_enable=False) as (_, load):
         await load.run(1024, 4)
-        await load.finish()
     assert load.shares() == pytest.approx([1 / 3] * 3, abs=0.01)
 
 
 @virtual_time
-async def test_a_burst_rotates_strictly_too(late: Any) -> None:
+async def test_a_burst_rotates_strictly_too(late: StartLoad) -> None:
     """More than one ready batch in one pass."""
     fake = cluster(1, 1, 1)
-    async with late(fake, adaptive_partitioning_enable=False, batch_size=1024) as producer:
-        await producer.partitions_for("t")
-        load = Load(producer)
+    async with late(fake, adaptive_partitioning_enable=False, batch_size=1024) as (_, load):
         for _ in range(600):
             load.send()
-        await load.finish()
     assert load.shares() == pytest.approx([1 / 3] * 3, abs=0.01)
 
 
 @virtual_time
-async def test_a_keyed_record_does_not_wait_with_what_is_set_aside(late: Any) -> None:
+async def test_a_keyed_record_does_not_wait_with_what_is_set_aside(late: StartLoad) -> None:
     fake = cluster(21, 1, 1)
-    async with late(fake, linger_ms=0, batch_size=1024) as producer:
-        await producer.partitions_for("t")
-        load = Load(producer)
+    async with late(fake, linger_ms=0, batch_size=1024) as (producer, load):
         await load.run(2048, 1)
         strategy = inspect(producer).accumulator.topics["t"].strategy
         while strategy.reserved_queue is None:
@@ -369,16 +344,13 @@ async def test_a_keyed_record_does_not_wait_with_what_is_set_aside(late: Any) ->
         partition, asked = strategy.reserved_queue.partition, now()
         await producer.send_and_wait("t", b"explicit", partition=partition)
         assert now() - asked <= 0.045, "its broker's delay, behind one request at the most"
-        await load.finish()
 
 
 @virtual_time
-async def test_a_broker_that_takes_no_bytes_has_nothing_set_aside(late: Any) -> None:
+async def test_a_broker_that_takes_no_bytes_has_nothing_set_aside(late: StartLoad) -> None:
     """acks=0: no answer tells of a stall, only the connection does."""
     fake = cluster(1, 1, 1)
-    async with late(fake, linger_ms=0, acks=0, batch_size=1024) as producer:
-        await producer.partitions_for("t")
-        load = Load(producer)
+    async with late(fake, linger_ms=0, acks=0, batch_size=1024) as (producer, load):
         await load.run(1024, 0.5)
         lanes = inspect(producer).sender.lanes
         assert lanes.has_capacity(0)
@@ -386,16 +358,13 @@ async def test_a_broker_that_takes_no_bytes_has_nothing_set_aside(late: Any) -> 
         assert not lanes.has_capacity(0)
         assert not lanes.is_healthy(0)
         lanes.get(0).connection._writable = True
-        await load.finish()
 
 
 @virtual_time
-async def test_leaders_that_left_before_the_broker_was_overdue(late: Any) -> None:
+async def test_leaders_that_left_before_the_broker_was_overdue(late: StartLoad) -> None:
     """The view changes first, the broker is found overdue later."""
     fake = cluster(200, 200, 200)
-    async with late(fake, linger_ms=0) as producer:
-        await producer.partitions_for("t")
-        load = Load(producer)
+    async with late(fake, linger_ms=0) as (producer, load):
         await load.run(100, 4)  # usual: 0.2 s, so that it is overdue after 1.6 s
         running = asyncio.create_task(load.run(100, 4))
         fake.stall_broker(0)
@@ -405,7 +374,6 @@ async def test_leaders_that_left_before_the_broker_was_overdue(late: Any) -> Non
                 fake.move_leader("t", partition, 1)
         inspect(producer).metadata.request_refresh("told by somebody else")
         await running
-        await load.finish()
     assert max(s.latency for s in load.sent) < 6.0
 
 
@@ -466,9 +434,11 @@ class AllInOrder:
 
 
 @virtual_time
-async def test_a_topic_of_one_partition_keeps_its_order(late: Any, values: Any) -> None:
+async def test_a_topic_of_one_partition_keeps_its_order(
+    producing: StartProducer, values: Values
+) -> None:
     fake = cluster(5, partitions=1)
-    async with late(fake, linger_ms=0) as producer:
+    async with producing(fake, partitioner="late", linger_ms=0) as producer:
         for n in range(500):
             producer.send_nowait("t", b"%d" % n, key=b"k" if n % 3 == 0 else None)
             await asyncio.sleep(0.0003)

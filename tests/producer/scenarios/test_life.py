@@ -29,19 +29,10 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster, delay
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def one_topic(partitions: int = 3, brokers: int = 3) -> FakeCluster:
-    fake = FakeCluster(brokers=brokers)
-    fake.create_topic("t", partitions)
-    return fake
+    from tests.producer.support import Look, StartProducer, Values
 
 
 @virtual_time
@@ -109,7 +100,7 @@ def test_a_producer_that_was_never_made_says_nothing_at_its_end() -> None:
 @virtual_time
 async def test_a_fatal_error_gathers_no_frames(producing: StartProducer) -> None:
     async with producing(one_topic()) as producer:
-        inspect(producer).fail_fatally(fatal := ProducerClosedError("defect"))
+        inspect(producer).fail_producer(fatal := ProducerClosedError("defect"))
         for _ in range(50):
             with pytest.raises(ProducerClosedError, match="defect"):
                 await producer.send("t", b"v")
@@ -151,8 +142,7 @@ async def test_the_wrong_event_loop(producing: StartProducer) -> None:
 
 @virtual_time
 async def test_a_delivery_of_a_split_batch_knows_its_event_loop(producing: StartProducer) -> None:
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", 1, max_message_bytes=400)
+    fake = one_topic(1, brokers=1, max_message_bytes=400)
     async with producing(fake) as producer:
         deliveries = [await producer.send("t", bytes(100)) for _ in range(8)]
         await asyncio.gather(*deliveries)
@@ -170,7 +160,7 @@ def drop(held: list[Producer]) -> None:
 
 
 @virtual_time
-async def test_a_producer_that_is_dropped_warns_and_leaves_nothing_behind(values: Any) -> None:
+async def test_a_producer_that_is_dropped_warns_and_leaves_nothing_behind(values: Values) -> None:
     """What it had accepted is delivered all the same."""
     fake = one_topic(1)
     before = asyncio.all_tasks()
@@ -191,7 +181,7 @@ async def test_a_producer_that_is_dropped_warns_and_leaves_nothing_behind(values
 @pytest.mark.parametrize("moment", ["idle", "begun", "sent", "aborted"])
 @virtual_time
 async def test_a_transactional_producer_that_is_dropped_aborts(
-    fake: FakeCluster, look: Any, moment: str
+    fake: FakeCluster, look: Look, moment: str
 ) -> None:
     """Like any other it warns; no task is left behind, no connection, no open transaction."""
     before = asyncio.all_tasks()

@@ -24,56 +24,31 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP, ErrorCode, FakeCluster, delay_answer
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import Outcomes, StartProducer
 
 TICK = 0.025
 """A deadline is judged at a second look, 10 ms later; a request's timeout 20 ms later."""
 
 
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def one_topic(**topic: Any) -> FakeCluster:
-    fake = FakeCluster()
-    fake.create_topic("t", 3, **topic)
-    return fake
-
-
 idempotence = pytest.mark.parametrize("idempotent", [True, False])
 
 
+@pytest.mark.parametrize("fault", ["stop_broker", "stall_broker"])
 @idempotence
 @virtual_time
-async def test_all_brokers_down_after_the_first_metadata(
-    idempotent: bool, producing: StartProducer, outcomes: Any
+async def test_all_brokers_down_or_silent_after_the_first_metadata(
+    idempotent: bool, fault: str, producing: StartProducer, outcomes: Outcomes
 ) -> None:
-    """L1: every record fails by the delivery timeout, none is left pending."""
+    """L1: every record fails by the delivery timeout, none is left pending; also when the brokers
+    accept everything and answer nothing."""
     fake = one_topic()
     async with producing(fake, enable_idempotence=idempotent) as producer:
         await producer.send_and_wait("t", b"first")
         for node in range(3):
-            fake.stop_broker(node)
-        started = now()
-        deliveries = [await producer.send("t", b"%d" % n, key=b"%d" % n) for n in range(50)]
-        results = await outcomes(deliveries)
-        assert now() - started == pytest.approx(120.0, abs=TICK)
-        assert all(isinstance(result, DeliveryTimeoutError) for result in results)
-
-
-@idempotence
-@virtual_time
-async def test_all_brokers_silent(
-    idempotent: bool, producing: StartProducer, outcomes: Any
-) -> None:
-    """L1: the same when the brokers accept everything and answer nothing."""
-    fake = one_topic()
-    async with producing(fake, enable_idempotence=idempotent) as producer:
-        await producer.send_and_wait("t", b"first")
-        for node in range(3):
-            fake.stall_broker(node)
+            getattr(fake, fault)(node)
         started = now()
         deliveries = [await producer.send("t", b"%d" % n, key=b"%d" % n) for n in range(50)]
         results = await outcomes(deliveries)
@@ -97,7 +72,7 @@ async def test_no_broker_at_start() -> None:
 @idempotence
 @virtual_time
 async def test_stop_ends_by_its_timeout(
-    idempotent: bool, producing: StartProducer, outcomes: Any
+    idempotent: bool, producing: StartProducer, outcomes: Outcomes
 ) -> None:
     """L1: stop(timeout=1) with silent brokers ends at t=1 and reports how many were left."""
     fake = one_topic()

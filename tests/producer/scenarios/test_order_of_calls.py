@@ -26,13 +26,15 @@ from kafkaclient.errors import (
 )
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import run_virtual, virtual_time
-from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
+from tests.producer.support import one_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.producer.conftest import StartProducer
+    from kafkaclient.testing.fake import FakeCluster
+    from tests.producer.support import StartProducer
+
 
 PARTITIONS = 2
 WAYS = ["send", "send_nowait", "send_many", "send_arrow"]
@@ -141,60 +143,59 @@ def calls(*, beyond: bool = False) -> st.SearchStrategy[list[Call]]:
     return st.lists(one, min_size=2, max_size=30)
 
 
+def refusals(
+    made: list[Call],
+    *,
+    brokers: int = 2,
+    latency: float = 0.0,
+    prepare: Callable[[FakeCluster], object] | None = None,
+    **options: int,
+) -> list[Exception]:
+    """Make the calls, and check the order in the log; returns the errors of refused records.
+    ``prepare(fake)`` is called once the producer knows the topic; without it the first calls wait
+    for the topic's metadata."""
+
+    async def run() -> list[Exception]:
+        fake = one_topic(PARTITIONS, brokers, round_trip_s=latency)
+        async with Producer(fake.bootstrap, dialer=fake, rng=Random(1), **options) as producer:
+            if prepare is not None:
+                await producer.send_and_wait("t", b"warm", partition=0)
+                prepare(fake)
+            caller = Caller(producer)
+            await make_calls(caller, made)
+        assert_in_order(fake)
+        return caller.refused
+
+    return run_virtual(run())
+
+
 @settings(deadline=None)
 @given(made=calls(), latency=st.sampled_from([0.0, 0.003, 0.02]), memory=st.integers(45, 90))
 def test_before_the_metadata_and_with_little_memory(
     made: list[Call], latency: float, memory: int
 ) -> None:
-    async def run() -> None:
-        fake = FakeCluster(2, profile="kafka-4")
-        fake.round_trip_s = latency
-        fake.create_topic("t", PARTITIONS)
-        options = {"buffer_memory": memory * 1000, "max_request_size": 28_000}
-        async with Producer(fake.bootstrap, dialer=fake, rng=Random(1), **options) as producer:
-            caller = Caller(producer)
-            await make_calls(caller, made)
-        assert all(isinstance(error, BufferFullError) for error in caller.refused)
-        assert_in_order(fake)
-
-    run_virtual(run())
+    options = {"buffer_memory": memory * 1000, "max_request_size": 28_000}
+    refused = refusals(made, latency=latency, **options)
+    assert all(isinstance(error, BufferFullError) for error in refused)
 
 
 @settings(deadline=None)
 @given(made=calls(), stalled=st.sampled_from([0.0, 0.05, 2.0]))
 def test_while_a_broker_stands_still_and_memory_runs_out(made: list[Call], stalled: float) -> None:
-    async def run() -> None:
-        fake = FakeCluster(1, profile="kafka-4")
-        fake.create_topic("t", PARTITIONS)
-        options: dict[str, Any] = {"buffer_memory": 45_000, "max_request_size": 28_000}
-        async with Producer(fake.bootstrap, dialer=fake, rng=Random(1), **options) as producer:
-            await producer.send_and_wait("t", b"warm", partition=0)
-            fake.stall_broker(0)
-            asyncio.get_running_loop().call_later(stalled, fake.resume_broker, 0)
-            caller = Caller(producer)
-            await make_calls(caller, made)
-        assert all(isinstance(error, BufferFullError) for error in caller.refused)
-        assert_in_order(fake)
+    def stall(fake: FakeCluster) -> None:
+        fake.stall_broker(0)
+        asyncio.get_running_loop().call_later(stalled, fake.resume_broker, 0)
 
-    run_virtual(run())
+    options = {"buffer_memory": 45_000, "max_request_size": 28_000}
+    refused = refusals(made, brokers=1, prepare=stall, **options)
+    assert all(isinstance(error, BufferFullError) for error in refused)
 
 
 @settings(deadline=None)
 @given(made=calls(beyond=True), latency=st.sampled_from([0.0, 0.003]))
 def test_while_the_topic_grows(made: list[Call], latency: float) -> None:
     made = [call._replace(where=call.where if isinstance(call.where, int) else 1) for call in made]
-
-    async def run() -> None:
-        fake = FakeCluster(2, profile="kafka-4")
-        fake.round_trip_s = latency
-        fake.create_topic("t", PARTITIONS)
-        async with Producer(fake.bootstrap, dialer=fake, rng=Random(1)) as producer:
-            await producer.send_and_wait("t", b"warm", partition=0)
-            fake.add_partitions("t", PARTITIONS + 1)
-            await make_calls(Caller(producer), made)
-        assert_in_order(fake)
-
-    run_virtual(run())
+    refusals(made, latency=latency, prepare=lambda fake: fake.add_partitions("t", PARTITIONS + 1))
 
 
 # --- one by one ---------------------------------------------------------------------------------
@@ -206,9 +207,7 @@ def test_while_the_topic_grows(made: list[Call], latency: float) -> None:
 async def test_who_waits_for_metadata_goes_first(
     producing: Callable[..., Any], earlier: str, later: str
 ) -> None:
-    fake = FakeCluster(1)
-    fake.create_topic("t", 1)
-    fake.round_trip_s = 0.01
+    fake = one_topic(1, brokers=1, round_trip_s=0.01)
     async with producing(fake) as producer:
         caller = Caller(producer)
         await make_calls(caller, [Call(earlier, b"k", 1, 0, 0), Call(later, b"k", 1, 0, 1)])
@@ -223,8 +222,7 @@ async def test_who_waits_for_memory_goes_first(
     producing: Callable[..., Any], earlier: str, later: str
 ) -> None:
     """Although the later record would fit into a batch that is open."""
-    fake = FakeCluster(1)
-    fake.create_topic("t", 1)
+    fake = one_topic(1, brokers=1)
     options = {"buffer_memory": 30_000, "max_request_size": 28_000, "linger_ms": 1000}
     async with producing(fake, **options) as producer:
         await producer.send_and_wait("t", b"warm")
@@ -249,9 +247,7 @@ async def test_who_waits_for_memory_goes_first(
 async def test_who_waits_to_hear_of_a_new_partition_goes_first(producing: StartProducer) -> None:
     """The answer to an older request tells of the partition before the caller's own request is
     answered."""
-    fake = FakeCluster(1)
-    fake.create_topic("t", 2)
-    fake.round_trip_s = 0.01
+    fake = one_topic(2, brokers=1, round_trip_s=0.01)
     async with producing(fake) as producer:
         await producer.send_and_wait("t", b"warm", partition=0)
         await asyncio.sleep(5)
@@ -275,9 +271,7 @@ async def test_who_waits_to_hear_of_a_new_partition_goes_first(producing: StartP
 
 @virtual_time
 async def test_a_cancelled_waiter_lets_the_others_go_on(producing: StartProducer) -> None:
-    fake = FakeCluster(1)
-    fake.create_topic("t", 1)
-    fake.round_trip_s = 0.01
+    fake = one_topic(1, brokers=1, round_trip_s=0.01)
     async with producing(fake) as producer:
         tasks = [asyncio.create_task(producer.send("t", b"%06d" % n)) for n in range(5)]
         await asyncio.sleep(0)
@@ -291,9 +285,7 @@ async def test_a_cancelled_waiter_lets_the_others_go_on(producing: StartProducer
 async def test_a_bulk_call_that_waits_keeps_its_place_for_a_whole_slice(
     producing: StartProducer,
 ) -> None:
-    fake = FakeCluster(1)
-    fake.create_topic("t", 1)
-    fake.round_trip_s = 0.01
+    fake = one_topic(1, brokers=1, round_trip_s=0.01)
     async with producing(fake) as producer:
         caller = Caller(producer)
         made = [Call("send_many", b"k", 300, 0, 0), Call("send", b"k", 1, 0, 1)]
@@ -305,8 +297,7 @@ async def test_a_bulk_call_that_waits_keeps_its_place_for_a_whole_slice(
 async def test_stop_ends_a_bulk_call_that_waits_for_more_room_and_those_behind(
     producing: StartProducer,
 ) -> None:
-    fake = FakeCluster(1)
-    fake.create_topic("t", 1)
+    fake = one_topic(1, brokers=1)
     loop = asyncio.get_running_loop()
     async with producing(fake, buffer_memory=30_000, max_request_size=28_000) as producer:
         await producer.send_and_wait("t", b"warm")
@@ -326,9 +317,7 @@ async def test_stop_ends_a_bulk_call_that_waits_for_more_room_and_those_behind(
 async def test_kept_records_do_not_hold_the_room_that_an_earlier_send_waits_for(
     producing: StartProducer,
 ) -> None:
-    fake = FakeCluster(1)
-    fake.create_topic("t", 1)
-    fake.round_trip_s = 0.01
+    fake = one_topic(1, brokers=1, round_trip_s=0.01)
     options = {"buffer_memory": 100_000, "max_request_size": 28_000, "max_block_ms": 20_000}
     async with producing(fake, **options) as producer:
         loop = asyncio.get_running_loop()
@@ -351,8 +340,7 @@ async def test_kept_records_do_not_hold_the_room_that_an_earlier_send_waits_for(
 async def test_kept_records_do_not_hold_the_room_that_a_bulk_call_needs_more_of(
     producing: StartProducer,
 ) -> None:
-    fake = FakeCluster(1)
-    fake.create_topic("t", 1)
+    fake = one_topic(1, brokers=1)
     options = {"buffer_memory": 40_000, "max_request_size": 28_000, "max_block_ms": 20_000}
     async with producing(fake, **options) as producer:
         await producer.send_and_wait("t", b"warm")
@@ -374,9 +362,7 @@ async def test_kept_records_do_not_hold_the_room_that_a_bulk_call_needs_more_of(
 async def test_send_nowait_is_refused_behind_those_who_wait_for_room(
     producing: StartProducer,
 ) -> None:
-    fake = FakeCluster(1)
-    fake.create_topic("t", 1)
-    fake.round_trip_s = 0.01
+    fake = one_topic(1, brokers=1, round_trip_s=0.01)
     async with producing(fake, buffer_memory=30_000, max_request_size=28_000) as producer:
         waiting = [asyncio.create_task(producer.send("t", bytes(20_000))) for _ in range(2)]
         await asyncio.sleep(0)

@@ -20,11 +20,13 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP, FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import one_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
+
 
 ASYNCIO_DEBUG = False  # it keeps a traceback of every handle
 
@@ -65,7 +67,8 @@ async def test_memory_at_its_peak_is_in_proportion_to_the_bound(
     """B1: no broker answers, and the application goes on sending: a flood without waiting, then
     500 callers that wait; and again when the first flood has expired."""
     fake, kept, seen = FakeCluster(), [], []
-    fake.create_topic("t", 6)
+    topic = f"of-{size}-bytes"  # other tests may have left batches of theirs
+    fake.create_topic(topic, 6)
     options = {
         "buffer_memory": BUFFER,
         "compression_type": codec,
@@ -74,7 +77,7 @@ async def test_memory_at_its_peak_is_in_proportion_to_the_bound(
         "on_error": kept.append,
     }
     async with producing(fake, **options) as producer:
-        await producer.send_and_wait("t", b"first")
+        await producer.send_and_wait(topic, b"first")
         fake.control(ApiKey.PRODUCE, DROP, keep=True)
         buffer_pool = inspect(producer).accumulator.buffer_pool
         value = bytes(size)
@@ -82,14 +85,14 @@ async def test_memory_at_its_peak_is_in_proportion_to_the_bound(
             refused = accepted = 0
             while refused < 100:
                 try:
-                    producer.send_nowait("t", value)
+                    producer.send_nowait(topic, value)
                     accepted += 1
                 except BufferFullError:
                     refused += 1
                     await asyncio.sleep(0.001)
             assert accepted * size > 0.5 * BUFFER
             assert buffer_pool.total - buffer_pool.available > 0.9 * BUFFER
-            waiting = [asyncio.create_task(producer.send("t", value)) for _ in range(500)]
+            waiting = [asyncio.create_task(producer.send(topic, value)) for _ in range(500)]
             await asyncio.sleep(2)
             seen.append(taken())
             outcomes = await asyncio.gather(*waiting, return_exceptions=True)
@@ -101,7 +104,11 @@ async def test_memory_at_its_peak_is_in_proportion_to_the_bound(
             fake.requests.clear()  # the journal of what came
             gc.collect()
             assert buffer_pool.available == buffer_pool.total, "all of it expired"
-            batches = [thing for thing in gc.get_objects() if type(thing) is ProducerBatch]
+            batches = [
+                thing
+                for thing in gc.get_objects()
+                if type(thing) is ProducerBatch and thing.result.topic == topic
+            ]
             assert kept
             assert not batches, "errors that the application keeps hold no batches"
     assert 0.9 * BUFFER < max(seen) < FACTOR * BUFFER
@@ -120,8 +127,7 @@ def connections(fake: FakeCluster) -> int:
 async def test_timers_are_in_proportion_to_what_is_active(producing: StartProducer) -> None:
     """L4: the sender has one, and so has a connection, however many batches linger and however many
     requests are under way; those that were replaced do not pile up."""
-    fake = FakeCluster()
-    fake.create_topic("t", 600)
+    fake = one_topic(600)
     loop: Any = asyncio.get_running_loop()
     async with producing(fake, linger_ms=2000) as producer:
         await producer.send_and_wait("t", b"first")

@@ -12,20 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.murmur2 import partition_for_key
+from tests.producer.support import one_topic
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
 
 ASYNCIO_DEBUG = False  # many records
-
-
-def one_topic(partitions: int = 3, **topic: Any) -> FakeCluster:
-    fake = FakeCluster()
-    fake.create_topic("t", partitions, **topic)
-    return fake
 
 
 async def fair_share(producer: Any, count: int, pause: float = 0.002) -> list[Any]:

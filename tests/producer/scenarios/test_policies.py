@@ -12,23 +12,17 @@ import pytest
 
 from kafkaclient.errors import BufferFullError, PartitionerError
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.murmur2 import partition_for_key
+from tests.producer.support import one_topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkaclient import ClusterView, LoadView
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
 
 NAMES = ["sticky", "uniform-sticky", "round-robin", "random"]
 KEYS = [b"%d" % n for n in range(40)]
-
-
-def one_topic(partitions: int = 5, brokers: int = 3) -> FakeCluster:
-    fake = FakeCluster(brokers=brokers)
-    fake.create_topic("t", partitions)
-    return fake
 
 
 async def burst(producer: Any, count: int, key: bytes | None = None) -> list[int]:
@@ -45,7 +39,7 @@ async def spaced(producer: Any, count: int) -> list[int]:
 @virtual_time
 async def test_sticky_moves_on_with_each_batch(producing: StartProducer) -> None:
     """KIP-480: a burst stays together, the next one goes elsewhere, spaced records never stay."""
-    fake = one_topic()
+    fake = one_topic(5)
     async with producing(fake, partitioner="sticky") as producer:
         first, second = set(await burst(producer, 50)), set(await burst(producer, 50))
         assert len(first) == len(second) == 1
@@ -59,7 +53,7 @@ async def test_sticky_moves_on_with_each_batch(producing: StartProducer) -> None
 
 @virtual_time
 async def test_uniform_sticky_ignores_keys(producing: StartProducer) -> None:
-    async with producing(one_topic(), partitioner="uniform-sticky") as producer:
+    async with producing(one_topic(5), partitioner="uniform-sticky") as producer:
         deliveries = [producer.send_nowait("t", b"v", key) for key in KEYS]
         assert len({(await delivery).partition for delivery in deliveries}) == 1
         partitions = [(await producer.send_and_wait("t", b"v", b"same")).partition for _ in KEYS]
@@ -81,12 +75,12 @@ async def test_round_robin_takes_every_partition_in_turn(
 
 @virtual_time
 async def test_random_goes_everywhere_but_keys_stay(producing: StartProducer) -> None:
-    async with producing(one_topic(), partitioner="random") as producer:
+    async with producing(one_topic(5), partitioner="random") as producer:
         counts = Counter(await burst(producer, 1000))
         assert all(counts[p] == pytest.approx(200, rel=0.25) for p in range(5))
         assert set(await burst(producer, 10, b"key")) == {partition_for_key(b"key", 5)}
     ignoring = {"partitioner": "random", "partitioner_ignore_keys": True}
-    async with producing(one_topic(), **ignoring) as producer:
+    async with producing(one_topic(5), **ignoring) as producer:
         assert len(set(await burst(producer, 50, b"key"))) == 5
 
 
@@ -95,7 +89,7 @@ async def test_random_goes_everywhere_but_keys_stay(producing: StartProducer) ->
 async def test_partitions_without_a_leader_are_left_to_the_keys(
     name: str, producing: StartProducer
 ) -> None:
-    fake = one_topic()
+    fake = one_topic(5)
     for partition in (1, 3):
         fake.move_leader("t", partition, -1)
     async with producing(fake, partitioner=name, linger_ms=0) as producer:
@@ -106,8 +100,7 @@ async def test_partitions_without_a_leader_are_left_to_the_keys(
 @pytest.mark.parametrize("name", NAMES)
 @virtual_time
 async def test_a_broker_that_dies_costs_no_record(name: str, producing: StartProducer) -> None:
-    fake = FakeCluster()
-    fake.create_topic("t", 6, replication_factor=3)
+    fake = one_topic(6, replication_factor=3)
     async with producing(fake, partitioner=name, batch_size=500) as producer:
         deliveries = []
         for n in range(600):
@@ -159,7 +152,7 @@ class Mine:
 @virtual_time
 async def test_an_object_is_asked_for_every_record_once(producing: StartProducer) -> None:
     """Keyed or not, also when the metadata had to be waited for; never for explicit ones."""
-    fake, mine = one_topic(), Mine()
+    fake, mine = one_topic(5), Mine()
     async with producing(fake, partitioner=mine, value_serializer=str.encode) as producer:
         early = producer.send_nowait("t", "4", b"key")
         assert mine.asked == []
@@ -172,7 +165,7 @@ async def test_an_object_is_asked_for_every_record_once(producing: StartProducer
 @virtual_time
 async def test_a_bad_answer_costs_its_record_alone(producing: StartProducer) -> None:
     """At once from send and send_nowait; through the delivery where nothing could be asked yet."""
-    fake, mine = one_topic(), Mine()
+    fake, mine = one_topic(5), Mine()
     async with producing(fake, partitioner=mine) as producer:
         bad, good = producer.send_nowait("t", b"7"), [producer.send_nowait("t", b"3")]
         with pytest.raises(PartitionerError, match="Mine gave 7, not one of the partitions 0 to 4"):
@@ -201,7 +194,7 @@ async def filled(producer: Any) -> int:
 @virtual_time
 async def test_records_that_wait_for_memory_are_asked_about_once(producing: StartProducer) -> None:
     """Asked when there is room; a record that was refused for want of room was not asked about."""
-    fake, mine = one_topic(), Mine()
+    fake, mine = one_topic(5), Mine()
     options = {"partitioner": mine, "buffer_memory": 20_000, "batch_size": 4000, "acks": 1}
     async with producing(fake, enable_idempotence=False, **options) as producer:
         await producer.send_and_wait("t", b"0")

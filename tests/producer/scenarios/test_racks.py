@@ -13,7 +13,7 @@ from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.murmur2 import partition_for_key
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
 
 AWARE = {"partitioner_rack_aware": True, "client_rack": "r0", "batch_size": 400, "linger_ms": 1}
 

@@ -14,11 +14,13 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster, delay_answer
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer, Values
+
 
 FENCED_AFTER_S = 9.0
 _NOT_LEADER = 6
@@ -26,10 +28,6 @@ ASYNCIO_DEBUG = False
 
 # Every broker leads partitions with and without a replica on broker 4.
 MIXED = [[n % 4, 4, (n + 1) % 4] if n < 4 else [n % 4, (n + 1) % 4, (n + 2) % 4] for n in range(8)]
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 class Cluster:
@@ -132,7 +130,7 @@ async def test_a_partition_is_not_held_up_by_its_neighbour(
 @pytest.mark.parametrize("how", [kill, pause])
 @virtual_time
 async def test_order_holds_over_two_connections(
-    how: Any, producing: StartProducer, values: Any
+    how: Any, producing: StartProducer, values: Values
 ) -> None:
     """No partition has batches on both connections; its log is in the order of sending."""
     cluster = Cluster()
@@ -190,8 +188,7 @@ async def test_with_a_replica_on_the_dead_broker_everywhere_any_partition_is_bet
     producing: StartProducer,
 ) -> None:
     """Three brokers, three replicas: nobody can do better than the fencing, but nobody hangs."""
-    fake = FakeCluster(brokers=3)
-    fake.create_topic("t", 6, replication_factor=3, min_insync_replicas=2)
+    fake = one_topic(6, replication_factor=3, min_insync_replicas=2)
     fenced = 5.0
 
     def decide(_request: Any) -> Any:
@@ -234,7 +231,7 @@ async def test_a_topic_that_was_created_anew_smaller_while_its_partitions_went_a
         async with asyncio.timeout(1):
             for partition in range(3):
                 await producer.send_and_wait("t", b"new", partition=partition)
-        inspect(producer).fail_fatally(KafkaError("the test has seen enough"))
+        inspect(producer).fail_producer(KafkaError("the test has seen enough"))
         await asyncio.gather(*old, return_exceptions=True)
 
 

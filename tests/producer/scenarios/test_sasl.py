@@ -21,11 +21,13 @@ from kafkaclient.errors import (
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster, Sasl
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
+
 
 PLAIN = {
     "security.protocol": "SASL_PLAINTEXT",
@@ -67,11 +69,11 @@ async def test_wrong_credentials_end_the_start_at_once_and_are_not_shown(
 ) -> None:
     sasl = Sasl(refusal=_only(b"something else"))
     fake = FakeCluster(3, sasl=sasl)
-    started = asyncio.get_running_loop().time()
+    started = now()
     producer = Producer(fake.bootstrap, dialer=fake, **_options())
     with caplog.at_level(logging.DEBUG), pytest.raises(SaslAuthenticationError) as caught:
         await producer.start()
-    assert asyncio.get_running_loop().time() - started < 2
+    assert now() - started < 2
     assert caught.value.code == 58
     assert not caught.value.retriable
     assert "Invalid username or password" in str(caught.value)
@@ -108,10 +110,10 @@ async def test_a_listener_without_sasl_says_so() -> None:
 @virtual_time
 async def test_a_client_without_sasl_is_told_that_it_is_wanted() -> None:
     fake = FakeCluster(1, sasl=Sasl())
-    started = asyncio.get_running_loop().time()
+    started = now()
     with pytest.raises(AuthenticationError, match=r"SASL_PLAINTEXT and .*: PLAIN, OAUTHBEARER"):
         await Producer(fake.bootstrap, dialer=fake).start()
-    assert asyncio.get_running_loop().time() - started < 2
+    assert now() - started < 2
 
 
 @virtual_time

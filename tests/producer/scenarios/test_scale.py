@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pytest
 
     from kafkaclient.producer.producer import Producer
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
 
 ASYNCIO_DEBUG = False
 

@@ -12,26 +12,20 @@ import pytest
 from kafkaclient.errors import DeliveryTimeoutError, KafkaError, ProducerClosedError
 from kafkaclient.producer.batches.partition_queue import QueueState
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
+from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from kafkaclient.testing.fake import FakeCluster
+    from tests.producer.support import StartProducer, Values
 
 ASYNCIO_DEBUG = False  # many records
 
 LARGE = b"large " * 10_000
 
 
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
 def cluster(partitions: int = 1) -> FakeCluster:
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", partitions)
-    fake.round_trip_s = 0.002
-    return fake
+    return one_topic(partitions, brokers=1, round_trip_s=0.002)
 
 
 class Slow:
@@ -109,7 +103,7 @@ async def test_every_codec_beside_the_event_loop(
 
 @virtual_time
 async def test_a_large_batch_holds_up_its_partition_only(
-    producing: StartProducer, values: Any
+    producing: StartProducer, values: Values
 ) -> None:
     fake = cluster(2)
     async with producing(fake, compression_type="gzip", linger_ms=0) as producer:
@@ -128,7 +122,7 @@ async def test_a_large_batch_holds_up_its_partition_only(
 
 @virtual_time
 async def test_flush_and_stop_wait_for_what_is_being_compressed(
-    producing: StartProducer, values: Any
+    producing: StartProducer, values: Values
 ) -> None:
     fake = cluster()
     async with producing(fake, compression_type="gzip") as producer:
@@ -144,7 +138,7 @@ async def test_flush_and_stop_wait_for_what_is_being_compressed(
 
 @virtual_time
 async def test_the_delivery_timeout_ends_while_it_is_being_compressed(
-    producing: StartProducer, values: Any
+    producing: StartProducer, values: Values
 ) -> None:
     """The batch fails in time, and once; what comes of the work is dropped."""
     fake = cluster()
@@ -175,7 +169,9 @@ async def test_the_delivery_timeout_ends_while_it_is_being_compressed(
 
 
 @virtual_time
-async def test_stopped_while_it_is_being_compressed(producing: StartProducer, values: Any) -> None:
+async def test_stopped_while_it_is_being_compressed(
+    producing: StartProducer, values: Values
+) -> None:
     fake = cluster()
     async with producing(fake, compression_type="gzip") as producer:
         await producer.partitions_for("t")
@@ -208,7 +204,7 @@ async def test_the_senders_end_is_the_end_of_what_is_being_compressed(
 
 @virtual_time
 async def test_without_the_default_executor_it_is_compressed_all_the_same(
-    producing: StartProducer, values: Any
+    producing: StartProducer, values: Values
 ) -> None:
     fake = cluster()
     async with producing(fake, compression_type="gzip", linger_ms=0) as producer:
@@ -219,7 +215,7 @@ async def test_without_the_default_executor_it_is_compressed_all_the_same(
 
 
 async def test_an_application_that_fills_the_default_executor_holds_up_nothing(
-    producing: StartProducer, values: Any
+    producing: StartProducer, values: Values
 ) -> None:
     """Batches are compressed by threads of the producer's own, which end with it."""
 
@@ -248,7 +244,7 @@ async def test_an_application_that_fills_the_default_executor_holds_up_nothing(
 
 @virtual_time
 async def test_while_the_way_is_blocked_two_are_compressed_and_the_others_grow(
-    producing: StartProducer, values: Any
+    producing: StartProducer, values: Values
 ) -> None:
     fake = cluster(2)
     async with producing(

@@ -17,28 +17,19 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE, FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def one_topic(partitions: int = 1, **topic: Any) -> FakeCluster:
-    fake = FakeCluster()
-    fake.create_topic("t", partitions, **topic)
-    return fake
+    from tests.producer.support import StartProducer, Values
 
 
 # --- options ----------------------------------------------------------------------------------
 
 
 @virtual_time
-async def test_options_by_keyword_and_by_kafkas_names(values: Any) -> None:
+async def test_options_by_keyword_and_by_kafkas_names(values: Values) -> None:
     """Both ways give the same producer; both work; together they may not contradict."""
-    fake = one_topic()
+    fake = one_topic(1)
     mapping = {
         "bootstrap.servers": fake.bootstrap,
         "linger.ms": "50",
@@ -70,7 +61,7 @@ async def test_options_by_keyword_and_by_kafkas_names(values: Any) -> None:
 @virtual_time
 async def test_acks(acks: Any, producing: StartProducer) -> None:
     """With 0 the record counts as delivered once it is written to the socket."""
-    fake = one_topic(min_insync_replicas=1)
+    fake = one_topic(1, min_insync_replicas=1)
     fake.round_trip_s = 0.1
     async with producing(fake, acks=acks, linger_ms=0) as producer:
         await producer.send_and_wait("t", b"1")
@@ -86,10 +77,10 @@ async def test_acks(acks: Any, producing: StartProducer) -> None:
 
 @virtual_time
 async def test_acks_0_goes_on_after_the_broker_hung_up(
-    producing: StartProducer, values: Any
+    producing: StartProducer, values: Values
 ) -> None:
     """A broker's only way to say that an unacknowledged request failed is to close."""
-    fake = one_topic()
+    fake = one_topic(1)
     async with producing(fake, acks=0, linger_ms=0) as producer:
         await producer.send_and_wait("t", b"1")
         fake.control(ApiKey.PRODUCE, CLOSE)
@@ -101,10 +92,10 @@ async def test_acks_0_goes_on_after_the_broker_hung_up(
 
 @virtual_time
 async def test_acks_0_reaches_the_broker_before_the_end(
-    producing: StartProducer, values: Any
+    producing: StartProducer, values: Values
 ) -> None:
     """stop() lets what was accepted be written."""
-    fake = one_topic()
+    fake = one_topic(1)
     fake.round_trip_s = 0.2
     async with producing(fake, acks=0) as producer:
         for n in range(100):
@@ -116,7 +107,7 @@ async def test_acks_0_reaches_the_broker_before_the_end(
 @virtual_time
 async def test_headers_timestamps_and_tombstones(producing: StartProducer) -> None:
     """P1: headers as pairs (repeated names, no value) or as a mapping."""
-    fake = one_topic()
+    fake = one_topic(1)
     async with producing(fake, wall_clock=lambda: 12.5) as producer:
         headers = [("a", b"1"), ("a", None), ("ž", b"")]
         await producer.send_and_wait("t", None, b"k", headers=headers, timestamp_ms=99)
@@ -137,7 +128,7 @@ async def test_headers_timestamps_and_tombstones(producing: StartProducer) -> No
 async def test_on_delivery_is_told_of_every_record_in_order(producing: StartProducer) -> None:
     """Delivered, failed and parked ones; with the very handle that the caller holds."""
     told: list[Any] = []
-    fake = one_topic()
+    fake = one_topic(1)
     async with producing(fake, on_delivery=told.append) as producer:
         deliveries = [producer.send_nowait("t", b"%d" % n) for n in range(3)]
         await asyncio.gather(*deliveries)
@@ -184,7 +175,7 @@ async def test_a_failure_that_was_looked_at_is_not_told_again(
 ) -> None:
     """Whichever way it was looked at."""
     told: list[Any] = []
-    fake = one_topic()
+    fake = one_topic(1)
     async with producing(fake, on_error=told.append) as producer:
         fake.fail_produce("t", 0, 87)
         delivery = await producer.send("t", b"v")
@@ -207,7 +198,7 @@ async def test_a_failure_that_was_looked_at_is_not_told_again(
 async def test_failures_after_a_split_are_told(kept: list[int], producing: StartProducer) -> None:
     """on_error hears of each record whose delivery was dropped, however its batch was divided."""
     told: list[Any] = []
-    fake = one_topic()
+    fake = one_topic(1)
     async with producing(fake, on_error=told.append) as producer:
         await producer.send_and_wait("t", b"w")
         fake.fail_produce("t", 0, 10, 2)  # too large, twice
@@ -283,7 +274,7 @@ async def test_parked_records_that_fail_are_counted(producing: StartProducer) ->
 @virtual_time
 async def test_repr_shows_the_state(producing: StartProducer) -> None:
     """O: what is where, at a glance; it never raises."""
-    fake = one_topic()
+    fake = one_topic(1)
     fake.round_trip_s = 0.1
     producer = Producer(fake.bootstrap, dialer=fake, client_id="app", linger_ms=0)
     assert repr(producer) == "<Producer 'app' has not been started>"
@@ -313,7 +304,7 @@ class _Topic(StrEnum):
 
 @virtual_time
 async def test_a_topic_may_be_an_enum(producing: StartProducer) -> None:
-    fake = one_topic()
+    fake = one_topic(1)
     async with producing(fake) as producer:
         early = producer.send_nowait(_Topic.T, b"before its metadata")
         assert (await producer.send_and_wait(_Topic.T, b"1")).topic == "t"
@@ -331,7 +322,7 @@ async def test_a_topic_may_be_an_enum(producing: StartProducer) -> None:
 
 @virtual_time
 async def test_a_clock_from_before_time_began(producing: StartProducer) -> None:
-    fake, at = one_topic(), [12.5]
+    fake, at = one_topic(1), [12.5]
     async with producing(fake, wall_clock=lambda: at[0]) as producer:
         await producer.send_and_wait("t", b"good")
         for at[0] in (-5.0, -0.001):

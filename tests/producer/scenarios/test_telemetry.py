@@ -19,20 +19,15 @@ from kafkaclient.telemetry import read, started_at
 from kafkaclient.testing.clock import run_virtual, virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, ErrorCode, FakeCluster, delay
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import one_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
+
 
 ASYNCIO_DEBUG = False  # many records
-
-
-def one_topic(partitions: int = 3, **topic: Any) -> FakeCluster:
-    fake = FakeCluster()
-    fake.round_trip_s = 0.001
-    fake.create_topic("t", partitions, **topic)
-    return fake
 
 
 async def load(producer: Any, count: int, pause: float = 0.001, **options: Any) -> list[Any]:
@@ -63,7 +58,7 @@ def rows(directory: Path) -> list[dict[str, Any]]:
 async def test_every_batch_has_a_row(
     options: dict[str, Any], bound_by: str, producing: StartProducer, tmp_path: Path
 ) -> None:
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.001)
     fake.delay_produce(0, 0.02)
     async with producing(fake, telemetry=str(tmp_path), **options) as producer:
         await asyncio.sleep(5)
@@ -96,7 +91,7 @@ async def test_every_batch_has_a_row(
 async def test_the_files_tell_settings_and_the_wall_clock(
     producing: StartProducer, tmp_path: Path
 ) -> None:
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.001)
     options = {"linger_ms": 7, "client_id": "me", "telemetry": tmp_path}
     async with producing(fake, wall_clock=lambda: 1767323045.6, **options) as producer:
         await load(producer, 3)
@@ -114,7 +109,9 @@ async def test_the_files_tell_settings_and_the_wall_clock(
 async def test_keyed_and_explicit_records_are_bound_when_they_are_appended(
     producing: StartProducer, tmp_path: Path
 ) -> None:
-    async with producing(one_topic(), telemetry=tmp_path, partitioner="late") as producer:
+    async with producing(
+        one_topic(round_trip_s=0.001), telemetry=tmp_path, partitioner="late"
+    ) as producer:
         await asyncio.gather(
             load(producer, 20, key=b"k"), load(producer, 20, partition=1), load(producer, 20)
         )
@@ -129,7 +126,7 @@ async def test_keyed_and_explicit_records_are_bound_when_they_are_appended(
 @virtual_time
 async def test_what_waits_at_the_decision_is_told(producing: StartProducer, tmp_path: Path) -> None:
     """Batches of one partition behind a stalled broker: each sees those before it."""
-    fake = one_topic(1)
+    fake = one_topic(1, round_trip_s=0.001)
     options = {"telemetry": tmp_path, "batch_size": 200, "linger_ms": 0, "partitioner": "kip794"}
     async with producing(fake, max_in_flight_requests_per_connection=2, **options) as producer:
         await load(producer, 1)
@@ -151,7 +148,7 @@ async def test_records_set_aside_for_the_floor_are_told_from_others(
     producing: StartProducer, tmp_path: Path
 ) -> None:
     """They wait for their broker, and go elsewhere when it falls out of order."""
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.001)
     fake.delay_produce(0, 0.02)
     slow = next(partition for partition in range(3) if fake.leader("t", partition) == 0)
     options = {"partitioner_share_floor": 0.5, "linger_ms": 0, "batch_size": 300}
@@ -177,7 +174,7 @@ async def test_records_set_aside_for_the_floor_are_told_from_others(
 
 @virtual_time
 async def test_a_retry_keeps_the_first_departure(producing: StartProducer, tmp_path: Path) -> None:
-    fake = one_topic(1)
+    fake = one_topic(1, round_trip_s=0.001)
     first = fake.leader("t", 0)
     async with producing(fake, telemetry=tmp_path) as producer:
         fake.fail_produce("t", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, times=1)
@@ -193,7 +190,7 @@ async def test_a_retry_keeps_the_first_departure(producing: StartProducer, tmp_p
 async def test_an_expired_batch_is_told_with_its_error(
     producing: StartProducer, tmp_path: Path
 ) -> None:
-    fake = one_topic(1)
+    fake = one_topic(1, round_trip_s=0.001)
     options = {"delivery_timeout_ms": 1000, "request_timeout_ms": 900, "telemetry": tmp_path}
     async with producing(fake, **options) as producer:
         fake.control(ApiKey.PRODUCE, delay(30.0), keep=True)
@@ -209,7 +206,7 @@ async def test_an_expired_batch_is_told_with_its_error(
 async def test_a_batch_that_was_never_bound_has_no_decision(
     producing: StartProducer, tmp_path: Path
 ) -> None:
-    fake = one_topic(3)
+    fake = one_topic(3, round_trip_s=0.001)
     options = {"delivery_timeout_ms": 1000, "request_timeout_ms": 900, "telemetry": tmp_path}
     async with producing(fake, partitioner="late", **options) as producer:
         await load(producer, 1)
@@ -225,7 +222,7 @@ async def test_a_batch_that_was_never_bound_has_no_decision(
 
 @virtual_time
 async def test_a_split_batch_is_told_by_its_parts(producing: StartProducer, tmp_path: Path) -> None:
-    fake = one_topic(3, max_message_bytes=700)
+    fake = one_topic(3, max_message_bytes=700, round_trip_s=0.001)
     async with producing(fake, telemetry=tmp_path, partitioner="late", linger_ms=50) as producer:
         deliveries = [producer.send_nowait("t", bytes(100)) for _ in range(20)]
         await asyncio.gather(*deliveries)
@@ -242,14 +239,14 @@ async def test_a_split_batch_is_told_by_its_parts(producing: StartProducer, tmp_
 async def test_without_acknowledgements_there_is_no_time_of_them(
     producing: StartProducer, tmp_path: Path
 ) -> None:
-    async with producing(one_topic(), telemetry=tmp_path, acks=0) as producer:
+    async with producing(one_topic(round_trip_s=0.001), telemetry=tmp_path, acks=0) as producer:
         await load(producer, 10)
     assert {(row["acknowledged_s"], row["error"]) for row in rows(tmp_path)} == {(None, None)}
 
 
 @virtual_time
 async def test_stop_writes_what_it_gave_up(producing: StartProducer, tmp_path: Path) -> None:
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.001)
     async with producing(fake, telemetry=tmp_path) as producer:
         fake.control(ApiKey.PRODUCE, delay(30.0), keep=True)
         waiting = asyncio.create_task(load(producer, 5))
@@ -266,7 +263,7 @@ async def test_a_recorder_that_fails_disturbs_nobody(
     producing: StartProducer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
-    fake = one_topic()
+    fake = one_topic(round_trip_s=0.001)
     async with producing(fake, telemetry=tmp_path / "file") as producer:
         for _ in range(3):
             results = await load(producer, 100)
@@ -287,7 +284,7 @@ def test_rows_and_outcomes_agree(faults: list[str], partitioner: str, keyed: boo
     """Each record is in one row; those of rows without an error are those acknowledged."""
 
     async def run(directory: str) -> tuple[int, int]:
-        fake = one_topic()
+        fake = one_topic(round_trip_s=0.001)
         options = {"partitioner": partitioner, "batch_size": 700, "delivery_timeout_ms": 3000}
         producer = Producer(
             fake.bootstrap, dialer=fake, telemetry=directory, request_timeout_ms=1000, **options

@@ -13,13 +13,10 @@ from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.murmur2 import partition_for_key
+from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
+    from tests.producer.support import StartProducer
 
 
 async def delivered(deliveries: list[Any]) -> int:
@@ -166,8 +163,7 @@ async def test_transactions_on_topics_that_come_back(producing: StartProducer, v
 @virtual_time
 async def test_a_topic_whose_limit_grows_gets_large_batches_again(producing: StartProducer) -> None:
     """What was learnt from MESSAGE_TOO_LARGE does not hold for ever."""
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", 1, max_message_bytes=20_000)
+    fake = one_topic(1, brokers=1, max_message_bytes=20_000)
 
     async def burst(producer: Any) -> int:
         """How large the largest batch was."""
@@ -193,8 +189,7 @@ async def test_a_topic_whose_limit_grows_gets_large_batches_again(producing: Sta
 @virtual_time
 async def test_records_without_partition_go_to_new_ones_too(producing: StartProducer) -> None:
     """Late binding: what was sent before the topic grew may be bound to a partition made since."""
-    fake = FakeCluster(brokers=2)
-    fake.create_topic("t", 2)
+    fake = one_topic(2, brokers=2)
     async with producing(fake, linger_ms=0) as producer:
         await producer.send_and_wait("t", b"v")
         fake.add_partitions("t", 6)
@@ -207,8 +202,7 @@ async def test_records_without_partition_go_to_new_ones_too(producing: StartProd
 @virtual_time
 async def test_a_partition_not_known_yet_is_asked_for(producing: StartProducer) -> None:
     """send_nowait cannot wait for it, but the next call goes well."""
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", 1)
+    fake = one_topic(1, brokers=1)
     async with producing(fake) as producer:
         await producer.send_and_wait("t", b"v")
         fake.add_partitions("t", 2)
@@ -225,8 +219,7 @@ async def test_records_that_wait_while_the_topic_grows(
 ) -> None:
     """Keyed ones stay where their key was counted, in their order; those sent later go by the new
     count."""
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", 2)
+    fake = one_topic(2, brokers=1)
     async with producing(fake, linger_ms=0, partitioner=partitioner) as producer:
         await producer.send_and_wait("t", b"v", key=b"k")
         fake.stall_broker(0)

@@ -22,15 +22,16 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, ErrorCode, FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import Look, StartProducer
 
 # --- commit -----------------------------------------------------------------------------------
 
 
 @virtual_time
-async def test_a_block_commits(fake: FakeCluster, transacting: StartProducer, look: Any) -> None:
+async def test_a_block_commits(fake: FakeCluster, transacting: StartProducer, look: Look) -> None:
     """Keyed, explicit and late-bound records become visible together, at the end."""
     async with transacting(fake, linger_ms=0) as producer:
         for n in range(3):
@@ -47,21 +48,21 @@ async def test_a_block_commits(fake: FakeCluster, transacting: StartProducer, lo
 
 @virtual_time
 async def test_a_commit_does_not_linger(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     """L3: it sends what is there at once."""
     async with transacting(fake, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
-        began = asyncio.get_running_loop().time()
+        began = now()
         async with producer.transaction():
             for n in range(10):
                 await producer.send("t", b"%d" % n)
-        assert asyncio.get_running_loop().time() - began < 1
+        assert now() - began < 1
     assert len(look.committed(fake)) == 10
 
 
 @virtual_time
 async def test_what_the_requests_say(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     """v1: partitions are added before anything goes to them, Produce below 12; v2: Produce 12 and
     no AddPartitionsToTxn. Either way with the transactional id, the batches with their bit."""
@@ -84,7 +85,7 @@ async def test_what_the_requests_say(
 
 
 @virtual_time
-async def test_late_binding_adds_few_partitions(transacting: StartProducer, look: Any) -> None:
+async def test_late_binding_adds_few_partitions(transacting: StartProducer, look: Look) -> None:
     """v1: a partition of each free broker, not all of the topic's: each costs a marker."""
     fake = FakeCluster(transactions_v2=False)
     fake.create_topic("t", 60, 1)
@@ -101,7 +102,7 @@ async def test_late_binding_adds_few_partitions(transacting: StartProducer, look
 @pytest.mark.parametrize("partitioner", ["kip794", "round-robin", "late"])
 @virtual_time
 async def test_every_choice_of_partition(
-    fake: FakeCluster, transacting: StartProducer, partitioner: str, look: Any
+    fake: FakeCluster, transacting: StartProducer, partitioner: str, look: Look
 ) -> None:
     adaptive = partitioner != "late"  # "late" without it: bound by rotation
     options = {"partitioner": partitioner, "adaptive_partitioning_enable": adaptive}
@@ -127,7 +128,7 @@ async def test_an_empty_transaction_asks_nobody(
 
 
 @virtual_time
-async def test_records_in_bulk(fake: FakeCluster, transacting: StartProducer, look: Any) -> None:
+async def test_records_in_bulk(fake: FakeCluster, transacting: StartProducer, look: Look) -> None:
     async with transacting(fake) as producer:
         async with producer.transaction():
             await producer.send_many("t", [b"%d" % n for n in range(5000)])
@@ -141,7 +142,7 @@ async def test_records_in_bulk(fake: FakeCluster, transacting: StartProducer, lo
 
 @virtual_time
 async def test_a_block_that_raises_aborts(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     async with transacting(fake, linger_ms=0) as producer:
 
@@ -182,7 +183,7 @@ async def test_an_abort_drops_what_was_not_sent(
 
 @virtual_time
 async def test_an_abort_and_what_is_on_the_wire(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     """v1 waits for its answer, v2 leaves it to the epoch; neither lets it into what comes after."""
     async with transacting(fake, linger_ms=0) as producer:
@@ -191,9 +192,9 @@ async def test_an_abort_and_what_is_on_the_wire(
         await producer.begin_transaction()
         delivery = await producer.send("t", b"old", partition=0)
         await asyncio.sleep(0.1)
-        began = asyncio.get_running_loop().time()
+        began = now()
         await producer.abort_transaction()
-        took = asyncio.get_running_loop().time() - began
+        took = now() - began
         assert (took < 1) == look.is_v2(fake)
         for node in range(3):
             fake.delay_produce(node, 0.0)
@@ -208,7 +209,7 @@ async def test_an_abort_and_what_is_on_the_wire(
 
 @virtual_time
 async def test_a_late_batch_of_an_aborted_transaction(
-    transacting: StartProducer, look: Any
+    transacting: StartProducer, look: Look
 ) -> None:
     """v2: it arrives after the end, is refused for its epoch, and harms nothing."""
     fake = FakeCluster()
@@ -244,7 +245,7 @@ async def test_an_abort_brings_a_new_epoch(fake: FakeCluster, transacting: Start
 
 @virtual_time
 async def test_used_up_epochs_bring_a_new_producer_id(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     async with transacting(fake, linger_ms=0) as producer:
         first = fake.transaction("tx").producer_id
@@ -263,7 +264,7 @@ async def test_used_up_epochs_bring_a_new_producer_id(
 @pytest.mark.parametrize("code", [10, 45, 47, 59, 87, 120])
 @virtual_time
 async def test_a_failed_record_dooms_its_transaction_alone(
-    fake: FakeCluster, transacting: StartProducer, code: int, look: Any
+    fake: FakeCluster, transacting: StartProducer, code: int, look: Look
 ) -> None:
     """Nothing is committed, sends and the commit say why, an abort leads back to work."""
     async with transacting(fake, linger_ms=0) as producer:
@@ -288,7 +289,7 @@ async def test_a_failed_record_dooms_its_transaction_alone(
 
 @virtual_time
 async def test_a_block_with_a_failed_record(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     """The commit raises, and the transaction has been aborted by then."""
     async with transacting(fake) as producer:
@@ -308,7 +309,7 @@ async def test_a_block_with_a_failed_record(
 
 @virtual_time
 async def test_what_waits_is_given_up_with_the_transaction(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     """As soon as it cannot be committed, nothing more is sent for it."""
     async with transacting(fake, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
@@ -341,7 +342,7 @@ async def test_a_retry_within_a_transaction(fake: FakeCluster, transacting: Star
 
 @virtual_time
 async def test_a_topic_that_is_created_anew(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     """Between or within transactions: an abort at worst, and the producer goes on."""
     async with transacting(fake, linger_ms=0, metadata_max_age_ms=1000) as producer:
@@ -350,7 +351,7 @@ async def test_a_topic_that_is_created_anew(
         fake.delete_topic("t")
         fake.create_topic("t", 6, 3)
         await asyncio.sleep(3)
-        began = asyncio.get_running_loop().time()
+        began = now()
         await producer.begin_transaction()
         try:
             await producer.send_and_wait("t", b"1", partition=0)
@@ -359,5 +360,5 @@ async def test_a_topic_that_is_created_anew(
             await producer.abort_transaction()
             async with producer.transaction():
                 await producer.send_and_wait("t", b"1", partition=0)
-        assert asyncio.get_running_loop().time() - began < 5
+        assert now() - began < 5
     assert look.committed(fake) == [b"1"]

@@ -24,7 +24,7 @@ from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import Look, StartProducer
 
 GROUP = "readers"
 
@@ -46,7 +46,7 @@ CALLS = [
 @pytest.mark.parametrize("api", CALLS)
 @virtual_time
 async def test_every_call_is_made_again(
-    fake: FakeCluster, transacting: StartProducer, api: ApiKey, fault: Any, look: Any
+    fake: FakeCluster, transacting: StartProducer, api: ApiKey, fault: Any, look: Look
 ) -> None:
     """A coordinator that loads, moves, hangs up, or is silent before or after it has done it."""
     fake.control(api, fault)
@@ -63,7 +63,7 @@ async def test_every_call_is_made_again(
 @pytest.mark.parametrize("code", [-1, 42, 9999])
 @virtual_time
 async def test_a_commit_that_may_have_been_done(
-    fake: FakeCluster, transacting: StartProducer, look: Any, code: int
+    fake: FakeCluster, transacting: StartProducer, look: Look, code: int
 ) -> None:
     """Its answer was lost, and asked again the coordinator only says that something is wrong: that
     is not to be taken for "nothing was committed"."""
@@ -78,7 +78,7 @@ async def test_a_commit_that_may_have_been_done(
 
 @virtual_time
 async def test_the_coordinator_moves_at_every_step(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     async with transacting(fake, linger_ms=0) as producer:
         for n in range(6):
@@ -92,7 +92,7 @@ async def test_the_coordinator_moves_at_every_step(
 
 @virtual_time
 async def test_the_coordinator_is_stopped(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     async with transacting(fake, linger_ms=0) as producer:
         await producer.begin_transaction()
@@ -106,7 +106,7 @@ async def test_the_coordinator_is_stopped(
 @pytest.mark.parametrize("code", [48, 49, 59, 120])
 @virtual_time
 async def test_a_refusal_that_can_be_aborted(
-    fake: FakeCluster, transacting: StartProducer, api: ApiKey, code: int, look: Any
+    fake: FakeCluster, transacting: StartProducer, api: ApiKey, code: int, look: Look
 ) -> None:
     """Also when the coordinator refuses the abort: the next epoch ends whatever is open."""
     if api is ApiKey.ADD_PARTITIONS_TO_TXN and look.is_v2(fake):
@@ -139,7 +139,7 @@ async def test_a_producer_that_is_not_allowed_does_not_start(fake: FakeCluster, 
 
 
 @virtual_time
-async def test_a_topic_that_may_not_be_written(transacting: StartProducer, look: Any) -> None:
+async def test_a_topic_that_may_not_be_written(transacting: StartProducer, look: Look) -> None:
     """v1: the answer to AddPartitionsToTxn names the topic; the producer goes on."""
     fake = FakeCluster(transactions_v2=False)
     fake.create_topic("t", 1)
@@ -169,7 +169,7 @@ async def test_a_cluster_that_is_too_old(transacting: StartProducer) -> None:
 
 @virtual_time
 async def test_a_second_producer_fences_the_first(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     """What the first had written stays invisible; it is told at its next step, for good."""
     async with transacting(fake, linger_ms=0) as first:
@@ -192,7 +192,7 @@ async def test_a_second_producer_fences_the_first(
 
 @virtual_time
 async def test_a_fenced_producer_that_sends(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     """A leader cannot tell fenced from timed out: the record fails, the abort tells which it is."""
     async with transacting(fake, linger_ms=0) as first, transacting(fake) as second:
@@ -208,7 +208,7 @@ async def test_a_fenced_producer_that_sends(
 
 @virtual_time
 async def test_a_transaction_that_took_too_long(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     """KIP-588: with v2 the producer recovers by itself. With v1 the coordinator fences it, which
     cannot be told from another producer's doing."""
@@ -230,7 +230,7 @@ async def test_a_transaction_that_took_too_long(
 
 @virtual_time
 async def test_a_transaction_that_took_too_long_before_its_offsets(
-    transacting: StartProducer, look: Any
+    transacting: StartProducer, look: Look
 ) -> None:
     """The group's coordinator cannot tell a time-out from fencing: the abort tells. With v2 the
     producer goes on."""
@@ -287,7 +287,7 @@ async def test_offsets_are_committed_with_the_records(
 
 @virtual_time
 async def test_offsets_of_a_member_that_was_given_up(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     """KIP-447: the group's generation has moved on, so the transaction can only be aborted."""
     fake.rebalance(GROUP, 5)
@@ -352,7 +352,7 @@ NO_OFFSETS = [
 @pytest.mark.parametrize("case", range(len(NO_OFFSETS)))
 @virtual_time
 async def test_offsets_that_are_none(
-    fake: FakeCluster, transacting: StartProducer, look: Any, case: int
+    fake: FakeCluster, transacting: StartProducer, look: Look, case: int
 ) -> None:
     """Committed without them, what was read would be processed again. The producer goes on."""
     offsets, group = NO_OFFSETS[case]

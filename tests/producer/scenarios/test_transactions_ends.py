@@ -6,7 +6,7 @@ Ids such as ``L1`` are rows of docs/hard-situations.md.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,9 +21,10 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP, ErrorCode, FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import Look, StartProducer
 
 GROUP = "readers"
 
@@ -33,7 +34,7 @@ GROUP = "readers"
 
 @virtual_time
 async def test_sends_outside_of_a_transaction(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     async with transacting(fake) as producer:
         for _ in range(2):
@@ -90,16 +91,16 @@ async def test_a_send_that_waits_does_not_slip_into_the_next_transaction(
 async def test_a_start_without_coordinator_ends(fake: FakeCluster) -> None:
     fake.control(ApiKey.FIND_COORDINATOR, 15, keep=True)
     producer = Producer(fake.bootstrap, dialer=fake, transactional_id="tx", max_block_ms=5000)
-    began = asyncio.get_running_loop().time()
+    began = now()
     with pytest.raises(TransactionTimeoutError, match="COORDINATOR_NOT_AVAILABLE"):
         await producer.start()
-    assert asyncio.get_running_loop().time() - began == pytest.approx(5, abs=0.5)
+    assert now() - began == pytest.approx(5, abs=0.5)
 
 
 @pytest.mark.parametrize("how", ["commit_transaction", "abort_transaction"])
 @virtual_time
 async def test_an_end_that_takes_too_long_has_one_outcome(
-    fake: FakeCluster, transacting: StartProducer, how: str, look: Any
+    fake: FakeCluster, transacting: StartProducer, how: str, look: Look
 ) -> None:
     """The call gives up, the end does not; called again it tells. Meanwhile nothing else goes."""
     options = {"max_block_ms": 5000, "request_timeout_ms": 2000, "linger_ms": 0}
@@ -128,7 +129,7 @@ async def test_an_end_that_takes_too_long_has_one_outcome(
 @pytest.mark.parametrize("after", [0.0, 0.0005, 0.002, 0.004, 0.01])
 @virtual_time
 async def test_a_cancelled_end_may_be_awaited_again(
-    fake: FakeCluster, transacting: StartProducer, how: str, after: float, look: Any
+    fake: FakeCluster, transacting: StartProducer, how: str, after: float, look: Look
 ) -> None:
     async with transacting(fake, linger_ms=0) as producer:
         for n in range(3):
@@ -148,7 +149,7 @@ async def test_a_cancelled_end_may_be_awaited_again(
 
 @virtual_time
 async def test_an_outcome_that_came_while_nobody_waited(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     """Told once to who asks later, and then forgotten."""
     async with transacting(fake, linger_ms=0) as producer:
@@ -167,7 +168,7 @@ async def test_an_outcome_that_came_while_nobody_waited(
 @pytest.mark.parametrize("after", [0.0, 0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.01, 1.0])
 @virtual_time
 async def test_a_cancelled_block_aborts_or_commits(
-    fake: FakeCluster, transacting: StartProducer, after: float, look: Any
+    fake: FakeCluster, transacting: StartProducer, after: float, look: Look
 ) -> None:
     """Whenever it is cancelled: all or nothing, and the producer goes on."""
     async with transacting(fake, linger_ms=0) as producer:
@@ -192,7 +193,7 @@ async def test_a_cancelled_block_aborts_or_commits(
 
 @virtual_time
 async def test_an_abort_instead_of_a_commit_that_cannot_flush(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     """Records wait for a dead partition: the application may change its mind, nothing was sent."""
     async with transacting(fake, linger_ms=0, max_block_ms=5000) as producer:
@@ -211,7 +212,7 @@ async def test_an_abort_instead_of_a_commit_that_cannot_flush(
 
 @virtual_time
 async def test_a_block_whose_commit_cannot_flush_is_aborted(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     async with transacting(fake, linger_ms=0, max_block_ms=5000) as producer:
         fake.move_leader("t", 0, -1)
@@ -239,7 +240,7 @@ async def test_a_record_that_expires_dooms_the_transaction(
 
 @virtual_time
 async def test_stop_aborts_what_is_open(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     async with transacting(fake, linger_ms=0) as producer:
         await producer.begin_transaction()
@@ -253,7 +254,7 @@ async def test_stop_aborts_what_is_open(
 
 @virtual_time
 async def test_stop_waits_for_a_commit(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     async with transacting(fake, linger_ms=0) as producer:
         await producer.begin_transaction()
@@ -276,9 +277,9 @@ async def test_stop_without_coordinator_ends(
         await producer.send_and_wait("t", b"1", partition=0)
         fake.control(ApiKey.END_TXN, DROP, keep=True)
         fake.control(ApiKey.INIT_PRODUCER_ID, DROP, keep=True)
-        began = asyncio.get_running_loop().time()
+        began = now()
         await producer.stop(timeout=timeout)
-        took = asyncio.get_running_loop().time() - began
+        took = now() - began
         assert took == pytest.approx(timeout or 5, abs=1.1)
 
 

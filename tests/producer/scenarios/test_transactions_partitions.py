@@ -11,13 +11,10 @@ from kafkaclient.errors import DeliveryTimeoutError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE, DROP, ErrorCode, FakeCluster, delay, delay_answer
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
+    from tests.producer.support import Look, StartProducer
 
 
 def v1(partitions: int = 6) -> FakeCluster:
@@ -30,7 +27,7 @@ def v1(partitions: int = 6) -> FakeCluster:
 @pytest.mark.parametrize("partitioner", ["sticky", "uniform-sticky", "kip794", "round-robin"])
 @virtual_time
 async def test_the_partition_that_a_record_moves_on_to_is_added(
-    transacting: StartProducer, look: Any, partitioner: str
+    transacting: StartProducer, look: Look, partitioner: str
 ) -> None:
     """KAFKA-13782: a record without key that opens a new batch changes its partition on the way;
     Java's added the one that it left, and waited for ever to send to the other."""
@@ -57,7 +54,7 @@ async def test_the_partition_that_a_record_moves_on_to_is_added(
 
 @virtual_time
 async def test_a_throttled_coordinator_still_adds_partitions(
-    transacting: StartProducer, look: Any
+    transacting: StartProducer, look: Look
 ) -> None:
     """KAFKA-17455, C7: Produce to a broker rests for 3 s by its quota (KIP-219), while it is asked
     to add partitions as their coordinator; Java's sender was stuck."""
@@ -84,7 +81,7 @@ async def test_a_throttled_coordinator_still_adds_partitions(
 
 @virtual_time
 async def test_a_partition_that_cannot_be_added_yet_holds_up_no_retry(
-    transacting: StartProducer, look: Any
+    transacting: StartProducer, look: Look
 ) -> None:
     """KAFKA-17455: one partition's batch is sent again while another waits to be added."""
     fake = v1()
@@ -137,7 +134,7 @@ FAULTS = [14, 51, 16, 3, delay(1.0), delay_answer(1.0), DROP, CLOSE]
 @pytest.mark.parametrize("fault", FAULTS)
 @virtual_time
 async def test_no_partition_is_added_after_the_end(
-    transacting: StartProducer, look: Any, fault: Any, how: str
+    transacting: StartProducer, look: Look, fault: Any, how: str
 ) -> None:
     """Transactions v1: a partition that is still being added when the transaction ends, for which
     there is no record any more, would begin a transaction that no producer knows of: it times out,
@@ -182,7 +179,7 @@ async def test_no_partition_is_added_after_the_end(
 @pytest.mark.parametrize("answered", [True, False])
 @virtual_time
 async def test_an_abort_waits_for_what_expired_on_the_wire(
-    transacting: StartProducer, look: Any, answered: bool
+    transacting: StartProducer, look: Look, answered: bool
 ) -> None:
     """Transactions v1: a batch that arrives after the end of its transaction, under the same epoch,
     opens another one in the partition, which nobody ends."""

@@ -22,7 +22,7 @@ from kafkaclient.types import PreparedTransaction, TopicPartition
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import Look, StartProducer
 
 TOPIC_DENIED, ID_DENIED, LOADING = 29, 53, 14
 
@@ -45,7 +45,7 @@ async def prepared(
 
 @virtual_time
 async def test_prepared_in_one_client_and_committed_by_another(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     told = await prepared(fake, transacting)
     assert told.transactional_id == "tx"
@@ -67,7 +67,9 @@ async def test_prepared_in_one_client_and_committed_by_another(
 
 
 @virtual_time
-async def test_aborted_by_another(fake: FakeCluster, transacting: StartProducer, look: Any) -> None:
+async def test_aborted_by_another(
+    fake: FakeCluster, transacting: StartProducer, look: Look
+) -> None:
     told = await prepared(fake, transacting)
     async with new_admin(fake) as admin:
         for _ in range(2):
@@ -81,7 +83,7 @@ async def test_aborted_by_another(fake: FakeCluster, transacting: StartProducer,
 @pytest.mark.parametrize("commit", [True, False])
 @virtual_time
 async def test_ended_by_who_has_prepared_it(
-    fake: FakeCluster, transacting: StartProducer, look: Any, commit: bool
+    fake: FakeCluster, transacting: StartProducer, look: Look, commit: bool
 ) -> None:
     async with transacting(fake) as producer:
         for n in range(2):
@@ -116,7 +118,7 @@ async def test_nothing_was_sent(fake: FakeCluster, transacting: StartProducer) -
 
 @virtual_time
 async def test_a_record_fails_meanwhile(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     fake.control(ApiKey.PRODUCE, TOPIC_DENIED, keep=True)
     async with transacting(fake, linger_ms=1000) as producer:
@@ -134,7 +136,7 @@ async def test_a_record_fails_meanwhile(
 
 @virtual_time
 async def test_a_stop_in_the_middle_of_preparing_aborts(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     """Nobody was told of it, so nobody could end it."""
     async with transacting(fake, max_block_ms=2000, request_timeout_ms=1000) as producer:
@@ -152,7 +154,7 @@ async def test_a_stop_in_the_middle_of_preparing_aborts(
 @pytest.mark.parametrize("how", ["timed out", "fenced", "forgotten"])
 @virtual_time
 async def test_lost_meanwhile(
-    fake: FakeCluster, transacting: StartProducer, look: Any, how: str
+    fake: FakeCluster, transacting: StartProducer, look: Look, how: str
 ) -> None:
     told = await prepared(fake, transacting)
     async with new_admin(fake) as admin:
@@ -186,7 +188,7 @@ async def test_listing_what_is_left(fake: FakeCluster, transacting: StartProduce
 
 @virtual_time
 async def test_coordinators_that_move_and_are_silent(
-    fake: FakeCluster, transacting: StartProducer, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Look
 ) -> None:
     told = await prepared(fake, transacting)
     async with new_admin(fake) as admin:

@@ -21,7 +21,7 @@ from kafkaclient.testing.clock import run_virtual
 if TYPE_CHECKING:
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 TOTAL = 1000
 

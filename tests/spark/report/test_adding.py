@@ -7,9 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kafkaclient.spark.report import adding
-from kafkaclient.spark.report.adding import COUNTS, add_up
-from kafkaclient.spark.report.counting import PACKED_COUNTS, _pack
+from kafkaclient.spark.report import counting
+from kafkaclient.spark.report.counting import COUNTS, PACKED_COUNTS, _pack, add_up
 
 PLACE = {"run": 1, "topic": "t", "partition": 2, "broker": 0}
 
@@ -27,7 +26,7 @@ def applied(kind: str, *tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("unsummed", [1, 10**6])
 def test_sums_and_bounds(monkeypatch: pytest.MonkeyPatch, unsummed: int) -> None:
-    monkeypatch.setattr(adding, "_MAX_UNSUMMED_ROWS", unsummed)
+    monkeypatch.setattr(counting, "_MAX_UNSUMMED_ROWS", unsummed)
 
     def row(second: int, batches: int, first_s: float) -> dict[str, Any]:
         sums = {"batches": batches, "records": 10 * batches, "bytes": 7, "retried": 0}

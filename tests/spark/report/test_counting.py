@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafkaclient.spark.failures import SparkJobError
+from kafkaclient.spark.jobs import SparkJobError
 from kafkaclient.spark.report import counting
-from kafkaclient.spark.report.counting import PACKED_COUNTS, SUMS, Counting, sum_groups, unpack
+from kafkaclient.spark.report.counting import PACKED_COUNTS, SUMS, count_files, sum_groups, unpack
 from kafkaclient.telemetry import SCHEMA
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def test_all_batches_are_counted_as_by_hand(
         files.append({"run": run, "path": str(path), "offset_s": offset_s})
         batches += [(run, offset_s, row) for row in rows]
     shares = [pa.RecordBatch.from_pylist([{"files": files[:3]}, {"files": files[3:]}])]
-    shipped = pa.Table.from_batches(Counting(WINDOW_S)(shares), PACKED_COUNTS).to_pylist()
+    shipped = pa.Table.from_batches(count_files(shares, WINDOW_S), PACKED_COUNTS).to_pylist()
     found: dict[tuple[Any, ...], Row] = {}
     for kind in SUMS:
         parts = [unpack(row["counts"]) for row in shipped if row["kind"] == kind]
@@ -137,7 +137,7 @@ def test_counts_added_up_together_are_in_one_slice(
     pq.write_table(pa.Table.from_pylist([batch(rng) for _ in range(500)], SCHEMA), path)
     files = [{"run": run, "path": str(path), "offset_s": 0.5} for run in (0, 1)]
     shares = [pa.RecordBatch.from_pylist([{"files": files}])]
-    shipped = pa.Table.from_batches(Counting(WINDOW_S)(shares), PACKED_COUNTS).to_pylist()
+    shipped = pa.Table.from_batches(count_files(shares, WINDOW_S), PACKED_COUNTS).to_pylist()
     slices: dict[tuple[str, int], list[int]] = {}
     several: list[set[tuple[str, int]]] = []
     for row in shipped:
@@ -157,7 +157,7 @@ def test_counts_added_up_together_are_in_one_slice(
 
 
 def test_a_task_without_files_counts_nothing() -> None:
-    assert list(Counting(WINDOW_S)([])) == []
+    assert list(count_files([], WINDOW_S)) == []
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 and no more", None])

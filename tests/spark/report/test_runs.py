@@ -22,7 +22,7 @@ def make(folder: Path, *names: str) -> Path:
 
 
 def started(path: Path) -> datetime:
-    """A producer named after a number was started so many seconds after the start."""
+    """A producer named after a number was started this many seconds after START."""
     return START + timedelta(seconds=int(path.name.split("-")[1]))
 
 
@@ -32,8 +32,13 @@ def test_producers_times_go_onto_one_axis(tmp_path: Path) -> None:
         *("batches-7-aa-000000.parquet", "batches-7-aa-000001.parquet"),
         *("batches-4-bb-000000.parquet", ".batches-4-bb-000001.parquet.unfinished"),
     )
-    asked: list[str] = []
-    (run,) = find_runs([tmp_path / "run"], lambda path: (asked.append(path.name), started(path))[1])
+    opened: list[str] = []
+
+    def open_file(path: Path) -> datetime:
+        opened.append(path.name)
+        return started(path)
+
+    (run,) = find_runs([tmp_path / "run"], open_file)
     assert (run.name, run.producers) == ("run", 2)
     assert {part.file: part.offset_s for part in run.parts} == {
         "batches-7-aa-000000.parquet": 3.0,
@@ -41,7 +46,7 @@ def test_producers_times_go_onto_one_axis(tmp_path: Path) -> None:
         "batches-4-bb-000000.parquet": 0.0,
     }
     assert [part.number for part in run.parts] == [0, 0, 1]
-    assert len(asked) == 2, "one file of each producer is opened"
+    assert len(opened) == 2, "one file of each producer is opened"
 
 
 def test_each_folder_below_is_a_run_and_keeps_the_order(tmp_path: Path) -> None:

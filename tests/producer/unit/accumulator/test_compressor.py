@@ -19,7 +19,7 @@ from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import iter_records
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 LOST = BrokerConnectionError("lost")
 LARGE = 20_000  # for gzip

@@ -15,7 +15,8 @@ from kafkaclient.wire.records import BATCH_OVERHEAD
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
+
 
 LOAD: Any = object()
 

@@ -11,7 +11,7 @@ from kafkaclient.cluster.view import PartitionView, TopicView
 from kafkaclient.producer.lane_id import node_of, side_of
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 NODES = st.integers(0, 5)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.errors import BrokerConnectionError
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 LOST = BrokerConnectionError("lost")
 

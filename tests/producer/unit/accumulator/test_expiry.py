@@ -10,7 +10,7 @@ from kafkaclient.errors import BrokerConnectionError, DeliveryTimeoutError
 from kafkaclient.producer.sender.responses import delivery_timeout
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 LOST = BrokerConnectionError("connection lost")
 

@@ -12,7 +12,7 @@ from kafkaclient.errors import BrokerConnectionError, ProducerClosedError
 from kafkaclient.wire.compression import Codec
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 LOST = BrokerConnectionError("lost")
 CLOSED = ProducerClosedError("closed")

@@ -10,7 +10,7 @@ from kafkaclient.errors import BrokerConnectionError
 
 if TYPE_CHECKING:
     from kafkaclient.producer.batches.batch import ProducerBatch
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 LOST = BrokerConnectionError("lost")
 

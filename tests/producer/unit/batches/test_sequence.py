@@ -12,7 +12,7 @@ from kafkaclient.errors import BrokerConnectionError
 from kafkaclient.producer.batches.sequence import MAX_EPOCH, ProducerIdentity, advance
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 LOST = BrokerConnectionError("lost")
 MAX = 2**31 - 1

@@ -10,7 +10,7 @@ import pytest
 from kafkaclient.producer.partitioning.kip794 import LoadTable
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 
 def fill(accumulator: Any, *batches: int) -> None:

@@ -24,10 +24,11 @@ from kafkaclient.errors import (
 from kafkaclient.producer.bulk import arrow as columns
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import run_virtual, virtual_time
-from kafkaclient.testing.fake import FakeCluster
+from tests.producer.support import one_topic
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from kafkaclient.testing.fake import FakeCluster
+    from tests.producer.support import StartProducer
 
 ASYNCIO_DEBUG = False  # many records
 NOW = 12_500
@@ -37,9 +38,7 @@ MAPS = pa.map_(pa.string(), pa.binary())
 
 
 def cluster(partitions: int = 3) -> FakeCluster:
-    fake = FakeCluster(1)
-    fake.create_topic("t", partitions)
-    return fake
+    return one_topic(partitions, brokers=1)
 
 
 async def sent(data: Any, partitions: int = 3, **options: Any) -> list[list[Any]]:

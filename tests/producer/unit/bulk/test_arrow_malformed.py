@@ -11,14 +11,13 @@ import pytest
 from kafkaclient.errors import InvalidRecordError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import run_virtual
-from kafkaclient.testing.fake import FakeCluster
+from tests.producer.support import one_topic
 
 LISTS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 async def refused(data: Any) -> InvalidRecordError:
-    fake = FakeCluster(1)
-    fake.create_topic("t", 3)
+    fake = one_topic(brokers=1)
     async with Producer(fake.bootstrap, dialer=fake) as producer:
         with pytest.raises(InvalidRecordError) as caught:
             await producer.send_arrow("t", data)

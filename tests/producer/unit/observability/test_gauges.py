@@ -12,19 +12,20 @@ from hypothesis import strategies as st
 from kafkaclient.errors import KafkaError
 from kafkaclient.metrics import ProducerMetrics
 from kafkaclient.producer.observability.gauges import bind_load_gauges
-from kafkaclient.producer.observability.load import load_snapshot, partition_skew
+from kafkaclient.producer.observability.load import LiveLoad, partition_skew
 from kafkaclient.producer.sender.broker_lane import BrokerLane
 from kafkaclient.producer.sender.broker_state import BrokerState
+from kafkaclient.producer.settings import SenderSettings
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 
 def test_a_lane_is_told() -> None:
     lane = BrokerLane(3, 0.0, 5)
     lane.window.on_round_trip(0.010)
     lane.window.on_response(0.015, 0)
-    lane.recent_latencies.extend([0.015, 0.025, 0.030])
+    lane.latencies.extend([0.015, 0.025, 0.030])
     lane.in_flight.append(None)  # type: ignore[arg-type]  # some request
     lane.enter(BrokerState.HEALTHY)
     lane.enter(BrokerState.THROTTLED)
@@ -110,7 +111,9 @@ def test_bound_counts_each_batch_once(bench: type[Bench], moves: list[tuple[Any,
                 it.incomplete.complete(batch, 0, -1, 0.0)
             elif what == "retried":
                 it.incomplete.retry(batch, KafkaError("again"), 0.0, 0.0)
-    load = load_snapshot(it.accumulator, _NoLanes(), [0, 1], 0.0)
+    lanes, settings = _NoLanes(), SenderSettings(client_id="test")
+    live = LiveLoad(it.accumulator, lanes, settings, brokers=lambda: [0, 1], clock=lambda: 0.0)
+    load = live.snapshot()
     bound = {p.partition: (p.batches_bound, p.bytes_bound) for p in load.partitions}
     assert {place: counts for place, counts in bound.items() if counts != (0, 0)} == expected
     if expected:

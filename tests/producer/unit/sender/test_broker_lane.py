@@ -114,5 +114,5 @@ def test_exclusions_are_counted_when_they_begin() -> None:
 def test_the_median_latency() -> None:
     lane = BrokerLane(0, 0.0)
     assert lane.median_latency is None
-    lane.recent_latencies.extend([0.1, 0.2, 9.0])
+    lane.latencies.extend([0.1, 0.2, 9.0])
     assert lane.median_latency == 0.2

@@ -11,7 +11,7 @@ from kafkaclient.errors import BrokerConnectionError
 from kafkaclient.testing.fake.log import PartitionLog, RefusedBatchError
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 LOST = BrokerConnectionError("lost")
 

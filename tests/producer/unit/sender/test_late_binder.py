@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from kafkaclient.cluster.view import PartitionView, TopicView
 from kafkaclient.producer.partitioning.fair_share import FairShare
 from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
-from kafkaclient.producer.timing import NEVER
+from kafkaclient.producer.time_constants import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kafkaclient.producer.sender.late_binder import Requests
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 
 def survey(

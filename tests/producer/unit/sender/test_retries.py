@@ -22,7 +22,7 @@ from kafkaclient.wire.produce import PartitionResult, ProduceResult
 from kafkaclient.wire.records import iter_records
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 LOST = BrokerConnectionError("lost")
 

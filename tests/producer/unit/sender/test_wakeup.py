@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient.producer.sender.wakeup import Wakeup
-from kafkaclient.producer.timing import NEVER
+from kafkaclient.producer.time_constants import NEVER
 from kafkaclient.testing.clock import virtual_time
+from tests.producer.support import now as loop_time
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 class Work:
@@ -26,10 +23,10 @@ class Work:
     def __init__(self, *dues: float) -> None:
         self.calls: list[float] = []
         self.dues = list(dues)
-        self.wakeup = Wakeup(_now)
+        self.wakeup = Wakeup(loop_time)
 
     def __call__(self, now: float) -> float:
-        assert now == _now()
+        assert now == loop_time()
         self.calls.append(now)
         self.wakeup.clear()
         return self.dues.pop(0) if self.dues else NEVER
@@ -88,7 +85,7 @@ async def test_what_rings_while_it_works_counts_unless_forgotten() -> None:
         wakeup.wake_at(7.0)
         return 9.0
 
-    wakeup = Wakeup(_now)
+    wakeup = Wakeup(loop_time)
     running = asyncio.create_task(wakeup.run(ringing))
     await asyncio.sleep(100.0)
     wakeup.stop()
@@ -128,7 +125,7 @@ async def test_a_failure_of_the_work_ends_it() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await Wakeup(_now).run(failing)
+        await Wakeup(loop_time).run(failing)
 
 
 @virtual_time

@@ -14,7 +14,7 @@ from kafkaclient.testing.clock import virtual_time
 
 if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 
 class Coordinator:

@@ -1,4 +1,4 @@
-"""Constants of time. Times are the clock's, in seconds."""
+"""Constants of time, in seconds of the clock."""
 
 from __future__ import annotations
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.spark import progress
-from kafkaclient.spark.progress import report_progress
+from kafkaclient.spark import jobs
+from kafkaclient.spark.jobs import report_progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
 class Tracker:
-    """Stands for Spark's; a stage of None is one that it has forgotten."""
+    """Stands for Spark's tracker. None is a stage that Spark has forgotten."""
 
     def __init__(self, stages: Mapping[int, tuple[int, int] | None]) -> None:
         self._stages = stages
@@ -33,20 +33,20 @@ def session(stages: Mapping[int, tuple[int, int] | None]) -> SimpleNamespace:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_POLL_INTERVAL_S", 0.001)
+    monkeypatch.setattr(jobs, "_POLL_INTERVAL_S", 0.001)
 
 
 def test_the_tasks_of_active_stages_are_reported() -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     enough = threading.Event()
 
-    def tell(done: int, tasks: int) -> None:
-        told.append((done, tasks))
+    def report(done: int, tasks: int) -> None:
+        reported.append((done, tasks))
         enough.set()
 
-    with report_progress(session({3: (1, 8), 4: None, 5: (2, 4)}), tell):
+    with report_progress(session({3: (1, 8), 4: None, 5: (2, 4)}), report):
         assert enough.wait(10)
-    assert set(told) == {(3, 12)}
+    assert set(reported) == {(3, 12)}
     assert "kafkaclient-spark-progress" not in {each.name for each in threading.enumerate()}
 
 

@@ -30,6 +30,7 @@ from experiments.topics import create_topics
 from kafkaclient.errors import BufferFullError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.cluster import LocalCluster
+from kafkaclient.testing.inspect import inspect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -190,7 +191,7 @@ class Bench:
                 partitioner = way.split(",")[0]
                 async with self.producing(proxied=True, partitioner=partitioner) as producer:
                     if way.endswith("5"):
-                        lanes = producer._core.sender.lanes
+                        lanes = inspect(producer).sender.lanes
                         lanes._settings = replace(lanes._settings, adaptive_window=False)
                     await producer.partitions_for(topic)
                     sent = await saturate(producer, topic, 8.0, RECORD)

@@ -9,6 +9,7 @@ import pytest
 
 from kafkaclient import Producer
 from kafkaclient.errors import KafkaError, ProducerStateError
+from kafkaclient.testing.inspect import inspect
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -63,7 +64,7 @@ def _misuse(producer: Producer, topic: str) -> int:
     try:
         producer.send_nowait(topic, b"child", partition=0)
     except ProducerStateError:
-        for link in producer._core.router._links.values():
+        for link in inspect(producer).router._links.values():
             if link.connection is not None:
                 link.connection._transport.write(b"\0\0\0\x04child")
                 link.connection.abort()

@@ -10,6 +10,7 @@ import pytest
 
 from kafkaclient import Producer
 from kafkaclient.testing.cluster import LocalCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.testing.ports import free_ports
 from kafkaclient.testing.proxy import FaultProxy
 from kafkaclient.wire.api import ApiKey
@@ -23,8 +24,8 @@ pytestmark = [pytest.mark.timeout(180), pytest.mark.local_cluster]
 
 def ports(producer: Producer) -> set[int]:
     """Where the producer takes the brokers to be."""
-    assert producer._core is not None
-    return {broker.port for broker in producer._core.metadata.view.brokers.values()}
+    assert inspect(producer) is not None
+    return {broker.port for broker in inspect(producer).metadata.view.brokers.values()}
 
 
 def ports_of(bootstrap: str) -> set[int]:

@@ -12,6 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 from kafkaclient import Producer
 from kafkaclient.errors import BrokerError, DeliveryTimeoutError, KafkaError
+from kafkaclient.testing.inspect import inspect
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -191,7 +192,7 @@ async def test_sequences_wrap_on_a_real_broker(kafka_cluster, topic, create_topi
     async with Producer(kafka_cluster.proxied_bootstrap, linger_ms=10) as producer:
         await producer.send_and_wait(topic + "-other", b"v")  # now it has its id
         await producer.partitions_for(topic)
-        accumulator = producer._core.accumulator
+        accumulator = inspect(producer).accumulator
         identity, sequence = accumulator.identity, accumulator.topic(topic).queue(0).sequence
         sequence.producer_id, sequence.epoch = identity.producer_id, identity.epoch
         sequence.next = 2**31 - 6
@@ -219,7 +220,7 @@ async def test_too_few_replicas(kafka_cluster, topic, create_topic, read_topic):
     ):
         for producer in (patient, impatient):
             await producer.send_and_wait(topic, b"first")
-        answers = patient._core.sender._answers
+        answers = inspect(patient).sender._answers
         retry = answers.retry
 
         def noted(batch, error, now, *, at_once=False) -> None:
@@ -227,7 +228,7 @@ async def test_too_few_replicas(kafka_cluster, topic, create_topic, read_topic):
             retry(batch, error, now, at_once=at_once)
 
         answers.retry = noted
-        leader = patient._core.metadata.view.topics[topic].partitions[0].leader
+        leader = inspect(patient).metadata.view.topics[topic].partitions[0].leader
         follower = next(n for n in reversed(kafka_cluster.brokers) if n != leader)
         await kafka_cluster.pause(follower)
         try:

@@ -23,6 +23,7 @@ from integration.transaction_stories import (
 )
 from kafkaclient import Producer
 from kafkaclient.testing.cluster import LocalCluster
+from kafkaclient.testing.inspect import inspect
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -79,9 +80,9 @@ async def test_the_coordinator_is_killed(
 
 
 async def kill_coordinator(cluster: LocalCluster, producer: Producer) -> int:
-    assert producer._core is not None
-    assert producer._core.transactions is not None
-    (node,) = producer._core.transactions.requests._coordinators._nodes.values()
+    assert inspect(producer) is not None
+    assert inspect(producer).transactions is not None
+    (node,) = inspect(producer).transactions.requests._coordinators._nodes.values()
     await cluster.kill(node)
     return node
 

@@ -15,6 +15,7 @@ from kafkaclient.errors import SaslAuthenticationError
 from kafkaclient.reader import Reader
 from kafkaclient.testing import ClusterSecurity, SecureListener
 from kafkaclient.testing.cluster import LocalCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.produce import MAX_VERSION, MIN_VERSION
 
@@ -72,7 +73,7 @@ async def test_records_of_every_kind(kafka_cluster, topic, create_topic, read_to
             how = ({"key": b"k%d" % (n % 9)}, {"partition": n % 3}, {})[n % 3]
             sent.append(await producer.send(topic, b"%d " % n * 20, headers=[("n", b"1")], **how))
         places = await asyncio.gather(*sent)
-        connection = producer._core.router.produce_connection(0)
+        connection = inspect(producer).router.produce_connection(0)
         newest = connection.api_versions.pick(ApiKey.PRODUCE, MIN_VERSION, MAX_VERSION)
     assert newest == PRODUCE[kafka_cluster.version]
     read = await read_topic(topic)

@@ -17,6 +17,7 @@ from kafkaclient.errors import (
     TransactionAbortedError,
     TransactionLostError,
 )
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -60,9 +61,9 @@ async def reader(bootstrap: str, isolation: str) -> AsyncIterator[AIOKafkaConsum
 async def everything(cluster: LocalCluster, topic: str, name: str, *, v2: bool) -> None:
     """Commits, aborts, offsets, fencing, a coordinator that is killed: one story."""
     async with Producer(cluster.bootstrap, transactional_id=name, linger_ms=5) as producer:
-        assert producer._core is not None
-        assert producer._core.transactions is not None
-        assert producer._core.transactions.requests.v2 is v2
+        assert inspect(producer) is not None
+        assert inspect(producer).transactions is not None
+        assert inspect(producer).transactions.requests.v2 is v2
         for n in range(3):
             async with producer.transaction():
                 for m in range(50):
@@ -133,8 +134,8 @@ async def nothing_after_the_end(cluster: LocalCluster, topic: str) -> None:
         name = await _coordinated_by(cluster, 0, topic)
         options = {"linger_ms": 0, "transaction_timeout_ms": 3000, "transactional_id": name}
         async with Producer(cluster.proxied_bootstrap, **options) as producer:
-            assert producer._core is not None
-            assert producer._core.transactions is not None
+            assert inspect(producer) is not None
+            assert inspect(producer).transactions is not None
             async with producer.transaction():
                 for partition in (0, 1):
                     await producer.send_and_wait(topic, b"warm", partition=partition)
@@ -145,10 +146,10 @@ async def nothing_after_the_end(cluster: LocalCluster, topic: str) -> None:
             await producer.send_and_wait(topic, b"first")
             await cluster.proxy(1).resume()
             await cluster.proxy(0).cut_before(ApiKey.ADD_PARTITIONS_TO_TXN)
-            adding = producer._core.transactions._added_partitions.task
+            adding = inspect(producer).transactions._added_partitions.task
             while adding is None or adding.done():
                 await producer.send_and_wait(topic, b"second")
-                adding = producer._core.transactions._added_partitions.task
+                adding = inspect(producer).transactions._added_partitions.task
                 await asyncio.sleep(0.001)
             await producer.commit_transaction()
             await asyncio.sleep(1)
@@ -165,9 +166,9 @@ async def _coordinated_by(cluster: LocalCluster, node: int, prefix: str) -> str:
     for n in range(100):
         name = f"{prefix}-{n}"
         async with Producer(cluster.bootstrap, transactional_id=name) as producer:
-            assert producer._core is not None
-            assert producer._core.transactions is not None
-            if set(producer._core.transactions.requests._coordinators._nodes.values()) == {node}:
+            assert inspect(producer) is not None
+            assert inspect(producer).transactions is not None
+            if set(inspect(producer).transactions.requests._coordinators._nodes.values()) == {node}:
                 return name
     raise AssertionError("one of two brokers coordinates nothing")
 

@@ -23,8 +23,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-    from kafkaclient.testing.cluster import LocalCluster
-    from kafkaclient.testing.external import ExternalCluster
+    from kafkaclient.testing.cluster import ExternalCluster, LocalCluster
 
 __all__ = [
     "BOOTSTRAP_VARIABLE",
@@ -79,7 +78,7 @@ def kafka_cluster() -> Iterator[LocalCluster | ExternalCluster]:
     """
     project, external = os.environ.get(COMPOSE_VARIABLE), os.environ.get(BOOTSTRAP_VARIABLE)
     if external and not project:
-        from kafkaclient.testing.external import ExternalCluster  # noqa: PLC0415
+        from kafkaclient.testing.cluster import ExternalCluster  # noqa: PLC0415
 
         yield ExternalCluster(external)
         return
@@ -87,7 +86,7 @@ def kafka_cluster() -> Iterator[LocalCluster | ExternalCluster]:
 
     cluster = LocalCluster()
     if project:
-        from kafkaclient.testing.compose import ComposeCluster  # noqa: PLC0415
+        from kafkaclient.testing.cluster import ComposeCluster  # noqa: PLC0415
 
         cluster = ComposeCluster(project)
     _run(cluster.start())

@@ -92,7 +92,7 @@ async def run_java(cluster: ClusterHandle, job: Job) -> Measured:
     """
     number = _records(job)
     properties = {"acks": "all", "enable.idempotence": "true", "linger.ms": job.entry.linger_ms}
-    command = cluster._running.launch.jvm().command(
+    command = cluster._running.launch.jvm.command(
         _PERF_TEST,
         (
             *("--bootstrap-server", job.bootstrap, "--topic", job.topic),

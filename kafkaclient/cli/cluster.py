@@ -64,9 +64,8 @@ def up(
     """
 
     async def run() -> None:
-        spec = ClusterSpec.build(
-            brokers, rack, pairs(config, "--config", strip=True), version, long_lived=True
-        )
+        settings = pairs(config, "--config", strip=True)
+        spec = ClusterSpec(brokers, rack, settings, version, long_lived=True)
         cluster = await BackgroundCluster.up(name, spec, say=stderr_console().print)
         if as_json:
             print_json(_addresses(cluster))

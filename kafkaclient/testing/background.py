@@ -14,16 +14,16 @@ import platformdirs
 from filelock import FileLock
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.testing.cluster import ClusterHandle, Running
+from kafkaclient.testing.cluster import ClusterHandle
 from kafkaclient.testing.control import (
     START_TIMEOUT_S,
     Control,
+    Running,
     launch_supervisor,
     prepare_launch,
+    start_brokers,
 )
 from kafkaclient.testing.errors import ClusterNotRunningError
-from kafkaclient.testing.jars import JarCache
-from kafkaclient.testing.supervisor import Launch
 
 if TYPE_CHECKING:
     import subprocess
@@ -69,23 +69,16 @@ class BackgroundCluster(ClusterHandle):
             if found is not None:
                 found._check_spec(spec)
                 return found
-            cache = JarCache()
-            try:
-                launch = await asyncio.to_thread(prepare_launch, spec, cache, keep=False)
-            finally:
-                cache.stop_fetching()
+            launch = await prepare_launch(spec, keep=False)
             directory = Path(tempfile.mkdtemp(prefix="kafkaclient-"))
             supervisor = launch_supervisor(directory, launch, attached=False)
-            control = Control(directory)
             try:
-                await asyncio.to_thread(control.wait, supervisor)
-                await asyncio.to_thread(control.call, "start", say=say, timeout_s=timeout_s)
+                running = await start_brokers(directory, supervisor, timeout_s, say)
                 entry.write_text(json.dumps({"directory": str(directory)}), "utf-8")
             except BaseException:
                 await asyncio.to_thread(_terminate, supervisor, directory)
                 raise
-            description = await asyncio.to_thread(control.call, "describe")
-        return cls(name, Running(control, launch, description))
+        return cls(name, running)
 
     @classmethod
     def find(cls, name: str) -> BackgroundCluster | None:
@@ -93,8 +86,7 @@ class BackgroundCluster(ClusterHandle):
         try:
             directory = Path(json.loads(_entry(name).read_text("utf-8"))["directory"])
             control = Control(directory)
-            description = control.call("describe")
-            return cls(name, Running(control, Launch.read(directory), description))
+            return cls(name, Running(control, control.call("describe")))
         except (FileNotFoundError, ClusterNotRunningError):
             return None
 
@@ -110,7 +102,7 @@ class BackgroundCluster(ClusterHandle):
             return found is not None
 
     def _check_spec(self, spec: ClusterSpec) -> None:
-        running = self._running.launch.spec()
+        running = self._running.launch.spec
         if running != spec:
             raise ConfigError(
                 f"the cluster {self.name!r} is already running with other settings "

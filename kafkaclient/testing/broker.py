@@ -5,30 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.testing.errors import BrokerStartError, LocalClusterError
-from kafkaclient.testing.jre import MINIMUM_VERSION
-from kafkaclient.testing.settings import HEAP_MB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from kafkaclient.testing.jvm import Jvm
 
 __all__ = [
     "CHECKPOINT_FILE",
     "Broker",
     "BrokerProcess",
     "BrokerState",
-    "Jvm",
     "dies_with_parent",
     "meta_properties",
     "render_properties",
@@ -36,7 +33,6 @@ __all__ = [
 
 CHECKPOINT_FILE = "bootstrap.checkpoint"
 
-_AOT_VERSION = 25  # the first Java version with AOT caches
 _TERMINATE_TIMEOUT_S = 30.0  # seconds until SIGKILL follows SIGTERM
 _QUOTED_LINES = 20  # lines of a broker's log in an error message
 _PR_SET_PDEATHSIG = 1  # an option of prctl(2)
@@ -70,12 +66,10 @@ class BrokerState(StrEnum):
 class Broker(Protocol):
     """A broker that a fleet controls. Methods raise LocalClusterError in a wrong state."""
 
-    @property
-    def node(self) -> int: ...
-    @property
-    def log_dir(self) -> Path: ...
-    @property
-    def log_file(self) -> Path: ...
+    node: int
+    log_dir: Path
+    log_file: Path
+
     @property
     def pid(self) -> int | None: ...
     @property
@@ -90,50 +84,6 @@ class Broker(Protocol):
     def address_in_use(self) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Jvm:
-    """How to run a Java class of Kafka.
-
-    ``archive`` contains Kafka's preprocessed classes, with which a broker starts in half the CPU
-    time: an AOT cache (JEP 514) from Java 25 on, else a class data sharing archive. The first
-    broker that shuts down in an orderly way writes it (``record_to``). A JVM ignores an archive of
-    another JVM."""
-
-    java: Path
-    jars: tuple[Path, ...]
-    archive: Path | None = None
-    major: int = MINIMUM_VERSION
-    """The major version of Java."""
-    quick: bool = False
-    """Disable the optimizing compiler (C2), which keeps a core busy for a broker's first minutes.
-    Without it a broker soon reaches its final speed, which is enough for tests."""
-    broker_heap_mb: int = HEAP_MB
-
-    def command(
-        self,
-        main_class: str,
-        arguments: Sequence[str],
-        *,
-        heap_mb: int,
-        properties: Mapping[str, str] | None = None,
-        record_to: Path | None = None,
-    ) -> list[str]:
-        """The command line. ``-Xlog:disable`` keeps the JVM itself from writing to stdout."""
-        command = [str(self.java), f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-Xlog:disable"]
-        if self.quick:
-            command.append("-XX:TieredStopAtLevel=1")
-        if record_to is not None:
-            option = "AOTCacheOutput" if self.major >= _AOT_VERSION else "ArchiveClassesAtExit"
-            command.append(f"-XX:{option}={record_to}")
-        elif self.archive is not None and self.archive.exists():
-            option = "AOTCache" if self.major >= _AOT_VERSION else "SharedArchiveFile"
-            command.append(f"-XX:{option}={self.archive}")
-        command += ["-Djava.awt.headless=true", "-Djava.net.preferIPv4Stack=true"]
-        command += [f"-D{key}={value}" for key, value in (properties or {}).items()]
-        command += ["-cp", os.pathsep.join(map(str, self.jars)), main_class, *arguments]
-        return command
-
-
 class BrokerProcess:
     """A broker in ``directory``: ``server.properties``, ``data/``, ``broker.log``, ``console.log``.
 
@@ -143,20 +93,14 @@ class BrokerProcess:
     def __init__(self, node: int, directory: Path, jvm: Jvm) -> None:
         self.node = node
         self.directory = directory
+        self.log_dir = directory / "data"
         self.log_file = directory / "broker.log"
+        self.properties_file = directory / "server.properties"
         self._console = directory / "console.log"
         self._jvm = jvm
         self._process: asyncio.subprocess.Process | None = None
         self._paused = False
         self._started_at = 0
-
-    @property
-    def log_dir(self) -> Path:
-        return self.directory / "data"
-
-    @property
-    def properties_file(self) -> Path:
-        return self.directory / "server.properties"
 
     @property
     def pid(self) -> int | None:

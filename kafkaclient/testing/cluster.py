@@ -1,4 +1,8 @@
-"""Real Kafka brokers on this machine without Docker: :class:`LocalCluster`."""
+"""Real Kafka brokers for tests: :class:`LocalCluster` starts them on this machine without Docker.
+
+:class:`ComposeCluster` uses the containers of docker-compose.yml instead, and
+:class:`ExternalCluster` a cluster that is managed elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +12,35 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.testing.control import (
     START_TIMEOUT_S,
-    Control,
+    Running,
     launch_supervisor,
     prepare_launch,
+    start_brokers,
 )
 from kafkaclient.testing.errors import ClusterNotRunningError
-from kafkaclient.testing.jars import JarCache
+from kafkaclient.testing.jars import JarCache, read_lock
+from kafkaclient.testing.jre import find_java
+from kafkaclient.testing.jvm import Jvm, ToolResult
 from kafkaclient.testing.remote_proxy import RemoteProxy
 from kafkaclient.testing.security import ClusterSecurity
 from kafkaclient.testing.settings import DEFAULT_VERSION, HEAP_MB, ClusterSpec
-from kafkaclient.testing.tools import ToolResult, run_tool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafkaclient.testing.supervisor import Launch
-
-__all__ = ["BrokerStatus", "ClusterHandle", "LocalCluster", "Running", "ToolResult"]
+__all__ = [
+    "BrokerStatus",
+    "ClusterHandle",
+    "ComposeCluster",
+    "ExternalCluster",
+    "LocalCluster",
+    "ToolResult",
+]
 
 _STOP_TIMEOUT_S = 60.0
 
@@ -47,15 +58,6 @@ class BrokerStatus:
     rack: str | None
     log_dir: Path
     log_file: Path
-
-
-class Running(NamedTuple):
-    """The connection of a handle to its running cluster."""
-
-    control: Control
-    launch: Launch
-    description: dict[str, Any]
-    """The supervisor's description at the start. Only its constant parts are used."""
 
 
 class ClusterHandle:
@@ -200,7 +202,7 @@ class ClusterHandle:
 
     async def run_tool(self, main_class: str, *arguments: str, stdin: bytes = b"") -> ToolResult:
         """Run one of Kafka's Java tools, for example ``org.apache.kafka.tools.DumpLogSegments``."""
-        return await run_tool(self._running.launch.jvm(), main_class, arguments, stdin)
+        return await self._running.launch.jvm.run_tool(main_class, arguments, stdin)
 
     async def _call(self, command: str, **arguments: Any) -> Any:
         return await asyncio.to_thread(self._running.control.call, command, **arguments)
@@ -235,6 +237,8 @@ class LocalCluster(ClusterHandle):
     JavaNotFoundError, JarsUnavailableError or BrokerStartError.
     """
 
+    _compose: str | None = None
+
     def __init__(
         self,
         brokers: int = 3,
@@ -251,15 +255,8 @@ class LocalCluster(ClusterHandle):
         if security is not None and not isinstance(security, ClusterSecurity):
             raise ConfigError(f"security must be a ClusterSecurity or None, not {security!r}")
         super().__init__(None)
-        self._spec = ClusterSpec.build(
-            brokers,
-            racks,
-            config or {},
-            version,
-            security,
-            features,
-            long_lived=long_lived,
-            heap_mb=heap_mb,
+        self._spec = ClusterSpec(
+            brokers, racks, config or {}, version, security, features or {}, long_lived, heap_mb
         )
         self._directory = directory
         self._supervisor: subprocess.Popen[bytes] | None = None
@@ -279,25 +276,15 @@ class LocalCluster(ClusterHandle):
         """Start the brokers. Returns when each serves clients and sees all other brokers."""
         if self._supervisor is not None:
             raise ConfigError("the cluster is already running")
-        cache = JarCache()
-        try:
-            launch = await asyncio.to_thread(self._prepare, cache)
-        finally:
-            cache.stop_fetching()
+        keep = self._directory is not None
+        launch = await prepare_launch(self._spec, keep=keep, compose=self._compose)
         directory = await asyncio.to_thread(_work_directory, self._directory)
         try:
             self._supervisor = launch_supervisor(directory, launch, attached=True)
-            control = Control(directory)
-            await asyncio.to_thread(control.wait, self._supervisor)
-            await asyncio.to_thread(control.call, "start", timeout_s=timeout_s)
-            description = await asyncio.to_thread(control.call, "describe")
+            self._current = await start_brokers(directory, self._supervisor, timeout_s)
         except BaseException:
             await self._end(directory)
             raise
-        self._current = Running(control, launch, description)
-
-    def _prepare(self, cache: JarCache) -> Launch:
-        return prepare_launch(self._spec, cache, keep=self._directory is not None)
 
     async def stop(self) -> None:
         """Stop the brokers and delete their data, unless there is a ``directory``."""
@@ -316,6 +303,52 @@ class LocalCluster(ClusterHandle):
             await asyncio.to_thread(_close_lifeline, supervisor)
         if self._directory is None:
             await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+
+
+class ComposeCluster(LocalCluster):
+    """The three brokers of a running Docker Compose ``project``, created from docker-compose.yml.
+
+    It has the methods of :class:`LocalCluster`. They kill, stop, pause and start the containers
+    with the ``docker`` command, and a fault proxy listens at each address that a ``PROXIED``
+    listener advertises. ``log_dir`` is readable if the containers' ``KAFKA_LOG_DIRS`` is mounted
+    from a directory of this machine. Kafka's tools run on this machine. Entering raises
+    LocalClusterError if the project has no containers; leaving does not stop them."""
+
+    def __init__(self, project: str) -> None:
+        super().__init__(3)
+        self._compose = project
+
+    def __repr__(self) -> str:
+        where = self.bootstrap if self._current else "not in use"
+        return f"<ComposeCluster {self._compose}: {where}>"
+
+
+class ExternalCluster:
+    """A running cluster whose brokers cannot be stopped or slowed down.
+
+    ``bootstrap`` is a comma-separated list of ``host:port``. There are no fault proxies, so
+    :attr:`proxied_bootstrap` is the same.
+    """
+
+    def __init__(self, bootstrap: str) -> None:
+        servers = [server.strip() for server in bootstrap.split(",") if server.strip()]
+        if not servers or not all(":" in server for server in servers):
+            raise ConfigError(f"bootstrap must be host:port[,host:port...], not {bootstrap!r}")
+        self.bootstrap = self.proxied_bootstrap = ",".join(servers)
+
+    async def run_tool(self, main_class: str, *arguments: str, stdin: bytes = b"") -> ToolResult:
+        """Run one of Kafka's Java tools on this machine, with the jars of Kafka 4.3.1.
+
+        The first use on a machine fetches the jars. Raises JavaNotFoundError and
+        JarsUnavailableError, as :class:`LocalCluster` does.
+        """
+        jvm = await asyncio.to_thread(
+            lambda: Jvm(find_java().path, JarCache().ensure(read_lock(DEFAULT_VERSION)))
+        )
+        return await jvm.run_tool(main_class, arguments, stdin)
+
+    def __repr__(self) -> str:
+        return f"<ExternalCluster {self.bootstrap}>"
 
 
 def _close_lifeline(supervisor: subprocess.Popen[bytes]) -> None:

@@ -21,7 +21,7 @@ from kafkaclient.testing.settings import Ports
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaclient.testing.broker import Jvm
+    from kafkaclient.testing.jvm import Jvm
     from kafkaclient.testing.settings import ClusterSpec
 
 __all__ = ["ContainerBroker", "ContainerFleet"]

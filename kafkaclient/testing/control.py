@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import socket
@@ -9,13 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient import errors
 from kafkaclient.testing import errors as local_errors
 from kafkaclient.testing.errors import ClusterNotRunningError, LocalClusterError
 from kafkaclient.testing.jars import JarCache, read_lock
 from kafkaclient.testing.jre import find_java
+from kafkaclient.testing.jvm import Jvm
 from kafkaclient.testing.supervisor import SOCKET_FILE, Launch
 
 if TYPE_CHECKING:
@@ -23,7 +25,14 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.settings import ClusterSpec
 
-__all__ = ["START_TIMEOUT_S", "Control", "launch_supervisor", "prepare_launch"]
+__all__ = [
+    "START_TIMEOUT_S",
+    "Control",
+    "Running",
+    "launch_supervisor",
+    "prepare_launch",
+    "start_brokers",
+]
 
 START_TIMEOUT_S = 180.0  # seconds that brokers may take to be ready
 _SOCKET_TIMEOUT_S = 30.0  # seconds that a supervisor may take to accept commands
@@ -76,6 +85,19 @@ class Control:
         raise ClusterNotRunningError(f"the cluster in {self.directory} stopped during {command!r}")
 
 
+class Running(NamedTuple):
+    """The connection of a handle to its running cluster."""
+
+    control: Control
+    description: dict[str, Any]
+    """The supervisor's description at the start. Only its constant parts are used."""
+
+    @property
+    def launch(self) -> Launch:
+        """The arguments of the supervisor."""
+        return Launch.read(self.control.directory)
+
+
 def _result(message: dict[str, Any]) -> Any:
     if "error" not in message:
         return message["result"]
@@ -84,8 +106,16 @@ def _result(message: dict[str, Any]) -> Any:
     raise known(message["error"])
 
 
-def prepare_launch(spec: ClusterSpec, cache: JarCache, *, keep: bool) -> Launch:
+async def prepare_launch(spec: ClusterSpec, *, keep: bool, compose: str | None = None) -> Launch:
     """Find Java and the jars. Missing jars are downloaded with a progress bar."""
+    cache = JarCache()
+    try:
+        return await asyncio.to_thread(_prepare, spec, cache, keep, compose)
+    finally:
+        cache.stop_fetching()
+
+
+def _prepare(spec: ClusterSpec, cache: JarCache, keep: bool, compose: str | None) -> Launch:
     java = find_java()
     jars = cache.ensure(read_lock(spec.version))
     classes = _fingerprint(spec.version, java.path, java.banner, spec.long_lived)
@@ -93,22 +123,9 @@ def prepare_launch(spec: ClusterSpec, cache: JarCache, *, keep: bool) -> Launch:
     settings = _fingerprint(
         spec.version, sorted(spec.config.items()), *users, *sorted(spec.features.items())
     )
-    return Launch(
-        brokers=spec.brokers,
-        racks=None if spec.racks is None else list(spec.racks),
-        config=dict(spec.config),
-        version=spec.version,
-        java=str(java.path),
-        java_major=java.major,
-        jars=[str(jar) for jar in jars],
-        archive=str(cache.directory / "classes" / f"{classes}.jsa"),
-        template=str(cache.directory / "formats" / f"{settings}.checkpoint"),
-        keep=keep,
-        security=None if spec.security is None else spec.security.to_json(),
-        features=dict(spec.features),
-        long_lived=spec.long_lived,
-        heap_mb=spec.heap_mb,
-    )
+    archive = cache.directory / "classes" / f"{classes}.jsa"
+    template = cache.directory / "formats" / f"{settings}.checkpoint"
+    return Launch(spec, Jvm(java.path, jars, archive, java.major), template, keep, compose)
 
 
 def launch_supervisor(
@@ -129,6 +146,19 @@ def launch_supervisor(
             stderr=log,
             start_new_session=True,
         )
+
+
+async def start_brokers(
+    directory: Path,
+    supervisor: subprocess.Popen[bytes],
+    timeout_s: float,
+    say: Say | None = None,
+) -> Running:
+    """Start the brokers of a new supervisor. Returns when each of them sees all other brokers."""
+    control = Control(directory)
+    await asyncio.to_thread(control.wait, supervisor)
+    await asyncio.to_thread(control.call, "start", say=say, timeout_s=timeout_s)
+    return Running(control, await asyncio.to_thread(control.call, "describe"))
 
 
 def _accepts(path: Path) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,11 @@ from kafkaclient.testing.broker import (
     Broker,
     BrokerProcess,
     BrokerState,
-    Jvm,
-    dies_with_parent,
 )
 from kafkaclient.testing.errors import BrokerStartError
 from kafkaclient.testing.ports import free_ports
 from kafkaclient.testing.probe import membership
-from kafkaclient.testing.proxy import FaultProxy
+from kafkaclient.testing.proxy import FaultProxy, ProxyCounters
 from kafkaclient.testing.security import make_certificates
 from kafkaclient.testing.settings import (
     HOST,
@@ -35,6 +34,8 @@ from kafkaclient.testing.settings import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from kafkaclient.testing.jvm import Jvm
 
 __all__ = ["PROXY_FAULTS", "Fleet", "PortsTakenError"]
 
@@ -81,7 +82,7 @@ class Fleet:
         say: Callable[[str], None],
     ) -> None:
         self._spec = spec
-        self._jvm = jvm
+        self._jvm = replace(jvm, quick=not spec.long_lived, broker_heap_mb=spec.heap_mb)
         self._directory = directory
         self._template = template
         self._say = say
@@ -182,7 +183,7 @@ class Fleet:
 
     async def _make_template(self, first: BrokerProcess) -> None:
         security = self._spec.security
-        command = self._jvm.command(
+        code, output, problem = await self._jvm.run_tool(
             "kafka.tools.StorageTool",
             [
                 "format",
@@ -193,19 +194,9 @@ class Fleet:
                 *(security.scram_arguments() if security is not None else ()),
                 *(f"--feature={name}={level}" for name, level in self._spec.features.items()),
             ],
-            heap_mb=128,
-            properties={"log4j2.level": "OFF"},
         )
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            preexec_fn=dies_with_parent(),
-        )
-        output, _ = await process.communicate()
-        if process.returncode != 0:
-            text = output.decode("utf-8", "replace").strip()
+        if code != 0:
+            text = (output + problem).strip()
             raise BrokerStartError(f"Kafka's storage tool refused the settings:\n{text}")
         _install(first.log_dir / CHECKPOINT_FILE, self._template)
 
@@ -255,17 +246,21 @@ class Fleet:
             raise ConfigError(f"there is no broker {node}; choose one of {known}")
         return self._brokers[node]
 
-    async def start_broker(self, node: int, *, wait: bool, timeout_s: float) -> None:
+    async def start_broker(self, broker: int, *, wait: bool, timeout_s: float) -> None:
         """Start a stopped broker with its earlier ports and data."""
-        broker = self.broker(node)
-        await broker.start()
+        stopped = self.broker(broker)
+        await stopped.start()
         if wait:
-            await self._wait_ready(broker, timeout_s)
+            deadline = asyncio.get_running_loop().time() + timeout_s
+            try:
+                await self._ready(stopped, {broker}, deadline)
+            except PortsTakenError as error:
+                raise stopped.start_error() from error
 
-    async def restart_broker(self, node: int, *, wait: bool, timeout_s: float) -> None:
+    async def restart_broker(self, broker: int, *, wait: bool, timeout_s: float) -> None:
         """Terminate the broker if it is running, then start it."""
-        await self.broker(node).terminate()
-        await self.start_broker(node, wait=wait, timeout_s=timeout_s)
+        await self.broker(broker).terminate()
+        await self.start_broker(broker, wait=wait, timeout_s=timeout_s)
 
     async def heal(self, timeout_s: float) -> None:
         """Heal all proxies, resume paused brokers and start stopped brokers. Returns when every
@@ -282,26 +277,19 @@ class Fleet:
         except PortsTakenError as error:
             raise BrokerStartError("another process uses a port of a stopped broker") from error
 
-    async def _wait_ready(self, broker: Broker, timeout_s: float) -> None:
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        try:
-            await self._ready(broker, {broker.node}, deadline)
-        except PortsTakenError as error:
-            raise broker.start_error() from error
-
     # --- proxies ---
 
-    def set_fault(self, node: int, fault: str, arguments: dict[str, Any]) -> int | None:
+    def set_fault(self, broker: int, fault: str, arguments: dict[str, Any]) -> int | None:
         """Call a method of the broker's proxy. Raises ConfigError for an unknown fault or invalid
         arguments."""
-        self.broker(node)
+        self.broker(broker)
         if fault not in PROXY_FAULTS:
             known = ", ".join(sorted(PROXY_FAULTS))
             raise ConfigError(f"unknown fault {fault!r}; the known faults are {known}")
         if "xor" in arguments:  # JSON has no integer keys
             arguments = arguments | {"xor": dict(arguments["xor"])}
         try:
-            result = getattr(self._proxies[node], fault)(**arguments)
+            result = getattr(self._proxies[broker], fault)(**arguments)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"fault {fault} refused {arguments}: {error}") from error
         return result if isinstance(result, int) else None
@@ -343,17 +331,8 @@ class Fleet:
 
     def proxy_stats(self) -> list[dict[str, Any]]:
         """The counters of each broker's proxy."""
-        return [
-            {
-                "connections": counters.connections,
-                "request_bytes": counters.request_bytes,
-                "response_bytes": counters.response_bytes,
-                "produce_bytes": counters.produce_bytes,
-                "requests": dict(counters.requests),
-                "responses": dict(counters.responses),
-            }
-            for counters in (proxy.counters for proxy in self._proxies)
-        ]
+        names = ProxyCounters.__slots__
+        return [{name: getattr(proxy.counters, name) for name in names} for proxy in self._proxies]
 
 
 def _install(source: Path, target: Path) -> None:

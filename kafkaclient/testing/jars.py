@@ -13,20 +13,21 @@ import os
 import re
 import tempfile
 import threading
+from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import platformdirs
 from filelock import FileLock
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.testing.errors import JarsUnavailableError
-from kafkaclient.testing.progress import Progress, default_progress
+from kafkaclient.testing.progress import show_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 __all__ = [
     "CACHE_VARIABLE",
@@ -77,10 +78,8 @@ class Jar:
         return Path(*self.group.split("."), self.artifact, self.version, name)
 
 
-class Fetch(Protocol):
-    """Downloads one jar into ``directory`` and returns its path. Raises OSError or RuntimeError."""
-
-    def __call__(self, jar: Jar, directory: Path) -> Path: ...
+Fetch: TypeAlias = Callable[[Jar, Path], Path]
+"""Downloads a jar into a directory and returns its path. Raises OSError or RuntimeError."""
 
 
 def cache_dir() -> Path:
@@ -159,15 +158,9 @@ def fetch_with_jgo(repository: str | None = None) -> Fetch:
 class JarCache:
     """The cached jars in one directory, which several processes may share."""
 
-    def __init__(
-        self,
-        directory: Path | None = None,
-        fetch: Fetch | None = None,
-        progress: Callable[[str, int], Progress] = default_progress,
-    ) -> None:
+    def __init__(self, directory: Path | None = None, fetch: Fetch | None = None) -> None:
         self.directory = directory or cache_dir()
         self._fetch = fetch or fetch_with_jgo(os.environ.get(REPOSITORY_VARIABLE))
-        self._progress = progress
         self._stopped = threading.Event()
 
     def ensure(self, jars: Sequence[Jar]) -> tuple[Path, ...]:
@@ -177,9 +170,11 @@ class JarCache:
         before the error stay in the cache.
         """
         if self._missing(jars):
-            with self._locked():
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.directory / "jars.lock"):
                 # Check again: another process may have downloaded the jars before this lock.
-                self._fetch_all(self._missing(jars))
+                if missing := self._missing(jars):
+                    self._fetch_all(missing)
         return tuple(self._path(jar) for jar in jars)
 
     def stop_fetching(self) -> None:
@@ -194,17 +189,13 @@ class JarCache:
         return [jar for jar in jars if _size(self._path(jar)) != jar.size]
 
     def _fetch_all(self, jars: Sequence[Jar]) -> None:
-        if not jars:
-            return
         total = sum(jar.size for jar in jars)
         with (
-            self._progress(f"Fetching Kafka: {len(jars)} jars", total) as progress,
+            show_progress(f"Fetching Kafka: {len(jars)} jars", total) as advance,
             tempfile.TemporaryDirectory(dir=self.directory, prefix="fetching-") as scratch,
             ThreadPoolExecutor(_WORKERS, "jars") as pool,
         ):
-            tasks = {
-                pool.submit(self._fetch_one, jar, Path(scratch), progress): jar for jar in jars
-            }
+            tasks = {pool.submit(self._fetch_one, jar, Path(scratch), advance): jar for jar in jars}
             try:
                 self._finish(tasks)
             finally:
@@ -228,7 +219,7 @@ class JarCache:
         error.missing = tuple(missing)
         raise error from cause
 
-    def _fetch_one(self, jar: Jar, scratch: Path, progress: Progress) -> None:
+    def _fetch_one(self, jar: Jar, scratch: Path, advance: Callable[[int], None]) -> None:
         for attempt in range(1, _ATTEMPTS + 1):
             if self._stopped.is_set():
                 raise JarsUnavailableError("the download was stopped")
@@ -244,7 +235,7 @@ class JarCache:
                 target = self._path(jar)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 fetched.replace(target)
-                progress.advance(jar.size)
+                advance(jar.size)
                 return
 
     def _check(self, jar: Jar, path: Path) -> None:
@@ -255,10 +246,6 @@ class JarCache:
                 f"{jar.coordinates} is not the jar that the lock names: its SHA-256 is {digest} "
                 f"instead of {jar.sha256}"
             )
-
-    def _locked(self) -> FileLock:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        return FileLock(self.directory / "jars.lock")
 
 
 def _size(path: Path) -> int | None:

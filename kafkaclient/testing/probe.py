@@ -1,26 +1,19 @@
-"""Asks a broker for the members of its cluster with a minimal Metadata request.
-
-The request is encoded by hand, because importing the codecs would delay the start of the brokers.
-"""
+"""Requests from a broker the members of its cluster."""
 
 from __future__ import annotations
 
 import asyncio
-import struct
 from typing import NamedTuple
 
 from kafkaclient.testing.settings import HOST
-from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.metadata import MetadataCall
 
 __all__ = ["Membership", "membership", "parse_membership"]
 
+_CALL = MetadataCall(topics=(), allow_auto_topic_creation=False)
 _VERSION = 4
 _TIMEOUT_S = 2.0
 _MAX_FRAME = 1 << 20
-# API key, version, correlation id, null client id, no topics, no topic creation.
-_REQUEST = struct.pack(">hhihi?", ApiKey.METADATA, _VERSION, 0, -1, 0, False)
-_SIZE = struct.Struct(">i")
 
 
 class Membership(NamedTuple):
@@ -36,8 +29,8 @@ async def membership(port: int) -> Membership | None:
         async with asyncio.timeout(_TIMEOUT_S):
             reader, writer = await asyncio.open_connection(HOST, port)
             try:
-                writer.write(_SIZE.pack(len(_REQUEST)) + _REQUEST)
-                (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
+                writer.write(_CALL.encode(_VERSION, 0, ""))
+                size = int.from_bytes(await reader.readexactly(4), signed=True)
                 if not 0 < size < _MAX_FRAME:
                     return None
                 return parse_membership(await reader.readexactly(size))
@@ -49,12 +42,5 @@ async def membership(port: int) -> Membership | None:
 
 def parse_membership(response: bytes) -> Membership:
     """Parse a Metadata response of version 4, starting at its correlation id."""
-    reader = Reader(response, flexible=False)
-    reader.advance(8)  # correlation id, throttle time
-    brokers = set()
-    for _ in reader.array(12):
-        brokers.add(reader.int32())
-        reader.string()  # host
-        reader.int32()  # port
-        reader.nullable_string()  # rack
-    return Membership(reader.nullable_string(), frozenset(brokers))
+    found = _CALL.decode(_VERSION, response[4:])
+    return Membership(found.cluster_id, frozenset(broker.node_id for broker in found.brokers))

@@ -4,87 +4,58 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Protocol, Self, TextIO
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
 
-__all__ = ["Progress", "default_progress"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
+    from rich.progress import Progress
 
-class Progress(Protocol):
-    """Receives the number of downloaded bytes. Several threads may call it."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def advance(self, size: int) -> None: ...
+__all__ = ["show_progress"]
 
 
-def default_progress(title: str, total: int) -> Progress:
-    """A rich bar if stderr is a terminal and rich is installed, else plain lines."""
-    if sys.stderr.isatty():
-        try:
-            return _bar(title, total)
-        except ImportError:
-            pass
-    return _Lines(title, total, sys.stderr)
+@contextmanager
+def show_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Shows a rich bar if stderr is a terminal and rich is installed, else plain lines.
+
+    Yields the function that counts downloaded bytes. Several threads may call it."""
+    bar = _bar() if sys.stderr.isatty() else None
+    if bar is None:
+        yield _lines(title, total)
+        return
+    with bar:
+        yield partial(bar.advance, bar.add_task(title, total=total))
 
 
-def _bar(title: str, total: int) -> Progress:
-    import rich.console  # noqa: PLC0415 - rich is an extra, and slow to import
-    import rich.progress  # noqa: PLC0415
-
-    console = rich.console.Console(stderr=True)
-    columns = (
+def _bar() -> Progress | None:
+    try:
+        import rich.console  # noqa: PLC0415 - rich is an extra, and slow to import
+        import rich.progress  # noqa: PLC0415
+    except ImportError:
+        return None
+    return rich.progress.Progress(
         rich.progress.TextColumn("{task.description}"),
         rich.progress.BarColumn(),
         rich.progress.DownloadColumn(),
         rich.progress.TransferSpeedColumn(),
+        console=rich.console.Console(stderr=True),
     )
 
-    class Bar:
-        def __init__(self) -> None:
-            self._progress = rich.progress.Progress(*columns, console=console)
-            self._task = self._progress.add_task(title, total=total)
 
-        def __enter__(self) -> Self:
-            self._progress.start()
-            return self
+def _lines(title: str, total: int) -> Callable[[int], None]:
+    """Writes a line now, and one at each quarter."""
+    done = 0
+    lock = threading.Lock()
 
-        def __exit__(self, *_: object) -> None:
-            self._progress.stop()
+    def advance(size: int) -> None:
+        nonlocal done
+        with lock:
+            before, done = 4 * done // total, done + size
+            quarters = 4 * done // total
+            if quarters > before:
+                sys.stderr.write(f"{title}, {25 * quarters} %\n")
 
-        def advance(self, size: int) -> None:
-            self._progress.advance(self._task, size)
-
-    return Bar()
-
-
-class _Lines:
-    """Writes a line at the start, at each quarter and at the end."""
-
-    def __init__(self, title: str, total: int, stream: TextIO) -> None:
-        self._title = title
-        self._total = total
-        self._stream = stream
-        self._done = 0
-        self._quarters = 0
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> Self:
-        self._write(f"{self._title}, {self._total / 1e6:.0f} MB")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return
-
-    def advance(self, size: int) -> None:
-        with self._lock:
-            self._done += size
-            quarters = 4 * self._done // self._total
-            if quarters > self._quarters:
-                self._quarters = quarters
-                self._write(f"{self._title}, {25 * quarters} %")
-
-    def _write(self, line: str) -> None:
-        self._stream.write(line + "\n")
-        self._stream.flush()
+    sys.stderr.write(f"{title}, {total / 1e6:.0f} MB\n")
+    return advance

@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Unpack
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
-from kafkaclient.testing.proxy.faults import HALF
-from kafkaclient.wire.api import ApiKey
+from kafkaclient.testing.proxy import FaultProxy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Coroutine
 
     from kafkaclient.testing.control import Control
-    from kafkaclient.testing.proxy.faults import HowOften
 
 __all__ = ["RemoteProxy"]
+
+P = ParamSpec("P")
+
+
+def _remote(
+    method: Callable[Concatenate[FaultProxy, P], object],
+) -> Callable[Concatenate[RemoteProxy, P], Coroutine[Any, Any, None]]:
+    """A coroutine method that calls the method of the proxy in the supervisor."""
+    signature = inspect.signature(method)
+
+    @functools.wraps(method)
+    async def call(proxy: RemoteProxy, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        given = signature.bind(proxy, *args, **kwargs).arguments
+        _, *named = given.items()
+        arguments = {name: value for name, value in named if name != "which"}
+        await proxy._fault(method.__name__, **arguments, **given.get("which", {}))
+
+    return call
 
 
 class RemoteProxy:
     """The methods of :class:`~kafkaclient.testing.proxy.FaultProxy` as coroutines.
 
-    See there for details. ``api_key``, ``every`` and ``times`` are supported. Predicates over
-    frames (``when``) are not, because they cannot be sent to another process."""
+    See there for details. Predicates over frames (``when``) are not supported, because they cannot
+    be sent to another process. The coroutines return None, except for :meth:`cut`."""
 
     def __init__(self, control: Control, broker: int) -> None:
         self._control = control
@@ -30,97 +48,30 @@ class RemoteProxy:
     def __repr__(self) -> str:
         return f"<RemoteProxy of broker {self.broker}>"
 
-    async def delay_produce(self, seconds: float) -> None:
-        """Delay Produce responses one after the other (KIP-794's slow broker); 0 ends the delay."""
-        await self._fault("delay_produce", seconds=seconds)
-
-    async def delay_all(self, seconds: float) -> None:
-        """Delay all responses one after the other; 0 ends the delay."""
-        await self._fault("delay_all", seconds=seconds)
-
-    async def round_trip(self, seconds: float) -> None:
-        """Add a network round-trip time to all bytes; 0 ends it."""
-        await self._fault("round_trip", seconds=seconds)
-
-    async def stall(self) -> None:
-        """Forward nothing and keep connections open until :meth:`resume`."""
-        await self._fault("stall")
-
-    async def resume(self) -> None:
-        """End a stall."""
-        await self._fault("resume")
-
-    async def heal(self) -> None:
-        """End every fault."""
-        await self._fault("heal")
+    delay_produce = _remote(FaultProxy.delay_produce)
+    delay_all = _remote(FaultProxy.delay_all)
+    round_trip = _remote(FaultProxy.round_trip)
+    stall = _remote(FaultProxy.stall)
+    resume = _remote(FaultProxy.resume)
+    heal = _remote(FaultProxy.heal)
+    cut_before = _remote(FaultProxy.cut_before)
+    cut_after = _remote(FaultProxy.cut_after)
+    truncate_request = _remote(FaultProxy.truncate_request)
+    truncate_response = _remote(FaultProxy.truncate_response)
+    corrupt_request = _remote(FaultProxy.corrupt_request)
+    corrupt_response = _remote(FaultProxy.corrupt_response)
 
     async def cut(self, *, reset: bool = False) -> int:
         """Close every connection now. Returns the number of connections."""
         return int(await self._fault("cut", reset=reset) or 0)
 
-    async def cut_before(
-        self,
-        api_key: ApiKey | None = ApiKey.PRODUCE,
-        *,
-        reset: bool = False,
-        **often: Unpack[HowOften],
-    ) -> None:
-        """Cut the connection at a matching request, which the broker does not receive."""
-        await self._fault("cut_before", api_key=api_key, reset=reset, **often)
-
-    async def cut_after(
-        self,
-        api_key: ApiKey | None = ApiKey.PRODUCE,
-        *,
-        reset: bool = False,
-        **often: Unpack[HowOften],
-    ) -> None:
-        """Cut the connection at the response to a matching request; the client does not get it."""
-        await self._fault("cut_after", api_key=api_key, reset=reset, **often)
-
-    async def truncate_request(
-        self,
-        api_key: ApiKey | None = ApiKey.PRODUCE,
-        *,
-        keep: int | None = None,
-        **often: Unpack[HowOften],
-    ) -> None:
-        """Forward ``keep`` bytes of a matching request (default: half), then cut."""
-        await self._fault(
-            "truncate_request", api_key=api_key, keep=HALF if keep is None else keep, **often
-        )
-
-    async def truncate_response(
-        self,
-        api_key: ApiKey | None = ApiKey.PRODUCE,
-        *,
-        keep: int | None = None,
-        **often: Unpack[HowOften],
-    ) -> None:
-        """Forward ``keep`` bytes of a matching response (default: half), then cut."""
-        await self._fault(
-            "truncate_response", api_key=api_key, keep=HALF if keep is None else keep, **often
-        )
-
-    async def corrupt_request(
-        self,
-        xor: Mapping[int, int],
-        api_key: ApiKey | None = ApiKey.PRODUCE,
-        **often: Unpack[HowOften],
-    ) -> None:
-        """Change bytes of a matching request: offset -> mask to XOR with."""
-        await self._fault("corrupt_request", xor=list(xor.items()), api_key=api_key, **often)
-
-    async def corrupt_response(
-        self,
-        xor: Mapping[int, int],
-        api_key: ApiKey | None = ApiKey.PRODUCE,
-        **often: Unpack[HowOften],
-    ) -> None:
-        """Change bytes of a matching response: offset -> mask to XOR with."""
-        await self._fault("corrupt_response", xor=list(xor.items()), api_key=api_key, **often)
-
     async def _fault(self, fault: str, **arguments: Any) -> int | None:
+        if "when" in arguments:
+            raise TypeError(f"{fault}: a predicate cannot be sent to another process")
+        if "xor" in arguments:  # JSON has no integer keys
+            arguments["xor"] = list(arguments["xor"].items())
+        if arguments.get("keep", 0) is None:
+            del arguments["keep"]
         result: int | None = await asyncio.to_thread(
             self._control.call, "fault", broker=self.broker, fault=fault, arguments=arguments
         )

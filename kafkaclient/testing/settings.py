@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import ConfigError
 
@@ -84,52 +84,33 @@ class Secured(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """The specification of a cluster.
+    """The specification of a cluster. Raises ConfigError if it is invalid.
 
     ``config`` adds or replaces settings of every broker by Kafka's dotted names. ``racks`` has one
     rack per broker. ``features`` replaces default feature levels. The JVMs of ``long_lived``
     brokers optimize for throughput. ``heap_mb`` is the heap of each broker in MB."""
 
     brokers: int
-    racks: tuple[str, ...] | None
-    config: Mapping[str, str]
+    racks: Sequence[str] | None
+    config: Mapping[str, Any]
     version: str
     security: ClusterSecurity | None = None
     features: Mapping[str, int] = field(default_factory=dict)
     long_lived: bool = False
     heap_mb: int = HEAP_MB
 
-    @classmethod
-    def build(
-        cls,
-        brokers: int,
-        racks: Sequence[str] | None,
-        config: Mapping[str, object],
-        version: str,
-        security: ClusterSecurity | None = None,
-        features: Mapping[str, int] | None = None,
-        *,
-        long_lived: bool = False,
-        heap_mb: int = HEAP_MB,
-    ) -> ClusterSpec:
-        """The specification from a caller's arguments. Raises ConfigError if they are invalid."""
+    def __post_init__(self) -> None:
+        brokers, racks = self.brokers, self.racks
         if not 1 <= brokers <= _MAX_BROKERS:
             raise ConfigError(f"brokers must be 1 to {_MAX_BROKERS}, not {brokers}")
         if racks is not None and (isinstance(racks, str) or len(racks) != brokers):
             raise ConfigError(f"racks must name one rack for each of {brokers} brokers: {racks!r}")
-        for key in config:
+        for key in self.config:
             if key in _OWN_KEYS:
                 raise ConfigError(f"{key} cannot be set: the local cluster sets it")
-        return cls(
-            brokers=brokers,
-            racks=None if racks is None else tuple(racks),
-            config={key: _text(key, value) for key, value in config.items()},
-            version=version,
-            security=security,
-            features=dict(features or {}),
-            long_lived=long_lived,
-            heap_mb=heap_mb,
-        )
+        texts = {key: _text(key, value) for key, value in self.config.items()}
+        object.__setattr__(self, "config", texts)
+        object.__setattr__(self, "racks", None if racks is None else list(racks))
 
     @property
     def secure_listeners(self) -> tuple[str, ...]:

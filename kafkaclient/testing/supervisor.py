@@ -22,76 +22,60 @@ import os
 import shutil
 import signal
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass
+from functools import partial
+from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import ConfigError, KafkaError
-from kafkaclient.testing.broker import Jvm
 from kafkaclient.testing.containers import ContainerFleet
 from kafkaclient.testing.fleet import Fleet
+from kafkaclient.testing.jvm import Jvm
 from kafkaclient.testing.security import ClusterSecurity
-from kafkaclient.testing.settings import HEAP_MB, ClusterSpec
+from kafkaclient.testing.settings import ClusterSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
 __all__ = ["LAUNCH_FILE", "SOCKET_FILE", "Launch", "Supervisor", "main"]
 
 LAUNCH_FILE = "launch.json"
 SOCKET_FILE = "control.sock"
 _MAX_LINE = 1 << 20
+_SIGNALS = ("kill", "pause", "resume", "terminate")
+"""The methods of a broker that are commands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
     """The arguments of a supervisor, which it reads from a file."""
 
-    brokers: int
-    racks: list[str] | None
-    config: dict[str, str]
-    version: str
-    java: str
-    java_major: int
-    jars: list[str]
-    archive: str
-    template: str
+    spec: ClusterSpec
+    jvm: Jvm
+    template: Path
+    """The cached result of formatting for clusters with the same settings."""
     keep: bool
     """Whether to keep the directory after the end of the cluster."""
-    security: dict[str, Any] | None = None
-    features: dict[str, int] = field(default_factory=dict)
-    long_lived: bool = False
-    heap_mb: int = HEAP_MB
     compose: str | None = None
     """The Docker Compose project whose containers are the brokers; None for processes."""
 
     def write(self, directory: Path) -> None:
-        text = json.dumps({name: getattr(self, name) for name in self.__slots__})
-        (directory / LAUNCH_FILE).write_text(text, "utf-8")
+        (directory / LAUNCH_FILE).write_text(json.dumps(asdict(self), default=str), "utf-8")
 
     @classmethod
     def read(cls, directory: Path) -> Launch:
-        return cls(**json.loads((directory / LAUNCH_FILE).read_text("utf-8")))
-
-    def spec(self) -> ClusterSpec:
-        security = None if self.security is None else ClusterSecurity.from_json(self.security)
-        return ClusterSpec.build(
-            self.brokers,
-            self.racks,
-            self.config,
-            self.version,
-            security,
-            self.features,
-            long_lived=self.long_lived,
-            heap_mb=self.heap_mb,
-        )
-
-    def jvm(self) -> Jvm:
-        jars = tuple(map(Path, self.jars))
-        return Jvm(Path(self.java), jars, Path(self.archive), self.java_major)
-
-    def broker_jvm(self) -> Jvm:
-        return replace(self.jvm(), quick=not self.long_lived, broker_heap_mb=self.heap_mb)
+        values = json.loads((directory / LAUNCH_FILE).read_text("utf-8"))
+        spec, jvm = values.pop("spec"), values.pop("jvm")
+        if spec["security"] is not None:
+            spec["security"] = ClusterSecurity.from_json(spec["security"])
+        jvm |= {
+            "java": Path(jvm["java"]),
+            "jars": tuple(map(Path, jvm["jars"])),
+            "archive": jvm["archive"] and Path(jvm["archive"]),
+        }
+        template = Path(values.pop("template"))
+        return cls(ClusterSpec(**spec), Jvm(**jvm), template, **values)
 
 
 class Supervisor:
@@ -103,29 +87,26 @@ class Supervisor:
         self._ended = asyncio.Event()
         self._orderly = True
         self._busy = asyncio.Lock()
-        template = Path(launch.template)
-        parts = (launch.spec(), launch.broker_jvm(), directory, template, self._say)
-        self._fleet = ContainerFleet(launch.compose, *parts) if launch.compose else Fleet(*parts)
-        self._commands: dict[str, Callable[..., Awaitable[Any]]] = {
-            "describe": self._describe,
-            "fault": self._fault,
+        parts = (launch.spec, launch.jvm, directory, launch.template, self._say)
+        fleet = ContainerFleet(launch.compose, *parts) if launch.compose else Fleet(*parts)
+        self._fleet = fleet
+        self._commands: dict[str, Callable[..., Any]] = {
+            "describe": fleet.describe,
+            "fault": fleet.set_fault,
             "heal": self._heal,
-            "kill": self._kill,
-            "pause": self._pause,
-            "proxy_stats": self._proxy_stats,
-            "restart": self._restart,
-            "resume": self._resume,
+            "proxy_stats": fleet.proxy_stats,
+            "restart": fleet.restart_broker,
             "start": self._start,
-            "start_broker": self._start_broker,
+            "start_broker": fleet.start_broker,
             "stop": self._stop,
-            "terminate": self._terminate,
+            **{name: partial(self._signal, name) for name in _SIGNALS},
         }
 
     async def serve(self, *, attached: bool) -> None:
         """Run until the end, then stop all JVMs."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, self._end)
+            loop.add_signal_handler(number, self._ended.set)
         if attached:
             await self._watch_parent(loop)
         path = self._directory / SOCKET_FILE
@@ -145,12 +126,9 @@ class Supervisor:
         class Lifeline(asyncio.Protocol):
             def connection_lost(self, exc: Exception | None) -> None:
                 supervisor._orderly = False
-                supervisor._end()
+                supervisor._ended.set()
 
         await loop.connect_read_pipe(Lifeline, sys.stdin.buffer)
-
-    def _end(self) -> None:
-        self._ended.set()
 
     def _say(self, text: str) -> None:
         for writer in self._listeners:
@@ -176,7 +154,8 @@ class Supervisor:
             if command is None:
                 raise ConfigError(f"unknown command {name!r}")
             self._listeners.add(writer)
-            return {"result": await command(**request)}
+            result = command(**request)
+            return {"result": await result if isawaitable(result) else result}
         except (KafkaError, TypeError, OSError) as error:
             return {"error": str(error), "kind": type(error).__name__}
         finally:
@@ -187,45 +166,21 @@ class Supervisor:
             try:
                 await self._fleet.start(timeout_s)
             except BaseException:
-                self._end()
+                self._ended.set()
                 raise
 
     async def _stop(self) -> None:
         # Answer only after the JVMs have ended.
         async with self._busy:
             await self._fleet.stop()
-            self._end()
-
-    async def _describe(self) -> dict[str, Any]:
-        return self._fleet.describe()
-
-    async def _proxy_stats(self) -> list[dict[str, Any]]:
-        return self._fleet.proxy_stats()
-
-    async def _fault(self, broker: int, fault: str, arguments: dict[str, Any]) -> int | None:
-        return self._fleet.set_fault(broker, fault, arguments)
+            self._ended.set()
 
     async def _heal(self, timeout_s: float) -> None:
         async with self._busy:
             await self._fleet.heal(timeout_s)
 
-    async def _kill(self, broker: int) -> None:
-        await self._fleet.broker(broker).kill()
-
-    async def _terminate(self, broker: int) -> None:
-        await self._fleet.broker(broker).terminate()
-
-    async def _pause(self, broker: int) -> None:
-        await self._fleet.broker(broker).pause()
-
-    async def _resume(self, broker: int) -> None:
-        await self._fleet.broker(broker).resume()
-
-    async def _restart(self, broker: int, wait: bool, timeout_s: float) -> None:
-        await self._fleet.restart_broker(broker, wait=wait, timeout_s=timeout_s)
-
-    async def _start_broker(self, broker: int, wait: bool, timeout_s: float) -> None:
-        await self._fleet.start_broker(broker, wait=wait, timeout_s=timeout_s)
+    async def _signal(self, name: str, broker: int) -> None:
+        await getattr(self._fleet.broker(broker), name)()
 
 
 def _line(message: dict[str, Any]) -> bytes:

@@ -10,6 +10,7 @@ import pytest
 
 from kafkaclient.admin import Admin
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def can_fetch(fake: FakeCluster) -> Control:
     def answer(request: Request) -> dict[str, Any]:
         (topic,) = request.message.topics
         (wanted,) = topic.partitions
-        partition = fake._state.partition(topic.topic, wanted.partition)
+        partition = inspect(fake).partition(topic.topic, wanted.partition)
         if partition is None or partition.leader != request.broker:
             told = {"partition_index": wanted.partition, "error_code": 6 if partition else 3}
         else:

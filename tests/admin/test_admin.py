@@ -23,6 +23,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE, CLOSE_ANSWER, DROP
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -330,7 +331,7 @@ async def test_the_cluster(admin, fake) -> None:
 
 
 async def test_a_cluster_with_zookeeper(admin, fake) -> None:
-    fake._state.versions.pop(ApiKey.DESCRIBE_QUORUM)
+    inspect(fake).versions.pop(ApiKey.DESCRIBE_QUORUM)
     fake.drop_connections()
     told = await admin.describe_cluster()
     assert (told.controller_id, told.controllers) == (0, ())

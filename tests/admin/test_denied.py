@@ -19,8 +19,8 @@ from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_REPLICAS, LEADER_
 from kafkaclient.errors import AuthorizationError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
-from kafkaclient.testing.fake.apis import configs as fake_configs
-from kafkaclient.testing.fake.apis import metadata as fake_metadata
+from kafkaclient.testing.fake.apis import APIS
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 from tests.admin.reassign.test_operators import configured, unthrottled
@@ -39,7 +39,7 @@ def hide(fake: FakeCluster, hidden: str) -> Control:
     whether it exists."""
 
     def answer(request: Request) -> dict[str, Any]:
-        told = fake_metadata.answer(fake._state, request)
+        told = APIS[ApiKey.METADATA].answer(inspect(fake), request)
         topics = [topic for topic in told["topics"] if topic["name"] != hidden]
         if any(asked.name == hidden for asked in request.message.topics or ()):
             topics.append({"error_code": TOPIC_DENIED, "name": hidden, "partitions": []})
@@ -52,7 +52,7 @@ def hide_configs(fake: FakeCluster, hidden: str) -> Control:
     """Without DescribeConfigs on a topic, whatever else a request asks for."""
 
     def answer(request: Request) -> dict[str, Any]:
-        told = fake_configs.DESCRIBE.answer(fake._state, request)
+        told = APIS[ApiKey.DESCRIBE_CONFIGS].answer(inspect(fake), request)
         for each in told["results"]:
             if each["resource_name"] == hidden:
                 each.update(error_code=TOPIC_DENIED, configs=[])
@@ -81,8 +81,8 @@ async def test_limits_that_cannot_be_seen_are_not_no_limits(admin, fake, exists)
     ):
         with pytest.raises(AuthorizationError, match=f"Read --topic {LIMITS_TOPIC}"):
             await call
-    assert fake._state.topics.keys() - {LIMITS_TOPIC} == {"base"}
-    assert len(fake._state.topics["base"].partitions) == 1
+    assert inspect(fake).topics.keys() - {LIMITS_TOPIC} == {"base"}
+    assert len(inspect(fake).topics["base"].partitions) == 1
     assert await admin.list_partition_reassignments() == {}
     assert configured(fake).keys() <= {LIMITS_TOPIC}
 
@@ -91,7 +91,7 @@ async def test_who_sets_limits_aside_needs_no_access_to_them(new_admin, fake) ->
     hide(fake, LIMITS_TOPIC)
     async with new_admin(limits=None) as admin:
         await admin.create_topic("t", 2, 3)
-    assert "t" in fake._state.topics
+    assert "t" in inspect(fake).topics
 
 
 @pytest.mark.parametrize("key", [ApiKey.LIST_OFFSETS, ApiKey.FETCH], ids=lambda key: key.name)
@@ -103,7 +103,7 @@ async def test_limits_that_cannot_be_read(admin, fake, fetches, key) -> None:
     for call in (admin.create_topic("t", 1, 1), admin.check_limits(), admin.limits()):
         with pytest.raises(AuthorizationError, match=LIMITS_TOPIC):
             await call
-    assert "t" not in fake._state.topics
+    assert "t" not in inspect(fake).topics
 
 
 # --- throttles --------------------------------------------------------------------------------
@@ -114,8 +114,8 @@ def moving_cluster() -> FakeCluster:
     fake = FakeCluster(5)
     fake.create_topic("foo", assignments=[(0, 1, 2), (1, 2, 3)])
     fake.create_topic("bar", assignments=[(3, 2, 1)])
-    fake._state.topics["foo"].configs[FOLLOWER_REPLICAS] = "7:7"
-    fake._state.broker_configs["1"] = {LEADER_RATE: "77"}
+    inspect(fake).topics["foo"].configs[FOLLOWER_REPLICAS] = "7:7"
+    inspect(fake).broker_configs["1"] = {LEADER_RATE: "77"}
     return fake
 
 

@@ -24,7 +24,8 @@ from kafkaclient.errors import (
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster, Sasl
-from kafkaclient.testing.fake.apis import metadata as fake_metadata
+from kafkaclient.testing.fake.apis import APIS
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from tests.admin.conftest import can_fetch
 
@@ -165,7 +166,7 @@ async def test_a_broker_that_has_not_heard_of_a_deletion_is_not_believed(admin, 
     stale: list[dict] = []
 
     def remember(request) -> dict:
-        fields = fake_metadata.answer(fake._state, request)
+        fields = APIS[ApiKey.METADATA].answer(inspect(fake), request)
         stale.append(fields)
         return stale[0]
 
@@ -173,7 +174,7 @@ async def test_a_broker_that_has_not_heard_of_a_deletion_is_not_believed(admin, 
     await admin.list_topics()
     fake.delete_topic("base")
     await admin.create_topic("base", 1, 1)
-    assert len(fake._state.topics["base"].partitions) == 1
+    assert len(inspect(fake).topics["base"].partitions) == 1
 
 
 async def test_to_validate_within_limits_changes_nothing(admin, fake) -> None:
@@ -209,7 +210,7 @@ async def test_of_two_that_take_the_last_place_the_later_one_is_told(admin, fake
     await limited(admin, 10)
 
     def somebody_is_first(_request) -> None:
-        if "theirs" not in fake._state.topics:
+        if "theirs" not in inspect(fake).topics:
             fake.create_topic("theirs", assignments=[(0, 1, 2)])
 
     fake.control(ApiKey.CREATE_TOPICS, somebody_is_first)
@@ -259,7 +260,7 @@ async def test_a_later_record_of_somebody_else_holds(admin, fake) -> None:
     await limited(admin, 5)
 
     def overtaken(request) -> None:
-        partition = fake._state.partition(LIMITS_TOPIC, 0)
+        partition = inspect(fake).partition(LIMITS_TOPIC, 0)
         _, batch = partition.log.batches[0]
         partition.log.batches.append(
             (partition.log.batches[0][0]._replace(base_offset=partition.log.end_offset), batch)
@@ -276,10 +277,10 @@ async def test_limits_that_cannot_be_read_let_nothing_through(fake_virtual) -> N
     fake, admin = fake_virtual
     async with admin:
         await limited(admin, 5)
-        fake._state.topics[LIMITS_TOPIC].partitions[0].leader = -1
+        inspect(fake).topics[LIMITS_TOPIC].partitions[0].leader = -1
         with pytest.raises(AdminTimeoutError, match="LEADER_NOT_AVAILABLE"):
             await admin.create_topic("t", 1, 1)
-    assert "t" not in fake._state.topics
+    assert "t" not in inspect(fake).topics
 
 
 async def test_records_of_another_kind_are_not_taken_for_limits(admin, fake) -> None:
@@ -307,7 +308,7 @@ async def test_limits_in_a_file(fake, new_admin, tmp_path) -> None:
         with pytest.raises(ConfigError, match=r"limits\.properties: unknown partition limit"):
             await admin.limits()
         assert [each.name for each in tmp_path.iterdir()] == [path.name]
-    assert LIMITS_TOPIC not in fake._state.topics
+    assert LIMITS_TOPIC not in inspect(fake).topics
 
 
 async def test_limits_can_be_left_aside(admin, new_admin) -> None:

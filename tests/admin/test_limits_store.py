@@ -9,6 +9,7 @@ import pytest
 from kafkaclient.errors import AuthorizationError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import decode_request, encode_response
 from kafkaclient.wire.fetch import FetchByNameCall, FetchPartition, FetchTopic
@@ -64,7 +65,7 @@ async def test_batches_that_are_cut_off_are_fetched_again(fake_virtual, fetches)
 
         def some(request: Any) -> dict[str, Any]:
             offset = request.message.topics[0].partitions[0].fetch_offset
-            batches = fake._state.partition(topic, 0).log.batches[offset : offset + 2]
+            batches = inspect(fake).partition(topic, 0).log.batches[offset : offset + 2]
             data = b"".join(h.base_offset.to_bytes(8, "big") + b[8:] for h, b in batches)
             sizes.append(len(data))
             cut = data[: len(data) - 7] if len(batches) > 1 else data
@@ -86,7 +87,7 @@ async def test_who_may_not_read_is_told_what_grants_it(admin, fake, fetches) -> 
     fake.control(ApiKey.FETCH, answer, keep=True)
     with pytest.raises(AuthorizationError, match=rf"--operation Read --topic {topic}"):
         await admin.create_topic("t", 1, 1)
-    assert "t" not in fake._state.topics
+    assert "t" not in inspect(fake).topics
 
 
 async def test_the_leader_is_looked_for_when_it_has_moved(admin, fake) -> None:

@@ -13,6 +13,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 
@@ -61,7 +62,7 @@ async def test_of_two_that_take_the_same_room_the_later_one_is_told(admin, fake)
     await admin.set_limits({"max.broker.partitions": 1})
 
     def somebody_is_first(_request) -> None:
-        if "theirs" not in fake._state.topics:
+        if "theirs" not in inspect(fake).topics:
             fake.create_topic("theirs", assignments=[(1,)])
 
     fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, somebody_is_first)

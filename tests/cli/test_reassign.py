@@ -14,6 +14,7 @@ from kafkaclient.admin import Admin
 from kafkaclient.cli import admin as module
 from kafkaclient.cli.app import app
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from tests.admin.conftest import can_fetch
 
@@ -59,7 +60,7 @@ EXECUTE = ("reassign", "execute", "--measure", 0, "--yes", "--reassignment-json-
 
 def rates(fake: FakeCluster) -> set[str | None]:
     key = "follower.replication.throttled.rate"
-    return {own.get(key) for own in fake._state.broker_configs.values()} - {None}
+    return {own.get(key) for own in inspect(fake).broker_configs.values()} - {None}
 
 
 def finish_when_watched(fake: FakeCluster) -> None:
@@ -92,7 +93,7 @@ def test_a_plan_from_generation_to_the_end(run: Run, fake: FakeCluster, tmp_path
     assert "2 of 2 partitions" in done.stderr
     assert json.loads(back.read_text())["partitions"][0]["replicas"] == [0, 1]
     assert rates(fake) == set()
-    assert {node for p in fake._state.topics["foo"].partitions for node in p.replicas} == {2, 3}
+    assert {node for p in inspect(fake).topics["foo"].partitions for node in p.replicas} == {2, 3}
     told = run("reassign", "verify", "--reassignment-json-file", out)
     assert told.exit_code == 0
     assert "Reassignment of partition foo-1 is completed." in told.stdout

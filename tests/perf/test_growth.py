@@ -19,6 +19,7 @@ from kafkaclient.perf import growth
 from kafkaclient.perf.growth import TopicGrowth, growth_followed
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.records import BatchBuilder
 
@@ -85,7 +86,7 @@ async def test_what_cannot_be_reached_leaves_nothing_open() -> None:
     with pytest.raises(AuthorizationError):
         await TopicGrowth(config(fake), "t", dialer=fake).start()
     await asyncio.sleep(0)
-    assert not any(fake.connections(broker) for broker in fake._state.brokers)
+    assert not any(fake.connections(broker) for broker in inspect(fake).brokers)
 
 
 class Growth:

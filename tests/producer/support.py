@@ -25,6 +25,7 @@ from kafkaclient.producer.sender.late_binder import LateBinder
 from kafkaclient.producer.settings import AccumulatorSettings
 from kafkaclient.producer.time_constants import NEVER
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ async def start_producer(fake: FakeCluster, **options: Any) -> AsyncIterator[Pro
     before = asyncio.all_tasks()
     async with Producer(fake.bootstrap, dialer=fake, **options) as producer:
         yield producer
-    buffer_pool = producer._core.accumulator.buffer_pool
+    buffer_pool = inspect(producer).accumulator.buffer_pool
     assert buffer_pool.available == buffer_pool.total, f"memory is not given back: {producer!r}"
     assert buffer_pool.waiting == 0
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
@@ -104,7 +105,7 @@ class Look:
     """What has become of the topic ``t``."""
 
     def is_v2(self, fake: FakeCluster) -> bool:
-        return fake._state.transactions_v2
+        return inspect(fake).transactions_v2
 
     def written(self, fake: FakeCluster, partitions: int = 6) -> list[bytes]:
         """All values, sorted."""
@@ -116,7 +117,7 @@ class Look:
 
     def all_ended(self, fake: FakeCluster, partitions: int = 6) -> bool:
         """Whether no log has an open transaction."""
-        ends = [fake._partition("t", p).log.end_offset for p in range(partitions)]
+        ends = [inspect(fake).partition("t", p).log.end_offset for p in range(partitions)]
         return ends == [fake.last_stable_offset("t", p) for p in range(partitions)]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from kafkaclient.reader import Reader
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import BatchBuilder
 
@@ -31,7 +32,7 @@ class Tools:
             yield reader
         await asyncio.sleep(0)
         assert asyncio.all_tasks() <= before | {asyncio.current_task()}
-        assert not any(fake.connections(broker) for broker in fake._state.brokers)
+        assert not any(fake.connections(broker) for broker in inspect(fake).brokers)
 
     def sealed(
         self,

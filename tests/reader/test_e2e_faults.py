@@ -22,6 +22,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE, DROP, FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.compression import compress
@@ -121,7 +122,7 @@ async def test_a_broker_that_is_killed(fake, tools):
         seen = {p: [] for p in range(6)}
         async for batch in reading:
             seen[batch.partition] += [r.offset for r in batch]
-            if sum(map(len, seen.values())) > 100 and fake._state.brokers[0].running:
+            if sum(map(len, seen.values())) > 100 and inspect(fake).brokers[0].running:
                 fake.stop_broker(0)
         assert seen == {p: list(range(120)) for p in range(6)}
         assert now() < 5
@@ -277,7 +278,7 @@ BOMB = compress(1, bytes(300 * 1024 * 1024))
 async def test_a_damaged_batch(fake, tools, at, value, checksum, message):
     """All before it is given, then the error says where to go on."""
     tools.fill(fake, 0, 5)
-    (_, good), (_, _) = fake._partition("t", 0).log.batches[2:4]
+    (_, good), (_, _) = inspect(fake).partition("t", 0).log.batches[2:4]
     fake.damage("t", 0, 2, damaged(good, at, value, checksum=checksum))
     seen = []
     async with tools.reader(fake) as reader:
@@ -296,7 +297,7 @@ async def test_a_damaged_batch(fake, tools, at, value, checksum, message):
 @virtual_time
 async def test_checksums_can_be_left_alone(fake, tools):
     tools.fill(fake, 0, 1)
-    ((_, good),) = fake._partition("t", 0).log.batches
+    ((_, good),) = inspect(fake).partition("t", 0).log.batches
     fake.damage("t", 0, 0, damaged(good, 17, b"\0\0\0\0", checksum=False))
     async with tools.reader(fake, check_crcs=False) as reader:
         assert len(await tools.values(reader.read({P0: (0, 3)}))) == 3
@@ -307,7 +308,7 @@ async def test_a_bomb_is_not_unpacked(fake, tools):
     """A few kilobytes that would become more than 256 MB."""
     fake.configure_topic("t", max_message_bytes=2**30)
     tools.fill(fake, 0, 1)
-    ((_, good),) = fake._partition("t", 0).log.batches
+    ((_, good),) = inspect(fake).partition("t", 0).log.batches
     bomb = bytearray(good[:61] + BOMB)
     struct.pack_into(">i", bomb, 8, len(bomb) - 12)
     fake.damage("t", 0, 0, damaged(bytes(bomb), 22, b"\x01"))
@@ -335,7 +336,7 @@ async def test_a_broker_that_does_not_get_on(fake, tools):
     """Batches that all end before the offset asked for would be read for ever."""
     tools.fill(fake, 0, 1)
     tools.fill(fake, 1, 3)
-    stored = b"".join(fake._partition("t", 0).log.stored(0, 3, 0))
+    stored = b"".join(inspect(fake).partition("t", 0).log.stored(0, 3, 0))
     told = {
         "topic_id": fake.topic_id("t"),
         "partitions": [{"partition_index": 1, "high_watermark": 9, "records": stored}],

@@ -16,6 +16,7 @@ from kafkaclient.errors import (
 from kafkaclient.reader import FetchedRecord, Reader
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.compression import Codec
@@ -168,7 +169,7 @@ async def test_what_there_is_not(fake, tools):
         with pytest.raises(MetadataTimeoutError):
             await anext(reader.read({("nowhere", 9): 0}))
         assert await tools.batches(reader.read({})) == []
-    assert "nowhere" not in fake._state.topics
+    assert "nowhere" not in inspect(fake).topics
 
 
 @virtual_time
@@ -231,7 +232,7 @@ async def test_a_reader_that_is_dropped_warns(fake):
 async def test_older_brokers(tools, versions):
     fake = FakeCluster()
     fake.create_topic("t", 6, 3)
-    fake._state.versions[ApiKey.FETCH] = versions
+    inspect(fake).versions[ApiKey.FETCH] = versions
     tools.fill(fake, 0, 2)
     async with tools.reader(fake, isolation_level="read_committed") as reader:
         assert len(await tools.values(reader.read({P0: (1, 6)}))) == 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 
 P0 = TopicPartition("t", 0)
@@ -24,7 +25,7 @@ class Writer:
         self.sequence += len(values)
 
     def end(self, *, commit: bool) -> None:
-        self.fake._partition("t", 0).log.end_transaction(self.producer_id, 0, commit=commit)
+        inspect(self.fake).partition("t", 0).log.end_transaction(self.producer_id, 0, commit=commit)
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ async def test_what_is_open_is_waited_for(fake, tools, log):
     async with tools.reader(fake, **COMMITTED) as reader:
         reading = reader.read({P0: (10, 15)})
         assert [r.offset for r in await anext(reading)] == [10]
-        fake._partition("t", 0).log.end_transaction(2, 0, commit=True)
+        inspect(fake).partition("t", 0).log.end_transaction(2, 0, commit=True)
         assert [r.value for r in await anext(reading)] == [b"open", b"behind"]
 
 

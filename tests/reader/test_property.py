@@ -13,6 +13,7 @@ from kafkaclient.reader import FetchedRecord, Reader
 from kafkaclient.reader.part import Part
 from kafkaclient.testing.clock import run_virtual
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.fetch import AbortedTransaction
@@ -43,7 +44,7 @@ class Log:
     def __init__(self) -> None:
         self.fake = FakeCluster(brokers=1)
         self.fake.create_topic("t", 1)
-        self.log = self.fake._partition("t", 0).log
+        self.log = inspect(self.fake).partition("t", 0).log
         self.records: list[FetchedRecord] = []
         self.open: dict[int, list[FetchedRecord]] = {}
         self.aborted: list[FetchedRecord] = []

@@ -44,6 +44,7 @@ from kafkaclient.spark.ledger import KafkaLedger, make_ledger  # noqa: E402
 from kafkaclient.spark.options import WriteOptions  # noqa: E402
 from kafkaclient.spark.rows import WriteColumns  # noqa: E402
 from kafkaclient.testing.fake import FakeCluster  # noqa: E402
+from kafkaclient.testing.inspect import inspect  # noqa: E402
 from kafkaclient.types import PreparedTransaction  # noqa: E402
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ async def test_batches_become_visible_when_they_are_committed(fake) -> None:
         await commit_batch(ledger, transactions, Decision(1, (later.transaction,)))
     assert seen(fake) == [b"a", b"b", b"c", b"d"]
     for partition in range(3):
-        end = fake._partition("t", partition).log.end_offset
+        end = inspect(fake).partition("t", partition).log.end_offset
         assert fake.last_stable_offset("t", partition) == end
 
 

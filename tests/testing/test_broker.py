@@ -10,11 +10,11 @@ import pytest
 from kafkaclient.testing.broker import (
     BrokerProcess,
     BrokerState,
-    Jvm,
     meta_properties,
     render_properties,
 )
 from kafkaclient.testing.errors import LocalClusterError
+from kafkaclient.testing.jvm import Jvm
 
 SLEEPER = "exec sleep 60"
 STUBBORN = "trap '' TERM; while :; do sleep 0.01; done"

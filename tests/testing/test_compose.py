@@ -46,7 +46,7 @@ def listeners(text: str) -> dict[str, tuple[str, int]]:
 
 
 def expected(broker: int) -> dict[str, str]:
-    spec = ClusterSpec.build(len(BROKERS), None, {}, DEFAULT_VERSION)
+    spec = ClusterSpec(len(BROKERS), None, {}, DEFAULT_VERSION)
     ports = [Ports(19092 + n, 29092 + n, 39092 + n, 9094, 9093) for n in BROKERS]
     return broker_properties(spec, broker, ports, "data")
 

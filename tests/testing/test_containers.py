@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from kafkaclient.testing.broker import Jvm
-from kafkaclient.testing.compose import ComposeCluster
+from kafkaclient.testing.cluster import ComposeCluster
 from kafkaclient.testing.containers import ContainerFleet
 from kafkaclient.testing.errors import BrokerStartError, LocalClusterError
 from kafkaclient.testing.jars import JarCache
 from kafkaclient.testing.jre import Java
+from kafkaclient.testing.jvm import Jvm
 from kafkaclient.testing.ports import free_ports
 from kafkaclient.testing.probe import membership
 from kafkaclient.testing.settings import ClusterSpec
@@ -127,7 +127,7 @@ async def make(project: list[int], tmp_path: Path) -> AsyncIterator[Callable[...
     fleets = []
 
     def build(name: str = "stub", brokers: int = 3) -> ContainerFleet:
-        spec = ClusterSpec.build(brokers, None, {}, "4.3.1")
+        spec = ClusterSpec(brokers, None, {}, "4.3.1")
         jvm = Jvm(tmp_path / "none", ())
         fleet = ContainerFleet(name, spec, jvm, tmp_path, tmp_path / "template", print)
         fleets.append(fleet)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.testing.broker import Jvm
 from kafkaclient.testing.errors import BrokerStartError, LocalClusterError
 from kafkaclient.testing.fleet import PROXY_FAULTS, Fleet
+from kafkaclient.testing.jvm import Jvm
 from kafkaclient.testing.proxy import FaultProxy
 from kafkaclient.testing.settings import ClusterSpec
 
@@ -28,7 +28,7 @@ async def make(tmp_path: Path, stub_java: Path) -> AsyncIterator[Callable[..., F
     work.mkdir()
 
     def build(brokers: int = 2, said: list[str] | None = None, **config: object) -> Fleet:
-        spec = ClusterSpec.build(brokers, None, config, "4.3.1")
+        spec = ClusterSpec(brokers, None, config, "4.3.1")
         say = (said if said is not None else []).append
         fleet = Fleet(spec, Jvm(stub_java, ()), work, tmp_path / "template", say)
         fleets.append(fleet)

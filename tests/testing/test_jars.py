@@ -57,21 +57,6 @@ class Repository:
         return path
 
 
-class Silent:
-    def __init__(self, title: str, total: int) -> None:
-        self.total = total
-        self.done = 0
-
-    def __enter__(self) -> Silent:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return
-
-    def advance(self, size: int) -> None:
-        self.done += size
-
-
 @pytest.fixture
 def repository() -> Repository:
     return Repository()
@@ -79,7 +64,7 @@ def repository() -> Repository:
 
 @pytest.fixture
 def cache(tmp_path: Path, repository: Repository) -> JarCache:
-    return JarCache(tmp_path, repository, Silent)
+    return JarCache(tmp_path, repository)
 
 
 def test_fetches_what_is_missing_once(cache: JarCache, repository: Repository) -> None:
@@ -159,7 +144,7 @@ def test_fetching_can_be_stopped(cache: JarCache, repository: Repository) -> Non
 def test_two_at_once_fetch_once(tmp_path: Path, repository: Repository) -> None:
     jars = [jar(name) for name in "abcdef"]
     threads = [
-        threading.Thread(target=JarCache(tmp_path, repository, Silent).ensure, args=(jars,))
+        threading.Thread(target=JarCache(tmp_path, repository).ensure, args=(jars,))
         for _ in range(4)
     ]
     for thread in threads:

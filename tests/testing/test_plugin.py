@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.testing import external
-from kafkaclient.testing.external import ExternalCluster
+from kafkaclient.testing import cluster
+from kafkaclient.testing.cluster import ExternalCluster
 from kafkaclient.testing.jars import JarCache
 from kafkaclient.testing.jre import Java
 
@@ -84,7 +84,7 @@ async def test_kafkas_tools_beside_an_external_cluster(
     java = tmp_path / "java"
     java.write_text('#!/bin/sh\ncat\necho "$@" | grep -o "x.jar.*"\nexit 3\n')
     java.chmod(0o755)
-    monkeypatch.setattr(external, "find_java", lambda: Java(java, 17, "stub"))
+    monkeypatch.setattr(cluster, "find_java", lambda: Java(java, 17, "stub"))
     monkeypatch.setattr(JarCache, "ensure", lambda self, jars: (tmp_path / "x.jar",))
     result = await ExternalCluster("127.0.0.1:1").run_tool("a.Tool", "--list", stdin=b"in ")
     assert result == (3, "in x.jar a.Tool --list\n", "")

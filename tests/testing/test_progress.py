@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING
 
 from kafkaclient.testing import progress
-from kafkaclient.testing.progress import default_progress
+from kafkaclient.testing.progress import show_progress
 
 if TYPE_CHECKING:
     import pytest
@@ -22,9 +22,9 @@ def test_plain_lines_where_there_is_no_terminal(
 ) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(progress.sys, "stderr", stream)
-    with default_progress("Fetching", 4_000_000) as watcher:
+    with show_progress("Fetching", 4_000_000) as advance:
         for _ in range(40):
-            watcher.advance(100_000)
+            advance(100_000)
     assert stream.getvalue().splitlines() == [
         "Fetching, 4 MB",
         "Fetching, 25 %",
@@ -37,8 +37,8 @@ def test_plain_lines_where_there_is_no_terminal(
 def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal()
     monkeypatch.setattr(progress.sys, "stderr", stream)
-    with default_progress("Fetching", 1000) as watcher:
-        watcher.advance(1000)
+    with show_progress("Fetching", 1000) as advance:
+        advance(1000)
     assert "Fetching" in stream.getvalue()
     assert "1.0/1.0 kB" in stream.getvalue()
 
@@ -47,6 +47,6 @@ def test_plain_lines_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal()
     monkeypatch.setattr(progress.sys, "stderr", stream)
     monkeypatch.setitem(progress.sys.modules, "rich.progress", None)
-    with default_progress("Fetching", 1_000_000):
+    with show_progress("Fetching", 1_000_000):
         pass
     assert stream.getvalue() == "Fetching, 1 MB\n"

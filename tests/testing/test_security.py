@@ -16,7 +16,7 @@ PORTS = Ports(1, 2, 3, 4, 5)
 
 
 def _properties(security: ClusterSecurity) -> dict[str, str]:
-    spec = ClusterSpec.build(1, None, {}, "4.3.1", security)
+    spec = ClusterSpec(1, None, {}, "4.3.1", security)
     numbers = {name: 100 + n for n, name in enumerate(spec.secure_listeners)}
     return broker_properties(spec, 0, [PORTS], "/data", Secured(numbers, Path("/certs")))
 

@@ -19,7 +19,7 @@ from kafkaclient.testing.settings import (
 
 def spec(brokers: int = 3, **given: object) -> ClusterSpec:
     arguments = {"racks": None, "config": {}, "version": "4.3.1"} | given
-    return ClusterSpec.build(brokers, **arguments)  # type: ignore[arg-type]
+    return ClusterSpec(brokers, **arguments)  # type: ignore[arg-type]
 
 
 def ports(brokers: int) -> list[Ports]:

@@ -22,7 +22,9 @@ from kafkaclient.testing.errors import (
     LocalClusterError,
 )
 from kafkaclient.testing.fleet import PROXY_FAULTS
+from kafkaclient.testing.jvm import Jvm
 from kafkaclient.testing.remote_proxy import RemoteProxy
+from kafkaclient.testing.settings import ClusterSpec
 from kafkaclient.testing.supervisor import Launch
 
 if TYPE_CHECKING:
@@ -40,18 +42,9 @@ def start(tmp_path: Path, stub_java: Path) -> Iterator[Start]:
     def launch(*, attached: bool = True, **config: str) -> tuple[Control, subprocess.Popen[bytes]]:
         directory = tmp_path / "run"
         directory.mkdir()
-        what = Launch(
-            brokers=2,
-            racks=None,
-            config=config,
-            version="4.3.1",
-            java=str(stub_java),
-            java_major=17,
-            jars=[],
-            archive=str(tmp_path / "classes.jsa"),
-            template=str(tmp_path / "template"),
-            keep=False,
-        )
+        spec = ClusterSpec(2, None, config, "4.3.1")
+        jvm = Jvm(stub_java, (), tmp_path / "classes.jsa", 17)
+        what = Launch(spec, jvm, tmp_path / "template", keep=False)
         process = launch_supervisor(directory, what, attached=attached)
         started.append(process)
         control = Control(directory)
@@ -149,7 +142,9 @@ def test_a_signal_ends_it_in_order(start: Start, number: signal.Signals) -> None
 
 
 def test_a_supervisor_that_fails_says_why(tmp_path: Path) -> None:
-    what = Launch(0, None, {}, "4.3.1", "java", 17, [], "", "", keep=True)
+    spec = ClusterSpec(1, None, {}, "4.3.1")
+    object.__setattr__(spec, "brokers", 0)
+    what = Launch(spec, Jvm(tmp_path / "java", ()), tmp_path / "template", keep=True)
     process = launch_supervisor(tmp_path, what, attached=True)
     with pytest.raises(LocalClusterError, match=r"did not start(.|\n)*brokers must be 1 to"):
         Control(tmp_path).wait(process)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kafkaclient.testing.fake.cluster import FakeCluster
-from kafkaclient.testing.fake.control import (
+from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.testing.fake.interceptors import (
     CLOSE,
     CLOSE_ANSWER,
     DROP,
@@ -13,7 +14,6 @@ from kafkaclient.testing.fake.control import (
     delay,
     delay_answer,
 )
-from kafkaclient.testing.fake.error_code import ErrorCode
 from kafkaclient.testing.fake.log import FakeRecord
 from kafkaclient.testing.fake.sasl import Sasl
 

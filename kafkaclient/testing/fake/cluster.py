@@ -7,21 +7,17 @@ import socket
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkaclient.testing.fake.apis import APIS
-from kafkaclient.testing.fake.apis.api_versions import CLOSES_ABOVE, PROFILES
-from kafkaclient.testing.fake.broker import FakeBroker
+from kafkaclient.testing.fake.apis.handshake import CLOSES_ABOVE, PROFILES
 from kafkaclient.testing.fake.connection import FakeConnection
-from kafkaclient.testing.fake.control import Control, Controls, Request
-from kafkaclient.testing.fake.failures import ProduceFailure
-from kafkaclient.testing.fake.log_controls import LogControls
+from kafkaclient.testing.fake.contents import ClusterContents
+from kafkaclient.testing.fake.interceptors import Control, PartitionFailure, Request
 from kafkaclient.testing.fake.pipe import connect
-from kafkaclient.testing.fake.state import ClusterState
-from kafkaclient.testing.fake.topic_controls import TopicControls
-from kafkaclient.testing.fake.transaction_controls import TransactionControls
+from kafkaclient.testing.fake.state import ClusterState, FakeBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkaclient.testing.fake.control import Answer
+    from kafkaclient.testing.fake.interceptors import Answer
     from kafkaclient.testing.fake.sasl import Sasl
     from kafkaclient.wire.codec import RequestFrame
 
@@ -32,7 +28,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 _PORT = 9092
 
 
-class FakeCluster(TopicControls, LogControls, TransactionControls):
+class FakeCluster(ClusterContents):
     """A Kafka cluster in this process for tests, without sockets, threads and waiting.
 
     The cluster is a dialer: ``Producer(fake.bootstrap, dialer=fake)`` connects to its brokers,
@@ -41,9 +37,17 @@ class FakeCluster(TopicControls, LogControls, TransactionControls):
 
     ``clock`` gives the times in :attr:`requests` (default: the running loop's time). Delays use the
     loop's timers, so they take no real time on a
-    :class:`~kafkaclient.testing.clock.VirtualTimeLoop`. ``partitions`` is the default number of
-    partitions of a topic. ``profile`` names a kind of broker (see
-    :data:`~.apis.api_versions.PROFILES`). ``transactions_v2`` is the feature level
+    :class:`~kafkaclient.testing.clock.VirtualTimeLoop`.
+
+    Brokers answer with errors or late if a test says so::
+
+        fake.fail_produce("orders", 0, ErrorCode.NOT_ENOUGH_REPLICAS)  # the next batch of orders-0
+        fake.control(ApiKey.PRODUCE, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # the next whole request
+        fake.control(ApiKey.PRODUCE, delay_answer(2.0), broker=1)  # one answer, 2 s late
+        fake.delay_produce(1, 0.02)  # all answers of broker 1, one after the other
+
+    ``partitions`` is the default number of partitions of a topic. ``profile`` names a kind of
+    broker (see :data:`~.apis.handshake.PROFILES`). ``transactions_v2`` is the feature level
     ``transaction.version=2`` (KIP-890), which brokers before 4.0 do not have. With ``sasl`` clients
     must authenticate."""
 
@@ -70,9 +74,8 @@ class FakeCluster(TopicControls, LogControls, TransactionControls):
         self.chunk_size: int | None = None
         """The maximum bytes per delivery on new connections; None: 256 KiB."""
         self._clock = clock
-        self._controls = Controls()
         self._connections = 0
-        versions = {key: api.VERSIONS for key, api in APIS.items()}
+        versions = {key: api.versions for key, api in APIS.items()}
         self._state = ClusterState(
             [
                 FakeBroker(node_id, f"fake-{node_id}", _PORT, rack=rack)
@@ -83,9 +86,9 @@ class FakeCluster(TopicControls, LogControls, TransactionControls):
             auto_create_topics=auto_create_topics,
             now=self._now,
             sasl=sasl,
+            transactions_v2=transactions_v2,
+            closes_api_versions_above=CLOSES_ABOVE.get(profile),
         )
-        self._state.closes_api_versions_above = CLOSES_ABOVE.get(profile)
-        self._state.transactions_v2 = transactions_v2
 
     def __repr__(self) -> str:
         brokers = ", ".join(
@@ -130,7 +133,7 @@ class FakeCluster(TopicControls, LogControls, TransactionControls):
             self.requests.append(request)
             return request
 
-        broker_side.attach(FakeConnection(self._state, broker, self._controls, record))
+        broker_side.attach(FakeConnection(self._state, broker, record))
         protocol = factory()
         client_side.attach(protocol)
         return client_side, protocol
@@ -225,11 +228,11 @@ class FakeCluster(TopicControls, LogControls, TransactionControls):
     ) -> Control:
         """Intercept the requests of one API, at one broker or at all brokers.
 
-        ``decide`` is an :data:`~.control.Answer`, or a function from a :class:`Request` to an
+        ``decide`` is an :data:`~.interceptors.Answer`, or a function from a :class:`Request` to an
         answer. None passes the request to the next control, finally to the broker's normal
         behavior. Without ``keep`` a control is removed after its first answer that is not None."""
-        control = Control(api_key, decide, keep=keep, broker=broker)
-        self._controls.add(control)
+        control = Control(api_key, decide, keep, broker)
+        self._state.interceptors.append(control)
         return control
 
     def fail_produce(
@@ -248,8 +251,8 @@ class FakeCluster(TopicControls, LogControls, TransactionControls):
         ``record_errors`` are (index in the batch, message) pairs (KIP-467). With ``append`` the
         batch is written although it fails, as with NOT_ENOUGH_REPLICAS_AFTER_APPEND.
         """
-        failure = ProduceFailure(error_code, message, record_errors, append)
-        self._state.produce_failures.add(topic, partition, failure, times)
+        failure = PartitionFailure(error_code, message, record_errors, append)
+        self._state.produce_failures[topic, partition].extend([failure] * times)
 
     def delay_produce(self, node_id: int, seconds: float) -> None:
         """Delay the answers to a broker's Produce requests by ``seconds``, one after the other on
@@ -277,10 +280,3 @@ class FakeCluster(TopicControls, LogControls, TransactionControls):
             for request in self.requests
             if request.api_key == api_key and broker in {None, request.broker}
         ]
-
-    # --- look-ups ---
-
-    def _broker(self, node_id: int) -> FakeBroker:
-        if node_id not in self._state.brokers:
-            raise ValueError(f"unknown broker {node_id}; known: {list(self._state.brokers)}")
-        return self._state.brokers[node_id]

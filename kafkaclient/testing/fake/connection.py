@@ -8,13 +8,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkaclient.errors import ProtocolError
-from kafkaclient.testing.fake.apis import APIS, api_versions, fetch, produce
-from kafkaclient.testing.fake.control import (
+from kafkaclient.testing.fake.apis import APIS, fetch, handshake, produce
+from kafkaclient.testing.fake.interceptors import (
     CLOSE,
     CLOSE_ANSWER,
     DROP,
     DROP_ANSWER,
-    Controls,
     Delay,
     Request,
     delay,
@@ -26,9 +25,8 @@ from kafkaclient.wire.codec import decode_request, encode_response
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkaclient.testing.fake.broker import FakeBroker
-    from kafkaclient.testing.fake.control import Action, Answer
-    from kafkaclient.testing.fake.state import ClusterState
+    from kafkaclient.testing.fake.interceptors import Action, Answer
+    from kafkaclient.testing.fake.state import ClusterState, FakeBroker
 
 __all__ = ["FakeConnection"]
 
@@ -47,12 +45,10 @@ class FakeConnection(asyncio.Protocol):
         self,
         state: ClusterState,
         broker: FakeBroker,
-        controls: Controls,
         record: Callable[[Any, int], Request],
     ) -> None:
         self._state = state
         self._broker = broker
-        self._controls = controls
         self._record = record
         self._loop = asyncio.get_running_loop()
         self._received = bytearray()
@@ -115,7 +111,7 @@ class FakeConnection(asyncio.Protocol):
             self._handle(self._waiting.popleft())
 
     def _handle(self, request: Request) -> None:
-        decided = self._controls.answer(request)
+        decided = self._state.intercept(request)
         if decided is None and self._broker.produce_delay_s and request.api_key == ApiKey.PRODUCE:
             decided = delay_answer(self._broker.produce_delay_s)
         if decided is None and request.api_key == ApiKey.FETCH and request.message is not None:
@@ -148,12 +144,9 @@ class FakeConnection(asyncio.Protocol):
         """The outcome of a request: the answer's bytes (b"" for no answer), DROP, or CLOSE."""
         if decided is None:
             return self._normal_outcome(request)
-        if decided is DROP_ANSWER:
+        if decided is DROP_ANSWER or decided is CLOSE_ANSWER:
             self._normal_outcome(request)
-            return DROP
-        if decided is CLOSE_ANSWER:
-            self._normal_outcome(request)
-            return CLOSE
+            return DROP if decided is DROP_ANSWER else CLOSE
         if isinstance(decided, int):
             api = APIS.get(request.api_key)
             return CLOSE if api is None else self._encode(request, api.refuse(request, decided))
@@ -170,7 +163,7 @@ class FakeConnection(asyncio.Protocol):
             if limit is not None and version > limit:
                 return CLOSE
             correlation_id = request.frame.correlation_id
-            return encode_response(key, 0, correlation_id, **api_versions.unsupported(self._state))
+            return encode_response(key, 0, correlation_id, **handshake.unsupported(self._state))
         sasl = self._state.sasl
         if sasl is not None and not sasl.allows(request, self._state.now()):
             return CLOSE
@@ -182,13 +175,10 @@ class FakeConnection(asyncio.Protocol):
     def _encode(self, request: Request, fields: Mapping[str, Any]) -> bytes | Action:
         if not request.frame.expects_response:
             return CLOSE if produce.has_error(fields) else b""
-        if self._throttles(request.api_key):
+        if self._broker.throttle_ms and request.api_key == ApiKey.PRODUCE:
             fields = {"throttle_time_ms": self._broker.throttle_ms, **fields}
         frame = request.frame
         return encode_response(frame.api_key, frame.version, frame.correlation_id, **fields)
-
-    def _throttles(self, api_key: int) -> bool:
-        return self._broker.throttle_ms > 0 and api_key == ApiKey.PRODUCE
 
     def _send(self, outcome: bytes | Action) -> None:
         if outcome is DROP:

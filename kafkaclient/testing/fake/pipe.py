@@ -41,9 +41,9 @@ class MemoryTransport(asyncio.Transport):
         self._delivery: asyncio.Handle | None = None
         self._reading = True
         self._writing_paused = False
-        self._closing = False  # asked to close, or closed by the peer
-        self._lost = False  # the protocol was told
-        self._finished = False  # nothing more reaches the peer
+        self._closing = False  # closed by either side
+        self._lost = False  # connection_lost is called or scheduled
+        self._finished = False  # no more data reaches the peer
         self.set_write_buffer_limits()
 
     def attach(self, protocol: asyncio.BaseProtocol) -> None:
@@ -67,21 +67,12 @@ class MemoryTransport(asyncio.Transport):
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
         self.write(b"".join(list_of_data))
 
-    def write_eof(self) -> None:
-        raise NotImplementedError("Kafka connections are never half-closed")
-
-    def can_write_eof(self) -> bool:
-        return False
-
     def get_write_buffer_size(self) -> int:
         return max(0, self._outgoing_bytes - _SOCKET_BUFFER)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._high = high if high is not None else _HIGH_WATER if low is None else 4 * low
         self._low = low if low is not None else self._high // 4
-
-    def get_write_buffer_limits(self) -> tuple[int, int]:
-        return self._low, self._high
 
     # --- asyncio.Transport: reading ---
 
@@ -99,9 +90,6 @@ class MemoryTransport(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return self._closing
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        return self._protocol
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol

@@ -11,7 +11,7 @@ from kafkaclient.wire.api import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaclient.testing.fake.control import Request
+    from kafkaclient.testing.fake.interceptors import Request
 
 __all__ = ["Sasl"]
 

@@ -1,12 +1,13 @@
-"""The shared state of a fake cluster's brokers: brokers, topics, versions, producer ids."""
+"""The state of a fake cluster: its brokers, and what they share."""
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import UUID
 
-from kafkaclient.testing.fake.failures import ScriptedFailures
 from kafkaclient.testing.fake.topics import (
     DEFAULT_MAX_MESSAGE_BYTES,
     NO_LEADER,
@@ -16,12 +17,45 @@ from kafkaclient.testing.fake.topics import (
 from kafkaclient.testing.fake.transactions import TransactionCoordinator
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Sequence
 
-    from kafkaclient.testing.fake.broker import FakeBroker
+    from kafkaclient.testing.fake.interceptors import Answer, Control, PartitionFailure, Request
     from kafkaclient.testing.fake.sasl import Sasl
 
-__all__ = ["ClusterState"]
+__all__ = ["ClusterState", "FakeBroker"]
+
+_Failures: TypeAlias = "defaultdict[tuple[str, int], deque[PartitionFailure]]"
+
+
+class _Connection(Protocol):
+    """A client connection that a test can stall and resume."""
+
+    transport: asyncio.Transport
+
+    def stall(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class FakeBroker:
+    """The address and state of one broker."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+    running: bool = True
+    fenced: bool = False
+    """Whether the cluster has noticed that the broker is down."""
+    stalled: bool = False
+    swallows_dials: bool = False
+    produce_delay_s: float = 0.0
+    throttle_ms: int = 0
+    connections: set[_Connection] = field(default_factory=set)
+    dials: list[asyncio.Future[None]] = field(default_factory=list)
+    """The connection attempts that wait until ``swallows_dials`` is False."""
 
 
 class ClusterState:
@@ -37,13 +71,15 @@ class ClusterState:
         default_partitions: int,
         auto_create_topics: bool,
         now: Callable[[], float],
-        sasl: Sasl | None = None,
+        sasl: Sasl | None,
+        transactions_v2: bool,
+        closes_api_versions_above: int | None,
     ) -> None:
         self.brokers = {broker.node_id: broker for broker in brokers}
         self.versions = versions
         self.now = now
         self.sasl = sasl
-        self.closes_api_versions_above: int | None = None
+        self.closes_api_versions_above = closes_api_versions_above
         self.default_partitions = default_partitions
         self.auto_create_topics = auto_create_topics
         self.topics: dict[str, FakeTopic] = {}
@@ -51,13 +87,28 @@ class ClusterState:
         """Topic id -> name, also of deleted topics."""
         self.broker_configs: dict[str, dict[str, str]] = {}
         """The dynamic configuration by broker id; "" is the default of all brokers."""
-        self.transactions_v2 = True
+        self.transactions_v2 = transactions_v2
         self.transactions = TransactionCoordinator(self)
-        self.produce_failures = ScriptedFailures()
-        self.fetch_failures = ScriptedFailures()
+        self.produce_failures: _Failures = defaultdict(deque)
+        self.fetch_failures: _Failures = defaultdict(deque)
+        """(topic, partition) -> the errors of the partition in the next requests."""
+        self.interceptors: list[Control] = []
         self.rack_aware_fetch = False
         self._producer_ids = count(1000)
         self._topic_ids = count(1)
+
+    # --- scripted answers ---
+
+    def intercept(self, request: Request) -> Answer:
+        """The answer of the first interceptor that has one."""
+        answers = (control.answer(request) for control in self.interceptors)
+        answer = next((answer for answer in answers if answer is not None), None)
+        self.interceptors = [control for control in self.interceptors if control.active]
+        return answer
+
+    def next_failure(self, failures: _Failures, topic: str, index: int) -> PartitionFailure | None:
+        waiting = failures[topic, index]
+        return waiting.popleft() if waiting else None
 
     # --- brokers ---
 
@@ -89,11 +140,11 @@ class ClusterState:
             return None
         return known.partitions[index]
 
-    def name_of(self, asked: Any) -> str | None:
+    def name_of(self, requested: Any) -> str | None:
         """The name of the topic that a request names by id; None if it does not exist."""
-        name = self.topic_names.get(asked.topic_id)
+        name = self.topic_names.get(requested.topic_id)
         known = None if name is None else self.topics.get(name)
-        return name if known is not None and known.topic_id == asked.topic_id else None
+        return name if known is not None and known.topic_id == requested.topic_id else None
 
     def create_topic(
         self,

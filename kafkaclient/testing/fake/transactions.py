@@ -5,8 +5,8 @@ Behavior
     that the end of a transaction takes effect at once: markers and committed offsets are written
     before the answer. If a new producer uses a transactional id with an open transaction, the
     transaction is aborted under the next epoch, which fences the old producer. The first request of
-    the new producer gets CONCURRENT_TRANSACTIONS. The version of a request tells whether it belongs
-    to transactions v1 or v2.
+    the new producer gets CONCURRENT_TRANSACTIONS. A request belongs to transactions v1 or v2,
+    depending on its version.
 
     Transactions do not time out by themselves; see :meth:`FakeCluster.expire_transaction`.
 """

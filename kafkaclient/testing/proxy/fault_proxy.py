@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kafkaclient.testing.proxy.faults import HALF, Faults, FrameFault, ProxyCounters
 from kafkaclient.testing.proxy.link import Link
@@ -168,9 +168,7 @@ class FaultProxy:
         **which: Unpack[WhichFrames],
     ) -> FrameFault:
         """Cut the connection at a matching request, which the broker does not receive."""
-        return self._spoil(
-            self._faults.requests, FrameFault(api_key=api_key, keep=0, reset=reset, **which)
-        )
+        return self._spoil(self._faults.requests, api_key=api_key, keep=0, reset=reset, **which)
 
     def cut_after(
         self,
@@ -180,9 +178,7 @@ class FaultProxy:
         **which: Unpack[WhichFrames],
     ) -> FrameFault:
         """Cut the connection at the response to a matching request; the client does not get it."""
-        return self._spoil(
-            self._faults.responses, FrameFault(api_key=api_key, keep=0, reset=reset, **which)
-        )
+        return self._spoil(self._faults.responses, api_key=api_key, keep=0, reset=reset, **which)
 
     # --- damaged frames ---
 
@@ -194,7 +190,7 @@ class FaultProxy:
         **which: Unpack[WhichFrames],
     ) -> FrameFault:
         """Forward the first ``keep`` bytes of a matching request (default: half), then cut."""
-        return self._spoil(self._faults.requests, FrameFault(api_key=api_key, keep=keep, **which))
+        return self._spoil(self._faults.requests, api_key=api_key, keep=keep, **which)
 
     def truncate_response(
         self,
@@ -204,7 +200,7 @@ class FaultProxy:
         **which: Unpack[WhichFrames],
     ) -> FrameFault:
         """Forward the first ``keep`` bytes of a matching response (default: half), then cut."""
-        return self._spoil(self._faults.responses, FrameFault(api_key=api_key, keep=keep, **which))
+        return self._spoil(self._faults.responses, api_key=api_key, keep=keep, **which)
 
     def corrupt_request(
         self,
@@ -217,9 +213,7 @@ class FaultProxy:
         Offset 0 is the first byte of the size field; negative offsets count from the frame's end.
         ``{-8: 0xFF}`` changes record bytes of a Produce request, so the broker's CRC check fails.
         """
-        return self._spoil(
-            self._faults.requests, FrameFault(api_key=api_key, xor=dict(xor), **which)
-        )
+        return self._spoil(self._faults.requests, api_key=api_key, xor=dict(xor), **which)
 
     def corrupt_response(
         self,
@@ -228,11 +222,10 @@ class FaultProxy:
         **which: Unpack[WhichFrames],
     ) -> FrameFault:
         """Change bytes of a matching response. Offsets 4 to 7 are its correlation id."""
-        return self._spoil(
-            self._faults.responses, FrameFault(api_key=api_key, xor=dict(xor), **which)
-        )
+        return self._spoil(self._faults.responses, api_key=api_key, xor=dict(xor), **which)
 
-    def _spoil(self, faults: list[FrameFault], fault: FrameFault) -> FrameFault:
+    def _spoil(self, faults: list[FrameFault], **arguments: Any) -> FrameFault:
+        fault = FrameFault(**arguments)
         faults.append(fault)
         return fault
 

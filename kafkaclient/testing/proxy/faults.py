@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
@@ -168,11 +169,4 @@ class ProxyCounters:
 
     def snapshot(self) -> ProxyCounters:
         """A copy that does not change."""
-        return ProxyCounters(
-            self.connections,
-            self.request_bytes,
-            self.response_bytes,
-            self.produce_bytes,
-            Counter(self.requests),
-            Counter(self.responses),
-        )
+        return copy.deepcopy(self)

@@ -8,6 +8,7 @@ import pytest
 
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.inspect import inspect
 from tests.admin.conftest import can_fetch
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ def configured(fake: FakeCluster) -> Callable[[], dict[str, dict[str, str]]]:
     """What is set in the cluster, by topic and by broker's id."""
 
     def found() -> dict[str, dict[str, str]]:
-        topics = {name: dict(topic.configs) for name, topic in fake._state.topics.items()}
-        all_ = topics | {node: dict(own) for node, own in fake._state.broker_configs.items()}
+        topics = {name: dict(topic.configs) for name, topic in inspect(fake).topics.items()}
+        all_ = topics | {node: dict(own) for node, own in inspect(fake).broker_configs.items()}
         return {name: own for name, own in all_.items() if own}
 
     return found

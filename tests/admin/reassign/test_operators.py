@@ -33,6 +33,7 @@ from kafkaclient.admin.reassign.throttle_marks import (
 from kafkaclient.errors import BrokerError
 from kafkaclient.testing.clock import VirtualTimeLoop
 from kafkaclient.testing.fake import FakeCluster, delay
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 
@@ -66,15 +67,15 @@ def cluster() -> FakeCluster:
     fake = FakeCluster(5)
     for topic, assignments in TOPICS.items():
         fake.create_topic(topic, assignments=assignments)
-    fake._state.topics["foo"].configs.update(BEFORE["foo"])
+    inspect(fake).topics["foo"].configs.update(BEFORE["foo"])
     for node in ("1", "2"):
-        fake._state.broker_configs[node] = dict(BEFORE[node])
+        inspect(fake).broker_configs[node] = dict(BEFORE[node])
     return fake
 
 
 def configured(fake: FakeCluster) -> dict[str, dict[str, str]]:
-    found = {name: dict(topic.configs) for name, topic in fake._state.topics.items()}
-    found |= {name: dict(own) for name, own in fake._state.broker_configs.items()}
+    found = {name: dict(topic.configs) for name, topic in inspect(fake).topics.items()}
+    found |= {name: dict(own) for name, own in inspect(fake).broker_configs.items()}
     return {name: own for name, own in found.items() if own}
 
 
@@ -82,9 +83,9 @@ def unthrottled(fake: FakeCluster) -> list[str]:
     """What moves without a bound."""
     found = []
     for partition in PARTITIONS:
-        state = fake._state.partition(*partition)
+        state = inspect(fake).partition(*partition)
         assert state is not None
-        lists = fake._state.topics[partition.topic].configs
+        lists = inspect(fake).topics[partition.topic].configs
         new = set(state.moving_to) - set(state.moving_from) if state.moving_to else set()
         old = set(state.moving_from) if new else set()
         for key, nodes in ((FOLLOWER_REPLICAS, new), (LEADER_REPLICAS, old)):
@@ -92,7 +93,7 @@ def unthrottled(fake: FakeCluster) -> list[str]:
             for node in nodes:
                 if not elements & {f"{partition.partition}:{node}", EVERY_REPLICA}:
                     found.append(f"{partition} on {node} is not in {key}")
-                rates = fake._state.broker_configs.get(str(node), {})
+                rates = inspect(fake).broker_configs.get(str(node), {})
                 if not rates.keys() >= set(RATE_KEYS):
                     found.append(f"{partition}: broker {node} has no rate")
     return found
@@ -187,7 +188,7 @@ class Operators(RuleBasedStateMachine):
 
     @rule(partition=st.sampled_from(PARTITIONS))
     def arrive(self, partition) -> None:
-        state = self.fake._state.partition(*partition)
+        state = inspect(self.fake).partition(*partition)
         if state.moving_to:
             state.finish_reassignment()
 

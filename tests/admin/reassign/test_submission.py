@@ -14,6 +14,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP, delay
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 from tests.admin.reassign.test_operators import unthrottled
@@ -123,7 +124,7 @@ async def test_the_way_back_is_told_before_anything_is_changed(fake, new_admin, 
 
     def tell(plan) -> None:
         assert {key: own for key, own in configured().items() if key} == {}  # but announced
-        assert all(not topic.partitions[0].moving_to for topic in fake._state.topics.values())
+        assert all(not topic.partitions[0].moving_to for topic in inspect(fake).topics.values())
         told.append(dict(plan.replicas))
 
     plan = {FOO0: [0, 1, 3], BAR0: [3, 2, 0]}
@@ -184,7 +185,7 @@ async def test_who_died_while_it_set_throttles_is_waited_for_once(
     async with new_admin() as admin:
         await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
         fake.finish_reassignments()
-        fake._state.broker_configs[""] = {"kafkaclient.throttle.setting.300.00aa": "1"}
+        inspect(fake).broker_configs[""] = {"kafkaclient.throttle.setting.300.00aa": "1"}
         told = await admin.reassigner.verify({FOO0: (0, 1, 3)})
         (why,) = told.lifted.failures.values()
         assert "expires at 1970-01-01 00:05:00 UTC" in str(why)
@@ -200,7 +201,7 @@ async def test_what_is_only_an_announcement_of_the_dead_goes_too(
     fake, new_admin, configured
 ) -> None:
     async with new_admin() as admin:
-        fake._state.broker_configs[""] = {"kafkaclient.throttle.clearing.5.00aa": "1"}
+        inspect(fake).broker_configs[""] = {"kafkaclient.throttle.clearing.5.00aa": "1"}
         await asyncio.sleep(6)
         await admin.replication_quotas.clear()
         assert configured() == {}
@@ -224,7 +225,7 @@ async def test_all_throttles_are_not_deleted_while_something_moves(
 ) -> None:
     async with new_admin() as admin:
         await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
-        fake._state.topics["bar"].configs["leader.replication.throttled.replicas"] = "0:3"
+        inspect(fake).topics["bar"].configs["leader.replication.throttled.replicas"] = "0:3"
         told = await admin.replication_quotas.clear(everyone=True)
         assert "a reassignment is in progress" in str(told.failures["other operators"])
         assert unthrottled(fake) == []

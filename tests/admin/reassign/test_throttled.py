@@ -11,6 +11,7 @@ from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_REPLICAS, LEADER_
 from kafkaclient.errors import AdminStateError, BrokerError, ReassignmentError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import delay
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 
@@ -67,7 +68,7 @@ async def test_what_has_arrived_stays_when_the_rest_is_undone(fake_virtual, conf
 
         async def move() -> None:
             async with admin.throttled(PLAN, bytes_per_second=1000):
-                fake._state.partition("foo", 0).finish_reassignment()
+                inspect(fake).partition("foo", 0).finish_reassignment()
                 raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):

@@ -25,6 +25,7 @@ from kafkaclient.testing.fake import (
     delay,
     delay_answer,
 )
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class Story:
         async with Producer(
             self.fake.bootstrap, dialer=self.fake, rng=Random(1), **self.options
         ) as producer:
-            compressor = producer._core.accumulator.compressor
+            compressor = inspect(producer).accumulator.compressor
             if self.aside and compressor.enabled:
                 compressor.small_batch_bytes, compressor._background = 150, Aside(self.rng)
             damage = asyncio.create_task(self._do_damage())
@@ -143,7 +144,7 @@ class Story:
             await producer.flush()
             assert all(delivery.done() for delivery in deliveries)
             self.outcomes = await asyncio.gather(*deliveries, return_exceptions=True)
-            buffer_pool = producer._core.accumulator.buffer_pool
+            buffer_pool = inspect(producer).accumulator.buffer_pool
             metrics = producer.metrics()["producer-metrics"]
         assert buffer_pool.available == buffer_pool.total
         failed = sum(isinstance(outcome, KafkaError) for outcome in self.outcomes)

@@ -25,6 +25,7 @@ from kafkaclient.testing.fake import (
     delay_answer,
 )
 from kafkaclient.testing.fake.transactions import TxnState
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import OffsetAndMetadata
 from kafkaclient.wire.api import ApiKey
 
@@ -103,8 +104,8 @@ class Story:
             for broker in range(BROKERS):
                 self.fake.start_broker(broker)
                 self.fake.resume_broker(broker)
-            self.fake._controls._controls.clear()
-            self.fake._state.produce_failures.clear()
+            inspect(self.fake).interceptors.clear()
+            inspect(self.fake).produce_failures.clear()
             # Whatever there was, the producer can go on.
             async with producer.transaction():
                 await producer.send("t", b"last", partition=0)
@@ -114,7 +115,7 @@ class Story:
 
     def no_ghost(self, producer: Producer) -> None:
         """The coordinator has no transaction open that the producer does not know of."""
-        if producer._core.transactions.state is TransactionState.READY:
+        if inspect(producer).transactions.state is TransactionState.READY:
             assert not self.is_ongoing(), f"a ghost: {self.fake.transaction('tx')}"
 
     def is_ongoing(self) -> bool:
@@ -129,7 +130,7 @@ class Story:
         if outcome is None:
             self.told[n] = end != "abort"
         elif isinstance(outcome, asyncio.CancelledError | TransactionTimeoutError):
-            if producer._core.transactions.state.name in ("COMMITTING", "READY"):
+            if inspect(producer).transactions.state.name in ("COMMITTING", "READY"):
                 await self.ask_again(producer, n)
             else:
                 await producer.abort_transaction()
@@ -140,7 +141,7 @@ class Story:
             raise outcome
 
     async def ask_again(self, producer: Producer, n: int) -> None:
-        transactions = producer._core.transactions
+        transactions = inspect(producer).transactions
         ending = transactions._end_txn
         if ending is None or ending.observed:
             self.told[n] = False  # cancelled before it was begun, or aborted and told
@@ -279,7 +280,7 @@ class Story:
         offsets = [offset for offset in offsets if self.told[offset - 1]]
         assert self.fake.committed_offset("group", "in", 0) == max(offsets, default=None)
         for p in range(PARTITIONS):
-            end = self.fake._partition("t", p).log.end_offset
+            end = inspect(self.fake).partition("t", p).log.end_offset
             assert self.fake.last_stable_offset("t", p) == end, "a transaction hangs"
 
 

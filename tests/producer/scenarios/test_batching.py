@@ -13,6 +13,7 @@ import pytest
 from kafkaclient.errors import RecordTooLargeError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import ErrorCode, FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from tests.producer.support import now, one_topic
 
@@ -140,7 +141,7 @@ async def test_linger_is_the_age_of_the_oldest_record(producing: StartProducer) 
         for n in range(500):
             await producer.send("t", b"%d" % n)
             appended.append(now())
-            assert len(producer._core.accumulator.ready_queues._timers) <= 2
+            assert len(inspect(producer).accumulator.ready_queues._timers) <= 2
             await asyncio.sleep(0.01)
     requests = fake.requests_of(ApiKey.PRODUCE)
     counts = [header.record_count for header in fake.batches("t", 0)]
@@ -219,13 +220,13 @@ async def test_concurrent_sends_beyond_the_buffer_make_full_batches(
 
 
 def counting_appends(producer: Any) -> list[int]:
-    attempts, append = [0], producer._core.accumulator.append
+    attempts, append = [0], inspect(producer).accumulator.append
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         attempts[0] += 1
         return append(*args, **kwargs)
 
-    producer._core.accumulator.append = counted
+    inspect(producer).accumulator.append = counted
     return attempts
 
 

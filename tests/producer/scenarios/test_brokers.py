@@ -22,6 +22,7 @@ from kafkaclient.net.dialer import TcpDialer
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, DROP, ErrorCode, FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from tests.producer.support import now, one_topic
 
@@ -159,9 +160,9 @@ async def test_a_black_holed_broker_delays_only_itself(producing: StartProducer)
         )
         assert now() == started
         await asyncio.sleep(7.9)
-        assert producer._core.router.connection_error(0) is None
+        assert inspect(producer).router.connection_error(0) is None
         await asyncio.sleep(4.2)
-        assert "could not be connected within" in str(producer._core.router.connection_error(0))
+        assert "could not be connected within" in str(inspect(producer).router.connection_error(0))
         fake.resume_broker(0)
         await lost
 
@@ -273,7 +274,7 @@ async def test_a_cluster_that_changes_all_its_addresses_is_found_again(
     dial = fake.dial
 
     async def resolved(host: str, port: int, factory: Any) -> Any:
-        name = fake._state.brokers[0].host if host == "kafka.example" else host
+        name = inspect(fake).brokers[0].host if host == "kafka.example" else host
         return await dial(name, port, factory)
 
     monkeypatch.setattr(fake, "dial", resolved)
@@ -287,7 +288,7 @@ async def test_a_cluster_that_changes_all_its_addresses_is_found_again(
         for partition in range(3):
             await producer.send_and_wait("t", b"v", partition=partition)
         assert now() - started < 3
-        brokers = producer._core.metadata.view.brokers.values()
+        brokers = inspect(producer).metadata.view.brokers.values()
         assert {broker.host for broker in brokers} == {f"10.9.8.{n}" for n in range(3)}
 
 
@@ -305,7 +306,7 @@ async def test_live_connections_notice_a_dead_peer(over_tcp: type[OverTcp]) -> N
     ):
         for partition in range(3):
             await producer.send_and_wait("t", b"v", partition=partition)
-        links = producer._core.router._links.values()
+        links = inspect(producer).router._links.values()
         socks = [
             link.connection._transport.get_extra_info("socket")
             for link in links
@@ -471,7 +472,7 @@ async def test_a_topic_without_id_goes_by_name(producing: StartProducer, values:
         await producer.send_and_wait("t", b"v")
         fake.set_versions(ApiKey.METADATA, 0, 13)
         fake.drop_connections()
-        producer._core.metadata.request_refresh("any")
+        inspect(producer).metadata.request_refresh("any")
         await asyncio.sleep(1)
         await producer.send_and_wait("t", b"w")
     assert values(fake, "t") == [b"v", b"w"]

@@ -19,6 +19,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE, FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from tests.producer.support import now, one_topic
 
@@ -29,7 +30,7 @@ BUFFER = 65_536
 
 
 def used(producer: Any) -> int:
-    buffer_pool = producer._core.accumulator.buffer_pool
+    buffer_pool = inspect(producer).accumulator.buffer_pool
     return int(buffer_pool.total - buffer_pool.available)
 
 

@@ -24,6 +24,7 @@ from kafkaclient.errors import (
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import run_virtual, virtual_time
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import OffsetRange
 from tests.producer.support import now, one_topic
 
@@ -239,7 +240,7 @@ async def test_much_more_than_the_buffer_holds(producing: StartProducer, values:
     fake, sent = one_topic(1, brokers=1), numbered(10_000)
     fake.round_trip_s = 0.01
     async with producing(fake, buffer_memory=BUFFER, batch_size=4096) as producer:
-        buffer_pool = producer._core.accumulator.buffer_pool
+        buffer_pool = inspect(producer).accumulator.buffer_pool
         most, beside = 0, 0
 
         async def look() -> None:
@@ -354,7 +355,7 @@ async def test_nothing_is_leaked(producing: StartProducer) -> None:
                 delivery = await producer.send_many("t", values, keys=keys if n % 2 else None)
                 await delivery
             fake.requests.clear()
-            for partition in fake._state.topics["t"].partitions:
+            for partition in inspect(fake).topics["t"].partitions:
                 partition.log.batches.clear()
 
         await rounds(4)

@@ -10,6 +10,7 @@ import pytest
 from kafkaclient.errors import DeliveryTimeoutError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from tests.producer.support import now, one_topic
 
@@ -126,7 +127,7 @@ async def test_a_partition_that_comes_back(producing: StartProducer) -> None:
         await asyncio.sleep(5)
         assert not waiting.done()
         fake.add_partitions("t", 3)
-        producer._core.metadata.request_refresh("any")
+        inspect(producer).metadata.request_refresh("any")
         assert (await waiting).offset == 0
 
 
@@ -166,7 +167,7 @@ async def test_a_broker_that_still_tells_of_the_old_topic_is_not_believed(
             ],
         }
         lag = fake.control(ApiKey.METADATA, told)
-        producer._core.metadata.request_refresh("any")
+        inspect(producer).metadata.request_refresh("any")
         await asyncio.sleep(1)
         assert lag.hits == 1
         await producer.send_and_wait("t", b"2")
@@ -192,7 +193,7 @@ async def test_the_new_topic_takes_larger_batches(producing: StartProducer) -> N
         sent = [producer.send_nowait("t", bytes(1000)) for _ in range(50)]
         fake.resume_broker(0)
         await asyncio.gather(*sent)
-        assert producer._core.accumulator.topic("t").batch_limit.at(now()) < 30_000
+        assert inspect(producer).accumulator.topic("t").batch_limit.at(now()) < 30_000
         anew(fake, 1)
         await producer.send_and_wait("t", b"v")
-        assert producer._core.accumulator.topic("t").batch_limit.at(now()) > 1_000_000
+        assert inspect(producer).accumulator.topic("t").batch_limit.at(now()) > 1_000_000

@@ -10,6 +10,7 @@ import pytest
 from kafkaclient.errors import DeliveryTimeoutError, KafkaError
 from kafkaclient.producer.batches.batch import ProducerBatch
 from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.inspect import inspect
 from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ async def test_a_write_that_fails_costs_its_connection(
         def fail(_: Any) -> None:
             raise RuntimeError("no bytes today")
 
-        transport = producer._core.router.produce_connection(0)._transport
+        transport = inspect(producer).router.produce_connection(0)._transport
         monkeypatch.setattr(transport, "writelines", fail, raising=False)
         deliveries = [await producer.send("t", b"1", partition=n) for n in (0, 1)]
         await asyncio.wait_for(asyncio.gather(*deliveries), 5)
@@ -52,7 +53,7 @@ async def test_an_answer_that_cannot_be_handled_is_as_good_as_none(
             monkeypatch.undo()
             raise RuntimeError("defect")
 
-        monkeypatch.setattr(producer._core.metrics, "throttled", fail)
+        monkeypatch.setattr(inspect(producer).metrics, "throttled", fail)
         await asyncio.wait_for(producer.send_and_wait("t", b"1"), 5)
         await producer.send_and_wait("t", b"2")
     assert values(fake, "t") == [b"0", b"1", b"2"], "a duplicate is known by its sequence"
@@ -114,7 +115,7 @@ async def test_a_record_sent_from_within_a_pass_keeps_its_deadline(
     fake = one_topic(1, round_trip_s=0.002)
     async with producing(fake, linger_ms=0, delivery_timeout_ms=31_000) as producer:
         await producer.send_and_wait("t", b"0")
-        sender, sent = producer._core.sender, []
+        sender, sent = inspect(producer).sender, []
         real = sender._fill
 
         def fill(at: float) -> float:
@@ -142,13 +143,13 @@ async def test_a_full_lane_does_not_keep_the_sender_busy(
         fake.stall_broker(fake.leader("t", 0))
         deliveries = [producer.send_nowait("t", bytes(150)) for _ in range(20)]
         await asyncio.sleep(0.1)
-        passes, real = [], producer._core.sender._wakeup._work
+        passes, real = [], inspect(producer).sender._wakeup._work
 
         def run_once(at: float) -> float:
             passes.append(at)
             return real(at)
 
-        monkeypatch.setattr(producer._core.sender._wakeup, "_work", run_once)
+        monkeypatch.setattr(inspect(producer).sender._wakeup, "_work", run_once)
         await asyncio.sleep(5)
         assert len(passes) < 10
         fake.resume_broker(fake.leader("t", 0))

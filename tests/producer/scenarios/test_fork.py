@@ -14,6 +14,7 @@ import pytest
 from kafkaclient.errors import ProducerStateError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.fake import delay
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from tests.producer.support import one_topic
 
@@ -91,7 +92,7 @@ def test_nothing_a_child_does_reaches_the_brokers(uvloop: bool, over_tcp: type[O
         async with over_tcp(fake) as dialer, Producer(fake.bootstrap, dialer=dialer) as producer:
             for partition in (0, 1):
                 await producer.send_and_wait("t", b"1", partition=partition)
-            links = [*producer._core.router._links.values()]
+            links = [*inspect(producer).router._links.values()]
             connections = [link.connection for link in links if link.connection]
             requests = len(fake.requests_of(ApiKey.PRODUCE))
             fake.control(ApiKey.PRODUCE, delay(0.2))

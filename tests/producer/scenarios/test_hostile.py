@@ -17,6 +17,7 @@ from kafkaclient.errors import DeliveryTimeoutError, KafkaError, ProtocolError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import run_virtual, virtual_time
 from kafkaclient.testing.fake import DROP, FakeCluster, delay
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import encode_response
 from tests.producer.support import now, one_topic
@@ -24,7 +25,7 @@ from tests.producer.support import now, one_topic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaclient.testing.fake.control import Answer, Request
+    from kafkaclient.testing.fake.interceptors import Answer, Request
     from tests.producer.support import StartProducer, Values
 
 ASYNCIO_DEBUG = False  # many steps
@@ -146,7 +147,7 @@ async def test_another_broker_is_asked_when_one_lies(
         for partition in (1, 2):
             await producer.send_and_wait("t", b"v", partition=partition)
         for _ in range(5):
-            producer._core.metadata.request_refresh("the test")
+            inspect(producer).metadata.request_refresh("the test")
             await asyncio.sleep(2)
         fake.move_leader("t", 0, 1)
         await producer.send_and_wait("t", b"v", partition=0)
@@ -232,10 +233,10 @@ async def test_topics_nobody_asked_for_are_not_remembered(producing: StartProduc
         await producer.send_and_wait("t", b"v")
         fake.control(ApiKey.METADATA, more_than_asked, keep=True)
         for _ in range(10):
-            producer._core.metadata.request_refresh("the test")
+            inspect(producer).metadata.request_refresh("the test")
             await asyncio.sleep(2)
-        assert set(producer._core.metadata.view.topics) <= {"t"}
-        assert set(producer._core.metadata._told._topics) <= {"t"}
+        assert set(inspect(producer).metadata.view.topics) <= {"t"}
+        assert set(inspect(producer).metadata._told._topics) <= {"t"}
 
 
 # --- all of it ----------------------------------------------------------------------------------

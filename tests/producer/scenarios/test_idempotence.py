@@ -22,6 +22,7 @@ from kafkaclient.errors import (
 from kafkaclient.producer.batches.sequence import MAX_EPOCH
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE, CLOSE_ANSWER, DROP_ANSWER, ErrorCode
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from tests.producer.support import now, one_topic
 
@@ -93,7 +94,7 @@ async def test_used_up_epochs_bring_a_new_producer_id(producing: StartProducer) 
     fake = one_topic(2)
     async with producing(fake, linger_ms=0) as producer:
         await producer.send_and_wait("t", b"1", partition=0)
-        identity = producer._core.accumulator.identity
+        identity = inspect(producer).accumulator.identity
         identity.epoch = MAX_EPOCH
         await producer.send_and_wait("t", b"2", partition=0)
         fake.fail_produce("t", 0, OUT_OF_ORDER)
@@ -119,9 +120,9 @@ async def test_sequences_wrap_to_nought(producing: StartProducer) -> None:
     fake = one_topic(1)
     async with producing(fake, linger_ms=10) as producer:
         await producer.partitions_for("t")
-        sequence = producer._core.accumulator.topic("t").queue(0).sequence
+        sequence = inspect(producer).accumulator.topic("t").queue(0).sequence
         await asyncio.sleep(0.1)
-        identity = producer._core.accumulator.identity
+        identity = inspect(producer).accumulator.identity
         sequence.producer_id, sequence.epoch = identity.producer_id, identity.epoch
         sequence.next = 2**31 - 3
         for _ in range(3):

@@ -12,6 +12,7 @@ import pytest
 from kafkaclient.producer.sender.broker_state import BrokerState
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from tests.producer.support import now
 
@@ -172,7 +173,7 @@ async def test_a_paused_broker_keeps_only_what_it_had(late: StartLoad) -> None:
         await asyncio.sleep(2.0)
         fake.stall_broker(0)
         await asyncio.sleep(1.0)
-        assert producer._core.sender.lanes.get(0).state is BrokerState.OVERDUE
+        assert inspect(producer).sender.lanes.get(0).state is BrokerState.OVERDUE
         await asyncio.sleep(2.0)
         fake.resume_broker(0)
         await running
@@ -198,7 +199,7 @@ async def test_an_application_that_blocks_its_loop_is_not_the_brokers_fault(
             asyncio.get_running_loop()._now += 0.2  # type: ignore[attr-defined]
         await running
         await load.finish()
-        lanes = list(producer._core.sender.lanes)
+        lanes = list(inspect(producer).sender.lanes)
         probes = len(fake.requests_of(ApiKey.API_VERSIONS)) - calls[0]
         assert len(fake.requests_of(ApiKey.METADATA)) == calls[1]
     assert not any(lane.exclusions[BrokerState.OVERDUE] for lane in lanes)
@@ -227,7 +228,7 @@ async def test_availability_timeout_excludes_for_good(late: StartLoad) -> None:
         for _ in range(40):  # window 1: what comes later waits for an answer
             load.send()
             await asyncio.sleep(0.005)
-        lanes = producer._core.sender.lanes
+        lanes = inspect(producer).sender.lanes
         assert all(lane.exclusions[BrokerState.UNAVAILABLE] for lane in lanes)
     assert len(load.sent) == 40
 
@@ -254,14 +255,14 @@ async def test_set_aside_records_go_elsewhere_when_their_broker_fails(late: Star
     fake = cluster(21, 1, 1)
     async with late(fake, linger_ms=0, batch_size=1024) as (producer, load):
         await load.run(2048, 1)
-        strategy = producer._core.accumulator.topics["t"].strategy
+        strategy = inspect(producer).accumulator.topics["t"].strategy
         while strategy.reserved_queue is None or not strategy.reserved_queue.batches:
             load.send()
             await asyncio.sleep(0.0005)
         fake.stop_broker(0, elect=False)
         await load.run(2048, 0.5)
         await asyncio.sleep(0.2)
-        waiting = [b for b in producer._core.accumulator.incomplete if not b.attempts]
+        waiting = [b for b in inspect(producer).accumulator.incomplete if not b.attempts]
         assert not waiting, "what was never sent went to the others"
         fake.start_broker(0)
 
@@ -271,7 +272,7 @@ async def test_a_lost_leader_frees_what_was_set_aside(late: StartLoad) -> None:
     fake = cluster(21, 1, 1)
     async with late(fake, linger_ms=0, batch_size=1024) as (producer, load):
         await load.run(2048, 1)
-        accumulator = producer._core.accumulator
+        accumulator = inspect(producer).accumulator
         topic = accumulator.topics["t"]
         while topic.strategy.reserved_queue is None or not topic.strategy.reserved_queue.batches:
             load.send()
@@ -336,7 +337,7 @@ async def test_a_keyed_record_does_not_wait_with_what_is_set_aside(late: StartLo
     fake = cluster(21, 1, 1)
     async with late(fake, linger_ms=0, batch_size=1024) as (producer, load):
         await load.run(2048, 1)
-        strategy = producer._core.accumulator.topics["t"].strategy
+        strategy = inspect(producer).accumulator.topics["t"].strategy
         while strategy.reserved_queue is None:
             load.send()
             await asyncio.sleep(0.0005)
@@ -351,7 +352,7 @@ async def test_a_broker_that_takes_no_bytes_has_nothing_set_aside(late: StartLoa
     fake = cluster(1, 1, 1)
     async with late(fake, linger_ms=0, acks=0, batch_size=1024) as (producer, load):
         await load.run(1024, 0.5)
-        lanes = producer._core.sender.lanes
+        lanes = inspect(producer).sender.lanes
         assert lanes.has_capacity(0)
         lanes.get(0).connection.writable = False
         assert not lanes.has_capacity(0)
@@ -371,7 +372,7 @@ async def test_leaders_that_left_before_the_broker_was_overdue(late: StartLoad) 
         for partition in range(3):
             if fake.leader("t", partition) == 0:
                 fake.move_leader("t", partition, 1)
-        producer._core.metadata.request_refresh("told by somebody else")
+        inspect(producer).metadata.request_refresh("told by somebody else")
         await running
     assert max(s.latency for s in load.sent) < 6.0
 

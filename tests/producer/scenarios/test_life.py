@@ -27,6 +27,7 @@ from kafkaclient.producer.producer import Producer
 from kafkaclient.reader.reader import Reader
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster, delay
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from tests.producer.support import now, one_topic
 
@@ -99,7 +100,7 @@ def test_a_producer_that_was_never_made_says_nothing_at_its_end() -> None:
 @virtual_time
 async def test_a_fatal_error_gathers_no_frames(producing: StartProducer) -> None:
     async with producing(one_topic()) as producer:
-        producer._core.fail_producer(fatal := ProducerClosedError("defect"))
+        inspect(producer).fail_producer(fatal := ProducerClosedError("defect"))
         for _ in range(50):
             with pytest.raises(ProducerClosedError, match="defect"):
                 await producer.send("t", b"v")
@@ -293,19 +294,19 @@ async def test_many_dropped_producers_take_no_more_than_one() -> None:
 
 
 def _sender(producer: Producer, fail: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(producer._core.sender._wakeup, "_work", fail)
-    producer._core.sender.wake()
+    patch.setattr(inspect(producer).sender._wakeup, "_work", fail)
+    inspect(producer).sender.wake()
 
 
 def _metadata(producer: Producer, fail: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(producer._core.metadata, "_until_due", fail)
-    producer._core.metadata.request_refresh("the test")
+    patch.setattr(inspect(producer).metadata, "_until_due", fail)
+    inspect(producer).metadata.request_refresh("the test")
 
 
 def _identity(producer: Producer, fail: Any, patch: pytest.MonkeyPatch) -> None:
     patch.setattr("kafkaclient.producer.transactions.producer_id.InitProducerIdCall", fail)
-    producer._core.accumulator.identity.producer_id = -1
-    producer._core.producer_ids.ensure()
+    inspect(producer).accumulator.identity.producer_id = -1
+    inspect(producer).producer_ids.ensure()
 
 
 @pytest.mark.parametrize("crash", [_sender, _metadata, _identity])

@@ -22,6 +22,7 @@ from kafkaclient.errors import (
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP, ErrorCode, FakeCluster, delay_answer
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from tests.producer.support import now, one_topic
 
@@ -161,7 +162,7 @@ async def refused(fake: FakeCluster, _: Producer) -> None:
 
 async def leaderless(fake: FakeCluster, producer: Producer) -> None:
     fake.move_leader("t", 0, -1)
-    producer._core.metadata.request_refresh("the test moved the leader")
+    inspect(producer).metadata.request_refresh("the test moved the leader")
     await asyncio.sleep(1)
 
 
@@ -351,7 +352,7 @@ async def test_an_acknowledgement_surfaces_at_once(producing: StartProducer) -> 
         await producer.send_and_wait("t", b"first", partition=0)
         [link] = [
             link
-            for (node, purpose), link in producer._core.router._links.items()
+            for (node, purpose), link in inspect(producer).router._links.items()
             if purpose == "produce" and link.connection is not None
         ]
         connection = link.connection

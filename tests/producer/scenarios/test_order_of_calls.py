@@ -26,6 +26,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import run_virtual, virtual_time
+from kafkaclient.testing.inspect import inspect
 from tests.producer.support import one_topic
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ async def make_calls(caller: Caller, calls: list[Call]) -> None:
 def assert_in_order(fake: FakeCluster) -> int:
     """Each partition's records by key and without, in the order of their numbers; how many."""
     records = 0
-    for partition in range(len(fake._state.topics["t"].partitions)):
+    for partition in range(len(inspect(fake).topics["t"].partitions)):
         told = defaultdict[bytes | None, list[int]](list)
         for record in fake.log("t", partition):
             if record.value != b"warm":

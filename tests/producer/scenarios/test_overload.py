@@ -18,6 +18,7 @@ from kafkaclient.errors import BufferFullError
 from kafkaclient.producer.batches.batch import ProducerBatch
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP, FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from tests.producer.support import one_topic
 
@@ -78,7 +79,7 @@ async def test_memory_at_its_peak_is_in_proportion_to_the_bound(
     async with producing(fake, **options) as producer:
         await producer.send_and_wait(topic, b"first")
         fake.control(ApiKey.PRODUCE, DROP, keep=True)
-        buffer_pool = producer._core.accumulator.buffer_pool
+        buffer_pool = inspect(producer).accumulator.buffer_pool
         value = bytes(size)
         for _ in range(2):
             refused = accepted = 0
@@ -144,7 +145,7 @@ async def test_timers_are_in_proportion_to_what_is_active(producing: StartProduc
             producer.send_nowait("t", bytes(5000), partition=n % 600)
             if n % 100 == 0:
                 await asyncio.sleep(0.01)
-                fakes_own = sum(len(lane.in_flight) for lane in producer._core.sender.lanes)
+                fakes_own = sum(len(lane.in_flight) for lane in inspect(producer).sender.lanes)
                 assert live(loop) <= idle + 5 + connections(fake) + fakes_own
                 assert len(loop._scheduled) < 150 + 2 * live(loop)
         await producer.flush()

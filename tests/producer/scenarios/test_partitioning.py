@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.murmur2 import partition_for_key
 from tests.producer.support import one_topic
 
@@ -78,7 +79,7 @@ async def test_a_dead_broker_is_left_out_and_comes_back(producing: StartProducer
         fake.stop_broker(0, elect=False)
         lost = await fair_share(producer, 500)
         assert (await shares(lost))[-1] > 0  # those queued before the timeout
-        assert not producer._core.accumulator.topics["t"].queues[0].batches
+        assert not inspect(producer).accumulator.topics["t"].queues[0].batches
         counts = await shares(await fair_share(producer, 1000))
         assert counts[0] == counts[-1] == 0
         fake.start_broker(0)
@@ -95,7 +96,7 @@ async def test_a_silent_broker_is_left_out_and_comes_back(producing: StartProduc
         await shares(await fair_share(producer, 100))
         fake.stall_broker(0)
         early = await fair_share(producer, 500)
-        queue = producer._core.accumulator.topics["t"].queues[0]
+        queue = inspect(producer).accumulator.topics["t"].queues[0]
         queued = len(queue.batches)
         late = await fair_share(producer, 1000)
         assert len(queue.batches) <= queued

@@ -12,6 +12,7 @@ import pytest
 from kafkaclient.errors import KafkaError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster, delay_answer
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from tests.producer.support import now, one_topic
 
@@ -42,7 +43,8 @@ class Cluster:
     def _decide(self, request: Any) -> Any:
         waits = self.found_out - now()
         needs = any(
-            4 in self.fake._partition(topic, number).isr for topic, number, _ in request.batches
+            4 in inspect(self.fake).partition(topic, number).isr
+            for topic, number, _ in request.batches
         )
         return delay_answer(waits) if needs and waits > 0 else None
 
@@ -173,7 +175,7 @@ async def test_the_second_connection_goes_when_it_is_needed_no_more(
 
 def live_links(producer: Any) -> Counter[int]:
     """By broker, how many connections for Produce are up."""
-    links = producer._core.router._links.items()
+    links = inspect(producer).router._links.items()
     return Counter(
         node
         for (node, purpose), link in links
@@ -198,7 +200,7 @@ async def test_with_a_replica_on_the_dead_broker_everywhere_any_partition_is_bet
         fake.control(ApiKey.PRODUCE, decide, keep=True)
         sending = asyncio.create_task(latencies(producer, 8))
         await asyncio.sleep(fenced - now())
-        fake._state.broker_left(2)
+        inspect(fake).broker_left(2)
         found = await sending
     assert max(found) < fenced + 1.5
 
@@ -220,16 +222,16 @@ async def test_a_topic_that_was_created_anew_smaller_while_its_partitions_went_a
         losing = asyncio.create_task(cluster.lose(kill))
         old = [await producer.send("t", b"old", partition=partition) for partition in range(8)]
         await asyncio.sleep(0.5)
-        assert producer._core.accumulator.topics["t"].side_lane_of
+        assert inspect(producer).accumulator.topics["t"].side_lane_of
         losing.cancel()
         cluster.fake.delete_topic("t")
         cluster.fake.create_topic("t", assignments=[[3, 0], [2, 0], [0, 2]])
-        producer._core.metadata.request_refresh("the test wants it")
+        inspect(producer).metadata.request_refresh("the test wants it")
         await asyncio.sleep(0.5)
         async with asyncio.timeout(1):
             for partition in range(3):
                 await producer.send_and_wait("t", b"new", partition=partition)
-        producer._core.fail_producer(KafkaError("the test has seen enough"))
+        inspect(producer).fail_producer(KafkaError("the test has seen enough"))
         await asyncio.gather(*old, return_exceptions=True)
 
 
@@ -243,7 +245,7 @@ async def test_a_partition_under_steady_load_comes_back_to_its_lane(
     cluster.fake.round_trip_s = 0.02
     async with producing(cluster.fake, linger_ms=0, partitioner=partitioner) as producer:
         await warm(producer)
-        queue = producer._core.accumulator.topics["t"].queue(0)
+        queue = inspect(producer).accumulator.topics["t"].queue(0)
 
         async def load() -> None:
             while True:
@@ -332,7 +334,7 @@ async def test_a_broker_far_away_is_not_dead(producing: StartProducer) -> None:
         fake.control(ApiKey.PRODUCE, delay_answer(2.0))
         slow = await producer.send("t", b"v", partition=1)
         await producer.send("t", b"v", partition=0)
-        health = producer._core.sender.liveness
+        health = inspect(producer).sender.liveness
         while not slow.done():
             await asyncio.sleep(0.01)
             assert not health.dead

@@ -16,6 +16,7 @@ from kafkaclient.producer.accumulator.strategies import LateBinding
 from kafkaclient.producer.partitioning.fair_share import FairShare
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.inspect import inspect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,7 +127,7 @@ async def test_a_refresh_without_news_touches_no_topic(
             (ReadyQueues, "set_leader"),
         ):
             monkeypatch.setattr(kind, name, lambda *args: touched.append(args))
-        metadata = producer._core.metadata
+        metadata = inspect(producer).metadata
         before = dict(metadata.view.topics)
         with counting() as calls:
             for _ in range(3):
@@ -157,10 +158,10 @@ async def test_a_leader_that_moves_touches_what_it_led(
         monkeypatch.setattr(ReadyQueues, "set_leader", noted)
         fake.move_leader("t0", 7, 0)
         fake.move_leader("t1", 8, 0)
-        producer._core.metadata.request_refresh("leaders have moved")
+        inspect(producer).metadata.request_refresh("leaders have moved")
         await asyncio.sleep(2.0)
         assert led == [7]
-        assert producer._core.accumulator.topics["t0"].queues[7].leader == 0
+        assert inspect(producer).accumulator.topics["t0"].queues[7].leader == 0
 
 
 @virtual_time

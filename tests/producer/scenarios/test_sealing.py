@@ -12,6 +12,7 @@ import pytest
 from kafkaclient.errors import DeliveryTimeoutError, KafkaError, ProducerClosedError
 from kafkaclient.producer.batches.partition_queue import QueueState
 from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.inspect import inspect
 from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
@@ -50,12 +51,12 @@ class Slow:
 
 
 def slow(producer: Any, seconds: float) -> Slow:
-    background = producer._core.accumulator.compressor._background = Slow(seconds)
+    background = inspect(producer).accumulator.compressor._background = Slow(seconds)
     return background
 
 
 def place(producer: Any, partition: int = 0) -> QueueState:
-    return producer._core.accumulator.topics["t"].queue(partition).state
+    return inspect(producer).accumulator.topics["t"].queue(partition).state
 
 
 @pytest.mark.parametrize("partitioner", ["kip794", "late"])
@@ -158,7 +159,7 @@ async def test_the_delivery_timeout_ends_while_it_is_being_compressed(
         assert not caught.value.maybe_written
         assert now() == pytest.approx(1.0, abs=0.1)
         await late
-        buffer_pool = producer._core.accumulator.buffer_pool
+        buffer_pool = inspect(producer).accumulator.buffer_pool
         assert buffer_pool.available == buffer_pool.total
         await asyncio.sleep(5)
         assert background.told == 1
@@ -194,7 +195,7 @@ async def test_the_senders_end_is_the_end_of_what_is_being_compressed(
         await producer.partitions_for("t")
         deliveries = [producer.send_nowait("t", LARGE * 10) for _ in range(4)]
         await asyncio.sleep(0)
-        producer._core._task.cancel()
+        inspect(producer)._task.cancel()
         for delivery in deliveries:
             with pytest.raises(KafkaError):
                 await delivery
@@ -253,7 +254,7 @@ async def test_while_the_way_is_blocked_two_are_compressed_and_the_others_grow(
         fake.stall_broker(0)
         deliveries = [producer.send_nowait("t", b"%07d" % n * 100) for n in range(20)]
         await asyncio.sleep(0.05)
-        unbound = producer._core.accumulator.topics["t"].unbound
+        unbound = inspect(producer).accumulator.topics["t"].unbound
         for n in range(20, 4000):
             deliveries.append(producer.send_nowait("t", b"%07d" % n * 100))
             if n % 20 == 0:

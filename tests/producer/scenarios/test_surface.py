@@ -15,6 +15,7 @@ from kafkaclient.errors import BrokerError, ConfigError, InvalidRecordError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE, FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from tests.producer.support import now, one_topic
 
@@ -316,7 +317,7 @@ async def test_a_topic_may_be_an_enum(producing: StartProducer) -> None:
         assert len(await producer.partitions_for(_Topic.T)) == 1
         told = await producer.send_and_wait(_Topic.T, b"4")
         assert (type(told.topic), told.offset) == (str, 4)
-        assert {type(name) for name in producer._core.metadata.view.topics} == {str}
+        assert {type(name) for name in inspect(producer).metadata.view.topics} == {str}
 
 
 @virtual_time

@@ -10,6 +10,7 @@ import pytest
 from kafkaclient.errors import KafkaError, MetadataTimeoutError, PartitionOutOfRangeError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.murmur2 import partition_for_key
 from tests.producer.support import now, one_topic
@@ -57,7 +58,7 @@ async def test_a_topic_taken_up_while_it_is_dropped_is_known_again(
         await producer.send_and_wait("t", b"before")
         await asyncio.sleep(10)
         fake.round_trip_s = 0.5
-        producer._core.metadata.request_refresh("any")
+        inspect(producer).metadata.request_refresh("any")
         await asyncio.sleep(0.25)
         delivery = producer.send_nowait("t", b"during")
         fake.stop_broker(1)
@@ -78,7 +79,7 @@ async def test_a_topic_is_kept_while_send_waits_for_room(producing: StartProduce
         first = producer.send_nowait("b", bytes(19_000))
         waiting = asyncio.create_task(producer.send("a", bytes(5000)))
         await asyncio.sleep(7)
-        producer._core.metadata.request_refresh("any")
+        inspect(producer).metadata.request_refresh("any")
         await asyncio.sleep(1)
         fake.resume_broker(0)
         assert await delivered([first, await waiting]) == 2
@@ -108,7 +109,7 @@ async def test_nothing_is_kept_of_topics_that_are_not_used_any_more(
         "max_block_ms": 1000,
     }
     async with producing(fake, **options) as producer:
-        core = producer._core
+        core = inspect(producer)
         for n in range(TOPICS):
             await used(fake, producer, n)
             for kept in (
@@ -122,7 +123,7 @@ async def test_nothing_is_kept_of_topics_that_are_not_used_any_more(
         for n in range(0, TOPICS, 10):
             await used(fake, producer, n)
         assert core.accumulator.identity.epoch <= epoch + 10 if idempotent else True
-        fake._state.auto_create_topics = False
+        inspect(fake).auto_create_topics = False
         for n in range(20):  # nor of topics that there are not
             with pytest.raises(MetadataTimeoutError):
                 await producer.send_and_wait(f"missing-{n}", b"x")
@@ -147,7 +148,7 @@ async def test_transactions_on_topics_that_come_back(producing: StartProducer, v
         for n in [*range(40), *range(40)]:
             async with producer.transaction():
                 await used(fake, producer, n)
-        kept = producer._core.accumulator.topics
+        kept = inspect(producer).accumulator.topics
         assert len(kept) <= 15 if v2 else len(kept) == 40
         await producer.begin_transaction()
         await producer.send_and_wait("topic-0", b"void")
@@ -192,7 +193,7 @@ async def test_records_without_partition_go_to_new_ones_too(producing: StartProd
     async with producing(fake, linger_ms=0) as producer:
         await producer.send_and_wait("t", b"v")
         fake.add_partitions("t", 6)
-        producer._core.metadata.request_refresh("any")
+        inspect(producer).metadata.request_refresh("any")
         await asyncio.sleep(1)
         partitions = {(await producer.send_and_wait("t", b"v")).partition for _ in range(12)}
         assert partitions == set(range(6))
@@ -226,7 +227,7 @@ async def test_records_that_wait_while_the_topic_grows(
         waiting += [await producer.send("t", b"%d" % n) for n in range(50, 60)]
         fake.add_partitions("t", 7)
         fake.resume_broker(0)
-        producer._core.metadata.request_refresh("any")
+        inspect(producer).metadata.request_refresh("any")
         places = await asyncio.gather(*waiting)
         assert {p.partition for p in places[:50]} == {0, 1}
         await asyncio.sleep(1)

@@ -20,6 +20,7 @@ from kafkaclient.errors import (
 from kafkaclient.producer.batches.sequence import MAX_EPOCH
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, ErrorCode, FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from tests.producer.support import now
 
@@ -248,7 +249,7 @@ async def test_used_up_epochs_bring_a_new_producer_id(
 ) -> None:
     async with transacting(fake, linger_ms=0) as producer:
         first = fake.transaction("tx").producer_id
-        fake.transaction("tx").epoch = producer._core.accumulator.identity.epoch = MAX_EPOCH
+        fake.transaction("tx").epoch = inspect(producer).accumulator.identity.epoch = MAX_EPOCH
         for n in range(3):
             await producer.begin_transaction()
             await producer.send_and_wait("t", b"%d" % n, partition=0)

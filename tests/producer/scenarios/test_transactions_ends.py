@@ -19,6 +19,7 @@ from kafkaclient.errors import (
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP, ErrorCode, FakeCluster
+from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from tests.producer.support import now
 
@@ -138,7 +139,7 @@ async def test_a_cancelled_end_may_be_awaited_again(
             await asyncio.sleep(after)
             cancelled = ending.cancel()
             await asyncio.gather(ending, return_exceptions=True)
-            if (cancelled and after) or producer._core.transactions.abortable:
+            if (cancelled and after) or inspect(producer).transactions.abortable:
                 await getattr(producer, how)()
             async with producer.transaction():
                 pass

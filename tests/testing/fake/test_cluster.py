@@ -43,7 +43,7 @@ async def test_every_offered_version_of_every_call_works(dial: Any) -> None:
     fake.create_topic("t", 1)
     client = await dial(fake)
     offered = await client.call(ApiVersionsCall(), 3)
-    assert offered.ranges == {key: api.VERSIONS for key, api in APIS.items()}
+    assert offered.ranges == {key: api.versions for key, api in APIS.items()}
     calls = [
         ApiVersionsCall(),
         MetadataCall(("t",)),

@@ -9,7 +9,7 @@ import pytest
 
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import ErrorCode, FakeCluster, delay
-from kafkaclient.testing.fake.apis.produce import VERSIONS
+from kafkaclient.testing.fake.apis import APIS
 from kafkaclient.wire import produce
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.compression import Codec
@@ -18,7 +18,7 @@ from kafkaclient.wire.metadata import MetadataCall
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-OLDEST, NEWEST = VERSIONS
+OLDEST, NEWEST = APIS[ApiKey.PRODUCE].versions
 
 
 @pytest.fixture

@@ -15,15 +15,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.testing.fake.apis.api import Api
 from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkaclient.testing.fake.control import Request
+    from kafkaclient.testing.fake.apis.api import Fields
+    from kafkaclient.testing.fake.interceptors import Request
     from kafkaclient.testing.fake.state import ClusterState
 
-__all__ = ["ALTER", "DEFAULTS", "DESCRIBE"]
+__all__ = ["APIS", "DEFAULTS"]
 
 _TOPIC, _BROKER = 2, 4
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
@@ -46,62 +49,40 @@ _RATES = frozenset({"leader.replication.throttled.rate", "follower.replication.t
 """Known keys of brokers without a default value."""
 
 
-class _Describe:
-    VERSIONS = (1, 4)
-
-    def answer(self, state: ClusterState, request: Request) -> dict[str, Any]:
-        return {
-            "results": [
-                _described(state, request, asked, asked.configuration_keys)
-                for asked in request.message.resources
-            ]
-        }
-
-    def refuse(self, request: Request, error_code: int) -> dict[str, Any]:
-        return {
-            "results": [
-                _outcome(asked, error_code, None) | {"configs": []}
-                for asked in request.message.resources
-            ]
-        }
-
-
-class _Alter:
-    VERSIONS = (0, 1)
-
-    def answer(self, state: ClusterState, request: Request) -> dict[str, Any]:
-        validate_only = request.message.validate_only
-        return {
-            "responses": [
-                _outcome(asked, *_alter(state, request, asked, validate_only=validate_only))
-                for asked in request.message.resources
-            ]
-        }
-
-    def refuse(self, request: Request, error_code: int) -> dict[str, Any]:
-        resources = request.message.resources
-        return {"responses": [_outcome(asked, error_code, None) for asked in resources]}
-
-
-DESCRIBE = _Describe()
-ALTER = _Alter()
-
-
-def _outcome(asked: Any, code: int, problem: str | None) -> dict[str, Any]:
+def _describe(state: ClusterState, request: Request) -> Fields:
     return {
-        "error_code": int(code),
+        "results": [
+            _described(state, request, resource, resource.configuration_keys)
+            for resource in request.message.resources
+        ]
+    }
+
+
+def _alter(state: ClusterState, request: Request) -> Fields:
+    validate_only = request.message.validate_only
+    return {
+        "responses": [
+            _outcome(resource, *_changed(state, request, resource, validate_only=validate_only))
+            for resource in request.message.resources
+        ]
+    }
+
+
+def _outcome(resource: Any, code: int, problem: str | None) -> Fields:
+    return {
+        "error_code": code,
         "error_message": problem,
-        "resource_type": asked.resource_type,
-        "resource_name": asked.resource_name,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
     }
 
 
 def _own(
-    state: ClusterState, request: Request, asked: Any
+    state: ClusterState, request: Request, resource: Any
 ) -> tuple[dict[str, str] | None, ErrorCode, str | None]:
     """The resource's own configuration, or None and an error."""
-    name = asked.resource_name
-    if asked.resource_type == _TOPIC:
+    name = resource.resource_name
+    if resource.resource_type == _TOPIC:
         topic = state.topics.get(name)
         if topic is None:
             return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
@@ -113,12 +94,12 @@ def _own(
 
 
 def _described(
-    state: ClusterState, request: Request, asked: Any, keys: list[str] | None
-) -> dict[str, Any]:
-    own, code, problem = _own(state, request, asked)
+    state: ClusterState, request: Request, resource: Any, keys: list[str] | None
+) -> Fields:
+    own, code, problem = _own(state, request, resource)
     if own is None:
-        return _outcome(asked, code, problem) | {"configs": []}
-    kind, name = asked.resource_type, asked.resource_name
+        return _outcome(resource, code, problem) | {"configs": []}
+    kind, name = resource.resource_type, resource.resource_name
     entries: dict[str, tuple[str, int]] = {}
     if kind == _TOPIC or name:
         defaults = DEFAULTS[kind]
@@ -134,29 +115,29 @@ def _described(
         for key, (value, source) in entries.items()
         if keys is None or key in keys
     ]
-    return _outcome(asked, ErrorCode.NONE, None) | {"configs": configs}
+    return _outcome(resource, ErrorCode.NONE, None) | {"configs": configs}
 
 
-def _shown(kind: int, key: str, value: str) -> dict[str, Any]:
+def _shown(kind: int, key: str, value: str) -> Fields:
     hidden = key not in DEFAULTS[kind] and key not in _RATES
     return {"value": None if hidden else value, "read_only": hidden, "is_sensitive": hidden}
 
 
-def _alter(
-    state: ClusterState, request: Request, asked: Any, *, validate_only: bool
+def _changed(
+    state: ClusterState, request: Request, resource: Any, *, validate_only: bool
 ) -> tuple[ErrorCode, str | None]:
-    own, code, problem = _own(state, request, asked)
+    own, code, problem = _own(state, request, resource)
     if own is None:
         return code, problem
-    names = [change.name for change in asked.configs]
+    names = [change.name for change in resource.configs]
     if len(set(names)) < len(names):
         return ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
     changed = dict(own)
-    for change in asked.configs:
+    for change in resource.configs:
         known = change.name in DEFAULTS[_TOPIC]
         if change.config_operation == _DELETE:
             changed.pop(change.name, None)
-        elif asked.resource_type == _TOPIC and not known:
+        elif resource.resource_type == _TOPIC and not known:
             return ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {change.name}"
         elif change.config_operation == _SET:
             changed[change.name] = change.value
@@ -172,3 +153,26 @@ def _alter(
         own.clear()
         own.update(changed)
     return ErrorCode.NONE, None
+
+
+def _same_error(request: Request, error_code: int) -> list[Fields]:
+    """The same error for every resource."""
+    return [_outcome(resource, error_code, None) for resource in request.message.resources]
+
+
+APIS = (
+    Api(
+        ApiKey.DESCRIBE_CONFIGS,
+        (1, 4),
+        _describe,
+        lambda request, code: {
+            "results": [failed | {"configs": []} for failed in _same_error(request, code)]
+        },
+    ),
+    Api(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        (0, 1),
+        _alter,
+        lambda request, code: {"responses": _same_error(request, code)},
+    ),
+)

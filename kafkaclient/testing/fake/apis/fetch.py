@@ -1,72 +1,81 @@
-"""Fetch (1): reads the batches of partitions that this broker leads.
+"""The APIs that read partitions.
 
-Behavior
-    A read starts at the batch that contains the offset. It ends at the log end offset, or with
-    isolation level 1 at the last stable offset; the answer then lists the aborted transactions.
-    Batches are returned as written, including transaction markers. The last batch is truncated at
-    ``partition_max_bytes`` or ``max_bytes``, but the first batch of an answer is complete (KIP-74).
-    If there is nothing to read, the answer comes after ``max_wait_ms``.
-    An offset outside of the log gets OFFSET_OUT_OF_RANGE.
-    A leader epoch older than the partition's gets FENCED_LEADER_EPOCH, a newer one
-    UNKNOWN_LEADER_EPOCH (KIP-320).
+Fetch (1), versions 4 to 16
+    Reads the batches of partitions that this broker leads. A read starts at the batch that contains
+    the offset. It ends at the log end offset, or with isolation level 1 at the last stable offset;
+    the answer then lists the aborted transactions. Batches are returned as written, including
+    transaction markers. The last batch is truncated at ``partition_max_bytes`` or ``max_bytes``,
+    but the first batch of an answer is complete (KIP-74). If there is nothing to read, the answer
+    comes after ``max_wait_ms``.
+    An offset outside of the log gets OFFSET_OUT_OF_RANGE. A leader epoch older than the partition's
+    gets FENCED_LEADER_EPOCH, a newer one UNKNOWN_LEADER_EPOCH (KIP-320).
     With ``rack_aware_fetch`` a client in the rack of a follower is redirected to it (KIP-392). The
     followers of the fake have all records of their leader.
     The answer for a partition with another leader contains the leader and its address (KIP-951).
-
-Versions
-    4 to 16. Epochs need 9, racks 11, leader hints 12 and addresses 16. From 13 on topics are named
+    Epochs need version 9, racks 11, leader hints 12 and addresses 16. From 13 on topics are named
     by id; an unknown id gets UNKNOWN_TOPIC_ID. There are no fetch sessions.
+
+ListOffsets (2), versions 1 to 7
+    The start and end offsets of a partition, and offsets by timestamp. Only the partition's leader
+    answers. For replica id -2 any replica answers with its own log end offset. Timestamp -1 is the
+    log end offset, or with isolation level 1 the last stable offset; -2 is the log start offset.
+    Any other timestamp gives the first record that is not older, or -1.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.testing.fake.apis.api import Api, by_partition
 from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.fetch import FETCH_FIRST_WITH_TOPIC_IDS
 
 if TYPE_CHECKING:
-    from kafkaclient.testing.fake.control import Request
+    from kafkaclient.testing.fake.apis.api import Fields
+    from kafkaclient.testing.fake.interceptors import Request
     from kafkaclient.testing.fake.state import ClusterState
     from kafkaclient.testing.fake.topics import FakePartition
 
-__all__ = ["VERSIONS", "answer", "refuse", "waits_s"]
+__all__ = ["APIS", "waits_s"]
 
-VERSIONS = (4, 16)
-
+_IDENTITY = ("topic", "topic_id")
 _COMMITTED = 1
 _ANY_EPOCH = -1
+_LATEST, _EARLIEST = -1, -2
+_DEBUG_REPLICA = -2
 
 
-def answer(state: ClusterState, request: Request) -> dict[str, Any]:
-    """The response's fields."""
+# --- Fetch ----------------------------------------------------------------------------------------
+
+
+def _fetch(state: ClusterState, request: Request) -> Fields:
     left = request.message.max_bytes
     moved: set[int] = set()
-    topics = []
-    for topic, name in _named(state, request):
-        answers = []
-        for wanted in topic.partitions:
-            read = _read(state, request, name, wanted, left, moved)
-            left -= len(read.get("records", b""))
-            answers.append(read)
-        topics.append(_as_asked(topic, answers))
+
+    def read(topic: Any, wanted: Any) -> Fields:
+        nonlocal left
+        fields = _read(state, request, _name(state, request, topic), wanted, left, moved)
+        left -= len(fields.get("records", b""))
+        return fields
+
+    topics = by_partition(request.message.topics, read, identity=_IDENTITY)
     endpoints = [state.endpoint(node_id) for node_id in sorted(moved)]
     return {"responses": topics, "node_endpoints": endpoints}
 
 
-def refuse(request: Request, error_code: int) -> dict[str, Any]:
+def _no_fetch(request: Request, error_code: int) -> Fields:
     """The same error for every partition."""
-    return {
-        "responses": [
-            _as_asked(topic, [_failed(wanted.partition, error_code) for wanted in topic.partitions])
-            for topic in request.message.topics
-        ]
-    }
+
+    def failed(_: Any, wanted: Any) -> Fields:
+        return _failed(wanted.partition, error_code)
+
+    return {"responses": by_partition(request.message.topics, failed, identity=_IDENTITY)}
 
 
 def waits_s(state: ClusterState, request: Request) -> float:
     """The seconds that the broker waits for more bytes before it answers; 0: it answers now."""
-    topics = answer(state, request)["responses"]
+    topics = _fetch(state, request)["responses"]
     partitions = [partition for topic in topics for partition in topic["partitions"]]
     enough = any(
         partition["error_code"] or partition["preferred_read_replica"] >= 0
@@ -78,15 +87,9 @@ def waits_s(state: ClusterState, request: Request) -> float:
     return float(request.message.max_wait_ms) / 1000
 
 
-def _named(state: ClusterState, request: Request) -> list[tuple[Any, str | None]]:
+def _name(state: ClusterState, request: Request, topic: Any) -> str | None:
     by_id = request.version >= FETCH_FIRST_WITH_TOPIC_IDS
-    return [
-        (topic, state.name_of(topic) if by_id else topic.topic) for topic in request.message.topics
-    ]
-
-
-def _as_asked(topic: Any, answers: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"topic": topic.topic, "topic_id": topic.topic_id, "partitions": answers}
+    return state.name_of(topic) if by_id else topic.topic
 
 
 def _read(
@@ -96,13 +99,13 @@ def _read(
     wanted: Any,
     left: int,
     moved: set[int],
-) -> dict[str, Any]:
+) -> Fields:
     if name is None:
         return _failed(wanted.partition, ErrorCode.UNKNOWN_TOPIC_ID)
     partition = state.partition(name, wanted.partition)
     if partition is None:
         return _failed(wanted.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    failure = state.fetch_failures.next(name, wanted.partition)
+    failure = state.next_failure(state.fetch_failures, name, wanted.partition)
     if failure is not None:
         return _failed(wanted.partition, failure.error_code)
     code = _refusal(partition, request, wanted)
@@ -131,7 +134,7 @@ def _refusal(partition: FakePartition, request: Request, wanted: Any) -> ErrorCo
 
 def _records(
     state: ClusterState, request: Request, partition: FakePartition, wanted: Any, left: int
-) -> dict[str, Any]:
+) -> Fields:
     log, committed = partition.log, request.message.isolation_level == _COMMITTED
     fields = {
         "partition_index": wanted.partition,
@@ -172,10 +175,10 @@ def _follower_nearby(state: ClusterState, request: Request, partition: FakeParti
     return nearby[0] if nearby else -1
 
 
-def _failed(index: int, error_code: int) -> dict[str, Any]:
+def _failed(index: int, error_code: int) -> Fields:
     return {
         "partition_index": index,
-        "error_code": int(error_code),
+        "error_code": error_code,
         "high_watermark": -1,
         "last_stable_offset": -1,
         "log_start_offset": -1,
@@ -183,3 +186,73 @@ def _failed(index: int, error_code: int) -> dict[str, Any]:
         "preferred_read_replica": -1,
         "records": b"",
     }
+
+
+# --- ListOffsets ----------------------------------------------------------------------------------
+
+
+def _list_offsets(state: ClusterState, request: Request) -> Fields:
+    def offset(topic: Any, requested: Any) -> Fields:
+        return _offset(state, request, topic.name, requested)
+
+    return {"topics": by_partition(request.message.topics, offset)}
+
+
+def _no_offsets(request: Request, error_code: int) -> Fields:
+    """The same error for every partition."""
+
+    def failed(_: Any, requested: Any) -> Fields:
+        return _no_offset(requested.partition_index, error_code)
+
+    return {"topics": by_partition(request.message.topics, failed)}
+
+
+def _offset(state: ClusterState, request: Request, topic: str, requested: Any) -> Fields:
+    partition = state.partition(topic, requested.partition_index)
+    if partition is None:
+        return _no_offset(requested.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    anywhere = request.message.replica_id == _DEBUG_REPLICA
+    if partition.leader != request.broker and not (
+        anywhere and request.broker in partition.replicas
+    ):
+        return _no_offset(requested.partition_index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    committed = request.message.isolation_level == _COMMITTED
+    offset, timestamp = _find(partition, requested.timestamp, committed=committed)
+    if anywhere and requested.timestamp == _LATEST:
+        offset = partition.end_offset_at(request.broker)
+    return {
+        "partition_index": requested.partition_index,
+        "error_code": ErrorCode.NONE,
+        "offset": offset,
+        "timestamp": timestamp,
+        "leader_epoch": partition.leader_epoch,
+    }
+
+
+def _find(partition: FakePartition, timestamp: int, *, committed: bool) -> tuple[int, int]:
+    log = partition.log
+    end = log.last_stable_offset if committed else log.end_offset
+    if timestamp == _LATEST:
+        return end, -1
+    if timestamp == _EARLIEST:
+        return log.start_offset, -1
+    for record in log.records():
+        if record.timestamp >= timestamp and log.start_offset <= record.offset < end:
+            return record.offset, record.timestamp
+    return -1, -1
+
+
+def _no_offset(index: int, error_code: int) -> Fields:
+    return {
+        "partition_index": index,
+        "error_code": error_code,
+        "offset": -1,
+        "timestamp": -1,
+        "leader_epoch": -1,
+    }
+
+
+APIS = (
+    Api(ApiKey.FETCH, (4, 16), _fetch, _no_fetch),
+    Api(ApiKey.LIST_OFFSETS, (1, 7), _list_offsets, _no_offsets),
+)

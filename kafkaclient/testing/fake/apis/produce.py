@@ -18,8 +18,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.testing.fake.apis.api import Api, by_partition
 from kafkaclient.testing.fake.error_code import ErrorCode
 from kafkaclient.testing.fake.log import RefusedBatchError
+from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.produce import FIRST_WITH_TOPIC_IDS
 from kafkaclient.wire.record_reader import (
@@ -31,49 +33,46 @@ from kafkaclient.wire.record_reader import (
 )
 
 if TYPE_CHECKING:
-    from kafkaclient.testing.fake.control import Request
-    from kafkaclient.testing.fake.failures import ProduceFailure
+    from collections.abc import Callable
+
+    from kafkaclient.testing.fake.apis.api import Fields
+    from kafkaclient.testing.fake.interceptors import PartitionFailure, Request
     from kafkaclient.testing.fake.state import ClusterState
     from kafkaclient.testing.fake.topics import FakePartition
 
-__all__ = ["VERSIONS", "answer", "has_error", "refuse"]
-
-VERSIONS = (3, 13)
+__all__ = ["APIS", "has_error"]
 
 _FIRST_ZSTD_VERSION = 7
 _FIRST_OF_TRANSACTIONS_V2 = 12
 _ACKS_ALL, _ACKS_LEADER, _ACKS_NONE = -1, 1, 0
 
 
-def answer(state: ClusterState, request: Request) -> dict[str, Any]:
-    """Append the valid batches; the response's fields."""
+def _produce(state: ClusterState, request: Request) -> Fields:
     moved: set[int] = set()
-    topics = []
-    for topic in request.message.topic_data:
+
+    def append(topic: Any, data: Any) -> Fields:
         name = state.name_of(topic) if request.version >= FIRST_WITH_TOPIC_IDS else topic.name
-        answers = [
-            _failed(data.index, ErrorCode.UNKNOWN_TOPIC_ID)
-            if name is None
-            else _append(state, request, name, data, moved)
-            for data in topic.partition_data
-        ]
-        topics.append(_as_asked(topic, answers))
+        if name is None:
+            return _failed(data.index, ErrorCode.UNKNOWN_TOPIC_ID)
+        return _append(state, request, name, data, moved)
+
+    responses = _each_partition(request, append)
     endpoints = [state.endpoint(node_id) for node_id in sorted(moved)]
-    return {"responses": topics, "node_endpoints": endpoints}
+    return {"responses": responses, "node_endpoints": endpoints}
 
 
-def refuse(request: Request, error_code: int) -> dict[str, Any]:
-    """The same error for every partition."""
-    return {
-        "responses": [
-            _as_asked(topic, [_failed(data.index, error_code) for data in topic.partition_data])
-            for topic in request.message.topic_data
-        ]
-    }
+def _each_partition(request: Request, answer: Callable[[Any, Any], Fields]) -> list[Fields]:
+    return by_partition(
+        request.message.topic_data,
+        answer,
+        identity=("name", "topic_id"),
+        requested="partition_data",
+        answered="partition_responses",
+    )
 
 
-def _as_asked(topic: Any, answers: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"name": topic.name, "topic_id": topic.topic_id, "partition_responses": answers}
+def _refuse(request: Request, error_code: int) -> Fields:
+    return {"responses": _each_partition(request, lambda _, data: _failed(data.index, error_code))}
 
 
 def has_error(fields: Any) -> bool:
@@ -87,8 +86,8 @@ def has_error(fields: Any) -> bool:
 
 def _append(
     state: ClusterState, request: Request, topic: str, data: Any, moved: set[int]
-) -> dict[str, Any]:
-    failure = state.produce_failures.next(topic, data.index)
+) -> Fields:
+    failure = state.next_failure(state.produce_failures, topic, data.index)
     if failure is not None and not failure.append:
         return _scripted(data.index, failure)
     partition = state.partition(topic, data.index)
@@ -170,10 +169,10 @@ def _attributes(batch: bytes) -> int:
     return attributes
 
 
-def _failed(index: int, error_code: int, message: str | None = None) -> dict[str, Any]:
+def _failed(index: int, error_code: int, message: str | None = None) -> Fields:
     return {
         "index": index,
-        "error_code": int(error_code),
+        "error_code": error_code,
         "base_offset": -1,
         "log_append_time_ms": -1,
         "log_start_offset": -1,
@@ -181,10 +180,13 @@ def _failed(index: int, error_code: int, message: str | None = None) -> dict[str
     }
 
 
-def _scripted(index: int, failure: ProduceFailure) -> dict[str, Any]:
+def _scripted(index: int, failure: PartitionFailure) -> Fields:
     return _failed(index, failure.error_code, failure.message) | {
         "record_errors": [
             {"batch_index": record, "batch_index_error_message": message}
             for record, message in failure.record_errors
         ]
     }
+
+
+APIS = (Api(ApiKey.PRODUCE, (3, 13), _produce, _refuse),)

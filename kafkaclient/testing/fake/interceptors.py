@@ -1,4 +1,8 @@
-"""Interceptors, with which a test replaces a fake broker's answers."""
+"""Interceptors and failures, with which a test replaces a fake broker's answers.
+
+The methods for tests are :meth:`FakeCluster.control` (a request of any API),
+:meth:`FakeCluster.fail_produce` and :meth:`FakeCluster.fail_fetch` (one partition of a request).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from uuid import UUID
 
     from kafkaclient.wire.codec import RequestFrame
@@ -19,8 +24,8 @@ __all__ = [
     "DROP_ANSWER",
     "Answer",
     "Control",
-    "Controls",
     "Delay",
+    "PartitionFailure",
     "Request",
     "delay",
     "delay_answer",
@@ -56,9 +61,9 @@ class Delay(NamedTuple):
 
 
 Answer: TypeAlias = Action | int | bytes | Mapping[str, Any] | Delay | None
-"""The decision of a control: an action above; an error code for all error fields of the response
-(for an API that the fake cluster does not know, the connection is closed instead); the fields of a
-response for :func:`~kafkaclient.wire.codec.encode_response`; raw bytes; a delay; or
+"""The decision of an interceptor: an action above; an error code for all error fields of the
+response (for an API that the fake cluster does not know, the connection is closed instead); the
+fields of a response for :func:`~kafkaclient.wire.codec.encode_response`; raw bytes; a delay; or
 None for the normal behavior."""
 
 
@@ -121,54 +126,40 @@ class Request:
         ]
 
 
+@dataclass(slots=True)
 class Control:
-    """A registered interceptor. ``hits`` counts the requests that it answered."""
+    """A registered interceptor."""
 
-    def __init__(
-        self,
-        api_key: int,
-        decide: Callable[[Request], Answer] | Answer,
-        *,
-        keep: bool,
-        broker: int | None,
-    ) -> None:
-        self.hits = 0
-        self.active = True
-        self._api_key = api_key
-        self._decide = decide
-        self._keep = keep
-        self._broker = broker
+    api_key: int
+    decide: Callable[[Request], Answer] | Answer
+    keep: bool
+    """Whether the interceptor stays after its first answer."""
+    broker: int | None
+    hits: int = 0
+    """The number of requests that the interceptor answered."""
+    active: bool = True
 
     def remove(self) -> None:
         """Intercept no more requests."""
         self.active = False
 
     def answer(self, request: Request) -> Answer:
-        if not self.active or request.api_key != self._api_key:
+        if not self.active or request.api_key != self.api_key:
             return None
-        if self._broker is not None and request.broker != self._broker:
+        if self.broker not in {None, request.broker}:
             return None
-        answer = self._decide(request) if callable(self._decide) else self._decide
+        answer = self.decide(request) if callable(self.decide) else self.decide
         if answer is not None:
             self.hits += 1
-            self.active = self._keep
+            self.active = self.keep
         return answer
 
 
-class Controls:
-    """All controls of a cluster. The first registered control with an answer wins."""
+@dataclass(frozen=True, slots=True)
+class PartitionFailure:
+    """The error of one partition in a response. ``append``: the batch is written nevertheless."""
 
-    def __init__(self) -> None:
-        self._controls: list[Control] = []
-
-    def add(self, control: Control) -> None:
-        self._controls.append(control)
-
-    def answer(self, request: Request) -> Answer:
-        answer = None
-        for control in self._controls:
-            answer = control.answer(request)
-            if answer is not None:
-                break
-        self._controls = [control for control in self._controls if control.active]
-        return answer
+    error_code: int
+    message: str | None = None
+    record_errors: Sequence[tuple[int, str | None]] = ()
+    append: bool = False

@@ -142,7 +142,7 @@ class PartitionQueue:
         if self.leader >= 0:
             return f"broker {self.leader}"
         if self.is_deleted:
-            return "their partition, which the topic has lost since it was created again,"
+            return "their partition, which the topic no longer has (it was created again)"
         return "a leader of their partition"
 
     @property

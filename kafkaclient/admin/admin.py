@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from kafkaclient.wire.admin import ConfigEntry
     from kafkaclient.wire.reassignments import OngoingReassignment
 
-__all__ = ["Admin"]
-
 
 class Admin(TransactionAdmin, GroupAdmin, Client):
     """Manages a cluster: topics, configurations, partition limits (KIP-578), transactions.

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from kafkaclient.admin.configs import Configs
     from kafkaclient.admin.session import Session
 
-__all__ = ["CLEARING_S", "Announcement", "Announcements", "Intent"]
-
 _log = logging.getLogger(__name__)
 
 CLEARING_S = 40.0  # seconds to clear throttles, counted from the announcement

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kafkaclient.admin.session import Session
     from kafkaclient.wire.admin import ConfigOutcome
 
-__all__ = ["ConfigResource", "Configs"]
-
 _log = logging.getLogger(__name__)
 
 _LIMITS = (MAX_BROKER_PARTITIONS, MAX_PARTITIONS)

@@ -11,15 +11,6 @@ if TYPE_CHECKING:
     from kafkaclient.wire.admin import DescribeQuorumResult
     from kafkaclient.wire.results import MetadataResult
 
-__all__ = [
-    "BrokerDescription",
-    "BrokerUsage",
-    "ClusterDescription",
-    "LimitsReport",
-    "describe_cluster",
-    "limits_report",
-]
-
 
 class BrokerDescription(NamedTuple):
     """A broker that is up. The numbers include internal topics."""

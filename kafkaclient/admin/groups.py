@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kafkaclient.wire.groups import DescribedGroup
     from kafkaclient.wire.offsets import ListOffsetsResult
 
-__all__ = ["GroupAdmin"]
-
 T = TypeVar("T")
 
 

@@ -18,8 +18,6 @@ from kafkaclient.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Ring", "Start", "alternated", "assign", "start_of_extension"]
-
 
 class Start(NamedTuple):
     """The start of the round robin: ``leader`` is the ring index of the first leader, ``shift`` is

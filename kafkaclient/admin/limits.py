@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.wire.results import MetadataResult
 
-__all__ = ["COUNT", "MAX_BROKER_PARTITIONS", "MAX_PARTITIONS", "OFF", "Limits", "Request", "Usage"]
-
 MAX_BROKER_PARTITIONS = "max.broker.partitions"
 MAX_PARTITIONS = "max.partitions"
 COUNT = "max.partitions.count"

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from kafkaclient.wire.results import MetadataResult, TopicInfo
     from kafkaclient.wire.topics import NewTopic
 
-__all__ = ["LimitsGuard", "usage_of"]
-
 # Kafka's internal topics. Metadata marks existing topics as internal, but not future ones.
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 

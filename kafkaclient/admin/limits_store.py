@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from kafkaclient.wire.record_reader import Record
     from kafkaclient.wire.results import MetadataResult, TopicInfo
 
-__all__ = ["LIMITS_TOPIC", "FileLimits", "TopicLimits"]
-
 LIMITS_TOPIC = "__kafkaclient_partition_limits"
 """A compacted topic with one partition. Each record has a limit's name as its key and the limit as
 text; a null value is no limit. The topic itself does not count against the limits."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from random import Random
 
-__all__ = ["Placement", "is_feasible", "place"]
-
 Placement = tuple[tuple[int, ...], ...]
 """The replicas of every partition, the preferred leader first."""
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from kafkaclient.wire.reassignments import AlterReassignmentsResult, OngoingReassignment
     from kafkaclient.wire.results import MetadataResult
 
-__all__ = ["Reassignments"]
-
 
 class Reassignments:
     """The requests for reassignments. Each runs within the time limit of the session."""

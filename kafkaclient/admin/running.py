@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.producer import Producer
     from kafkaclient.wire.results import MetadataResult
 
-__all__ = ["Operation", "Runnable", "RunningAdmin"]
-
 
 class RunningAdmin:
     """The session of a started admin client, and an object for each group of requests. ``limits``

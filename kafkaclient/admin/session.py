@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from kafkaclient.wire.api import Call
     from kafkaclient.wire.results import MetadataResult
 
-__all__ = ["CONTROLLER", "Session", "gather_outcomes"]
-
 _log = logging.getLogger(__name__)
 
 K = TypeVar("K")

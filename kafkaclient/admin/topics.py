@@ -37,15 +37,6 @@ if TYPE_CHECKING:
     from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
     from kafkaclient.wire.topics import TopicOutcome
 
-__all__ = [
-    "Requests",
-    "TopicDescription",
-    "description_of",
-    "live_brokers",
-    "partitions_of",
-    "topic_error",
-]
-
 _RETRIABLE = NOT_NOW | {THROTTLING_QUOTA_EXCEEDED}  # a mutation quota (KIP-599) is exceeded
 
 # From 4.0 on brokers refuse to create more than 10,000 partitions in one request. They answer a

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
         TxnState,
     )
 
-__all__ = ["TransactionAdmin"]
-
 _TRANSACTION = CoordinatorKind.TRANSACTION
 _LOST = {
     47: "the producer was fenced: the transaction timed out, or another producer was started with "

@@ -22,20 +22,6 @@ from kafkaclient.errors import ConfigError, PolicyViolationError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
-__all__ = [
-    "OVER_LIMIT",
-    "AsJson",
-    "Connect",
-    "IgnoreLimits",
-    "LimitsFile",
-    "ValidateOnly",
-    "Yes",
-    "check_directory",
-    "confirm",
-    "on_cluster",
-    "write_file",
-]
-
 OVER_LIMIT = 3  # exit status if partition limits are exceeded, or do not allow a request
 
 Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[Admin]]

@@ -11,8 +11,6 @@ from kafkaclient.cli.describe import describe
 from kafkaclient.cli.perf_test import PerfTestCommand, perf_test
 from kafkaclient.cli.report import report
 
-__all__ = ["app"]
-
 app = typer.Typer(
     help="An asyncio Kafka producer: its load test, the report on its telemetry, local brokers, "
     "and the administration of a cluster.",

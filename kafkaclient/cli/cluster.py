@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.cluster import BrokerStatus
 
-__all__ = ["app"]
-
 NOT_RUNNING = 3  # exit status of `status` if there is no cluster, as for a stopped service
 
 app = typer.Typer(

@@ -12,8 +12,6 @@ from kafkaclient.cli.output import picked, print_json, print_table
 from kafkaclient.cli.properties import comma_pairs
 from kafkaclient.errors import ConfigError
 
-__all__ = ["app"]
-
 app = typer.Typer(
     help="Configurations of topics and brokers of any Kafka cluster.\n\n"
     "Name the resource with `--topic NAME`, `--broker ID` or `--broker-defaults`, or as for "

@@ -9,8 +9,6 @@ import typer
 from kafkaclient.cli.admin import AsJson, Connect, on_cluster
 from kafkaclient.cli.output import joined, print_json, print_table
 
-__all__ = ["describe"]
-
 
 @on_cluster
 async def describe(connect: Connect, *, as_json: AsJson = False) -> None:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.admin import Limits, LimitsReport
 
-__all__ = ["app"]
-
 app = typer.Typer(
     help="Limits for the number of partitions (KIP-578), which brokers themselves do not have.\n\n"
     "`max.broker.partitions` bounds the replicas on each broker, `max.partitions` the partitions "

@@ -10,8 +10,6 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["described"]
-
 F = TypeVar("F", bound="Callable[..., Any]")
 
 

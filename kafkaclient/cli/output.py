@@ -17,19 +17,6 @@ if TYPE_CHECKING:
 
     from rich.progress import ProgressColumn
 
-__all__ = [
-    "WIDE",
-    "joined",
-    "picked",
-    "plain_table",
-    "print_json",
-    "print_message",
-    "print_table",
-    "progress_bar",
-    "stderr_console",
-    "stdout_console",
-]
-
 WIDE = 200  # columns of a pipe for tables with long lines
 _PIPE_WIDTH = 160
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kafkaclient.cli.perf_plan import PerfTestPlan
     from kafkaclient.perf.run import Run
 
-__all__ = ["run_fleet"]
-
 
 def run_fleet(plan: PerfTestPlan, master: str, producers: int) -> list[Run]:
     """The runs of the load, each through new producers and merged into one."""

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from kafkaclient.perf.payload import KeyValue
     from kafkaclient.perf.spark_load import ProducerPlan
 
-__all__ = [
-    "DEFAULT_TRANSACTION_MS",
-    "ID_PREFIX",
-    "PerfTestPlan",
-    "either",
-    "labels",
-    "load_spec",
-    "records",
-    "transaction_length",
-]
-
 T = TypeVar("T")
 
 _DEFAULT_LINGER_MS = 5.0

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kafkaclient.perf.run import Run
     from kafkaclient.perf.traffic import Traffic
 
-__all__ = ["metrics_lines", "print_line", "print_summary", "progress_shown", "show_run"]
-
 _REFRESH_S = 0.25
 _BROKER_COLUMNS = (
     *("broker", "bytes", "share", "requests", "bytes/request", "median ms", "window"),

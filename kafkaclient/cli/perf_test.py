@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.perf.run import Run
 
-__all__ = ["PerfTestCommand", "perf_test", "run_perf_test"]
-
 _MANY_WORDS = ("--producer-props", "--command-property")
 
 

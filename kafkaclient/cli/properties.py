@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["BOOTSTRAP", "client_config", "comma_pairs", "pairs", "read_properties"]
-
 BOOTSTRAP = "bootstrap.servers"
 # Files for Java's tools may have these options. They name Java classes, which have no use here.
 _SERIALIZERS = frozenset({"key.serializer", "value.serializer"})

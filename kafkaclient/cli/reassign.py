@@ -31,8 +31,6 @@ from kafkaclient.errors import ConfigError, ReassignmentError
 if TYPE_CHECKING:
     from kafkaclient.admin import Begun, Estimate
 
-__all__ = ["app"]
-
 app = typer.Typer(
     help="Give partitions other replicas, within a quota of bandwidth (KIP-73).\n\n"
     "Plans are the JSON of `kafka-reassign-partitions`, whose plans can be verified and cancelled "

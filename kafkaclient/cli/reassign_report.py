@@ -31,20 +31,6 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.reassignments import OngoingReassignment
 
-__all__ = [
-    "duration",
-    "estimate_json",
-    "follow",
-    "lifted_json",
-    "line",
-    "print_estimate",
-    "print_lifted",
-    "print_ongoing",
-    "print_throttles",
-    "progress_json",
-    "throttles_json",
-]
-
 _ROWS = 20  # partitions shown while they move: a screen has no room for more
 _LINE_EVERY_S = 10.0
 

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
     from kafkaclient.types import TopicPartition
 
-__all__ = [
-    "IN_PROGRESS",
-    "PlanFile",
-    "cancel",
-    "exit_if_failed",
-    "list_",
-    "read_plan",
-    "verify",
-    "watch",
-]
-
 IN_PROGRESS = 4  # exit status of `verify` while a move of the plan is in progress
 
 PlanFile = Annotated[

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.spark.report.findings import Findings
 
-__all__ = ["report"]
-
 _RUN_COLUMNS = (
     *("run", "batches", "records/s", "MB/s", "failed", "avg ms", "p50", "p99", "p99.9", "max"),
     *("p99/first", "broker skew", "regretted"),

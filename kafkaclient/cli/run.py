@@ -16,8 +16,6 @@ from kafkaclient.event_loop import loop_factory
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-__all__ = ["FAILED", "INTERRUPTED", "TERMINATED", "USAGE", "run_blocking", "run_command"]
-
 T = TypeVar("T")
 
 FAILED = 1

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-__all__ = ["spark_with_progress"]
-
 
 @contextmanager
 def spark_with_progress(

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
         MemberDescription,
     )
 
-__all__ = ["app"]
-
 UNBALANCED = 3  # exit status of --check if tasks are yet to move
 
 _REPEAT_EVERY_S = 0.5

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kafkaclient.admin import Admin
     from kafkaclient.errors import KafkaError
 
-__all__ = ["app"]
-
 app = typer.Typer(
     help="Quotas for the replication between brokers (KIP-73).\n\n"
     "`kafkaclient reassign execute` sets and removes quotas by itself. These commands change them "

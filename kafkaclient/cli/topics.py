@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from kafkaclient.admin import Admin, TopicDescription
     from kafkaclient.wire.results import PartitionView
 
-__all__ = ["app"]
-
 app = typer.Typer(
     help="Topics of any Kafka cluster: create, list, describe, grow, delete.\n\n"
     "Examples: `kafkaclient topics create --topic flights --partitions 6 --replication-factor 3 "

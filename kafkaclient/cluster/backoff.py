@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.config import ClientConfig
 
-__all__ = ["exponential_s", "retry_pause_s"]
-
 _JITTER = 0.2
 _MAX_DOUBLINGS = 32
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine
 
-__all__ = ["Client", "LeftOpen"]
-
 _ending: set[asyncio.Task[object]] = set()
 """Tasks that close dropped clients; event loops keep only weak references to tasks."""
 

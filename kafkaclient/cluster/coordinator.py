@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kafkaclient.config import ClientConfig
     from kafkaclient.wire.api import Call
 
-__all__ = ["Coordinators", "Outcome", "outcome_of"]
-
 _log = logging.getLogger(__name__)
 
 _MAX_TIMEOUT_S = 3.0

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from kafkaclient.net.meter import Meter
     from kafkaclient.net.security import Security
 
-__all__ = ["Link", "Purpose", "first_connection", "raise_refusal"]
-
 _log = logging.getLogger(__name__)
 
 Purpose: TypeAlias = str

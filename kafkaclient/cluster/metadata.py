@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from kafkaclient.wire.api import BrokerInfo
     from kafkaclient.wire.results import MetadataResult
 
-__all__ = ["Metadata"]
-
 _log = logging.getLogger(__name__)
 
 _FIRST_TIMEOUT_S = 3.0

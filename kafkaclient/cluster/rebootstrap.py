@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.config import ClientConfig
 
-__all__ = ["HEAD_START_S", "MAX_DIALED", "Rebootstrap", "is_enabled"]
-
 _log = logging.getLogger(__name__)
 
 HEAD_START_S = 0.5  # how long one broker is dialed before the next one, for a call to any broker

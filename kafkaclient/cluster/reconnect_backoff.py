@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from kafkaclient.config import ClientConfig
     from kafkaclient.errors import KafkaError
 
-__all__ = ["ReconnectBackoff"]
-
 _REFUSED_FACTOR = 10.0
 """The longest pause after failed authentication is ``reconnect.backoff.max.ms`` times this: a
 retry rarely helps, and servers lock accounts after many attempts."""

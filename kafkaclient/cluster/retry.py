@@ -11,8 +11,6 @@ from kafkaclient.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["set_within", "until_answered"]
-
 T = TypeVar("T")
 
 

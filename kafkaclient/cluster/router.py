@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from kafkaclient.net.meter import Meter
     from kafkaclient.wire.api import Call
 
-__all__ = ["Router"]
-
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kafkaclient.config.limit import Limit
     from kafkaclient.wire.results import MetadataResult
 
-__all__ = ["TopicInUse", "TopicsInUse", "no_metadata", "topic_error"]
-
 _UNKNOWN_TOPIC = 3
 _LEADER_NOT_AVAILABLE = 5
 

@@ -8,8 +8,6 @@ from kafkaclient.config.kinds import integer
 from kafkaclient.config.options import Section, options_of
 from kafkaclient.config.producer import ProducerConfig
 
-__all__ = ["AdminConfig"]
-
 _ADMIN = Section("Admin")
 _SHARED = frozenset({"Connections", "Metadata", "Encryption", "Authentication"})
 

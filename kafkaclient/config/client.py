@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.config.options import Given
 
-__all__ = ["ClientConfig", "settle_client"]
-
 _CONNECTIONS = Section("Connections")
 _METADATA = Section("Metadata")
 _TIME = Section("Delivery and retries")

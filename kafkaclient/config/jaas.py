@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.config.options import Given
 
-__all__ = ["LoginModule", "apply_jaas", "parse_jaas"]
-
 # The login module's class, without its package -> the mechanisms for which the module is.
 _MODULES = {
     "PlainLoginModule": ("PLAIN",),

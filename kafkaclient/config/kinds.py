@@ -16,30 +16,6 @@ from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
-__all__ = [
-    "ACKS",
-    "ADDRESSES",
-    "BOOLEAN",
-    "FILLED_TEXT",
-    "INT32_MAX",
-    "INT64_MAX",
-    "PATH",
-    "PEM",
-    "SSL_CONTEXT",
-    "TEXT",
-    "TOKEN_PROVIDER",
-    "VERBATIM",
-    "Address",
-    "Kind",
-    "function",
-    "integer",
-    "name_or_object",
-    "number",
-    "one_of",
-    "optional",
-    "some_of",
-]
-
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 

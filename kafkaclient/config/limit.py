@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Limit"]
-
 
 class Limit(NamedTuple):
     """``str`` gives the text for messages: ``60 s (max.block.ms)``."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.config.kinds import Kind
 
-__all__ = ["REQUIRED", "Given", "Option", "Section", "options_of", "read_options", "show"]
-
 _KEY = "kafkaclient.option"
 
 REQUIRED: Any = dataclasses.MISSING

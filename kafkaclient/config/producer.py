@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.config.options import Given
 
-__all__ = ["ProducerConfig"]
-
 _log = logging.getLogger(__name__)
 
 _MAX_IN_FLIGHT_IDEMPOTENT = 5

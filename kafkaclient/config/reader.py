@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.config.options import Given
 
-__all__ = ["ReaderConfig"]
-
 _FETCHING = Section("Fetching")
 _LARGEST_FETCH = 64 * 1024 * 1024
 """A response of this size with one more batch must be within the limit of a connection."""

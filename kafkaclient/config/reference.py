@@ -13,8 +13,6 @@ from kafkaclient.config.producer import ProducerConfig
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["render_reference"]
-
 _HEAD = """\
 # Configuration
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.config.options import Given
 
-__all__ = ["SecurityOptions", "settle_security"]
-
 _SECURITY = Section("Encryption")
 _LOGIN = Section("Authentication")
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from kafkaclient.errors import ConfigError
 
-__all__ = ["refuse_unsupported"]
-
 _JAVA_STORE = (
     "certificates and keys are read from PEM files, which have no password of their own; the "
     "private key's is ssl.key.password"

@@ -8,8 +8,6 @@ from typing import TypeAlias
 
 from kafkaclient.metrics.stats import Windowed, Windows
 
-__all__ = ["Group", "Reading"]
-
 Reading: TypeAlias = Callable[[float], float]
 """The value of a metric at the time ``now``."""
 

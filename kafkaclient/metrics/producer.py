@@ -16,8 +16,6 @@ from kafkaclient.metrics.stats import Windowed, Windows
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Gauges", "ProducerMetrics", "Snapshot"]
-
 Snapshot: TypeAlias = "dict[str, dict[str, Any]]"
 Gauges: TypeAlias = "Mapping[str, float]"
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kafkaclient.net.sasl.login import Login
     from kafkaclient.net.sasl.mechanisms import Mechanism
 
-__all__ = ["Session", "authenticate", "demanded_mechanisms"]
-
 _log = logging.getLogger(__name__)
 
 _UNSUPPORTED_MECHANISM = 33

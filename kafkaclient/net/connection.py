@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.wire.api import Call
 
-__all__ = ["Connection"]
-
 T = TypeVar("T")
 
 _UNSUPPORTED_VERSION = 35

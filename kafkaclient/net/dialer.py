@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.net.tls import TlsContexts
 
-__all__ = ["Dialer", "TcpDialer"]
-
 P = TypeVar("P", bound=asyncio.Protocol)
 
 _HEAD_START_S = 0.25

@@ -11,8 +11,6 @@ import os
 from typing import Protocol
 from weakref import WeakSet
 
-__all__ = ["Forkable", "guard"]
-
 
 class Forkable(Protocol):
     """An object that only the process that made it may use."""

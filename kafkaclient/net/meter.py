@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["Meter", "NoMeter"]
-
 
 class Meter(Protocol):
     """Receives a connection's events. ``node_id`` is negative for bootstrap servers."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from kafkaclient.net.meter import Meter
     from kafkaclient.types import Buffer
 
-__all__ = ["MAX_FRAME_SIZE", "OnDone", "Pipeline"]
-
 _log = logging.getLogger(__name__)
 
 MAX_FRAME_SIZE = 100 * 1024 * 1024

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kafkaclient.net.connection import Connection
     from kafkaclient.net.dialer import Dialer
 
-__all__ = ["Security"]
-
 
 class Security:
     """One per client; raises :class:`~kafkaclient.errors.ConfigError` for certificates and keys

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.config.security import SecurityOptions
 
-__all__ = ["TlsContexts", "https_context"]
-
 _log = logging.getLogger(__name__)
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}

@@ -12,8 +12,6 @@ from kafkaclient.wire.api_versions import ApiVersionsCall
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["Connect", "explain_tls_error", "is_plain_kafka", "is_tls"]
-
 _PATIENCE_S = 1.0
 
 # OpenSSL's verification codes (X509_V_ERR_...).

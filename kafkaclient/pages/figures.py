@@ -12,21 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = [
-    "LATENCY_TICKS",
-    "TAIL_TICKS",
-    "Column",
-    "Curve",
-    "Figure",
-    "Trace",
-    "broker_color",
-    "latency_ecdf",
-    "latency_tail",
-    "nines",
-    "panels",
-    "run_color",
-]
-
 Figure: TypeAlias = dict[str, Any]
 """``data`` and ``layout`` for ``Plotly.react``."""
 Trace: TypeAlias = dict[str, Any]

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.pages.figures import Curve, Figure
 
-__all__ = ["cell", "filled", "legend", "number", "row", "verdict", "write_page"]
-
 
 def write_page(
     path: Path, *, title: str, body: str, figures: Mapping[str, Figure], machine: str

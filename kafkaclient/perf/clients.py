@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kafkaclient.perf.traffic import Completed
     from kafkaclient.producer.batches.delivery import Delivery
 
-__all__ = ["CLIENTS", "KafkaclientClient", "LoadClient", "make_client"]
-
 
 class LoadClient(Protocol):
     """A client as the load loop uses it: for one run, to one topic."""

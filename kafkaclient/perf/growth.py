@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.types import TopicPartition
 
-__all__ = ["TopicGrowth", "growth_followed"]
-
 _EVERY_S = 0.5
 _TIMEOUT_MS = 5_000
 

@@ -16,8 +16,6 @@ from hdrh.histogram import HdrHistogram
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["Distribution", "LatencyRecorder", "Summary", "Window"]
-
 _MB = 1024.0 * 1024.0
 _HIGHEST_US = 3_600_000_000
 _SIGNIFICANT_DIGITS = 3

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kafkaclient.perf.latency import Window
     from kafkaclient.perf.payload import KeyValue
 
-__all__ = ["Load", "LoadSpec", "Outcome", "Throttle"]
-
 _YIELD_EVERY_S = 0.001
 _MIN_SLEEP_S = 0.002
 

@@ -10,14 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = [
-    "KeyValue",
-    "file_payloads",
-    "monotonic_payloads",
-    "random_payloads",
-    "read_payloads",
-]
-
 KeyValue: TypeAlias = tuple[bytes | None, bytes]
 
 _CAPITALS = bytes(ord("A") + byte % 26 for byte in range(256))

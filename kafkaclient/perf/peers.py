@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.perf.traffic import Completed
 
-__all__ = ["AiokafkaClient", "ConfluentClient", "aiokafka_options", "import_peer"]
-
 _LEVEL = {"acks": "all", "enable.idempotence": "true", "linger.ms": "5"}
 
 _AIOKAFKA_OPTIONS = {

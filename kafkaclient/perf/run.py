@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kafkaclient.perf.payload import KeyValue
     from kafkaclient.perf.traffic import Traffic
 
-__all__ = ["Labels", "Run", "RunRecord", "measure", "record_of", "summary_record", "write_runs"]
-
 _GIVE_UP_AFTER_S = 1.0
 
 

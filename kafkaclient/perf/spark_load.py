@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.perf.payload import KeyValue
 
-__all__ = ["BARRIER_SETTINGS", "ProducerPlan", "check_slots", "merged", "run_together", "shares"]
-
 BARRIER_SETTINGS = {
     # A load that fails must not be sent again.
     "spark.stage.maxConsecutiveAttempts": "1",

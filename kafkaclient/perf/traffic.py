@@ -6,16 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-__all__ = [
-    "BrokerTraffic",
-    "Completed",
-    "PartitionTraffic",
-    "Traffic",
-    "merged_traffic",
-    "skew_of",
-    "unheard",
-]
-
 Completed: TypeAlias = Callable[[float, float, int, BaseException | None], None]
 """``completed(started, finished, nbytes, error)``: a record has its outcome.
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.topic_waiters import PendingSend
 
-__all__ = ["Admission"]
-
 
 class Admission:
     """The last step of ``send``. Times in seconds.

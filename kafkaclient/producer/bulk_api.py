@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.runtime import ProducerRuntime
     from kafkaclient.types import HeadersLike
 
-__all__ = ["SendManyMixin"]
-
 
 class SendManyMixin:
     """The methods of :class:`~kafkaclient.Producer` for many records."""

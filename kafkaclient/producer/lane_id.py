@@ -5,8 +5,6 @@ The primary lane of a broker has the broker's own id; the side lane has ``side_o
 
 from __future__ import annotations
 
-__all__ = ["NO_LANE", "node_of", "side_of"]
-
 NO_LANE = -1
 """No lane: the partition has no leader, or unkeyed records avoid the partition."""
 

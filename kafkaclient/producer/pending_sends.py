@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.record import Record
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 
-__all__ = ["PendingSends"]
-
 
 class PendingSends:
     """The waiters of all topics.

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.partitioning.load_view import LoadSnapshot
     from kafkaclient.types import HeadersLike, RecordMetadata
 
-__all__ = ["Producer"]
-
 _OVERHEAD = 128  # bytes: a batch with one record without headers takes less besides key and value
 
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.observability.batch_telemetry import BatchTelemetry
     from kafkaclient.producer.partitioning.partitioners import Partitioner
 
-__all__ = ["ProducerRuntime"]
-
 _log = logging.getLogger(__name__)
 
 

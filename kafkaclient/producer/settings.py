@@ -16,15 +16,6 @@ record, so its last record may fail this fraction of delivery.timeout.ms too ear
 
 _REQUEST_OVERHEAD = 1024  # bytes: header, client id and topic name of a request take less
 
-__all__ = [
-    "MAX_OPEN_SHARE",
-    "AccumulatorSettings",
-    "RetrySettings",
-    "SenderSettings",
-    "accumulator_settings",
-    "sender_settings",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccumulatorSettings:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["NEVER", "SOON"]
-
 NEVER = float("inf")
 
 SOON = 0.0005

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.record import Record
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 
-__all__ = ["HeldRecord", "PendingSend", "TopicWaiters"]
-
 
 class TopicWaiters:
     """One topic's waiters, first come first. Keeps ``topic.has_waiters`` up to date."""

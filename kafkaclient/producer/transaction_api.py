@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.transactions.manager import TransactionManager
     from kafkaclient.types import PreparedTransaction
 
-__all__ = ["Transaction", "TransactionMixin"]
-
 
 class TransactionMixin:
     """The methods of a :class:`~kafkaclient.Producer` with a ``transactional.id``.

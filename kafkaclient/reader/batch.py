@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kafkaclient.types import Headers, TopicPartition
     from kafkaclient.wire.column_buffers import BlobColumn, ColumnBuffers, HeaderColumn
 
-__all__ = ["FetchedBatch", "FetchedRecord"]
-
 
 class FetchedRecord(NamedTuple):
     """One record. ``timestamp``: milliseconds since the epoch, -1 if it has none. Its type is 0 if

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.wire.offsets import PartitionOffset
 
-__all__ = ["Cluster"]
-
 
 class _Read(Protocol):
     """What the cluster needs of a :class:`~kafkaclient.reader.reading.Reading`."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kafkaclient.reader.part import Part
     from kafkaclient.types import TopicPartition
 
-__all__ = ["FOREVER", "Cursor", "Fetch"]
-
 _AHEAD = 2
 """How many fetched parts a partition may have, whatever their size."""
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from kafkaclient.reader.cursor import Cursor
     from kafkaclient.wire.fetch import FetchedPartition, FetchResult
 
-__all__ = ["Fetches"]
-
 _log = logging.getLogger(__name__)
 
 _OFFSET_OUT_OF_RANGE = 1

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from kafkaclient.wire.fetch import AbortedTransaction
     from kafkaclient.wire.record_reader import BatchHeader
 
-__all__ = ["Part", "Taken"]
-
 _START = struct.Struct(">qiib")
 """A batch of any format: offset, length, leader epoch or checksum, format."""
 _LAST_DELTA = struct.Struct(">i")

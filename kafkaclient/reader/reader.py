@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.net.dialer import Dialer
 
-__all__ = ["Reader"]
-
 Where: TypeAlias = str | Iterable[str | tuple[str, int]]
 """Partitions, and topics, which mean all of their partitions."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kafkaclient.reader.cursor import Cursor
     from kafkaclient.types import TopicPartition
 
-__all__ = ["Reading"]
-
 _MOST_DECODED = 64 * 1024 * 1024
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["end_offsets"]
-
 _HEADER_LINES = 2  # the version, and metadata with the time of planning
 
 

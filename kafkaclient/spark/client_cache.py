@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.net.dialer import Dialer
 
-__all__ = ["WORKER_CACHE", "ClientCache"]
-
 C = TypeVar("C", Producer, Reader)
 
 _log = logging.getLogger(__name__)

@@ -24,15 +24,6 @@ if TYPE_CHECKING:
     from kafkaclient.spark.decisions import Decision
     from kafkaclient.types import PreparedTransaction
 
-__all__ = [
-    "Ledger",
-    "State",
-    "TransactionStatus",
-    "Transactions",
-    "abort_batch",
-    "commit_batch",
-]
-
 _log = logging.getLogger(__name__)
 
 # Fractions of the transaction timeout:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from kafkaclient.spark.given_options import Mode
     from kafkaclient.spark.rows import WriteColumns
 
-__all__ = ["KafkaDataSource"]
-
 
 class KafkaDataSource(DataSource):
     """``format("kafkaclient")``, with the columns and options of spark-sql-kafka

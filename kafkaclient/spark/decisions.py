@@ -19,8 +19,6 @@ from dataclasses import asdict, dataclass
 from kafkaclient.errors import CheckpointMismatchError
 from kafkaclient.types import PreparedTransaction
 
-__all__ = ["Contents", "Decision", "check_contents", "check_order"]
-
 _log = logging.getLogger(__name__)
 
 _RECOVERY_ADVICE = (

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from kafkaclient.spark.rows import WriteColumns
     from kafkaclient.wire.transaction_states import TransactionDescription
 
-__all__ = ["ExactlyOnceWriter", "KafkaTransactions", "Prepared", "PreparingSink"]
-
 # How long a transaction may be open: from the batch's first record to its commit, including
 # downtime of the query. Brokers allow no more by default (transaction.max.timeout.ms).
 _TIMEOUT_MS = "900000"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 
-__all__ = ["freeze_imports"]
-
 _modules = 0
 
 

@@ -14,21 +14,6 @@ from kafkaclient.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = [
-    "ENDING",
-    "READ",
-    "SUBSCRIPTIONS",
-    "TRANSACTIONAL",
-    "TRIGGER",
-    "WRITE",
-    "GivenOptions",
-    "Mode",
-    "count",
-    "flag",
-    "matching",
-    "option",
-]
-
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")

@@ -14,8 +14,6 @@ from kafkaclient.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["SparkJobError", "report_progress", "spark_failures"]
-
 _MAX_LINES = 3
 _FRAME = re.compile(r"\s*at |\s*\.\.\.|Traceback \(|  ")
 _POLL_INTERVAL_S = 0.25

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kafkaclient.admin import Admin
     from kafkaclient.net.dialer import Dialer
 
-__all__ = ["KafkaLedger", "make_ledger"]
-
 _log = logging.getLogger(__name__)
 
 _CONFIGS = {

@@ -12,8 +12,6 @@ from kafkaclient.event_loop import loop_factory
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 
-__all__ = ["LoopThread"]
-
 S = TypeVar("S")
 T = TypeVar("T")
 

@@ -18,20 +18,6 @@ from kafkaclient.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "EARLIEST",
-    "LATEST",
-    "ByOffset",
-    "ByTime",
-    "OffsetLimit",
-    "OffsetRange",
-    "limit_offsets",
-    "offsets_as_json",
-    "parse_offsets",
-    "parse_partitions",
-    "split",
-]
-
 EARLIEST, LATEST = -2, -1  # in place of an offset, as in ListOffsets requests
 
 

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from kafkaclient.spark.given_options import Mode
     from kafkaclient.types import TopicPartition
 
-__all__ = ["ReadOptions", "Subscription", "WriteOptions"]
-
 _log = logging.getLogger(__name__)
 
 _DEFAULT_PREFIX = "kafkaclient-spark"

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kafkaclient.spark.offsets import OffsetLimit
     from kafkaclient.spark.options import ReadOptions
 
-__all__ = ["Planner", "plan_batch"]
-
 # The admin client accepts no fetch options.
 _FOR_ADMIN = frozenset(
     name for declared in AdminConfig.OPTIONS.values() for name in declared.spellings

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.reader import FetchedBatch
 
-__all__ = ["ReadColumns", "Records", "WriteColumns"]
-
 
 class ReadColumns:
     """Converts fetched batches to Spark's record batches."""

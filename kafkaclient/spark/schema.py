@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pyspark.sql.types import ArrayType, StructType
 
-__all__ = ["read_schema"]
-
 
 def read_schema(*, headers: bool) -> StructType:
     """The columns of a read, as in spark-sql-kafka."""

@@ -17,8 +17,6 @@ from kafkaclient.testing.jre import find_java
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["QUICK_START", "is_local", "register", "spark_session"]
-
 # JVM options for short jobs: without the optimizing compiler, which takes half of two cores.
 QUICK_START = "-XX:TieredStopAtLevel=1"
 

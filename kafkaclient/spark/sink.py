@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from kafkaclient.spark.options import WriteOptions
     from kafkaclient.spark.rows import Records, WriteColumns
 
-__all__ = ["KafkaStreamWriter", "KafkaWriter", "TaskSink", "Written", "write_rows"]
-
 _MAX_UNACKNOWLEDGED = 64  # batches; buffer.memory limits their size
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kafkaclient.spark.offsets import OffsetRange
     from kafkaclient.spark.options import ReadOptions
 
-__all__ = ["KafkaBatchReader", "read_range"]
-
 
 class KafkaBatchReader(DataSourceReader):
     """A batch read. Its offsets are fixed when the query is planned."""

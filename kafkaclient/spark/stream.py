@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from kafkaclient.spark.options import ReadOptions
     from kafkaclient.types import TopicPartition
 
-__all__ = ["KafkaStreamReader"]
-
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Corresponds to ``KafkaMicroBatchStream`` of spark-sql-kafka."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams.runtime.instance import TaskDescription
 
-__all__ = ["StreamsApp"]
-
 P = TypeVar("P", bound=Process)
 
 

@@ -15,8 +15,6 @@ from kafkaclient.streams.assignment.clients import AssignmentConfigs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["AT_LEAST_ONCE", "EARLIEST", "EXACTLY_ONCE_V2", "LATEST", "StreamsConfig"]
-
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE_V2 = "exactly_once_v2"
 EARLIEST = "earliest"

@@ -31,14 +31,6 @@ if TYPE_CHECKING:
     from kafkaclient.admin.admin import Admin
     from kafkaclient.wire.groups import DescribedGroup, DescribedMember
 
-__all__ = [
-    "ApplicationDescription",
-    "CopyDescription",
-    "MemberDescription",
-    "Role",
-    "describe_application",
-]
-
 _ASSIGNOR = "stream"
 
 

@@ -26,20 +26,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.types import Buffer
 
-__all__ = [
-    "LATEST_SUPPORTED_VERSION",
-    "NO_REBALANCE",
-    "AssignmentInfo",
-    "AssignorError",
-    "FutureSubscriptionInfo",
-    "SubscriptionInfo",
-    "align",
-    "decode_subscription",
-    "modified_utf8",
-    "read_modified_utf8",
-    "tasks_by_partition",
-]
-
 LATEST_SUPPORTED_VERSION = 11  # as in Kafka Streams 3.3 to 4.3
 NO_REBALANCE = 2**63 - 1  # as next_rebalance_ms: no rebalance is planned; 0 means at once
 

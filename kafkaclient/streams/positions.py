@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kafkaclient.admin.admin import Admin
     from kafkaclient.types import TopicPartition
 
-__all__ = ["positions_group", "publish_positions"]
-
 _log = logging.getLogger(__name__)
 
 _PUBLISH_INTERVAL_S = 1.0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Self
 
-__all__ = ["LATEST_OFFSET", "MAX_LAG", "UNKNOWN_OFFSET_SUM", "TaskId"]
-
 LATEST_OFFSET = -2
 """As an offset sum or lag: the task is active and running there (``Task.java``)."""
 UNKNOWN_OFFSET_SUM = -3

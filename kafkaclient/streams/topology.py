@@ -14,17 +14,6 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.streams.tasks import TaskId
 from kafkaclient.types import TopicPartition
 
-__all__ = [
-    "FAIL",
-    "DeadLetter",
-    "Deserializer",
-    "ErrorHandler",
-    "Process",
-    "Processor",
-    "Topology",
-    "validate_handler",
-]
-
 FAIL: Final = "fail"  # end the application with an error that names the record
 _SKIP: Final = "skip"  # log the record and continue; CONTINUE in Kafka Streams
 

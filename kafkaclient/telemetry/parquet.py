@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.telemetry.rows import Columns
 
-__all__ = ["STARTED", "read", "started_at", "write_part"]
-
 STARTED = "kafkaclient.started"
 """The metadata key of the wall-clock time at which a file's times start, in ISO 8601."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.telemetry.rows import BatchRow
 
-__all__ = ["Recorder"]
-
 _log = logging.getLogger(__name__)
 
 _ROWS_PER_FILE = 8192

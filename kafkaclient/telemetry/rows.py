@@ -9,8 +9,6 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["SCHEMA", "BatchRow", "Columns"]
-
 _ROWS_AT_A_TIME = 128
 _WORD = pa.dictionary(pa.int32(), pa.string())
 

@@ -9,21 +9,6 @@ from typing import Any, NamedTuple
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import CodecCall
 
-__all__ = [
-    "AlterConfigsResult",
-    "ConfigEntry",
-    "ConfigKind",
-    "ConfigOperation",
-    "ConfigOutcome",
-    "ConfigSource",
-    "DescribeConfigsCall",
-    "DescribeConfigsResult",
-    "DescribeQuorumCall",
-    "DescribeQuorumResult",
-    "DescribedConfigs",
-    "IncrementalAlterConfigsCall",
-]
-
 
 class ConfigKind(IntEnum):
     """The kind of a resource that has a configuration (Java: ``ConfigResource.Type``)."""

@@ -11,8 +11,6 @@ from kafkaclient.wire.reader import Reader
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer
 
-__all__ = ["ApiKey", "BrokerInfo", "Call"]
-
 T_co = TypeVar("T_co", covariant=True)
 
 _MIN_BROKER = 10  # bytes

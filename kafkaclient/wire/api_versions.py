@@ -12,8 +12,6 @@ from kafkaclient.wire.codec import CodecCall
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ApiVersions", "ApiVersionsCall"]
-
 
 @dataclass(frozen=True, slots=True)
 class ApiVersions:

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["ArrowArray", "ArrowField", "array_capsule", "schema_capsule", "stream_capsule"]
-
 _NULLABLE = 2
 
 

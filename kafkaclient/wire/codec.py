@@ -37,16 +37,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.types import Buffer
 
-__all__ = [
-    "CodecCall",
-    "RequestFrame",
-    "by_topic",
-    "decode_request",
-    "encode_response",
-    "or_unknown",
-    "partitions_in",
-]
-
 T = TypeVar("T")
 _R = TypeVar("_R")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["BlobColumn", "ColumnBuffers", "HeaderColumn"]
-
 
 class BlobColumn(NamedTuple):
     """Byte strings: ``offsets`` (int32, one more than rows) into ``data``. The bits of ``valid``

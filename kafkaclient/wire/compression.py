@@ -28,8 +28,6 @@ except ImportError as error:
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer
 
-__all__ = ["MAX_DECOMPRESSED", "Codec", "compress", "decompress", "quickly_compressed"]
-
 MAX_DECOMPRESSED = 256 * 1024 * 1024
 """The default limit of :func:`decompress`, in bytes."""
 

@@ -21,17 +21,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.types import Buffer
 
-__all__ = [
-    "FETCH_FIRST_WITH_TOPIC_IDS",
-    "AbortedTransaction",
-    "FetchByNameCall",
-    "FetchCall",
-    "FetchPartition",
-    "FetchResult",
-    "FetchTopic",
-    "FetchedPartition",
-]
-
 FETCH_FIRST_WITH_TOPIC_IDS = 13
 """Earlier versions name topics by name."""
 

@@ -20,17 +20,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.types import Buffer
 
-__all__ = [
-    "ConsumerAssignment",
-    "DescribeGroupsCall",
-    "DescribeGroupsResult",
-    "DescribedGroup",
-    "DescribedMember",
-    "OffsetCommitCall",
-    "assignment_in",
-    "user_data_in",
-]
-
 
 class DescribedMember(NamedTuple):
     """A member of a group. ``metadata`` is its subscription, ``assignment`` its assignment; both

@@ -25,8 +25,6 @@ from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, framed, requ
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer
 
-__all__ = ["MetadataCall", "TopicCache"]
-
 _FIRST_WITH_OFFLINE_REPLICAS = 5
 _FIRST_WITH_EPOCHS = 7
 _FIRST_WITH_OPERATIONS = 8

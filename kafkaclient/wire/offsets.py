@@ -11,14 +11,6 @@ from kafkaclient.wire.codec import CodecCall, partitions_in
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "EARLIEST_TIMESTAMP",
-    "LATEST_TIMESTAMP",
-    "ListOffsetsCall",
-    "ListOffsetsResult",
-    "PartitionOffset",
-]
-
 LATEST_TIMESTAMP = -1
 """Requests the offset that the next record will get."""
 EARLIEST_TIMESTAMP = -2

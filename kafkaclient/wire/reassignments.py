@@ -14,19 +14,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.types import TopicPartition
 
-__all__ = [
-    "AlterReassignmentsCall",
-    "AlterReassignmentsResult",
-    "DescribeLogDirsCall",
-    "DescribeLogDirsResult",
-    "ListReassignmentsCall",
-    "ListReassignmentsResult",
-    "LogDir",
-    "OngoingReassignment",
-    "ReassignmentOutcome",
-    "ReplicaSize",
-]
-
 
 class ReassignmentOutcome(NamedTuple):
     """The outcome for one partition of an AlterPartitionReassignments request."""

@@ -19,26 +19,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.types import Buffer
 
-__all__ = [
-    "BATCH_OVERHEAD",
-    "CODEC_MASK",
-    "CONTROL",
-    "CRC_START",
-    "HEADER",
-    "LENGTH_OVERHEAD",
-    "LOG_APPEND_TIME",
-    "MAGIC",
-    "MIN_RECORD_BYTES",
-    "TRANSACTIONAL",
-    "BatchHeader",
-    "Record",
-    "batch_header",
-    "checksum_matches",
-    "iter_records",
-    "read_records",
-    "verify_crc",
-]
-
 HEADER = struct.Struct(">qiibIhiqqqhii")
 BATCH_OVERHEAD = HEADER.size
 """Bytes of a batch's header: 61."""

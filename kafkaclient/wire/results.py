@@ -10,15 +10,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.wire.api import BrokerInfo
 
-__all__ = [
-    "MetadataResult",
-    "PartitionResult",
-    "PartitionView",
-    "ProduceResult",
-    "RecordError",
-    "TopicInfo",
-]
-
 
 class PartitionView(NamedTuple):
     """A partition and its leader; ``leader`` is -1 if there is none. ``leader_epoch`` is -1 if the

@@ -16,8 +16,6 @@ from kafkaclient.wire.writer import INT32, NO_TAGS, framed, request, string, uva
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer
 
-__all__ = ["SaslAnswer", "SaslAuthenticateCall", "SaslHandshakeCall", "SaslMechanisms"]
-
 _FIRST_FLEXIBLE = 2
 _FIRST_WITH_LIFETIME = 1
 

@@ -11,16 +11,6 @@ from kafkaclient.wire.codec import CodecCall, or_unknown
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "CreatePartitionsCall",
-    "CreateTopicsCall",
-    "DeleteTopicsCall",
-    "NewPartitions",
-    "NewTopic",
-    "TopicOutcome",
-    "TopicOutcomes",
-]
-
 
 class TopicOutcome(NamedTuple):
     """What the broker did with one topic of the request.

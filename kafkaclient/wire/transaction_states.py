@@ -10,16 +10,6 @@ from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import CodecCall
 
-__all__ = [
-    "DescribeTransactionsCall",
-    "DescribedTransactions",
-    "ListTransactionsCall",
-    "ListedTransactions",
-    "TransactionDescription",
-    "TransactionListing",
-    "TxnState",
-]
-
 
 class TxnState(StrEnum):
     """The state of a transactional id at its coordinator (Java: ``TransactionState``)."""

@@ -17,27 +17,6 @@ from kafkaclient.wire.codec import CodecCall, by_topic, or_unknown, partitions_i
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "AddOffsetsToTxnCall",
-    "AddPartitionsToTxnCall",
-    "CoordinatorFound",
-    "CoordinatorKind",
-    "EndTxnCall",
-    "EndTxnV2Call",
-    "FetchedOffset",
-    "FetchedOffsets",
-    "FindCoordinatorCall",
-    "InitProducerIdCall",
-    "InitProducerIdResult",
-    "InitTransactionsCall",
-    "OffsetFetchCall",
-    "PartitionCodes",
-    "TxnEnded",
-    "TxnIdentity",
-    "TxnOffsetCommitCall",
-    "TxnOffsetCommitV2Call",
-]
-
 _NOT_ATTEMPTED = 55
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 
-__all__ = ["INT16", "INT32", "NO_TAGS", "compact_string", "framed", "request", "string", "uvarint"]
-
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from kafkaclient.admin.running import RunningAdmin
     from kafkaclient.wire.reassignments import OngoingReassignment
 
-__all__ = ["clear_throttles"]
-
 
 async def clear_throttles(
     running: RunningAdmin,

@@ -30,17 +30,6 @@ if TYPE_CHECKING:
     from kafkaclient.wire.api import Call
     from kafkaclient.wire.results import MetadataResult, PartitionView
 
-__all__ = [
-    "FETCH_BYTES",
-    "ClusterReader",
-    "Remaining",
-    "Replica",
-    "Rest",
-    "known_partitions",
-    "lacking",
-    "visible",
-]
-
 T = TypeVar("T")
 
 Replica: TypeAlias = "tuple[TopicPartition, int]"

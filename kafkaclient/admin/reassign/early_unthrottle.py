@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from kafkaclient.admin.running import Operation, RunningAdmin
     from kafkaclient.types import TopicPartition
 
-__all__ = ["SHARE", "EarlyUnthrottling", "unthrottle_early"]
-
 _log = logging.getLogger(__name__)
 
 SHARE = 0.2  # share of a broker's quota that unthrottled replicas may add per second

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kafkaclient.admin.reassign.moves import Move
     from kafkaclient.wire.results import PartitionView
 
-__all__ = ["Estimate", "SafeRange", "Sizes", "estimate"]
-
 Sizes: TypeAlias = dict[int, dict[TopicPartition, int]]
 """The bytes of each replica, by broker."""
 

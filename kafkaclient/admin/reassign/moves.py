@@ -15,16 +15,6 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.reassignments import OngoingReassignment
 
-__all__ = [
-    "Move",
-    "bootstrap_map",
-    "follower_replicas",
-    "leader_replicas",
-    "move_map",
-    "moving_brokers",
-    "new_brokers",
-]
-
 
 class Move(NamedTuple):
     """The brokers from which a partition's new replicas may copy, and the brokers that get them."""

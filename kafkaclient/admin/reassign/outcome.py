@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from kafkaclient.wire.reassignments import OngoingReassignment
     from kafkaclient.wire.results import PartitionView
 
-__all__ = [
-    "Begun",
-    "Lifted",
-    "MoveState",
-    "PartitionState",
-    "Throttles",
-    "Verification",
-    "off_target",
-    "some",
-    "states",
-]
-
 
 class MoveState(Enum):
     """The state of a partition's reassignment to a plan."""

@@ -17,14 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from random import Random
 
-__all__ = [
-    "ReassignmentPlan",
-    "generate",
-    "parse_broker_list",
-    "parse_topics",
-    "with_replication_factor",
-]
-
 ANY_LOG_DIR = "any"
 
 _VERSION = 1

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kafkaclient.wire.reassignments import OngoingReassignment
     from kafkaclient.wire.results import PartitionView
 
-__all__ = ["BrokerProgress", "PartitionProgress", "Progress", "Reading", "Tracker"]
-
 _RATE_WINDOW_S = 10.0  # seconds over which rates are averaged
 _STALL_S = 30.0  # seconds without new bytes after which a broker counts as stalled
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kafkaclient.admin.running import Operation
     from kafkaclient.types import TopicPartition
 
-__all__ = ["ReplicationQuotas"]
-
 
 class ReplicationQuotas:
     """Shows, changes and removes throttles, and throttles brokers that are far behind. It is

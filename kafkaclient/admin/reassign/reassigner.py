@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.reassignments import OngoingReassignment
 
-__all__ = ["Reassigner"]
-
 _log = logging.getLogger(__name__)
 
 _MAX_READS = 6

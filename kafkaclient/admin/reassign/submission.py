@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from kafkaclient.wire.reassignments import OngoingReassignment
     from kafkaclient.wire.results import PartitionView
 
-__all__ = ["Submission"]
-
 _ANSWER_S = 5.0  # seconds to wait for pending requests when a call is cancelled
 
 

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.admin import DescribedConfigs
 
-__all__ = ["Throttle", "check_rate"]
-
 _TOPICS_PER_REQUEST = 500
 _MAX_RATE = 2**63 - 1  # bytes per second
 

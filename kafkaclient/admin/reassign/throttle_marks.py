@@ -20,22 +20,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-__all__ = [
-    "EVERY_REPLICA",
-    "FOLLOWER_RATE",
-    "FOLLOWER_REPLICAS",
-    "LEADER_RATE",
-    "LEADER_REPLICAS",
-    "LIST_KEYS",
-    "MARK",
-    "RATE_KEYS",
-    "BrokerMark",
-    "BrokerThrottle",
-    "ListRemoval",
-    "ThrottledReplicas",
-    "TopicThrottle",
-]
-
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
 RATE_KEYS = (LEADER_RATE, FOLLOWER_RATE)

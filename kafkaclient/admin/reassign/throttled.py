@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kafkaclient.admin.reassign.reassigner import Reassigner
     from kafkaclient.types import TopicPartition
 
-__all__ = ["ThrottledReassignment"]
-
 _log = logging.getLogger(__name__)
 
 

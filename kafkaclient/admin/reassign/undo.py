@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.results import MetadataResult
 
-__all__ = ["cancel_moves", "clear_after_failed_start", "undo", "undo_start", "warn_of"]
-
 _log = logging.getLogger(__name__)
 
 _RESTORE_S = 30.0  # seconds to restore the replicas of a plan that did not start completely

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kafkaclient.net.sasl.mechanisms import Mechanism
     from kafkaclient.net.sasl.tokens import Token
 
-__all__ = ["Login"]
-
 _SCRAM = {kind.name: kind for kind in (Scram256, Scram512)}
 
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 if TYPE_CHECKING:
     from kafkaclient.net.sasl.tokens import Token
 
-__all__ = ["Mechanism", "OAuthBearer", "Plain", "RefusedError"]
-
 
 class RefusedError(Exception):
     """The broker breaks the mechanism's rules, rejects the client, or cannot prove its identity.

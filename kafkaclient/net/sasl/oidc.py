@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping
 
-__all__ = ["ClientCredentials"]
-
 _TIMEOUT_S = 10.0
 _LONGEST = 1 << 20
 _QUOTED = 300

@@ -17,8 +17,6 @@ from kafkaclient.net.sasl.mechanisms import RefusedError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["MAX_ITERATIONS", "MIN_ITERATIONS", "KeyCache", "Scram256", "Scram512"]
-
 MIN_ITERATIONS = 4096
 """The fewest accepted iterations, as in Java (``ScramMechanism.minIterations``). With fewer a false
 broker could guess the password cheaply."""

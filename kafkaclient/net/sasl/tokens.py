@@ -14,8 +14,6 @@ from kafkaclient.errors import AuthenticationError, BrokerConnectionError, Kafka
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-__all__ = ["Token", "TokenProvider", "TokenSource", "check_token"]
-
 _USED_SHARE = 0.8
 """The share of its lifetime for which a token is used (sasl.login.refresh.window.factor)."""
 

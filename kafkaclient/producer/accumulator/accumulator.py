@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.strategy import PartitionStrategy
     from kafkaclient.producer.partitioning.kip794 import Random31
 
-__all__ = ["RecordAccumulator"]
-
 
 class RecordAccumulator:
     """The buffers between ``send`` and the :class:`Sender`.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.split import Make
     from kafkaclient.producer.settings import AccumulatorSettings
 
-__all__ = ["BatchFactory"]
-
 _INITIAL_CAPACITY = 1024  # bytes: there may be thousands of quiet topics
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 
-__all__ = ["BatchBinding"]
-
 
 class BatchBinding:
     """``on_switch(topic)`` is called when a batch of the topic is bound to another partition than

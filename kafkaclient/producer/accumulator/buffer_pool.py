@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BufferPool", "Claim", "Spending"]
-
 
 class Claim:
     """A request for bytes that waits until they are free."""

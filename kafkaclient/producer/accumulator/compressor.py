@@ -39,14 +39,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
 
-__all__ = [
-    "BatchCompressor",
-    "CompressionExecutor",
-    "CompressionThreads",
-    "InlineCompression",
-    "Packed",
-]
-
 # How many batches of a queue are compressed before a broker takes them. More of them would be
 # closed before they are as large as they could get.
 _AHEAD = 2

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.partitioning.load_view import LoadView
     from kafkaclient.producer.partitioning.partitioners import Partitioner
 
-__all__ = ["CustomPartitioner"]
-
 
 class CustomPartitioner(PartitionStrategy):
     """Checks each answer of the partitioner. ``cluster()`` returns the current metadata.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 
-__all__ = ["Detours"]
-
 
 class Detours:
     """Keeps the side lanes and the avoided partitions of all topics.

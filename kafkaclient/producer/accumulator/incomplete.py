@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.observer import BatchObserver
     from kafkaclient.producer.settings import AccumulatorSettings
 
-__all__ = ["IncompleteBatches", "largest_backlog"]
-
 _OLDEST = 8  # how many batches are looked at to say what the buffer is full of
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.sequence import ProducerIdentity
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 
-__all__ = ["ReadyQueues", "TransactionGate"]
-
 _NOW = 0.0
 
 

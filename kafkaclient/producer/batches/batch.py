@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
     from kafkaclient.producer.batches.record import Record
 
-__all__ = ["NO_SEQUENCE", "BindingFacts", "ProducerBatch"]
-
 NO_SEQUENCE = -1
 _LARGEST = 2**31 - 1
 _MOST_RAW = 4  # the most bytes before compression, as a multiple of the limit after compression

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["BatchLimit"]
-
 _NO_LIMIT = 2**31 - 1
 _LIFE_S = 300.0  # seconds after which a limit is doubled: the topic may take more by now
 

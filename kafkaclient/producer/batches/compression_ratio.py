@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CompressionRatio"]
-
 # Java's CompressionRatioEstimator: the estimate rises at once and sinks slowly, so that a batch
 # rarely gets larger than estimated.
 _RATIO_STEP_UP = 0.05

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
 
-__all__ = ["BatchObserver"]
-
 
 class BatchObserver(Protocol):
     """Called for each batch while telemetry is recorded."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.sequence import ProducerIdentity
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 
-__all__ = ["UNBOUND", "PartitionQueue", "QueueState"]
-
 UNBOUND = -1
 """The number of a topic's queue of batches that have no partition yet."""
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
     from kafkaclient.types import Headers, HeadersLike
 
-__all__ = ["RawRecord", "Record", "check_place", "checked_record", "record_of_bytes"]
-
 
 class Record(NamedTuple):
     """A checked record. ``timestamp`` is in milliseconds since the epoch; ``upper_bound`` is the

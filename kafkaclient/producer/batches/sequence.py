@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.producer.batches.batch import ProducerBatch
 
-__all__ = ["MAX_EPOCH", "NO_PRODUCER_ID", "PartitionSequence", "ProducerIdentity", "advance"]
-
 NO_PRODUCER_ID = -1
 MAX_EPOCH = 2**15 - 2  # the last usable epoch; after it a new producer id is requested
 _MASK = 2**31 - 1

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
     from kafkaclient.wire.record_reader import Record as ReadRecord
 
-__all__ = ["Make", "fail_records", "redirect_deliveries", "split_in_half", "without_records"]
-
 Make = Callable[[int, BatchResult], ProducerBatch]
 """``make(capacity, batch_result)`` returns an open batch in place of the one that is split."""
 

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
     from kafkaclient.producer.batches.record import Record
 
-__all__ = ["PartitionStrategy"]
-
 
 class PartitionStrategy:
     """One topic's choice. ``view`` is the topic's metadata.

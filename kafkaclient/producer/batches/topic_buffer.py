@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.strategy import PartitionStrategy
     from kafkaclient.producer.partitioning.fair_share import FairShare
 
-__all__ = ["TopicBuffer"]
-
 
 class TopicBuffer:
     """A topic that records were sent to. Only methods of this class assign its attributes.

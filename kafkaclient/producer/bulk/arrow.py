@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.producer.bulk.send_many import BulkSend
 
-__all__ = ["send_columns"]
-
 _PIECE = 65536  # rows that are cast, and so copied, at a time
 _DECODED = 2 * 1024 * 1024  # bytes: the most that a piece's dictionary words take when decoded
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
     from kafkaclient.producer.batches.delivery import BatchResult
 
-__all__ = ["BulkDelivery"]
-
 _KEPT = 64  # runs that are kept before those with an outcome are summed up
 
 

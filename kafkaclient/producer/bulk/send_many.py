@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.runtime import ProducerRuntime
     from kafkaclient.producer.topic_waiters import PendingSend
 
-__all__ = ["BulkSend", "send_values"]
-
 E = TypeVar("E", bound=KafkaError)
 
 _SLICE_S = 0.001  # seconds of work after which other tasks of the event loop run

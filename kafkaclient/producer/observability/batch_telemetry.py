@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
 
-__all__ = ["BatchTelemetry"]
-
 _OLDEST = 16  # queued batches that are measured; the cost must not grow with the queue
 _SETTINGS = (
     "acks",

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
     from kafkaclient.producer.sender.broker_lane import BrokerLane
 
-__all__ = ["bind_load_gauges"]
-
 _MS_PER_S = 1000.0
 
 

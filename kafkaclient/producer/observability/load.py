@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.sender.broker_lanes import BrokerLanes
     from kafkaclient.producer.settings import SenderSettings
 
-__all__ = ["LiveLoad", "partition_skew"]
-
 
 class LiveLoad:
     """Implements :class:`~kafkaclient.producer.partitioning.load_view.LoadView`. ``brokers()``

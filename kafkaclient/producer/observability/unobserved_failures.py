@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
     from kafkaclient.producer.batches.delivery import BatchResult
 
-__all__ = ["UnobservedFailures", "UnseenFailure"]
-
 _log = logging.getLogger(__name__)
 
 _LOG_EVERY_S = 10.0  # seconds between two log lines for one topic and kind of error

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import TopicView
     from kafkaclient.producer.partitioning.kip794 import Random31
 
-__all__ = ["FairShare"]
-
 # (bytes given when the entry was made, a random number for ties, partition)
 _Entry = tuple[int, int, int]
 

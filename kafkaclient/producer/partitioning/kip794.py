@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from kafkaclient.cluster.view import TopicView
 
-__all__ = ["BuiltInPartitioner", "LoadTable", "Random31", "StickyPartition", "load_table"]
-
 Random31 = Callable[[], int]
 """Returns a random integer from 0 to 2^31-1."""
 

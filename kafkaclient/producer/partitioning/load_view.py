@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BrokerLoad", "LoadSnapshot", "LoadView", "PartitionLoad"]
-
 
 class PartitionLoad(NamedTuple):
     """Queued: not sent, or waiting for a retry. Bound: sent for the first time, whatever the

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-__all__ = ["MinimumShare"]
-
 _CREDIT = 4  # how far a partition can be ahead of its minimum share, in batches
 _DECAY = 0.95  # of the largest batch size, with each batch
 

@@ -17,14 +17,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.partitioning.kip794 import Random31
     from kafkaclient.producer.partitioning.load_view import LoadView
 
-__all__ = [
-    "Partitioner",
-    "RandomPartitioner",
-    "RoundRobinPartitioner",
-    "StickyPartitioner",
-    "named_partitioner",
-]
-
 
 class Partitioner(Protocol):
     """An object for ``partitioner=`` that chooses a partition for each record (as in Java).

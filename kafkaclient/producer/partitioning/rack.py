@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.view import Broker, TopicView
 
-__all__ = ["Rack"]
-
 
 class Rack:
     """``name`` is the client's rack. "": racks are ignored, and no broker is near."""

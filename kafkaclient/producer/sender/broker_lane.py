@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kafkaclient.net.connection import Connection
     from kafkaclient.producer.batches.batch import ProducerBatch
 
-__all__ = ["MIN_OVERDUE_S", "BrokerLane", "Request"]
-
 _LATENCIES_KEPT = 64  # how many latencies the 95th percentile is taken over
 _NEWEST_KEPT = 3  # a broker is slow if each of this many latest responses was
 _OVERDUE_RATIO = 8  # an answer is overdue after this many times the 95th percentile of latencies

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.sender.liveness import BrokerLiveness
     from kafkaclient.producer.settings import SenderSettings
 
-__all__ = ["BrokerLanes", "BrokerSurvey"]
-
 _REFRESH_INTERVAL_S = 1.0  # how often overdue answers request metadata at most
 _SLOW_LATENCY_S = 0.1  # a broker is slow if each of its latest answers took at least this long
 _SLOW_RATIO = 8  # ... and at least this many times the median of the other brokers

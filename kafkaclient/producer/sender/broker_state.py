@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["BrokerState"]
-
 
 class BrokerState(Enum):
     """A lane is in the first of these states whose condition holds."""

@@ -16,8 +16,6 @@ from enum import Enum
 
 from kafkaclient.broker_errors import BROKER_ERRORS
 
-__all__ = ["AMBIGUOUS_CODES", "REFRESH_CODES", "ErrorAction", "action_for"]
-
 
 class ErrorAction(Enum):
     """What happens to a batch next."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
     from kafkaclient.net.connection import Connection
 
-__all__ = ["InFlightWindow", "probe_round_trip"]
-
 _SMOOTHING = 0.2  # the weight of a new service time in their average
 _ROUND_TRIPS_KEPT = 3  # how many measured round trips the least one is taken of
 _LEAST_SERVICE_S = 0.0001  # a shorter service time is below the grain of clock and event loop

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.sender.broker_lane import BrokerLane
     from kafkaclient.producer.sender.broker_lanes import BrokerLanes
 
-__all__ = ["Kip794Outages"]
-
 
 class Kip794Outages:
     """``timeout`` is availability.timeout.ms in seconds."""

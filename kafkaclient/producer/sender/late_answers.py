@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.sender.liveness import BrokerLiveness
     from kafkaclient.producer.settings import SenderSettings
 
-__all__ = ["ALL", "LateAnswers"]
-
 ALL = -1
 """acks=all."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
 
-__all__ = ["LateBinder", "Requests"]
-
 Requests = dict[int, list["ProducerBatch"]]
 """The batches of the next request in each lane."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.router import Router
 
 
-__all__ = ["BELIEVED_S", "BrokerLiveness"]
-
 _log = logging.getLogger(__name__)
 
 BELIEVED_S = 1.0

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["PERIOD_S", "LoopLagWarning", "LoopMonitor"]
-
 _log = logging.getLogger(__name__)
 
 PERIOD_S = 0.02

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.settings import RetrySettings
     from kafkaclient.wire.produce import PartitionResult, ProduceResult
 
-__all__ = ["ResponseHandler", "delivery_timeout"]
-
 _log = logging.getLogger(__name__)
 
 _TOPIC_DENIED, _CLUSTER_DENIED = 29, 31

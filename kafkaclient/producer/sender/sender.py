@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.settings import SenderSettings
     from kafkaclient.types import Buffer
 
-__all__ = ["Sender"]
-
 _log = logging.getLogger(__name__)
 
 _error_code = attrgetter("error_code")

@@ -11,8 +11,6 @@ from kafkaclient.producer.time_constants import NEVER, SOON
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Wakeup"]
-
 _LOOP_GRAIN_S = 0.001  # the coarsest step of an event loop's timers
 _FAR_S = 0.1  # a deadline further away than this is moved on without a new timer
 _BUSY_S = 0.0003  # an event loop is busy if it runs a callback this much too late

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from kafkaclient.config.limit import Limit
     from kafkaclient.producer.transactions.requests import TransactionRequests
 
-__all__ = ["EndTxnTask", "MaxBlockTimeout"]
-
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")

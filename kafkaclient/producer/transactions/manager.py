@@ -47,8 +47,6 @@ if TYPE_CHECKING:
         TopicPartition,
     )
 
-__all__ = ["TransactionManager"]
-
 _log = logging.getLogger(__name__)
 
 _S = TransactionState

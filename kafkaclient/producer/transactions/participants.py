@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.transactions.requests import TransactionRequests
     from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
-__all__ = ["AddedPartitions", "TransactionOffsets", "TransactionRecords"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.sequence import ProducerIdentity
     from kafkaclient.wire.transactions import InitProducerIdResult
 
-__all__ = ["ProducerIdFetcher"]
-
 _log = logging.getLogger(__name__)
 
 _REFUSALS = (ProducerFencedError, UnsupportedVersionError)

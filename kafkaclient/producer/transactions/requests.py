@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.sequence import PartitionSequence
     from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
-__all__ = ["TransactionRequests", "TransactionalIdentity", "is_fatal"]
-
 _NOT_COMMITTED = frozenset({48, 49, 59, 120})
 """INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, UNKNOWN_PRODUCER_ID, TRANSACTION_ABORTABLE: with
 these codes it is certain that the transaction was not committed and will not be."""

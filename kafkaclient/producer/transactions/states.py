@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.errors import KafkaError
 
-__all__ = ["TRANSITIONS", "TransactionState", "TransactionStatus"]
-
 
 class TransactionState(Enum):
     """The values complete the sentence "the producer ..."."""

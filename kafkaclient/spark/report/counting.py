@@ -21,18 +21,6 @@ from kafkaclient.spark.report.judging import judge_decisions
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = [
-    "COUNTS",
-    "PACKED_COUNTS",
-    "SUMS",
-    "add_up",
-    "count_files",
-    "counts",
-    "read_batches",
-    "sum_groups",
-    "unpack",
-]
-
 PACKED_COUNTS = pa.schema(
     [("kind", pa.string()), ("run", pa.int32()), ("slice", pa.int64()), ("counts", pa.binary())]
 )

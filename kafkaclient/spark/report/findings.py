@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kafkaclient.spark.report.job import Judgement, Tables
     from kafkaclient.spark.report.runs import Run
 
-__all__ = ["Findings", "findings", "write_findings"]
-
 _MB = 1024.0 * 1024.0
 _FIGURES = ("batches", "avg_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms")
 _VERDICTS = ("batches", "took_ms", "others_ms", "best_ms", "regretted")

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.spark.report.runs import Run
 
-__all__ = ["SETTINGS", "STEPS", "Judgement", "Tables", "aggregate"]
-
 _FILES_PER_TASK = 32
 _BINS = 200
 

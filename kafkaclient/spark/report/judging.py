@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["judge_decisions"]
-
 
 def judge_decisions(cells: pa.Table, times: float, least_s: float) -> pa.Table:
     """Figures per broker and kind of decision.

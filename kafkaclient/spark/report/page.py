@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kafkaclient.spark.report.findings import Findings, Row
     from kafkaclient.spark.report.job import Judgement
 
-__all__ = ["write_report"]
-
 _MAX_PARTITIONS = 12
 _MAX_POINTS = 400  # of a curve, about
 _LATENCIES = ("avg_ms", "p50_ms", "p99_ms", "p999_ms", "max_ms")

@@ -2,20 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "CURVES",
-    "DECISIONS",
-    "ERRORS",
-    "KINDS",
-    "LATENCY",
-    "PARTS",
-    "QUANTILES",
-    "SERIES",
-    "SKEW",
-    "SKEWED",
-    "TOTALS",
-]
-
 PARTS = ("deciding", "waiting", "broker", "whole")
 """Parts of a batch's latency: until its partition is decided, sent, acknowledged; the whole."""
 

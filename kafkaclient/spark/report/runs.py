@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-__all__ = ["PATTERN", "Part", "Run", "find_runs"]
-
 PATTERN = "batches-*.parquet"
 
 _NAME = re.compile(r"(.+?)(?:-(\d+))?\.parquet")

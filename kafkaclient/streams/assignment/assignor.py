@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from kafkaclient.streams.assignment.clients import AssignmentConfigs, ClientState
     from kafkaclient.streams.tasks import TaskId
 
-__all__ = ["assign", "assign_standbys"]
-
 
 def assign(
     clients: Mapping[UUID, Client],

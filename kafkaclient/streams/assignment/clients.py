@@ -14,16 +14,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams.tasks import TaskId
 
-__all__ = [
-    "Assignment",
-    "AssignmentConfigs",
-    "Client",
-    "ClientAssignment",
-    "ClientState",
-    "client_states",
-    "task_lags",
-]
-
 _MAX_TAGS = 5
 _LIMITS = (
     ("acceptable.recovery.lag", 0, MAX_LAG),

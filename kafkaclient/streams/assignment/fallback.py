@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kafkaclient.streams.assignment.clients import ClientState
     from kafkaclient.streams.tasks import TaskId
 
-__all__ = ["PriorOwner", "assign_to_prior_owners"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorOwner:

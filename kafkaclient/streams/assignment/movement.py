@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kafkaclient.streams.assignment.clients import ClientState
     from kafkaclient.streams.tasks import TaskId
 
-__all__ = ["Rankings", "WarmupBudget", "is_caught_up", "move_actives", "move_standbys"]
-
 
 class _Ranking:
     """The clients ranked by their lag on one task."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from kafkaclient.streams.assignment.clients import ClientAssignment
     from kafkaclient.streams.tasks import TaskId
 
-__all__ = ["ConsumerTasks", "assign_tasks_to_threads"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerTasks:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from aiokafka import AIOKafkaConsumer
 
-__all__ = ["ConsumerHooks"]
-
 
 class ConsumerHooks:
     """Access to the internals of a started consumer that has not subscribed yet."""

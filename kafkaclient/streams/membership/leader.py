@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition
 
-__all__ = ["MemberAssignment", "compute_assignments"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams.tasks import TaskId
 
-__all__ = ["RebalanceSchedule"]
-
 _DEBOUNCE_S = 0.1  # requests within this time share a rebalance
 _GATHER_S = 0.5  # copies that catch up within this time share a rebalance
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kafkaclient.streams.runtime.task import Task
     from kafkaclient.streams.tasks import TaskId
 
-__all__ = ["ChangelogBytes", "ChangelogReader"]
-
 _POLL_MS = 100
 _MAX_RECORDS = 1_000  # per poll: about 10 ms of event loop time, in which running tasks wait
 

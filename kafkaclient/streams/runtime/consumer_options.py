@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kafkaclient.config.security import SecurityOptions
     from kafkaclient.streams.config import StreamsConfig
 
-__all__ = ["consumer_options", "new_consumer"]
-
 _FETCH_WAIT_MS = 100  # an added partition waits until the previous, empty fetch returns
 
 

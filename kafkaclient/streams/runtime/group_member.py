@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
 
-__all__ = ["GroupMember", "ProtocolAssignor"]
-
 _log = logging.getLogger(__name__)
 
 _REBALANCE_TIMEOUT_S = 1.0  # how long a rebalance, and so the whole group, waits for a record

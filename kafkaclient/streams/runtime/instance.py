@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
 
-__all__ = ["Instance", "TaskDescription"]
-
 _log = logging.getLogger(__name__)
 
 _POLL_MS = 100

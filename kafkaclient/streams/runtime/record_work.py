@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kafkaclient.streams.topology import ErrorHandler, Processor
     from kafkaclient.types import HeadersLike, TopicPartition
 
-__all__ = ["RecordWork"]
-
 _log = logging.getLogger(__name__)
 
 _DECODING = ("decoded", "deserializer", DeserializationError)

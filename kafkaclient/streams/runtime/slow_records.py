@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.types import TopicPartition
 
-__all__ = ["SlowRecords"]
-
 _log = logging.getLogger(__name__)
 
 

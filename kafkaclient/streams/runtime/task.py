@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
 
-__all__ = ["Task", "TaskOptions"]
-
 _log = logging.getLogger(__name__)
 
 _CHECKPOINT_INTERVAL = 10_000  # changes; Java: OFFSET_DELTA_THRESHOLD_FOR_CHECKPOINT

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
 
-__all__ = ["FetchEnds", "TaskManager"]
-
 _log = logging.getLogger(__name__)
 
 FetchEnds: TypeAlias = Callable[[Collection[TopicPartition]], Awaitable[dict[TopicPartition, int]]]

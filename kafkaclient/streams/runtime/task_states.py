@@ -20,15 +20,6 @@ from kafkaclient.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "TRANSITIONS",
-    "TaskEvent",
-    "TaskState",
-    "event_for",
-    "is_abort_error",
-    "is_being_cancelled",
-]
-
 
 class TaskState(Enum):
     CREATED = "created"

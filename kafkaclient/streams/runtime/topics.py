@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition
 
-__all__ = ["ApplicationTopics", "end_offsets", "prepare_topics"]
-
 _log = logging.getLogger(__name__)
 
 _READY_TIMEOUT_S = 30.0  # how long brokers may take to know a new changelog

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams.runtime.task import Task
 
-__all__ = ["Worker"]
-
 _MAX_WAITING_RECORDS = 500  # no more are fetched for the task while this many wait
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.producer import Producer
     from kafkaclient.types import ConsumerGroupMetadata, HeadersLike
 
-__all__ = ["AtLeastOnceWriter", "ExactlyOnceWriter", "OutgoingRecord", "Writer"]
-
 _MAX_CHANGES_PER_TURN = 1_000  # about 5 ms; then the event loop runs other tasks
 _STOP_TIMEOUT_S = 5.0  # records in flight after that belong to an aborted transaction
 

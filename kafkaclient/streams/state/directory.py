@@ -32,16 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-__all__ = [
-    "UNKNOWN_CHANGELOG",
-    "ChangelogTopic",
-    "Checkpoint",
-    "StateDirectory",
-    "TaskDirectory",
-    "read_checkpoint",
-    "write_checkpoint",
-]
-
 _log = logging.getLogger(__name__)
 
 _FORMAT = re.compile(

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams.state.rocks import RocksStore
 
-__all__ = ["KeyValueStore"]
-
 _ABSENT: Any = object()
 """Marks a key in ``_undo`` that had no uncommitted write."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["RocksStore"]
-
 
 class RocksStore:
     """A map from bytes to bytes, ordered by key.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake.sasl import Sasl
     from kafkaclient.wire.codec import RequestFrame
 
-__all__ = ["FakeCluster"]
-
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 _PORT = 9092

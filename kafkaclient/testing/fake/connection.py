@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake.interceptors import Action, Answer
     from kafkaclient.testing.fake.state import ClusterState, FakeBroker
 
-__all__ = ["FakeConnection"]
-
 _SIZE = struct.Struct(">i")
 _MAX_REQUEST_BYTES = 100 * 1024 * 1024  # Kafka's default of socket.request.max.bytes
 

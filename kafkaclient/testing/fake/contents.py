@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake.transactions import FakeTransaction
     from kafkaclient.wire.record_reader import BatchHeader
 
-__all__ = ["ClusterContents"]
-
 
 class ClusterContents:
     """The base class of :class:`~kafkaclient.testing.fake.FakeCluster`."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["ErrorCode"]
-
 
 class ErrorCode(IntEnum):
     """Kafka's error codes; :data:`kafkaclient.broker_errors.BROKER_ERRORS` explains them."""

@@ -17,20 +17,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.wire.codec import RequestFrame
 
-__all__ = [
-    "CLOSE",
-    "CLOSE_ANSWER",
-    "DROP",
-    "DROP_ANSWER",
-    "Answer",
-    "Control",
-    "Delay",
-    "PartitionFailure",
-    "Request",
-    "delay",
-    "delay_answer",
-]
-
 
 class Action(Enum):
     """What a broker does instead of answering."""

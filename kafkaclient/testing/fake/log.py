@@ -33,8 +33,6 @@ from kafkaclient.wire.record_reader import (
 )
 from kafkaclient.wire.records import BatchBuilder
 
-__all__ = ["Appended", "FakeRecord", "Marker", "PartitionLog", "RefusedBatchError"]
-
 _REMEMBERED_BATCHES = 5
 _MAX_SEQUENCE = 2**31 - 1
 _NO_PRODUCER = -1

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.types import Buffer
 
-__all__ = ["MemoryTransport", "connect"]
-
 _SOCKET_BUFFER = 128 * 1024  # bytes that a kernel buffers before the transport does
 _HIGH_WATER = 64 * 1024  # bytes
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.fake.interceptors import Request
 
-__all__ = ["Sasl"]
-
 
 def _accept(_mechanism: str, _message: bytes) -> str | None:
     return None

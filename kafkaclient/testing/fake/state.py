@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake.interceptors import Answer, Control, PartitionFailure, Request
     from kafkaclient.testing.fake.sasl import Sasl
 
-__all__ = ["ClusterState", "FakeBroker"]
-
 _Failures: TypeAlias = "defaultdict[tuple[str, int], deque[PartitionFailure]]"
 
 

@@ -11,15 +11,6 @@ from kafkaclient.testing.fake.log import PartitionLog
 if TYPE_CHECKING:
     from uuid import UUID
 
-__all__ = [
-    "DEFAULT_MAX_MESSAGE_BYTES",
-    "INTERNAL_TOPICS",
-    "NO_LEADER",
-    "FakePartition",
-    "FakeTopic",
-    "is_valid_topic_name",
-]
-
 NO_LEADER = -1
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})

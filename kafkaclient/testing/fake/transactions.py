@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.fake.topics import FakePartition
 
-__all__ = ["MAX_EPOCH", "Committed", "FakeTransaction", "TransactionCoordinator", "TxnState"]
-
 MAX_EPOCH = 2**15 - 1
 _NO_PRODUCER = -1
 _NO_EPOCH = -1

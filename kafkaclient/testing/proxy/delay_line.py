@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DelayLine"]
-
 
 class DelayLine:
     """Delivers chunks in order. A chunk leaves ``latency`` seconds after its arrival, and at least

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.proxy.faults import WhichFrames
 
-__all__ = ["FaultProxy"]
-
 
 class FaultProxy:
     """Forwards connections to one broker, with faults that can be set and healed at any time.

@@ -12,8 +12,6 @@ from kafkaclient.wire.api import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["HALF", "Faults", "Frame", "FrameFault", "HowOften", "ProxyCounters", "WhichFrames"]
-
 HALF = -1  # a FrameFault.keep of half of the frame
 
 

@@ -23,8 +23,6 @@ from kafkaclient.wire.reader import Reader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Link"]
-
 _REQUEST_HEADER = struct.Struct(">ihhi")  # size, API key, version, correlation id
 _RESPONSE_HEADER = struct.Struct(">ii")  # size, correlation id
 _FIRST_FLEXIBLE_PRODUCE = 9

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake.state import ClusterState
     from kafkaclient.wire.api import ApiKey
 
-__all__ = ["Api", "Fields", "by_partition"]
-
 Fields: TypeAlias = dict[str, Any]
 """The fields of a response, by the schema's names in snake case."""
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake.interceptors import Request
     from kafkaclient.testing.fake.state import ClusterState
 
-__all__ = ["APIS", "DEFAULTS"]
-
 _TOPIC, _BROKER = 2, 4
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _TOPIC_SOURCE, _BROKER_SOURCE, _ALL_BROKERS_SOURCE, _DEFAULT_SOURCE = 1, 2, 3, 5

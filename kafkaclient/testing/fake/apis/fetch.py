@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake.state import ClusterState
     from kafkaclient.testing.fake.topics import FakePartition
 
-__all__ = ["APIS", "waits_s"]
-
 _IDENTITY = ("topic", "topic_id")
 _COMMITTED = 1
 _ANY_EPOCH = -1

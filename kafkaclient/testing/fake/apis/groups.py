@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake.interceptors import Request
     from kafkaclient.testing.fake.state import ClusterState
 
-__all__ = ["APIS"]
-
 _FIRST_FIND_BATCHED = 4
 _FIRST_FETCH_OF_GROUPS = 8
 _FIRST_COMMIT_OF_V2 = 5

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake.interceptors import Request
     from kafkaclient.testing.fake.state import ClusterState
 
-__all__ = ["APIS", "CLOSES_ABOVE", "PROFILES", "unsupported"]
-
 _FIRST_FLEXIBLE = 3
 
 PROFILES: Mapping[str, Mapping[int, tuple[int, int]]] = {

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake.interceptors import Request
     from kafkaclient.testing.fake.state import ClusterState
 
-__all__ = ["APIS"]
-
 _FIRST_CHOICE_OF_CREATION = 4
 _DIRECTORY = "/fake/logs"
 

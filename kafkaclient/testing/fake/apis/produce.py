@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake.state import ClusterState
     from kafkaclient.testing.fake.topics import FakePartition
 
-__all__ = ["APIS", "has_error"]
-
 _FIRST_ZSTD_VERSION = 7
 _FIRST_OF_TRANSACTIONS_V2 = 12
 _ACKS_ALL, _ACKS_LEADER, _ACKS_NONE = -1, 1, 0

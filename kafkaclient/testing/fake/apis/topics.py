@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake.interceptors import Request
     from kafkaclient.testing.fake.state import ClusterState
 
-__all__ = ["APIS"]
-
 _DEFAULT = -1
 _FIRST_DELETION_WITH_IDS = 6
 

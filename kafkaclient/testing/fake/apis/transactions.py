@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake.interceptors import Request
     from kafkaclient.testing.fake.state import ClusterState
 
-__all__ = ["APIS"]
-
 _FIRST_INIT_WITH_IDENTITY = 3
 _FIRST_INIT_FENCED = 4
 _FIRST_END_OF_V2 = 5

@@ -20,8 +20,6 @@ from kafkaclient.errors import (
     UnknownTopicError,
 )
 
-__all__ = ["BROKER_ERRORS", "broker_error", "denied"]
-
 # fmt: off
 # (code, Kafka's name, retriable, class, what to do or what it means)
 _TABLE: tuple[tuple[int, str, bool, type[BrokerError], str], ...] = (

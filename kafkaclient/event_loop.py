@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-__all__ = ["loop_factory"]
-
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """The loop factory for ``asyncio.Runner``: uvloop's, or None if it is not installed."""

@@ -6,8 +6,6 @@ import re
 
 from kafkaclient.errors import InvalidTopicError
 
-__all__ = ["check_topic_name"]
-
 _MAX_LENGTH = 249
 _LEGAL = re.compile(rf"[a-zA-Z0-9._-]{{1,{_MAX_LENGTH}}}")
 

@@ -54,8 +54,6 @@ class LimitsGuard:
         self._requests = requests
         self._rng = rng
 
-    # --- create -------------------------------------------------------------------------------
-
     async def create(
         self,
         topics: Sequence[NewTopic],
@@ -139,8 +137,6 @@ class LimitsGuard:
         assignments = dict(enumerate(placement))
         assigned = replace(topic, partitions=-1, replication_factor=-1, assignments=assignments)
         return assigned, _request(what, placement)
-
-    # --- extend -------------------------------------------------------------------------------
 
     async def extend(
         self,

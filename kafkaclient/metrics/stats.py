@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from kafkaclient.compiled_modules import use_compiled
 
+__all__ = ["Windowed", "Windows"]
+
 _SHORTEST_S = 0.001
 
 

@@ -122,8 +122,6 @@ class FetchedBatch:
             repeat((), rows) if headers is None else _lists(headers),
         )
 
-    # --- Arrow --------------------------------------------------------------------------------
-
     def __arrow_c_schema__(self) -> object:
         return schema_capsule(self._field)
 

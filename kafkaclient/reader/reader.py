@@ -81,8 +81,6 @@ class Reader(Client):
             return None
         return LeftOpen(f"reader {self.config.client_id!r}", cluster.loop, cluster.close)
 
-    # --- life ---------------------------------------------------------------------------------
-
     async def start(self) -> None:
         """Connect to the cluster.
 
@@ -112,8 +110,6 @@ class Reader(Client):
 
     async def _end(self) -> None:
         await self.close()
-
-    # --- metadata and offsets -----------------------------------------------------------------
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
         """All partitions of a topic.
@@ -171,8 +167,6 @@ class Reader(Client):
             partitions.append(TopicPartition(*each))
         await cluster.find(partitions)
         return partitions
-
-    # --- reading ------------------------------------------------------------------------------
 
     def read(
         self,

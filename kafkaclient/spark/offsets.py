@@ -60,9 +60,6 @@ class OffsetRange:
         return TopicPartition(self.topic, self.partition)
 
 
-# --- JSON -------------------------------------------------------------------------------------
-
-
 def parse_offsets(given: str | Mapping[str, Any]) -> dict[TopicPartition, int]:
     """Offsets from ``{"topic": {"0": 23, "1": -2}}``, as text or decoded. Raises ValueError."""
     decoded = _decode_json(given, '{"topic": {"0": 23, "1": -2}}')
@@ -106,9 +103,6 @@ def _decode_json(given: str | Mapping[str, Any], form: str) -> Mapping[str, Any]
     if not isinstance(decoded, Mapping) or not decoded:
         raise ValueError(f"give {form}")
     return decoded
-
-
-# --- division into tasks ----------------------------------------------------------------------
 
 
 def split(

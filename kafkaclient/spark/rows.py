@@ -54,8 +54,6 @@ def _headers(lists: pa.ListArray, kind: pa.ListType) -> pa.ListArray:
     return pa.ListArray.from_arrays(lists.offsets, entries, type=kind, mask=none)
 
 
-# --- writing ------------------------------------------------------------------------------------
-
 _TYPES: dict[str, Any] = {
     "key": (StringType, BinaryType),
     "value": (StringType, BinaryType),

@@ -53,8 +53,6 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch = float("-inf")
         self._start_may_differ = False
 
-    # --- start and end of a trigger -------------------------------------------------------------
-
     def initialOffset(self) -> dict[str, dict[str, int]]:
         """Start of the first batch. Spark calls this when it determines that batch's end, and again
         when it plans the batch. Both results must be the same."""
@@ -111,8 +109,6 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     async def _end_offsets(self, planner: Planner) -> dict[TopicPartition, int]:
         return await planner.offsets(await planner.partitions(ignore_missing=True), "latest")
 
-    # --- ranges of the tasks ----------------------------------------------------------------------
-
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         report_loss = self._options.report_loss
         begin, until = parse_offsets(start) if start else {}, parse_offsets(end) if end else {}
@@ -141,8 +137,6 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, partition.value)
-
-    # --- connections, opened on first use ---------------------------------------------------------
 
     def _run(
         self, plan: Callable[[Planner], Coroutine[Any, Any, dict[TopicPartition, int]]]

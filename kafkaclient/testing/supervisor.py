@@ -134,8 +134,6 @@ class Supervisor:
         for writer in self._listeners:
             writer.write(_line({"progress": text}))
 
-    # --- one command ---
-
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             try:

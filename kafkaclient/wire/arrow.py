@@ -109,9 +109,6 @@ def stream_capsule(field: ArrowField, arrays: Iterable[ArrowArray]) -> object:
     return _capsule(stream, b"arrow_array_stream", _DROP_STREAM)
 
 
-# --- structures ---------------------------------------------------------------------------------
-
-
 def _schema(field: ArrowField) -> _Schema:
     children = [_schema(child) for child in field.children]
     schema = _Schema(field.format.encode(), field.name.encode())
@@ -154,9 +151,6 @@ def _keep(what: object) -> int:
     return key
 
 
-# --- what the consumer calls ----------------------------------------------------------------------
-
-
 def _release(kind: type[_Schema | _Array], address: int) -> None:
     given = kind.from_address(address)
     if given.release:
@@ -190,9 +184,6 @@ def _end_stream(address: int) -> None:
         stream.release = None
 
 
-# --- capsules -----------------------------------------------------------------------------------
-
-
 def _capsule(content: Structure, name: bytes, destructor: int | None) -> object:
     address = ctypes.addressof(content)
     _capsules[address] = content
@@ -204,8 +195,6 @@ def _drop(name: bytes, release: Any, capsule: int) -> None:
     release(address)  # does nothing if the consumer has moved the content
     del _capsules[address]
 
-
-# --- callbacks ----------------------------------------------------------------------------------
 
 _callbacks: list[Any] = []
 """Kept until the process ends."""

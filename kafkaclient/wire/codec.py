@@ -130,9 +130,6 @@ def or_unknown(number: int | None) -> int:
     return -1 if number is None else number
 
 
-# --- the broker's side ------------------------------------------------------------------------
-
-
 class RequestFrame(NamedTuple):
     """A decoded request. ``message`` is kafka-python's object, with field names in snake case.
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 else:
     from kafkaclient.compiled_modules import cython
 
+__all__ = ["murmur2", "partition_for_key"]
+
 if not cython.compiled:  # in C: see _murmur2.pxd
 
     def _uint32(data: bytes, at: int) -> int:

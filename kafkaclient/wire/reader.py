@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from kafkaclient.types import Buffer
 
+__all__ = ["Reader"]
+
 _INT8 = struct.Struct(">b").unpack_from
 _INT16 = struct.Struct(">h").unpack_from
 _INT32 = struct.Struct(">i").unpack_from

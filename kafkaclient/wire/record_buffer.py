@@ -14,6 +14,8 @@ from kafkaclient.errors import InvalidRecordError
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer, Headers
 
+__all__ = ["RecordBuffer", "fields_size", "record_size"]
+
 _BATCH_OVERHEAD = 61
 _MAX_CAPACITY = 2**31 - 1  # the batch's length and a record's length are int32 on the wire
 _MAX_TIMESTAMP = 2**63 - 1

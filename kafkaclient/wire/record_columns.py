@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from kafkaclient.types import Buffer
 
+__all__ = ["RecordColumns"]
+
 _MAX_DELTA = 2**31 - 1
 _MAX_BYTES = 2**31 - 1
 _UINT64 = 2**64

@@ -68,8 +68,6 @@ class Throttle:
         self._session = running.session
         self._configs = running.configs
 
-    # --- reading ------------------------------------------------------------------------------
-
     async def topics(
         self, names: Iterable[str], *, seen: str | None = None
     ) -> tuple[dict[str, TopicThrottle], dict[str, KafkaError]]:
@@ -133,8 +131,6 @@ class Throttle:
         }
         rates = {key: int(own[key] or 0) for key in RATE_KEYS if key in own}
         return BrokerThrottle(rates, BrokerMark.all_of(own))
-
-    # --- setting ------------------------------------------------------------------------------
 
     async def set_moves(
         self, moves: Mapping[TopicPartition, Move], rate: int, live: Collection[int], *, seen: str

@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.partitioning.minimum_share import MinimumShare
     from kafkaclient.producer.partitioning.rack import Rack
 
-__all__ = [
-    "BrokerConditions",
-    "Brokers",
-    "Kip794",
-    "LateBinding",
-    "PartitionStrategy",
-    "RoundRobinBinding",
-]
-
 
 class Brokers(Protocol):
     """What the strategies ask about brokers."""

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 else:
     from kafkaclient.compiled_modules import cython
 
+__all__ = ["BatchResult", "Callback", "Delivery", "Run"]
+
 Run: TypeAlias = "tuple[BatchResult, int, int]"
 """Records that follow each other in a batch: the batch's result, the index of the first, their
 count."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 else:
     from kafkaclient.compiled_modules import cython
 
+__all__ = ["AppendSlot", "DirectAppend", "TopicAppendSlots"]
+
 _LOOP_KEY = "__asyncio_running_event_loop__"
 _LAST_TIMESTAMP = 2**63 - 1
 _NO_HEADERS = ()  # there is only one empty tuple

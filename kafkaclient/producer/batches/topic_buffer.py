@@ -81,8 +81,6 @@ class TopicBuffer:
         self.last_bound_partition = UNBOUND
         """The partition of the latest batch that was bound by choice, not by key or caller."""
 
-    # --- questions ------------------------------------------------------------------------------
-
     @property
     def known_view(self) -> TopicView:
         """Raises ValueError while the topic's metadata is not known."""
@@ -128,8 +126,6 @@ class TopicBuffer:
             self.queues[partition] = queue
         return queue
 
-    # --- metadata -------------------------------------------------------------------------------
-
     def changed_queues(self, view: TopicView) -> list[PartitionQueue]:
         """The queues of the partitions that differ between the latest metadata and ``view``."""
         before = self.last_view.partitions if self.last_view is not None else ()
@@ -164,8 +160,6 @@ class TopicBuffer:
     def set_detours(self, side_lane_of: Mapping[int, int], avoided: frozenset[int]) -> None:
         """These partitions use side lanes, and these get no records without key."""
         self.side_lane_of, self.avoided = side_lane_of, avoided
-
-    # --- records that wait ----------------------------------------------------------------------
 
     def set_has_waiters(self, waiting: bool) -> None:
         """Whether records wait for metadata or buffer space."""

@@ -14,6 +14,8 @@ from kafkaclient.producer.bulk.rows import Rows
 if TYPE_CHECKING:
     from kafkaclient.producer.bulk.rows import Row
 
+__all__ = ["Blobs", "Columns", "HeaderLists", "Numbers"]
+
 
 class Blobs:
     """A column of byte strings. ``layout``: "offsets32", "offsets64", "fixed" or "views"."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.delivery import Run
     from kafkaclient.producer.batches.direct_append import AppendSlot, TopicAppendSlots
 
+__all__ = ["Rows", "Values"]
+
 Row: TypeAlias = tuple[Any, Any, int | None, int | None, Any]
 """(value, key, partition, timestamp, headers), as ``send`` takes them."""
 

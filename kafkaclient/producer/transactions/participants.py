@@ -116,8 +116,6 @@ class AddedPartitions:
         if self.task is not None and not self.task.done():
             await asyncio.wait({self.task})
 
-    # --- the gate -----------------------------------------------------------------------------
-
     def allows(self, queue: PartitionQueue) -> bool:
         """Whether batches may go to the partition."""
         return queue in self._added

@@ -75,9 +75,6 @@ def write_report(
     )
 
 
-# --- text and tables ------------------------------------------------------------------------------
-
-
 def _lead(found: Sequence[Findings]) -> str:
     batches = sum(run.batches for run in found)
     records = sum(run.records for run in found)
@@ -155,9 +152,6 @@ def _numbers(figures: Row, names: Iterable[str], decimals: int = 1) -> list[str]
 
 def _percent(share: float | None) -> str:
     return "" if share is None else f"{share:.1%}"
-
-
-# --- figures --------------------------------------------------------------------------------------
 
 
 def _thinned(points: Sequence[Any]) -> Sequence[Any]:

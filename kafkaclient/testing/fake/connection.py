@@ -55,8 +55,6 @@ class FakeConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._deferred_wake: Callable[[], None] | None = None
 
-    # --- asyncio.Protocol ---
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self._broker.connections.add(self)
@@ -90,8 +88,6 @@ class FakeConnection(asyncio.Protocol):
             self._waiting.append(request)
         self._work()
 
-    # --- stalls ---
-
     def stall(self) -> None:
         self.transport.pause_reading()
 
@@ -101,8 +97,6 @@ class FakeConnection(asyncio.Protocol):
             wake, self._deferred_wake = self._deferred_wake, None
             wake()
         self._work()
-
-    # --- one request after the other ---
 
     def _work(self) -> None:
         while self._waiting and not self._busy and not self._broker.stalled:

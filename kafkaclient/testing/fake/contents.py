@@ -27,8 +27,6 @@ class ClusterContents:
 
     _state: ClusterState
 
-    # --- topics and partitions ---
-
     def create_topic(
         self,
         name: str,
@@ -114,8 +112,6 @@ class ClusterContents:
             for partition in topic.partitions:
                 partition.finish_reassignment()
 
-    # --- logs ---
-
     def log(self, topic: str, partition: int) -> list[FakeRecord]:
         """The records of a partition, in order."""
         return self._partition(topic, partition).log.records()
@@ -172,8 +168,6 @@ class ClusterContents:
         """The last stable offset of a partition."""
         return self._partition(topic, partition).log.last_stable_offset
 
-    # --- transactions and groups ---
-
     def transaction(self, transactional_id: str) -> FakeTransaction:
         """The coordinator's state of a transactional id."""
         return self._state.transactions.ids[transactional_id]
@@ -198,8 +192,6 @@ class ClusterContents:
     def rebalance(self, group: str, generation: int) -> None:
         """Start a generation of a group. Offset commits of other generations are refused."""
         self._state.transactions.generations[group] = generation
-
-    # --- checked access ---
 
     def _topic(self, name: str) -> FakeTopic:
         if name not in self._state.topics:

@@ -49,8 +49,6 @@ class MemoryTransport(asyncio.Transport):
         self._protocol = protocol
         protocol.connection_made(self)
 
-    # --- asyncio.Transport: writing ---
-
     def write(self, data: Buffer) -> None:
         if self._closing or not data:
             return
@@ -72,8 +70,6 @@ class MemoryTransport(asyncio.Transport):
         self._high = high if high is not None else _HIGH_WATER if low is None else 4 * low
         self._low = low if low is not None else self._high // 4
 
-    # --- asyncio.Transport: reading ---
-
     def is_reading(self) -> bool:
         return self._reading and not self._closing
 
@@ -83,8 +79,6 @@ class MemoryTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         self._reading = True
         self._peer._schedule_delivery()
-
-    # --- asyncio.Transport: the rest ---
 
     def is_closing(self) -> bool:
         return self._closing
@@ -109,8 +103,6 @@ class MemoryTransport(asyncio.Transport):
         self._drop_outgoing()
         self._closing = self._finished = True
         self._lose(error)
-
-    # --- delivery to the peer ---
 
     def _schedule_delivery(self) -> None:
         if self._delivery is not None or self._finished:

@@ -95,8 +95,6 @@ class ClusterState:
         self._producer_ids = count(1000)
         self._topic_ids = count(1)
 
-    # --- scripted answers ---
-
     def intercept(self, request: Request) -> Answer:
         """The answer of the first interceptor that has one."""
         answers = (control.answer(request) for control in self.interceptors)
@@ -107,8 +105,6 @@ class ClusterState:
     def next_failure(self, failures: _Failures, topic: str, index: int) -> PartitionFailure | None:
         waiting = failures[topic, index]
         return waiting.popleft() if waiting else None
-
-    # --- brokers ---
 
     def is_alive(self, node_id: int) -> bool:
         return node_id in self.brokers and not self.brokers[node_id].fenced
@@ -129,8 +125,6 @@ class ClusterState:
 
     def new_producer_id(self) -> int:
         return next(self._producer_ids)
-
-    # --- topics ---
 
     def partition(self, topic: str, index: int) -> FakePartition | None:
         known = self.topics.get(topic)
@@ -192,8 +186,6 @@ class ClusterState:
         """The replicas of a partition: its leader is broker ``index`` in a cycle of all brokers."""
         nodes = list(self.brokers)
         return [nodes[(index + offset) % len(nodes)] for offset in range(replication_factor)]
-
-    # --- elections ---
 
     def broker_left(self, node_id: int) -> None:
         """Fence a broker. Its partitions elect another in-sync replica, or have no leader."""

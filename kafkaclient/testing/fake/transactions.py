@@ -112,8 +112,6 @@ class TransactionCoordinator:
         known = self.ids[name]
         return known.state is TxnState.ONGOING and (topic, partition) in known.partitions
 
-    # --- InitProducerId -----------------------------------------------------------------------
-
     def initialize(self, name: str, producer_id: int, epoch: int) -> ErrorCode:
         """Assign the next epoch to a new producer (-1, -1) or to the current producer."""
         known = self.ids.get(name)
@@ -137,8 +135,6 @@ class TransactionCoordinator:
         known.state = TxnState.EMPTY
         return ErrorCode.NONE
 
-    # --- within a transaction -----------------------------------------------------------------
-
     def add(
         self, name: str, partitions: Iterable[tuple[str, int]] = (), group: str | None = None
     ) -> None:
@@ -153,8 +149,6 @@ class TransactionCoordinator:
     def pending(self, group: str, topic: str, partition: int) -> bool:
         """Whether an open transaction has a pending offset for the partition."""
         return any((group, topic, partition) in known.offsets for known in self.ids.values())
-
-    # --- the end ------------------------------------------------------------------------------
 
     def end(self, name: str, producer_id: int, epoch: int, *, commit: bool, v2: bool) -> ErrorCode:
         known = self.ids.get(name)

@@ -40,9 +40,6 @@ _FIRST_COMMIT_WITH_GENERATION = 3
 _NO_GENERATION = -1
 
 
-# --- FindCoordinator ------------------------------------------------------------------------------
-
-
 def _find_coordinator(state: ClusterState, request: Request) -> Fields:
     def found(key: str) -> Fields:
         node_id = state.transactions.node_of(key)
@@ -74,9 +71,6 @@ def _not_found(key: str, error_code: int) -> Fields:
     }
 
 
-# --- OffsetFetch ----------------------------------------------------------------------------------
-
-
 def _offset_fetch(state: ClusterState, request: Request) -> Fields:
     coordinator, stable = state.transactions, request.message.require_stable
 
@@ -106,9 +100,6 @@ def _each_offset(request: Request, offset: Callable[[str, str, int], Fields]) ->
     if request.version < _FIRST_FETCH_OF_GROUPS:
         return {"topics": topics(message)}
     return {"groups": [{"group_id": g.group_id, "topics": topics(g)} for g in message.groups]}
-
-
-# --- TxnOffsetCommit ------------------------------------------------------------------------------
 
 
 def _txn_offset_commit(state: ClusterState, request: Request) -> Fields:

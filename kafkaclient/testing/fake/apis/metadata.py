@@ -43,9 +43,6 @@ _FIRST_CHOICE_OF_CREATION = 4
 _DIRECTORY = "/fake/logs"
 
 
-# --- Metadata -------------------------------------------------------------------------------------
-
-
 def _metadata(state: ClusterState, request: Request) -> Fields:
     message = request.message
     if message.topics is None or (request.version == 0 and not message.topics):
@@ -117,9 +114,6 @@ def _partition(state: ClusterState, partition: FakePartition) -> Fields:
     }
 
 
-# --- DescribeQuorum -------------------------------------------------------------------------------
-
-
 def _describe_quorum(state: ClusterState, _: Request) -> Fields:
     partition = {
         "partition_index": 0,
@@ -127,9 +121,6 @@ def _describe_quorum(state: ClusterState, _: Request) -> Fields:
         "current_voters": [{"replica_id": node_id} for node_id in state.brokers],
     }
     return {"topics": [{"topic_name": "__cluster_metadata", "partitions": [partition]}]}
-
-
-# --- DescribeLogDirs ------------------------------------------------------------------------------
 
 
 def _describe_log_dirs(state: ClusterState, request: Request) -> Fields:

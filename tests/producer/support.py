@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkaclient.cluster.view import PartitionView, TopicView
 from kafkaclient.net.dialer import TcpDialer
 from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
+from kafkaclient.producer.batches.idempotence import ProducerIdentity
 from kafkaclient.producer.batches.record import Record
-from kafkaclient.producer.batches.sequence import ProducerIdentity
 from kafkaclient.producer.producer import Producer
 from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
 from kafkaclient.producer.sender.late_binder import LateBinder

@@ -17,13 +17,13 @@ from kafkaclient.producer.accumulator.buffer_pool import BufferPool
 from kafkaclient.producer.accumulator.compressor import BatchCompressor, InlineCompression
 from kafkaclient.producer.accumulator.detours import Detours
 from kafkaclient.producer.accumulator.incomplete import IncompleteBatches
-from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
-from kafkaclient.producer.accumulator.strategies import (
+from kafkaclient.producer.accumulator.partition_strategies import (
     BrokerConditions,
     Kip794,
     LateBinding,
     RoundRobinBinding,
 )
+from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
 from kafkaclient.producer.batches.delivery import BatchResult
 from kafkaclient.producer.batches.direct_append import TopicAppendSlots
 from kafkaclient.producer.batches.topic_buffer import TopicBuffer
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from kafkaclient.producer.accumulator.compressor import CompressionExecutor
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.delivery import Delivery
+    from kafkaclient.producer.batches.idempotence import ProducerIdentity
     from kafkaclient.producer.batches.observer import BatchObserver
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
+    from kafkaclient.producer.batches.partition_strategy import PartitionStrategy
     from kafkaclient.producer.batches.record import Record
-    from kafkaclient.producer.batches.sequence import ProducerIdentity
-    from kafkaclient.producer.batches.strategy import PartitionStrategy
     from kafkaclient.producer.partitioning.kip794 import Random31
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkaclient.producer.accumulator.partition_strategies import BrokerConditions
     from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
-    from kafkaclient.producer.accumulator.strategies import BrokerConditions
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.observer import BatchObserver
     from kafkaclient.producer.batches.partition_queue import PartitionQueue

@@ -6,7 +6,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from kafkaclient.errors import PartitionerError
-from kafkaclient.producer.batches.strategy import PartitionStrategy
+from kafkaclient.producer.batches.partition_strategy import PartitionStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

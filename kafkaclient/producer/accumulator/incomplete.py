@@ -10,7 +10,7 @@ from itertools import count, islice
 from math import inf
 from typing import TYPE_CHECKING
 
-from kafkaclient.producer.batches.sequence import advance
+from kafkaclient.producer.batches.idempotence import advance
 from kafkaclient.producer.batches.split import (
     fail_records,
     redirect_deliveries,

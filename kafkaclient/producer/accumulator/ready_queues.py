@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from kafkaclient.producer.accumulator.compressor import BatchCompressor
     from kafkaclient.producer.batches.batch import ProducerBatch
+    from kafkaclient.producer.batches.idempotence import ProducerIdentity
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
-    from kafkaclient.producer.batches.sequence import ProducerIdentity
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 
 _NOW = 0.0

@@ -7,7 +7,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kafkaclient.producer.batches.sequence import PartitionSequence
+from kafkaclient.producer.batches.idempotence import PartitionSequence
 from kafkaclient.producer.lane_id import NO_LANE
 from kafkaclient.types import TopicPartition
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kafkaclient.producer.batches.batch import ProducerBatch
-    from kafkaclient.producer.batches.sequence import ProducerIdentity
+    from kafkaclient.producer.batches.idempotence import ProducerIdentity
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 
 UNBOUND = -1

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.view import TopicView
     from kafkaclient.producer.batches.direct_append import TopicAppendSlots
-    from kafkaclient.producer.batches.strategy import PartitionStrategy
+    from kafkaclient.producer.batches.partition_strategy import PartitionStrategy
     from kafkaclient.producer.partitioning.fair_share import FairShare
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from kafkaclient.producer.accumulator.incomplete import IncompleteBatches
     from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
     from kafkaclient.producer.batches.batch import ProducerBatch
+    from kafkaclient.producer.batches.idempotence import ProducerIdentity
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
-    from kafkaclient.producer.batches.sequence import ProducerIdentity
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkaclient.metrics import ProducerMetrics
     from kafkaclient.producer.accumulator.incomplete import IncompleteBatches
     from kafkaclient.producer.batches.batch import ProducerBatch
-    from kafkaclient.producer.batches.sequence import ProducerIdentity
+    from kafkaclient.producer.batches.idempotence import ProducerIdentity
     from kafkaclient.producer.settings import RetrySettings
     from kafkaclient.wire.produce import PartitionResult, ProduceResult
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.router import Router
     from kafkaclient.config import ProducerConfig
-    from kafkaclient.producer.batches.sequence import ProducerIdentity
+    from kafkaclient.producer.batches.idempotence import ProducerIdentity
     from kafkaclient.wire.transactions import InitProducerIdResult
 
 _log = logging.getLogger(__name__)

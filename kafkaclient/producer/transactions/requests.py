@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.coordinator import Outcome, outcome_of
 from kafkaclient.errors import KafkaError, ProducerFencedError, UnsupportedVersionError
-from kafkaclient.producer.batches.sequence import NO_PRODUCER_ID, ProducerIdentity
+from kafkaclient.producer.batches.idempotence import NO_PRODUCER_ID, ProducerIdentity
 from kafkaclient.types import OffsetAndMetadata, PreparedTransaction
 from kafkaclient.wire.api_versions import ApiVersionsCall
 from kafkaclient.wire.transactions import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kafkaclient.cluster.coordinator import Coordinators
-    from kafkaclient.producer.batches.sequence import PartitionSequence
+    from kafkaclient.producer.batches.idempotence import PartitionSequence
     from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
 _NOT_COMMITTED = frozenset({48, 49, 59, 120})

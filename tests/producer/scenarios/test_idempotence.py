@@ -19,7 +19,7 @@ from kafkaclient.errors import (
     RecordTooLargeError,
     UnsupportedVersionError,
 )
-from kafkaclient.producer.batches.sequence import MAX_EPOCH
+from kafkaclient.producer.batches.idempotence import MAX_EPOCH
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE, CLOSE_ANSWER, DROP_ANSWER, ErrorCode
 from kafkaclient.testing.inspect import inspect

@@ -11,8 +11,8 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.producer.accumulator.partition_strategies import LateBinding
 from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
-from kafkaclient.producer.accumulator.strategies import LateBinding
 from kafkaclient.producer.partitioning.fair_share import FairShare
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster

@@ -17,7 +17,7 @@ from kafkaclient.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
-from kafkaclient.producer.batches.sequence import MAX_EPOCH
+from kafkaclient.producer.batches.idempotence import MAX_EPOCH
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, ErrorCode, FakeCluster
 from kafkaclient.testing.inspect import inspect

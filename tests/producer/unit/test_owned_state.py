@@ -10,8 +10,8 @@ import pytest
 
 import kafkaclient.producer
 from kafkaclient.producer.batches.batch import ProducerBatch
+from kafkaclient.producer.batches.idempotence import PartitionSequence
 from kafkaclient.producer.batches.partition_queue import PartitionQueue
-from kafkaclient.producer.batches.sequence import PartitionSequence
 from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ PRODUCER = Path(kafkaclient.producer.__file__).parent
 OWNERS = {
     ProducerBatch: "batches/batch.py",
     PartitionQueue: "batches/partition_queue.py",
-    PartitionSequence: "batches/sequence.py",
+    PartitionSequence: "batches/idempotence.py",
     TopicBuffer: "batches/topic_buffer.py",
 }
 CONTAINERS = {"batches", "unacked", "queues", "side_lane_of", "avoided", "awaiting_partitions"}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import BrokerConnectionError
-from kafkaclient.producer.batches.sequence import MAX_EPOCH, ProducerIdentity, advance
+from kafkaclient.producer.batches.idempotence import MAX_EPOCH, ProducerIdentity, advance
 
 if TYPE_CHECKING:
     from tests.producer.support import Bench

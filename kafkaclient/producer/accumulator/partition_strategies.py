@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from kafkaclient.producer.batches.strategy import PartitionStrategy
+from kafkaclient.producer.batches.partition_strategy import PartitionStrategy
 from kafkaclient.producer.partitioning.kip794 import BuiltInPartitioner, load_table
 
 if TYPE_CHECKING:

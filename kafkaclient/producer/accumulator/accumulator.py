@@ -17,6 +17,7 @@ from kafkaclient.producer.accumulator.buffer_pool import BufferPool
 from kafkaclient.producer.accumulator.compressor import BatchCompressor, InlineCompression
 from kafkaclient.producer.accumulator.detours import Detours
 from kafkaclient.producer.accumulator.incomplete import IncompleteBatches
+from kafkaclient.producer.accumulator.linger import Linger
 from kafkaclient.producer.accumulator.partition_strategies import (
     BrokerConditions,
     Kip794,
@@ -33,6 +34,7 @@ from kafkaclient.producer.partitioning.rack import Rack
 from kafkaclient.producer.settings import MAX_OPEN_SHARE, AccumulatorSettings
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Collection, Iterable
 
     from kafkaclient.cluster.view import Broker, TopicView
@@ -85,12 +87,14 @@ class RecordAccumulator:
             background=background or InlineCompression(),
             wake=wake,
         )
+        flushes: dict[asyncio.Future[None], int] = {}
+        self._linger = Linger(settings, self.buffer_pool, flushes)
         self.ready_queues = ReadyQueues(
             one_in_flight=settings.one_in_flight,
             identity=identity,
             compressor=self.compressor,
             wake=wake,
-            no_linger=self._no_linger,
+            linger=self._linger,
         )
         self._batch_factory = BatchFactory(
             settings,
@@ -102,6 +106,7 @@ class RecordAccumulator:
             self.buffer_pool,
             self.ready_queues,
             self._batch_factory,
+            flushes,
             observer=observer,
             on_failed=on_failed,
         )
@@ -109,7 +114,6 @@ class RecordAccumulator:
         self.binding = BatchBinding(self.ready_queues, self.conditions, on_switch, observer)
         self.detours = Detours(self.topics, self.ready_queues, adaptive=settings.adaptive)
         self._sticky_bytes = max(1, settings.batch_size)
-        self._closed = False
         self._open_for = MAX_OPEN_SHARE * settings.delivery_timeout
         """How long a batch takes records, in seconds."""
         self._wake = wake
@@ -272,9 +276,6 @@ class RecordAccumulator:
         fits = False
         try:
             rebindable = chosen and strategy.is_rebindable(queue)
-            linger = settings.linger
-            if rebindable and not queue.unbound:
-                linger = max(linger, strategy.extra_linger(queue))
             batch = self._batch_factory.new(
                 queue,
                 self._new_result(queue.topic.name),
@@ -283,7 +284,7 @@ class RecordAccumulator:
                 created=created,
                 rebindable=rebindable,
             )
-            batch.linger_until(now + linger)
+            batch.linger_until(self._linger.until(queue, now, rebindable=rebindable))
             fits = batch.append(record)
         finally:
             if not fits:
@@ -300,7 +301,7 @@ class RecordAccumulator:
         batch.open_append_slot(partial(self._filled_up, batch))
         batch.result.awaited = partial(self._awaited, batch)
         self.ready_queues.schedule(queue, now)
-        # A batch that may not be sent yet has no other timer than this one.
+        # A batch that may not be sent yet has no other timer. The pass fails it once it expires.
         self._wake(created + settings.delivery_timeout)
         return batch
 
@@ -368,7 +369,7 @@ class RecordAccumulator:
 
     def close(self, now: float) -> None:
         """Send all batches without lingering. The producer takes no more records."""
-        self._closed = True
+        self._linger.close()
         self.incomplete.reschedule(now)
 
     def end_pass(self, unavailable: Collection[int]) -> None:
@@ -389,12 +390,3 @@ class RecordAccumulator:
             return RoundRobinBinding(topic, MinimumShare(0.0, self._sticky_bytes), self.conditions)
         minimum_share = MinimumShare(settings.share_floor, self._sticky_bytes)
         return LateBinding(topic, minimum_share, self.conditions)
-
-    def _no_linger(self) -> bool:
-        # batch.size 0 means "do not batch": no batch lingers (KAFKA-14303).
-        return (
-            self._closed
-            or self.settings.batch_size == 0
-            or bool(self.incomplete.flushes)
-            or bool(self.buffer_pool.waiters)
-        )

@@ -1,4 +1,4 @@
-"""All batches without an outcome, and the outcomes (Java: ``IncompleteBatches``)."""
+"""All batches without an outcome, their outcomes and their expiry (Java: ``IncompleteBatches``)."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ class IncompleteBatches:
         buffer_pool: BufferPool,
         ready_queues: ReadyQueues,
         batch_factory: BatchFactory,
+        flushes: dict[asyncio.Future[None], int],
         *,
         observer: BatchObserver | None = None,
         on_failed: Callable[[KafkaError], None] = lambda _error: None,
@@ -62,7 +63,7 @@ class IncompleteBatches:
         self._early: list[tuple[float, int, ProducerBatch]] = []
         """A heap of batches that were opened later than others but expire earlier, because their
         records had waited for metadata. A batch with an outcome is dropped when it comes up."""
-        self.flushes: dict[asyncio.Future[None], int] = {}
+        self.flushes = flushes
         """Pending flush() calls: future -> serial number of the last batch it waits for."""
         self._failed_in_flight: set[ProducerBatch] = set()
         """Batches that have failed while they were on the wire, and still are."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkaclient.producer.accumulator.compressor import BatchCompressor
+    from kafkaclient.producer.accumulator.linger import Linger
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.idempotence import ProducerIdentity
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
@@ -46,14 +47,13 @@ class TransactionGate(Protocol):
 class ReadyQueues:
     """``one_in_flight`` mutes a partition while a batch of it is in flight.
 
-    ``wake(when)`` is called when there is work at the time ``when`` (0: now). ``no_linger()``
-    returns whether batches leave without lingering at present.
+    ``wake(when)`` is called when there is work at the time ``when`` (0: now).
     """
 
     __slots__ = (
         "_compressor",
         "_identity",
-        "_no_linger",
+        "_linger",
         "_one_in_flight",
         "_order",
         "_timers",
@@ -71,8 +71,8 @@ class ReadyQueues:
         one_in_flight: bool,
         identity: ProducerIdentity,
         compressor: BatchCompressor,
+        linger: Linger,
         wake: Callable[[float], None],
-        no_linger: Callable[[], bool],
     ) -> None:
         self.ready: defaultdict[int, deque[PartitionQueue]] = defaultdict(deque)
         """By lane: the queues whose first batch may be sent, longest ready first."""
@@ -88,7 +88,7 @@ class ReadyQueues:
         self._identity = identity
         self._compressor = compressor
         self._wake = wake
-        self._no_linger = no_linger
+        self._linger = linger
         self._timers: list[tuple[float, int, PartitionQueue]] = []
         self._order = count()
 
@@ -124,15 +124,10 @@ class ReadyQueues:
             queue.enter(QueueState.BLOCKED)
             self.blocked[queue.lane] += 1
             return
-        state, due = QueueState.BACKOFF, head.retry_at
-        if due <= now + SOON < head.ready_at and not (
-            head.attempts or head.full or len(queue.batches) > 1 or self._no_linger()
-        ):
-            state, due = QueueState.LINGER, head.ready_at
-        if due > now + SOON:
-            queue.enter(state, timer=due)
-            heappush(self._timers, (due, next(self._order), queue))
-            self._wake(due)
+        if head.retry_at > now + SOON:
+            self._wait(queue, QueueState.BACKOFF, head.retry_at)
+        elif self._linger.lingers(queue, head, now):
+            self._wait(queue, QueueState.LINGER, head.lingers_until)
         elif self._compressor.enabled and self._compressor.start_if_large(head):
             queue.enter(QueueState.SEALING)
         else:
@@ -140,6 +135,11 @@ class ReadyQueues:
             ready = self.unbound if queue.unbound else self.ready[queue.lane]
             ready.append(queue)
             self._wake(_NOW)
+
+    def _wait(self, queue: PartitionQueue, state: QueueState, until: float) -> None:
+        queue.enter(state, timer=until)
+        heappush(self._timers, (until, next(self._order), queue))
+        self._wake(until)
 
     def _detach(self, queue: PartitionQueue) -> None:
         """Make the queue idle."""

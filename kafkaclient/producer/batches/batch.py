@@ -74,13 +74,13 @@ class ProducerBatch:
         "in_flight",
         "last_error",
         "leader_epoch",
+        "lingers_until",
         "maybe_written",
         "no_linger",
         "producer_epoch",
         "producer_id",
         "queue",
         "raw_full",
-        "ready_at",
         "rebindable",
         "result",
         "retries",
@@ -112,7 +112,7 @@ class ProducerBatch:
         batch_result.partition = queue.partition
         self.serial = serial
         """Order of creation over the whole producer. The parts of a split keep it."""
-        self.created = self.ready_at = created
+        self.created = self.lingers_until = created
         """When the delivery timeout of the first record began, and when the batch has lingered."""
         self.builder = BatchBuilder(capacity)
         self.charged = capacity
@@ -252,12 +252,12 @@ class ProducerBatch:
 
     def linger_until(self, when: float) -> None:
         """Linger at least until ``when``."""
-        self.ready_at = max(self.ready_at, when)
+        self.lingers_until = max(self.lingers_until, when)
 
     def stop_lingering(self) -> None:
         """Leave as soon as a broker takes the batch."""
         self.no_linger = True
-        self.ready_at = self.created
+        self.lingers_until = self.created
 
     def close(self) -> None:
         """Take no more records. From now on the batch counts as full."""

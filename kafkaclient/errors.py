@@ -82,6 +82,10 @@ class KafkaError(Exception):
     code: int | None = None
     """The broker's error code, or None for an error that arose in this client."""
 
+    maybe_written: bool = False
+    """Of a failed record: whether it may be in the log all the same, because an attempt to send it
+    ended without a clear answer."""
+
     delivery: Any = None
     """The ``BulkDelivery`` of the records that ``send_many`` or ``send_arrow`` had appended before
     this error; None for other calls."""
@@ -124,9 +128,6 @@ class SerializationError(InvalidRecordError):
 
 class RecordTooLargeError(InvalidRecordError):
     """A record is larger than ``max.request.size``, ``buffer.memory`` or the topic's limit."""
-
-    maybe_written: bool = False
-    """Whether an earlier attempt may have written it, before the limit was lowered."""
 
 
 class PartitionOutOfRangeError(InvalidRecordError):
@@ -283,9 +284,6 @@ class FetchTimeoutError(KafkaTimeoutError):
 
 class DeliveryTimeoutError(KafkaTimeoutError):
     """A record was not acknowledged within ``delivery.timeout.ms`` after ``send``."""
-
-    maybe_written: bool = False
-    """Whether the record may be in the log, because its request was sent."""
 
 
 class AdminTimeoutError(KafkaTimeoutError):

@@ -253,6 +253,8 @@ class IncompleteBatches:
 
     def discard(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
         """Fail a batch, wherever it is, and free its memory at once."""
+        if batch.in_flight:
+            batch.mark_uncertain()
         batch.queue.forget(batch, maybe_written=True)
         self._fail_records(batch, error)
         self._finish(batch, now)
@@ -263,9 +265,13 @@ class IncompleteBatches:
         error: KafkaError,
         record_errors: dict[int, KafkaError] | None = None,
     ) -> None:
-        if not batch.result.done:
-            batch.result.fail(error, record_errors)
-            self._on_failed(error)
+        if batch.result.done:
+            return
+        if (batch.maybe_written or batch.in_flight) and not error.maybe_written:
+            error = error.for_one()
+            error.maybe_written = True
+        batch.result.fail(error, record_errors)
+        self._on_failed(error)
 
     def _finish(self, batch: ProducerBatch, now: float) -> None:
         if self._failed_in_flight:

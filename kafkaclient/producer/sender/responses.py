@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.cluster.backoff import exponential_s
 from kafkaclient.cluster.view import LeaderHint
 from kafkaclient.errors import (
-    AuthenticationError,
-    DeliveryTimeoutError,
     KafkaError,
     ProtocolError,
-    RecordTooLargeError,
     defect,
 )
-from kafkaclient.producer.batches.partition_queue import QueueState
+from kafkaclient.producer.sender.delivery_errors import (
+    rejected_records,
+    rejection,
+    split_after_uncertain_write,
+    too_large,
+)
 from kafkaclient.producer.sender.error_actions import (
     AMBIGUOUS_CODES,
     REFRESH_CODES,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_TOPIC_DENIED, _CLUSTER_DENIED = 29, 31
 _INVALID_PRODUCER_EPOCH = 47
 
 
@@ -165,18 +165,14 @@ class ResponseHandler:
         if action is ErrorAction.DONE:
             self._incomplete.complete(batch, answer.base_offset, answer.log_append_time_ms, now)
             return
-        what = f"{batch.count} records to {batch.queue.tp} on broker {node_id}"
-        error: KafkaError = broker_error(
-            code, what, answer.error_message, advice=_denied(code, batch.result.topic)
-        )
+        error = rejection(batch, answer, node_id)
         if code in AMBIGUOUS_CODES:
             batch.mark_uncertain()
-        too_large = action is ErrorAction.SPLIT
         if code in REFRESH_CODES:
             self._metadata.request_refresh(str(error))
         if batch.result.done:  # it expired meanwhile: only its place in the sequence matters
             self._incomplete.retry(batch, error, now, now)
-        elif too_large and batch.count > 1:
+        elif action is ErrorAction.SPLIT and batch.count > 1:
             self._metrics.batch_split()
             self._incomplete.split(batch, now)
         elif (
@@ -185,16 +181,15 @@ class ResponseHandler:
             and batch.queue.is_oldest(batch)
         ):
             # The log expects the sequence after the whole batch, or has lost what came before it.
-            self.fail(batch, _split_after_uncertain_write(batch, error), now)
+            self.fail(batch, split_after_uncertain_write(batch, error), now)
         elif action is ErrorAction.RESEQUENCE and self._can_resequence(batch, code):
             self._metrics.records_retried(batch.result.topic, batch.count)
             self._incomplete.resequence(batch, error, now + self._backoff(batch), now)
         elif action is ErrorAction.RETRY:
             self.retry(batch, error, now)
         else:
-            self._fail_rejected(
-                batch, answer, _too_large(batch, error) if too_large else error, now
-            )
+            final = too_large(batch, error) if action is ErrorAction.SPLIT else error
+            self._fail_rejected(batch, answer, final, now)
             if action is ErrorAction.FATAL and batch.stamped:  # else only this batch was rejected
                 self._on_fatal(error)
 
@@ -203,7 +198,7 @@ class ResponseHandler:
     ) -> None:
         """Fail the rejected records, and send the others again; all if they cannot be separated,
         or if their transaction has to be aborted anyway."""
-        rejected = _rejected_records(answer, batch)
+        rejected = rejected_records(answer, batch)
         accepted = batch.count - len(rejected)
         aborting = self._identity.transactional
         if not rejected or not accepted or batch.maybe_written or aborting:
@@ -228,86 +223,3 @@ class ResponseHandler:
         return exponential_s(
             batch.attempts, settings.retry_backoff, settings.retry_backoff_max, self._rng
         )
-
-
-def _denied(code: int, topic: str) -> str | None:
-    operation = "IdempotentWrite" if code == _CLUSTER_DENIED else "Write"
-    return denied(code, operation, topic if code == _TOPIC_DENIED else "")
-
-
-def _rejected_records(answer: PartitionResult, batch: ProducerBatch) -> dict[int, KafkaError]:
-    """The broker's errors for single records (KIP-467), by their index in the batch."""
-    return {
-        index: broker_error(
-            answer.error_code,
-            f"a record to {batch.queue.tp}",
-            message or answer.error_message,
-        )
-        for index, message in answer.record_errors
-        if 0 <= index < batch.count
-    }
-
-
-def _too_large(batch: ProducerBatch, error: KafkaError) -> RecordTooLargeError:
-    known = "it was not written. Raise the topic's limit or send less at a time."
-    if batch.maybe_written:
-        known = "an earlier attempt ended without an answer, so it may have been written."
-    return _record_too_large(
-        batch,
-        error,
-        f"{batch.count} records to {batch.queue.tp} make a batch of {batch.size} bytes, more than "
-        f"the topic's max.message.bytes allows ({error}); {known}",
-    )
-
-
-def _split_after_uncertain_write(batch: ProducerBatch, error: KafkaError) -> RecordTooLargeError:
-    return _record_too_large(
-        batch,
-        error,
-        f"{batch.count} records to {batch.queue.tp} were part of a batch that an attempt without "
-        "an answer may have written before the topic's max.message.bytes was lowered. Sent again "
-        f"in parts, the broker did not take them ({error}): most likely they were written.",
-    )
-
-
-def _record_too_large(batch: ProducerBatch, error: KafkaError, message: str) -> RecordTooLargeError:
-    too_large = RecordTooLargeError(message)
-    too_large.code = error.code
-    too_large.maybe_written = batch.maybe_written
-    return too_large
-
-
-_WAITING = {
-    QueueState.IDLE: "waited for its turn",
-    QueueState.LINGER: "waited for its turn",
-    QueueState.BACKOFF: "waited for its retry",
-    QueueState.BLOCKED: "waited for earlier batches of its partition, or for a producer id",
-    QueueState.SEALING: "waited to be compressed",
-    QueueState.LEADERLESS: "waited for {whom}",
-    QueueState.READY: "waited for {whom} to take requests",
-}
-
-
-def delivery_timeout(
-    batch: ProducerBatch, age: float, limit: float, cause: KafkaError | None
-) -> DeliveryTimeoutError:
-    """The error for a batch that was not acknowledged in time: what it waited for, why, and whether
-    it may have been written. ``age`` and ``limit`` are in seconds; ``cause`` is the last error."""
-    queue = batch.queue
-    if not isinstance(cause, AuthenticationError):  # it is why there was no further attempt
-        cause = batch.last_error or cause
-    maybe_written = batch.in_flight or batch.maybe_written
-    state = "was on its way to {whom}" if batch.in_flight else _WAITING[queue.state]
-    error = DeliveryTimeoutError(
-        f"{batch.count} records to {queue.tp} were not acknowledged within "
-        f"delivery.timeout.ms={limit * 1000:.0f}: after {age:.3f} s and {batch.attempts} attempts "
-        f"the batch {state.format(whom=queue.waits_for)}; last error: {cause or 'none'}. "
-        + (
-            "It may have been written nevertheless."
-            if maybe_written
-            else "It has not been written; it can be sent again."
-        )
-    )
-    error.maybe_written = maybe_written
-    error.__cause__ = cause
-    return error

@@ -20,13 +20,14 @@ from kafkaclient.errors import (
 )
 from kafkaclient.producer.sender.broker_lane import Request
 from kafkaclient.producer.sender.broker_lanes import BrokerLanes
+from kafkaclient.producer.sender.delivery_errors import delivery_timeout
 from kafkaclient.producer.sender.in_flight_window import probe_round_trip
 from kafkaclient.producer.sender.kip794_outages import Kip794Outages
 from kafkaclient.producer.sender.late_answers import ALL, LateAnswers
 from kafkaclient.producer.sender.late_binder import LateBinder
 from kafkaclient.producer.sender.liveness import BrokerLiveness
 from kafkaclient.producer.sender.loop_monitor import LoopLagWarning, LoopMonitor
-from kafkaclient.producer.sender.responses import ResponseHandler, delivery_timeout
+from kafkaclient.producer.sender.responses import ResponseHandler
 from kafkaclient.producer.settings import MAX_OPEN_SHARE
 from kafkaclient.producer.time_constants import NEVER
 from kafkaclient.wire.api import ApiKey

@@ -26,7 +26,8 @@ from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
 from kafkaclient.producer.batches.idempotence import MAX_EPOCH, ProducerIdentity
 from kafkaclient.producer.batches.record import Record
 from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
-from kafkaclient.producer.sender.responses import ResponseHandler, delivery_timeout
+from kafkaclient.producer.sender.delivery_errors import delivery_timeout
+from kafkaclient.producer.sender.responses import ResponseHandler
 from kafkaclient.producer.settings import AccumulatorSettings, RetrySettings
 from kafkaclient.producer.time_constants import NEVER
 from kafkaclient.testing.fake.log import PartitionLog, RefusedBatchError

@@ -304,3 +304,33 @@ def test_a_split_uses_up_no_retry(bench: type[Bench]) -> None:
     assert not any(d.done() for d in deliveries)
     hub.take(b.drain(now=5.0), 6, now=5.0)
     assert [d.done() for d in deliveries] == [True] * 2 + [False] * 6
+
+
+def test_the_error_says_whether_the_record_may_have_been_written(bench: type[Bench]) -> None:
+    """Whatever error the record fails with: two batches share one, and only one was uncertain."""
+    b = bench(leaders=(0, 0))
+    hub = Hub(b, retries=1)
+    refused = b.put(0)
+    hub.take(b.drain(), 29)
+    lost = b.put(0)
+    in_flight = b.put(1)
+    first = [batch for batch in b.drain() if batch.queue.partition == 0]
+    hub.answers.no_response(first, LOST, 0.0)
+    hub.take(b.drain(now=10.0), 29)
+    stopped = KafkaError("stopped")
+    for batch in list(b.incomplete):
+        b.incomplete.abandon(batch, stopped, 10.0)
+    waiting = b.put(0)
+    for batch in list(b.incomplete):
+        b.incomplete.abandon(batch, stopped, 10.0)
+    for delivery, uncertain in (
+        (refused, False),
+        (lost, True),
+        (in_flight, True),
+        (waiting, False),
+    ):
+        error = delivery.exception()
+        assert error is not None
+        assert error.maybe_written is uncertain
+    assert not stopped.maybe_written
+    assert not LOST.maybe_written

@@ -4,6 +4,9 @@
 source is ``x.py`` with the C types of ``_x.pxd``, or a second implementation in ``_x.pyx``. A
 compiled module uses the types of other compiled modules, and does not work with their pure forms.
 None is used if one is missing. One that exists but cannot be loaded raises its ImportError.
+
+To add one: its name in ``COMPILED``, ``use_compiled(globals())`` at the end of ``x.py``, and
+``_x.pxd`` or ``_x.pyx`` beside it, and the source in the list of ``setup.py``.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ A request reads the limits, places the partitions, and sends the explicit replic
 controller. There is no lock, so two clients may use the same remaining capacity. Therefore the
 client afterwards reads metadata until the metadata includes its own change. The controller orders
 all changes, and brokers learn of changes in that order, so this metadata includes every earlier
-change. Of two clients that together exceed a limit, the later one always sees the violation and
-raises PartitionLimitRaceError. Both changes stay. The command line then ends with exit status 3
-(``run_admin`` in :mod:`kafkaclient.cli.admin`).
+change. Of two clients that together exceed a limit, the later one always sees the violation: its
+result is a PartitionLimitRaceError, which ``Admin`` raises. Both changes stay. The command line
+then ends with exit status 3 (``on_cluster`` in :mod:`kafkaclient.cli.admin`).
 """
 
 from __future__ import annotations

@@ -52,11 +52,13 @@ class Rebootstrap:
         """
         if not failures:
             self._failing_since = now  # if this request fails
-        silent_s = now - self._failing_since
-        due = failures % 2 and silent_s >= self._trigger_s
-        if self._enabled and due and len(known_brokers) and not self.required:
-            _log.warning(
-                "no broker has answered for %.0f s: asking the bootstrap servers again", silent_s
-            )
+        if self.required:
             return True
-        return self.required
+        silent_s = now - self._failing_since
+        turn = failures % 2 == 1 and len(known_brokers) > 0
+        if not (self._enabled and turn and silent_s >= self._trigger_s):
+            return False
+        _log.warning(
+            "no broker has answered for %.0f s: asking the bootstrap servers again", silent_s
+        )
+        return True

@@ -31,7 +31,7 @@ class ReconnectBackoff:
 
     def __init__(self, config: ClientConfig, clock: Callable[[], float], rng: Random) -> None:
         self.failures = 0
-        """Consecutive failures, until the pause is reset."""
+        """Consecutive failures, of attempts and of connections, until the pause is reset."""
         self.failed_attempts = 0
         """Consecutive failed attempts to connect."""
         self._config = config
@@ -52,6 +52,7 @@ class ReconnectBackoff:
         return exponential_s(self.failed_attempts + 1, first_s, max_s, self._rng)
 
     def connected(self) -> None:
+        """An attempt has succeeded. The pause stays as it is."""
         self._connected_at = self._clock()
         self.failed_attempts = 0
 
@@ -60,9 +61,8 @@ class ReconnectBackoff:
         self._count(error)
 
     def connection_ended(self, error: KafkaError | None) -> bool:
-        """Whether the end of the connection counts as a failure; without ``error`` this client
-        closed the connection.
-        """
+        """Note the end of a connection. Returns whether it counts as a failure. Without ``error``
+        this client closed the connection."""
         max_s = self._config.reconnect_backoff_max_ms / 1000
         if error is None or self._clock() - self._connected_at >= max_s:
             self.failures, self._not_before = 0, 0.0

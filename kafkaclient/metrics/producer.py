@@ -47,7 +47,7 @@ class ProducerMetrics:
         self._read_partitions: Callable[[], Mapping[str, Mapping[int, Gauges]]] = dict
 
         group = self._group = Group(self._windows)
-        own = self._own = Group(self._windows)
+        own = self._kafkaclient_group = Group(self._windows)
         nanoseconds, recorder = self._nanoseconds, self._recorder
 
         # Batches and records
@@ -237,12 +237,13 @@ class ProducerMetrics:
                 for name in sorted(partitions)
                 for n in sorted(partitions[name])
             },
-            "kafkaclient-metrics": self._own.snapshot(now),
+            "kafkaclient-metrics": self._kafkaclient_group.snapshot(now),
         }
 
 
 class _Node:
-    """A broker's metrics (Java: ``producer-node-metrics``), which count for all brokers, too.
+    """A broker's metrics (Java: ``producer-node-metrics``). Each value is also recorded in the
+    totals of all brokers.
 
     :meth:`ProducerMetrics.snapshot` adds the gauges of
     ``kafkaclient/producer/observability/gauges.py``.
@@ -259,7 +260,8 @@ class _Node:
 
 
 class _Topic:
-    """A topic's metrics (Java: ``producer-topic-metrics``), which count for all topics, too."""
+    """A topic's metrics (Java: ``producer-topic-metrics``). Each value is also recorded in the
+    totals of all topics."""
 
     def __init__(
         self,

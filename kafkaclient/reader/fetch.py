@@ -78,7 +78,7 @@ class Fetches:
     @property
     def held(self) -> int:
         """Bytes of responses in use, and bytes reserved for requests in flight."""
-        return sum(a.size for a in self._responses) + sum(
+        return sum(r.size for r in self._responses) + sum(
             f.reserved for f in self._in_flight.values()
         )
 
@@ -97,12 +97,13 @@ class Fetches:
         checks = [self._check_late(fetch, now) for fetch in self._in_flight.values()]
         enough = self._config.max_partition_fetch_bytes
         wanted: dict[int, list[Cursor]] = {}
-        nodes: Counter[int] = Counter()
+        undelivered: Counter[int] = Counter()
+        """By each broker that leads a partition: how many partitions have records to deliver."""
         self._turn = [cursor for cursor in self._turn if not cursor.done]
         for cursor in self._turn:
             node_id = self._node_of(cursor, now)
             if node_id is not None:
-                nodes[node_id] += bool(cursor.parts)
+                undelivered[node_id] += bool(cursor.parts)
             if not cursor.is_hungry(enough):
                 continue
             if cursor.retry_at > now:
@@ -113,16 +114,16 @@ class Fetches:
                 checks.append(cursor.retry_at)
             else:
                 wanted.setdefault(node_id, []).append(cursor)
-        share = self._config.fetch_max_bytes // max(1, len(nodes))
+        share = self._config.fetch_max_bytes // max(1, len(undelivered))
         for node_id, cursors in wanted.items():
             # No request that may have to wait for new records while other partitions of the broker
             # will soon be due.
             if node_id not in self._in_flight and not (
-                nodes[node_id] and all(cursor.idle for cursor in cursors)
+                undelivered[node_id] and all(cursor.idle for cursor in cursors)
             ):
-                room = share - sum(a.size for a in self._responses if a.node_id == node_id)
+                room = share - sum(r.size for r in self._responses if r.node_id == node_id)
                 if room >= min(share, enough):
-                    wait = not nodes[node_id]
+                    wait = not undelivered[node_id]
                     checks.append(self._start(node_id, cursors, min(room, share), wait, now))
         return min(checks, default=None)
 
@@ -191,7 +192,7 @@ class Fetches:
     async def _run(self, fetch: Fetch, call: FetchCall) -> None:
         try:
             result = await self._cluster.router.call(call, fetch.node_id, purpose=self._purpose)
-            await self._take(fetch, result)
+            await self._on_result(fetch, result)
         except KafkaError as error:
             now = self._cluster.now()
             self._cluster.metadata.request_refresh(f"a Fetch failed: {error}")
@@ -209,7 +210,7 @@ class Fetches:
                     cursor.fetch = None
             self._wake()
 
-    async def _take(self, fetch: Fetch, result: FetchResult) -> None:
+    async def _on_result(self, fetch: Fetch, result: FetchResult) -> None:
         if result.error_code:
             raise broker_error(result.error_code, f"Fetch from broker {fetch.node_id}")
         now = self._cluster.now()

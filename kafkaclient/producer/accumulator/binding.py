@@ -88,7 +88,7 @@ class BatchBinding:
         for queue in list(reserved):
             retrying = bool(queue.batches) and bool(queue.batches[0].attempts)
             avoided = queue.partition in queue.topic.avoided
-            if retrying or avoided or brokers is None or not brokers.is_healthy(queue.lane):
+            if retrying or avoided or brokers is None or not brokers.keeps_reserved(queue.lane):
                 self._unbind_reserved(queue, now)
 
     def _unbind_reserved(self, queue: PartitionQueue, now: float) -> None:

@@ -126,7 +126,7 @@ class IncompleteBatches:
         """The batch on the wire has failed. If no log has it, its sequence numbers are missing
         there and the partition starts over; if a log may have it, the next responses show it.
         ``record_errors``: by index, the errors of rejected records."""
-        batch.queue.forget(batch, maybe_written=batch.maybe_written)
+        batch.queue.fail(batch, maybe_written=batch.maybe_written)
         self._fail_records(batch, error, record_errors)
         self._finish(batch, now)
 
@@ -142,7 +142,7 @@ class IncompleteBatches:
         """Queue the batch on the wire again, in its order; ``counts``: towards its retries."""
         queue = batch.queue
         if batch.result.done:  # it failed while it was on the wire
-            queue.forget(batch, maybe_written=True)
+            queue.fail(batch, maybe_written=True)
             self._finish(batch, now)
             return
         batch.schedule_retry(error, retry_at, counts=counts)
@@ -255,7 +255,7 @@ class IncompleteBatches:
         """Fail a batch, wherever it is, and free its memory at once."""
         if batch.in_flight:
             batch.mark_uncertain()
-        batch.queue.forget(batch, maybe_written=True)
+        batch.queue.fail(batch, maybe_written=True)
         self._fail_records(batch, error)
         self._finish(batch, now)
 

@@ -26,8 +26,8 @@ class Brokers(Protocol):
     def has_capacity(self, lane: int) -> bool:
         """Whether the lane's broker is healthy and could take another request."""
 
-    def is_healthy(self, lane: int) -> bool:
-        """Whether the lane's broker is healthy, busy or not."""
+    def keeps_reserved(self, lane: int) -> bool:
+        """Whether batches that are reserved for the broker's partitions stay there."""
 
     def may_be_waited_for(self, lane: int) -> bool:
         """Whether records may linger for the broker until its partitions have their share."""

@@ -98,7 +98,7 @@ class ReadyQueues:
         if queue.target_lane != queue.lane and not queue.in_flight:
             self._detach(queue)
             queue.change_lane()
-        if queue.sequence.start_over and not queue.restart_sequence(self._identity):
+        if queue.sequence.restart_due and not queue.restart_sequence(self._identity):
             self._wake(_NOW)  # a producer id may be wanted
         if self._compressor.enabled:
             self._compressor.compress_ahead(queue)
@@ -236,7 +236,7 @@ class ReadyQueues:
         # Retries go one at a time, oldest first: that keeps the order, however many batches were
         # in flight. Before the sequence restarts (a new epoch), only a batch that may have been
         # written is sent again: the broker's answer shows whether it was.
-        return queue.is_oldest(head) and (head.maybe_written or not queue.sequence.start_over)
+        return queue.is_oldest(head) and (head.maybe_written or not queue.sequence.restart_due)
 
 
 def _is_current(queue: PartitionQueue, when: float) -> bool:

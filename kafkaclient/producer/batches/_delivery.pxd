@@ -92,7 +92,7 @@ cdef class Delivery:
     cdef unsigned char _unseen
     cdef unsigned char _counted
 
-    cpdef tuple hand_on(self)
+    cpdef tuple detach(self)
     @cython.locals(batch_result=BatchResult)
     cpdef bint done(self)
     @cython.locals(batch_result=BatchResult)
@@ -103,5 +103,5 @@ cdef class Delivery:
     cpdef add_done_callback(self, callback)
     @cython.locals(batch_result=BatchResult)
     cpdef remove_done_callback(self, callback)
-    @cython.locals(batch_result=BatchResult, parked=BatchResult)
+    @cython.locals(batch_result=BatchResult, held=BatchResult)
     cpdef int move_to(self, Delivery other) except -1

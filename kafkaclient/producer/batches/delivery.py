@@ -386,7 +386,7 @@ class Delivery:
     def __reduce_ex__(self, protocol: object) -> Never:
         raise TypeError("a Delivery cannot be copied or pickled: it stands for a record on its way")
 
-    def hand_on(self) -> tuple[BatchResult, int, int]:
+    def detach(self) -> tuple[BatchResult, int, int]:
         """Have another object stand for the record: (its batch_result, its index, 1)."""
         self._counted = False
         return self._batch_result, self._index, 1
@@ -503,12 +503,12 @@ class Delivery:
         return cast("Generator[Any, None, RecordMetadata]", awaiting)
 
     def move_to(self, other: Delivery) -> None:
-        """Stand for another delivery's record: a parked record got its place in a batch."""
-        parked, batch_result = self._batch_result, other._batch_result
-        parked.live_deliveries -= 1
-        other.hand_on()
+        """Stand for another delivery's record: a held record got its place in a batch."""
+        held, batch_result = self._batch_result, other._batch_result
+        held.live_deliveries -= 1
+        other.detach()
         self._batch_result, self._index = batch_result, other._index
-        for waiter, _ in parked.take_waiters():
+        for waiter, _ in held.take_waiters():
             batch_result.when_done(self._index, waiter)
         if batch_result.on_delivery is not None:
             _track(self)

@@ -76,7 +76,7 @@ class ProducerIdentity:
         self.producer_id, self.epoch = producer_id, epoch
 
     def raise_epoch(self) -> bool:
-        """Start over under a new epoch. False: the epochs are used up, and a new id is wanted."""
+        """Raise the epoch. False: the epochs are used up, and a new id is wanted."""
         if self.epoch >= MAX_EPOCH:
             self.producer_id, self.epoch = NO_PRODUCER_ID, -1
             return False
@@ -105,7 +105,7 @@ class PartitionSequence:
         "next",
         "numbered",
         "producer_id",
-        "start_over",
+        "restart_due",
         "unresolved",
     )
 
@@ -120,12 +120,12 @@ class PartitionSequence:
         """The last sequence known to be in the log. -1: none."""
         self.unresolved = False
         """Whether a batch ended without an answer: the log may have a gap."""
-        self.start_over = False
+        self.restart_due = False
         """Whether a new epoch is due, as soon as nothing of the partition is on the wire."""
 
     def may_stamp(self, unacked: Sequence[ProducerBatch], identity: ProducerIdentity) -> bool:
         """Whether a new batch may be sent now. ``unacked``: the partition's, oldest first."""
-        if identity.producer_id == NO_PRODUCER_ID or self.unresolved or self.start_over:
+        if identity.producer_id == NO_PRODUCER_ID or self.unresolved or self.restart_due:
             return False
         if not unacked:
             return True
@@ -163,16 +163,16 @@ class PartitionSequence:
         if maybe_written:
             self.unresolved = True
         else:
-            self.start_over = True
+            self.restart_due = True
 
     def require_restart(self) -> None:
         """Numbers are missing in the log: start over with a raised epoch as soon as possible."""
-        self.start_over = True
+        self.restart_due = True
 
     def on_log_recreated(self) -> None:
         """The partition has another log now. A new epoch is right whatever that log contains:
         before Kafka 4.1 it may have got batches by its name before the metadata showed it."""
-        self.start_over |= self.producer_id != NO_PRODUCER_ID
+        self.restart_due |= self.producer_id != NO_PRODUCER_ID
 
     def resolve(self) -> None:
         """Nothing is unacknowledged: look whether a batch without an answer left a gap."""
@@ -181,20 +181,21 @@ class PartitionSequence:
         self.unresolved = False
         expected = 0 if self.last_acked < 0 else advance(self.last_acked, 1)
         if self.next != expected:
-            self.start_over = True
+            self.restart_due = True
 
     def restart(self, unacked: Sequence[ProducerBatch], identity: ProducerIdentity) -> bool:
-        """Whether the raised epoch was due and possible: then all of ``unacked`` was numbered
-        again. Nothing of the partition is on the wire."""
-        if not self.start_over or not identity.valid:
+        """Number all of ``unacked`` again under a raised epoch, if that is due and possible.
+        Returns whether it was done. Nothing of the partition is on the wire."""
+        if not self.restart_due or not identity.valid:
             return False
-        # A log has no gaps: if the first batch is not in it, no later one is.
+        # A batch that may be in the log is first sent once more under its old number. A log has no
+        # gaps: if the first batch is not in it, no later one is.
         if unacked and unacked[0].maybe_written:
             return False
         current = self.producer_id == identity.producer_id and self.epoch == identity.epoch
         if current and not identity.raise_epoch():
             return False  # to be continued with the new producer id
-        self.start_over = self.unresolved = False
+        self.restart_due = self.unresolved = False
         self.producer_id, self.epoch = identity.producer_id, identity.epoch
         self.next, self.last_acked = 0, -1
         for batch in unacked:

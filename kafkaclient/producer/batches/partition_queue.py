@@ -242,7 +242,7 @@ class PartitionQueue:
         for part in parts:
             self._queue_for_retry(part)
 
-    def forget(self, batch: ProducerBatch, *, maybe_written: bool) -> None:
+    def fail(self, batch: ProducerBatch, *, maybe_written: bool) -> None:
         """The batch has failed, wherever it is."""
         if batch.in_flight:
             self._land(batch)
@@ -267,7 +267,8 @@ class PartitionQueue:
         for older in self._unacked:
             if older is batch:
                 break
-            at += not older.in_flight
+            if not older.in_flight:
+                at += 1
         assert not at or self._batches[at - 1].attempts, "retries are in front"
         self._batches.insert(at, batch)
 
@@ -294,8 +295,8 @@ class PartitionQueue:
         self.lane = self.target_lane
 
     def restart_sequence(self, identity: ProducerIdentity) -> bool:
-        """Whether the unacknowledged batches were numbered again, under the raised epoch: that is
-        possible only with nothing on the wire."""
+        """Number the unacknowledged batches again, under a raised epoch, if nothing is on the wire.
+        Returns whether they were numbered."""
         return not self.in_flight and self.sequence.restart(self._unacked, identity)
 
     def on_topic_recreated(self) -> None:

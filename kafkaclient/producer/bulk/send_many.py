@@ -179,7 +179,7 @@ class BulkSend:
         )
         if delivery is None:
             return False
-        self.delivery.add([delivery.hand_on()])  # the BulkDelivery replaces the record's delivery
+        self.delivery.add([delivery.detach()])  # the BulkDelivery replaces the record's delivery
         return True
 
     def _record(self, rows: Rows, at: int) -> Record:

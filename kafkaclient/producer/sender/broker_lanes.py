@@ -38,8 +38,8 @@ class BrokerSurvey(NamedTuple):
     of that broker only."""
     healthy: AbstractSet[int]
     """The lanes that are not excluded, available or not."""
-    overdue: Collection[int]
-    """The lanes of last resort: excluded only because the broker is slow to answer."""
+    last_resort: Collection[int]
+    """The lanes that are excluded only because the broker is slow to answer."""
     next_look: float
     """When to survey again although nothing wakes the sender."""
     liveness_pending: bool = False
@@ -118,7 +118,7 @@ class BrokerLanes:
         """Whether the broker could take another request, and is not slow."""
         return self.current_state(number) is BrokerState.HEALTHY
 
-    def is_healthy(self, number: int) -> bool:
+    def keeps_reserved(self, number: int) -> bool:
         """Whether batches that are reserved for the broker's partitions stay there."""
         return self.current_state(number).keeps_reserved
 
@@ -158,7 +158,7 @@ class BrokerLanes:
         that leaves next in this lane is full. ``unblocked_since``: as the loop monitor has it.
         """
         available: dict[int, Connection] = {}
-        saturated, healthy, overdue, next_look = set(), set(), set(), NEVER
+        saturated, healthy, last_resort, next_look = set(), set(), set(), NEVER
         for number in wanted:
             lane = self._lanes.get(number) or self.lane(number, now)
             connection = lane.connection = self._router.produce_connection(
@@ -168,7 +168,7 @@ class BrokerLanes:
             if state.excluded is None:
                 healthy.add(number)
             elif state.last_resort:
-                overdue.add(number)
+                last_resort.add(number)
             # Large batches keep the network itself busy: the next one goes out behind the first.
             window = min(lane.window.limit, lane.window.size + large)
             if lane.in_flight and lane.window.must_idle_for_probe(
@@ -192,7 +192,7 @@ class BrokerLanes:
                 available[number] = connection
                 saturated.add(number)
         pending = self._liveness.probe_pending
-        return BrokerSurvey(available, saturated, healthy, overdue, next_look, pending)
+        return BrokerSurvey(available, saturated, healthy, last_resort, next_look, pending)
 
     def look(
         self, lane: BrokerLane, connection: Connection | None, unblocked_since: float, now: float

@@ -15,7 +15,8 @@ from enum import Enum
 
 
 class BrokerState(Enum):
-    """A lane is in the first of these states whose condition holds."""
+    """A lane is in the first of these states whose condition holds. ``current_state`` alone finds
+    UNWRITABLE, ON_TRIAL and SATURATED."""
 
     # condition, excluded, last resort, keeps reserved batches, resets the share
     DISCONNECTED = "there is no connection", "connection", False, False, True

@@ -90,7 +90,7 @@ class InFlightWindow:
         )
 
     def is_probe_due(self, now: float) -> bool:
-        """Whether the round trip should be measured now, if the connection is idle."""
+        """Whether the round trip should be measured, as soon as the connection is idle."""
         interval = _DOUBTFUL_PROBE_INTERVAL_S if self.needs_probe else _PROBE_INTERVAL_S
         return not self.fixed and now - self.probed_at >= interval
 
@@ -122,7 +122,7 @@ def probe_round_trip(
     """Measure the network's round trip with a call that costs the broker nothing, ahead of a
     Produce request on an idle connection.
 
-    ``seconds_since(now)`` measures it; None: the event loop was blocked meanwhile.
+    ``seconds_since(now)`` returns the seconds since ``now``, or None if the event loop was blocked.
     """
     version = connection.api_versions_version
     if connection.in_flight or version is None:

@@ -193,7 +193,7 @@ class Sender:
         if self._settings.adaptive:
             outages = self._outages
             self._accumulator.end_pass(outages.update(ready_queues, now) if outages else ())
-        if due == NEVER:  # there was no batch when the pass began
+        if due == NEVER:  # there was none at first; a callback may have sent
             due = self._incomplete.next_expiry() or NEVER
         timer = ready_queues.next_timer()
         return due if timer is None else min(due, timer)

@@ -16,7 +16,7 @@ What a failure ends:
 - A record fails: the transaction (:meth:`TransactionManager.fail_transaction`). If the leader's
   error code is FATAL in sender/error_actions.py (PRODUCER_FENCED), also the producer.
 - A coordinator refuses a request: :func:`is_fatal` decides between the transaction and the producer
-  (:meth:`TransactionManager._on_refusal`). A refused abort always ends the producer.
+  (:meth:`TransactionManager._on_refusal`). An abort that cannot be completed ends the producer.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class TransactionManager:
         wake: Callable[[], None],
     ) -> None:
         self._status = TransactionStatus(transactional_id)
-        self._move, self._refusal = self._status.move, self._status.refusal
+        self._move, self._not_allowed = self._status.move, self._status.not_allowed
         self.serial = 0
         """How many transactions were begun."""
         self.requests = requests
@@ -112,7 +112,7 @@ class TransactionManager:
     def check_open(self) -> None:
         """Raises unless records may be sent."""
         if self.state is not _S.IN_TRANSACTION:
-            raise self._refusal("the record was not sent", "begin_transaction comes first")
+            raise self._not_allowed("the record was not sent", "begin_transaction comes first")
 
     def new_guard(self, check_open: Callable[[], None]) -> Callable[[], None]:
         """A check for after a wait. It raises if ``check_open`` does, or if the present transaction
@@ -158,7 +158,10 @@ class TransactionManager:
 
     def _on_refusal(self, error: KafkaError) -> None:
         """A coordinator has refused a request of the transaction."""
-        (self._fail_producer if is_fatal(error) else self.fail_transaction)(error)
+        if is_fatal(error):
+            self._fail_producer(error)
+        else:
+            self.fail_transaction(error)
 
     def _stop_sending(self) -> None:
         """No fresh batch leaves any more, and no batch is retried."""
@@ -199,7 +202,7 @@ class TransactionManager:
         if self._end_txn is not None and not self._end_txn.task.done():
             await self._wait_end(self._end_txn)
         if self.state is not _S.READY:
-            raise self._refusal("no transaction was begun", "it has to end first")
+            raise self._not_allowed("no transaction was begun", "it has to end first")
         self._move(_S.IN_TRANSACTION)
         self.serial += 1
         self._end_txn = self._status.cause = None
@@ -233,13 +236,13 @@ class TransactionManager:
     async def prepare(self) -> PreparedTransaction | None:
         if self.state is not _S.PREPARED:
             if self.state is not _S.IN_TRANSACTION:
-                raise self._refusal("nothing was prepared", "there is nothing to prepare")
+                raise self._not_allowed("nothing was prepared", "there is nothing to prepare")
             self._move(_S.PREPARED)
             self._on_open(False)
         what = "prepare_transaction goes on; await it again"
         await self._timeout.within(self._wait_written(), what)
         if self.state is not _S.PREPARED:
-            raise self._refusal("nothing was prepared", "it was not prepared")
+            raise self._not_allowed("nothing was prepared", "it was not prepared")
         self._handed_over = True
         return self.requests.prepared() if self._maybe_open else None
 
@@ -255,7 +258,7 @@ class TransactionManager:
         end_txn = self._end_txn
         if end_txn is None or not end_txn.commit or end_txn.observed:
             if self.state not in (_S.IN_TRANSACTION, _S.PREPARED):
-                raise self._refusal("nothing was committed", "there is nothing to commit")
+                raise self._not_allowed("nothing was committed", "there is nothing to commit")
             end_txn = self._start_end(_S.COMMITTING, self._commit)
         await self._wait_end(end_txn)
 
@@ -271,7 +274,7 @@ class TransactionManager:
                 end_txn.task.cancel()
             end_txn = self._start_end(_S.ABORTING, self._abort)
         elif end_txn is None or end_txn.commit or end_txn.observed:
-            raise self._refusal("nothing was aborted", "there is nothing to abort")
+            raise self._not_allowed("nothing was aborted", "there is nothing to abort")
         await self._wait_end(end_txn)
 
     @property
@@ -297,7 +300,7 @@ class TransactionManager:
                 f"{end_txn.name} goes on; await it again for its outcome"
             ) from self.requests.last_error
         if end_txn.task.cancelled():
-            raise self._refusal(f"{end_txn.name} was given up", "it was aborted or stopped")
+            raise self._not_allowed(f"{end_txn.name} was given up", "it was aborted or stopped")
         if end_txn.error is not None:
             raise end_txn.error.with_traceback(None)
 
@@ -316,7 +319,7 @@ class TransactionManager:
 
     def _check_committing(self) -> None:
         if self.state is not _S.COMMITTING:
-            raise self._refusal("nothing was committed", "it was not committed")
+            raise self._not_allowed("nothing was committed", "it was not committed")
 
     async def _abort(self, end_txn: EndTxnTask) -> None:
         self._stop_sending()
@@ -382,7 +385,7 @@ class TransactionManager:
             what = "send_offsets_to_transaction goes on, and the commit waits for it"
             raise self._timeout.error(what)
         if sending.cancelled() or not sending.result():
-            raise self._refusal("the offsets were not sent", "its transaction has ended")
+            raise self._not_allowed("the offsets were not sent", "its transaction has ended")
 
     async def committed(
         self, group_id: str, partitions: tuple[TopicPartition, ...]

@@ -65,7 +65,7 @@ class TransactionStatus:
             )
         self.state = state
 
-    def refusal(self, what: str, advice: str) -> KafkaError:
+    def not_allowed(self, what: str, advice: str) -> KafkaError:
         """The error of a call that this state does not allow."""
         if self.state is _S.FATAL and self.cause is not None:
             return self.cause.with_traceback(None)  # it is raised many times

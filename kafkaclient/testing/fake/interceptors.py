@@ -114,7 +114,7 @@ class Request:
 
 @dataclass(slots=True)
 class Control:
-    """A registered interceptor."""
+    """An interceptor, as :meth:`FakeCluster.control` registers it."""
 
     api_key: int
     decide: Callable[[Request], Answer] | Answer

@@ -356,7 +356,7 @@ async def test_a_broker_that_takes_no_bytes_has_nothing_set_aside(late: StartLoa
         assert lanes.has_capacity(0)
         lanes.get(0).connection.writable = False
         assert not lanes.has_capacity(0)
-        assert not lanes.is_healthy(0)
+        assert not lanes.keeps_reserved(0)
         lanes.get(0).connection.writable = True
 
 
@@ -423,7 +423,7 @@ class AllInOrder:
     def has_capacity(self, node_id: int) -> bool:
         return False
 
-    def is_healthy(self, node_id: int) -> bool:
+    def keeps_reserved(self, node_id: int) -> bool:
         return node_id >= 0
 
     def may_be_waited_for(self, node_id: int) -> bool:

@@ -1,7 +1,7 @@
-"""The APIs that the fake cluster implements, in modules by topic.
+"""The APIs that the fake cluster implements, in modules by subject.
 
-To add an API: an :class:`~.api.Api` in ``APIS`` of the module of its topic. kafka-python
-must know the message (``wire/codec.py``).
+To add an API: an :class:`~.api.Api` in ``APIS`` of a module here; a new module also goes into
+``_MODULES`` below. kafka-python must know the message (``wire/codec.py``).
 """
 
 from __future__ import annotations

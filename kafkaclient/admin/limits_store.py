@@ -151,8 +151,6 @@ class TopicLimits:
             lambda info: info is not None and any(p.leader >= 0 for p in info.partitions),
         )
 
-    # --- the records of the topic -------------------------------------------------------------
-
     async def _records(self) -> list[Record]:
         """Every record, up to the end offset at the time of the call. Raises the broker's error."""
         leader = await self._leader()

@@ -112,9 +112,6 @@ def _rack_groups(ring: Ring, slots: Mapping[int, int]) -> list[list[int]]:
     return list(groups.values())
 
 
-# --- how many replicas each broker hosts --------------------------------------------------------
-
-
 def _shares(task: _Task, groups: Sequence[Sequence[int]]) -> list[int] | None:
     """The number of replicas of each group, as even per broker as the bounds allow; None if no
     numbers are within the bounds."""
@@ -153,9 +150,6 @@ def _loads(slots: Mapping[int, int], group: Sequence[int], share: int, turn: int
     for step in range(missing):
         loads[able[(turn + step) % len(able)]] += 1
     return loads
-
-
-# --- which replicas each broker hosts -----------------------------------------------------------
 
 
 class _RemainingReplicas:

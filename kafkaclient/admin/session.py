@@ -87,8 +87,6 @@ class Session:
             await asyncio.gather(self._refreshing, return_exceptions=True)
         await self._router.close()
 
-    # --- time limits --------------------------------------------------------------------------
-
     @asynccontextmanager
     async def limit(self, what: str, timeout_s: float | None = None) -> AsyncIterator[None]:
         """Limit the block to ``timeout_s`` (default: ``default.api.timeout.ms``).
@@ -132,8 +130,6 @@ class Session:
                 break
             await self.pause(reads)
         return result
-
-    # --- requests -----------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Connect to the cluster. Raises BootstrapError after ``default.api.timeout.ms``. Errors

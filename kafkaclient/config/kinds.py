@@ -34,9 +34,6 @@ class Kind(Generic[T]):
     read: Callable[[object], T]
 
 
-# --- numbers ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _Range:
     """The numbers from ``low`` to ``high``, both included, and the numbers in ``also``."""
@@ -98,9 +95,6 @@ def _checked(value: T, accepted: object) -> T:
     if not accepted:
         raise ValueError(value)
     return value
-
-
-# --- text, words and paths ----------------------------------------------------------------------
 
 
 def _instance_of(kind: type[T]) -> Callable[[object], T]:
@@ -171,9 +165,6 @@ def optional(kind: Kind[T]) -> Kind[T | None]:
     )
 
 
-# --- objects ------------------------------------------------------------------------------------
-
-
 SSL_CONTEXT = Kind("an ssl.SSLContext", _instance_of(ssl.SSLContext))
 
 
@@ -212,8 +203,6 @@ def function(call: str) -> Kind[Callable[..., Any]]:
 
     return Kind(f"a function {call}", read)
 
-
-# --- addresses ----------------------------------------------------------------------------------
 
 # An optional scheme, as Java's ClientUtils accepts it, then a name or an address, then the port.
 _ADDRESS = re.compile(

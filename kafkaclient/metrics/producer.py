@@ -120,8 +120,6 @@ class ProducerMetrics:
         self._group.read_by(f"{name}-ns-total", lambda _now: round(seconds.total * _NS_PER_S))
         return seconds
 
-    # --- batches ------------------------------------------------------------------------------
-
     def batch_sealed(self, topic: str, records: int, nbytes: int, raw_bytes: int) -> None:
         """A batch is ready to be sent, with ``nbytes`` bytes, ``raw_bytes`` before compression.
 
@@ -161,8 +159,6 @@ class ProducerMetrics:
         """Records will be sent again."""
         self._topics[topic].retries.record(records, self._clock())
 
-    # --- requests and connections ---------------------------------------------------------------
-
     def request_sent(self, node_id: int, nbytes: int) -> None:
         """A request of any kind was written; ``nbytes`` includes its size field."""
         self._nodes[node_id].requests.record(nbytes, self._clock())
@@ -183,8 +179,6 @@ class ProducerMetrics:
     def transaction_waited(self, call: str, seconds: float) -> None:
         """A call on a transaction ended: init, begin, send-offsets, commit or abort."""
         self._transactions[call].record(seconds, self._clock())
-
-    # --- gauges and reading -----------------------------------------------------------------------
 
     def bind_gauge(self, name: str, read: Callable[[], float]) -> None:
         """Set the source of a gauge: ``buffer-available-bytes``, ``buffer-total-bytes``,

@@ -177,9 +177,6 @@ class WriteOptions:
         return found
 
 
-# --- what is read -------------------------------------------------------------------------------
-
-
 def _subscription(given: GivenOptions) -> Subscription:
     chosen = given.present(SUBSCRIPTIONS)
     if len(chosen) != 1:
@@ -209,9 +206,6 @@ _PARSE_SUBSCRIPTION: dict[str, Callable[[str], Subscription]] = {
     "subscribe": _parse_subscribe,
     "subscribePattern": _parse_pattern,
 }
-
-
-# --- start and end offsets ----------------------------------------------------------------------
 
 
 def _offset_limit(

@@ -158,8 +158,6 @@ def _topic(
     return topic
 
 
-# --- partitions ---------------------------------------------------------------------------------
-
 _Nodes = dict[bytes, tuple[tuple[int, ...], tuple[int, ...]]]
 """Encoded bytes -> replicas and in-sync replicas; many partitions have the same."""
 

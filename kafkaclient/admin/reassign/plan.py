@@ -194,9 +194,6 @@ def _replica_to_remove(chosen: Sequence[int], racks: Mapping[int, str | None]) -
     return tail[0] if tail else chosen[-1]
 
 
-# --- JSON -------------------------------------------------------------------------------------
-
-
 def _versioned(text: str | bytes, name: str) -> list[Any]:
     try:
         document = json.loads(text)

@@ -51,8 +51,6 @@ class Reassigner:
         self._clock = clock
         self._rng = rng
 
-    # --- plans --------------------------------------------------------------------------------
-
     async def generate(
         self,
         topics: Iterable[str],
@@ -128,8 +126,6 @@ class Reassigner:
             min_in_sync=min_in_sync,
             targets=plan,
         )
-
-    # --- reassignments ------------------------------------------------------------------------
 
     async def begin(
         self,

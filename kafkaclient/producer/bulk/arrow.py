@@ -102,9 +102,6 @@ def _next_chunk(reader: Any, number: int) -> Any:
     return chunk
 
 
-# --- types ------------------------------------------------------------------------------------
-
-
 def _check_schema(schema: Any) -> None:
     names = schema.names
     unknown = [name for name in names if name not in _WANTED]
@@ -158,9 +155,6 @@ _CHECKS = {
 
 def _layout_of(kind: Any) -> str | None:
     return _LAYOUTS.get(kind.id)
-
-
-# --- pieces of a chunk --------------------------------------------------------------------------
 
 
 def _pieces(

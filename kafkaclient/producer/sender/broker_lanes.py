@@ -71,8 +71,6 @@ class BrokerLanes:
         self._on_recovery = on_recovery
         self._refreshed_at = -NEVER
 
-    # --- the lanes --------------------------------------------------------------------------------
-
     def __iter__(self) -> Iterator[BrokerLane]:
         return iter(self._lanes.values())
 
@@ -102,8 +100,6 @@ class BrokerLanes:
                 self.side_lanes.remove(lane.number)
                 del self._lanes[lane.number]
                 self._router.close_side(lane.node_id)
-
-    # --- questions, answered as of now ------------------------------------------------------------
 
     def in_flight_of(self, number: int) -> tuple[int, int]:
         """How many requests a lane has in flight, and its in-flight window."""
@@ -141,8 +137,6 @@ class BrokerLanes:
             return BrokerState.ON_TRIAL
         full = len(lane.in_flight) >= lane.window.size
         return BrokerState.SATURATED if full else BrokerState.HEALTHY
-
-    # --- looking at the brokers -------------------------------------------------------------------
 
     def survey(
         self,

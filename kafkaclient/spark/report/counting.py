@@ -188,9 +188,6 @@ def sum_groups(kind: str, counted: pa.Table) -> pa.Table:
     return sums.cast(pa.schema(zip(sums.column_names, kinds, strict=True)))
 
 
-# --- from task to task --------------------------------------------------------------------------
-
-
 def _pack_counts(held: Sequence[pa.Table], window_s: float) -> pa.RecordBatch:
     rows = [
         {"kind": kind, "run": run, "slice": number, "counts": _pack(part)}
@@ -236,9 +233,6 @@ def unpack(packed: bytes | pa.Buffer) -> pa.Table:
     """The counts of a row of :data:`PACKED_COUNTS`."""
     with pa.ipc.open_stream(packed) as reader:
         return reader.read_all()
-
-
-# --- expressions --------------------------------------------------------------------------------
 
 
 def _floor(values: Any) -> Any:

@@ -100,8 +100,6 @@ class FakeCluster(ClusterContents):
         """The brokers' addresses for ``bootstrap.servers``."""
         return ",".join(f"{b.host}:{b.port}" for b in self._state.brokers.values())
 
-    # --- the dialer ---
-
     async def dial(
         self, host: str, port: int, factory: Callable[[], P]
     ) -> tuple[asyncio.Transport, P]:
@@ -147,8 +145,6 @@ class FakeCluster(ClusterContents):
 
     def _now(self) -> float:
         return self._clock() if self._clock is not None else asyncio.get_running_loop().time()
-
-    # --- brokers ---
 
     def stop_broker(self, node_id: int, *, elect: bool = True) -> None:
         """Kill a broker: its connections end, and it refuses new ones.
@@ -213,8 +209,6 @@ class FakeCluster(ClusterContents):
         broker = self._broker(node_id)
         broker.host, broker.port = host, port
         self.drop_connections(node_id)
-
-    # --- behavior ---
 
     def control(
         self,

@@ -58,8 +58,6 @@ class FaultProxy:
         port = self._listen[1]
         return f"<FaultProxy :{port} -> {self.target_host}:{self.target_port}, {state}>"
 
-    # --- start and close ---
-
     async def start(self) -> None:
         """Listen. With a ``listen_port`` of 0 the first start chooses a free port, and later starts
         use it again."""
@@ -98,8 +96,6 @@ class FaultProxy:
     def connections(self) -> int:
         """The number of open connections."""
         return len(self._links)
-
-    # --- delays ---
 
     def delay_produce(self, seconds: float) -> None:
         """Delay every Produce response, one after the other on its connection; 0 ends the delay.
@@ -149,8 +145,6 @@ class FaultProxy:
         self._faults.heal()
         self.resume()
 
-    # --- lost connections ---
-
     def cut(self, *, reset: bool = False) -> int:
         """Close every connection now, with ``reset`` by RST instead of FIN. Returns the number."""
         links = list(self._links)
@@ -177,8 +171,6 @@ class FaultProxy:
     ) -> FrameFault:
         """Cut the connection at the response to a matching request; the client does not get it."""
         return self._spoil(self._faults.responses, api_key=api_key, keep=0, reset=reset, **which)
-
-    # --- damaged frames ---
 
     def truncate_request(
         self,
@@ -226,8 +218,6 @@ class FaultProxy:
         fault = FrameFault(**arguments)
         faults.append(fault)
         return fault
-
-    # --- connections ---
 
     def _accept(self) -> asyncio.Protocol:
         self.counters.connections += 1

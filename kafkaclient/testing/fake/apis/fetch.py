@@ -44,9 +44,6 @@ _LATEST, _EARLIEST = -1, -2
 _DEBUG_REPLICA = -2
 
 
-# --- Fetch ----------------------------------------------------------------------------------------
-
-
 def _fetch(state: ClusterState, request: Request) -> Fields:
     left = request.message.max_bytes
     moved: set[int] = set()
@@ -184,9 +181,6 @@ def _failed(index: int, error_code: int) -> Fields:
         "preferred_read_replica": -1,
         "records": b"",
     }
-
-
-# --- ListOffsets ----------------------------------------------------------------------------------
 
 
 def _list_offsets(state: ClusterState, request: Request) -> Fields:

@@ -45,9 +45,6 @@ def _same_error(request: Request, error_code: int) -> list[Fields]:
     return [{"name": topic.name, "error_code": error_code} for topic in request.message.topics]
 
 
-# --- CreateTopics ---------------------------------------------------------------------------------
-
-
 def _create_topics(state: ClusterState, request: Request) -> Fields:
     outcomes = []
     for topic in request.message.topics:
@@ -128,9 +125,6 @@ def _numbers(state: ClusterState, topic: Any) -> dict[str, int]:
     }
 
 
-# --- CreatePartitions -----------------------------------------------------------------------------
-
-
 def _create_partitions(state: ClusterState, request: Request) -> Fields:
     outcomes = []
     for requested in request.message.topics:
@@ -170,9 +164,6 @@ def _extend(
     return ErrorCode.NONE, None
 
 
-# --- DeleteTopics ---------------------------------------------------------------------------------
-
-
 def _delete_topics(state: ClusterState, request: Request) -> Fields:
     outcomes = []
     for name in _names(request):
@@ -190,9 +181,6 @@ def _names(request: Request) -> list[str]:
     if request.version >= _FIRST_DELETION_WITH_IDS:
         return [topic.name for topic in request.message.topics]
     return list(request.message.topic_names)
-
-
-# --- reassignments --------------------------------------------------------------------------------
 
 
 def _alter_reassignments(state: ClusterState, request: Request) -> Fields:

@@ -16,7 +16,7 @@ from kafkaclient.admin import Admin, FileLimits
 from kafkaclient.cli.options import described
 from kafkaclient.cli.output import print_message
 from kafkaclient.cli.properties import client_config
-from kafkaclient.cli.run import FAILED, run_command
+from kafkaclient.cli.run import FAILED, exit_on_signals, run_command
 from kafkaclient.errors import ConfigError, PolicyViolationError
 
 if TYPE_CHECKING:
@@ -99,7 +99,9 @@ def confirm(question: str, *, yes: bool) -> None:
         raise ConfigError(
             f"{question} Nothing was done: confirming needs a terminal; without one give --yes"
         )
-    if not typer.confirm(question, err=True):
+    with exit_on_signals():  # the event loop stands still while the prompt reads
+        confirmed = typer.confirm(question, err=True)
+    if not confirmed:
         typer.echo("nothing was done", err=True)
         raise typer.Exit(FAILED)
 

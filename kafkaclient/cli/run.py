@@ -23,6 +23,10 @@ USAGE = 2
 INTERRUPTED = 128 + signal.SIGINT  # as shells report it
 TERMINATED = 128 + signal.SIGTERM
 
+_BY_SIGNAL = {
+    signal.SIGINT: (INTERRUPTED, "interrupted"),
+    signal.SIGTERM: (TERMINATED, "terminated"),
+}
 _WRONG_USE = (ConfigError, InvalidTopicError)
 
 
@@ -44,6 +48,23 @@ def run_blocking(main: Callable[[], T]) -> T:
     """
     with _exit_statuses():
         return main()
+
+
+@contextmanager
+def exit_on_signals() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the command at once, while a prompt blocks its event loop."""
+
+    def end(number: int, _frame: object) -> None:
+        status, word = _BY_SIGNAL[number]
+        stderr_console().print(f"\n[yellow]{word}[/]")
+        raise typer.Exit(status)
+
+    before = {number: signal.signal(number, end) for number in _BY_SIGNAL}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import ConfigError, KafkaError
 from kafkaclient.testing.containers import ContainerFleet
+from kafkaclient.testing.errors import LocalClusterError
 from kafkaclient.testing.fleet import Fleet
 from kafkaclient.testing.jvm import Jvm
 from kafkaclient.testing.security import ClusterSecurity
@@ -65,7 +66,18 @@ class Launch:
 
     @classmethod
     def read(cls, directory: Path) -> Launch:
+        """Raises :class:`LocalClusterError` if another version has written the file."""
         values = json.loads((directory / LAUNCH_FILE).read_text("utf-8"))
+        try:
+            return cls._from_json(values)
+        except (KeyError, TypeError) as error:
+            raise LocalClusterError(
+                f"the cluster in {directory} was started by another version of kafkaclient; stop "
+                "it with `kafkaclient cluster down`, and start it again"
+            ) from error
+
+    @classmethod
+    def _from_json(cls, values: dict[str, Any]) -> Launch:
         spec, jvm = values.pop("spec"), values.pop("jvm")
         if spec["security"] is not None:
             spec["security"] = ClusterSecurity.from_json(spec["security"])

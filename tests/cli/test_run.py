@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pty
 import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -77,3 +81,34 @@ def test_a_signal_lets_the_command_clean_up(
     assert raised.value.exit_code == status
     assert cleaned == [True]
     assert capsys.readouterr().err == told
+
+
+PROMPT = """
+import typer
+from kafkaclient.cli.admin import confirm
+from kafkaclient.cli.run import run_command
+
+async def main() -> None:
+    confirm("Delete everything?", yes=False)
+
+typer.run(lambda: run_command(main()))
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_command_that_waits_for_a_confirmation(number: int, status: int) -> None:
+    screen, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROMPT], stdin=terminal, stdout=terminal, stderr=terminal
+    )
+    os.close(terminal)
+    try:
+        shown = b""
+        while b"[y/N]" not in shown:
+            shown += os.read(screen, 1000)
+        process.send_signal(number)
+        assert process.wait(10) == status
+    finally:
+        process.kill()
+        process.wait()
+        os.close(screen)

@@ -25,7 +25,7 @@ from kafkaclient.testing.fleet import PROXY_FAULTS
 from kafkaclient.testing.jvm import Jvm
 from kafkaclient.testing.remote_proxy import RemoteProxy
 from kafkaclient.testing.settings import ClusterSpec
-from kafkaclient.testing.supervisor import Launch
+from kafkaclient.testing.supervisor import LAUNCH_FILE, Launch
 
 if TYPE_CHECKING:
     import subprocess
@@ -171,3 +171,9 @@ def test_the_remote_proxy_offers_every_fault() -> None:
         "_fault"
     }
     assert public == PROXY_FAULTS
+
+
+def test_a_cluster_of_another_version_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / LAUNCH_FILE).write_text('{"brokers": 3, "classpath": []}', "utf-8")
+    with pytest.raises(LocalClusterError, match="another version of kafkaclient; stop it with"):
+        Launch.read(tmp_path)

@@ -23,7 +23,7 @@ USAGE = 2
 INTERRUPTED = 128 + signal.SIGINT  # as shells report it
 TERMINATED = 128 + signal.SIGTERM
 
-_BY_SIGNAL = {
+_BY_SIGNAL: dict[int, tuple[int, str]] = {
     signal.SIGINT: (INTERRUPTED, "interrupted"),
     signal.SIGTERM: (TERMINATED, "terminated"),
 }

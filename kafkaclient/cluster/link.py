@@ -183,7 +183,7 @@ class Link:
                 f"{self.name} could not be connected within {limit_s:.3g} s "
                 "(socket.connection.setup.timeout.ms); is it up, and its port open from here?"
             ) from error
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: no host can have this name
             raise BrokerConnectionError(f"{self.name} could not be connected: {error}") from error
         except Exception as error:
             _log.exception("connecting to %s failed in an unexpected way", self.name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from kafkaclient.config.jaas import apply_jaas
 from kafkaclient.config.kinds import (
@@ -254,6 +255,10 @@ def _settle_oauth(values: dict[str, Any]) -> None:
                 "sasl_oauthbearer_token_endpoint_url must begin with https:// (or http://, for "
                 "tests: the client's secret is then sent in the clear)"
             )
+        try:
+            urlsplit(url).port  # noqa: B018 - raises ValueError
+        except ValueError as error:
+            raise ConfigError(f"sasl_oauthbearer_token_endpoint_url: {error}") from error
         return
     for name in ("sasl_oauthbearer_token_endpoint_url", *_FOR_OIDC):
         if values[name] is not None:

@@ -171,6 +171,8 @@ def _read(path: Path, option: str) -> str:
         raise ConfigError(f"{option}={path} is not a PEM file{_JAVA}") from error
     except OSError as error:
         raise ConfigError(f"{option}={path} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a path with a null byte
+        raise ConfigError(f"{option}={str(path)!r} cannot be read: {error}") from error
 
 
 _JAVA = "; Java's own formats (JKS, PKCS12) are not read, `keytool -exportcert -rfc` writes PEM"

@@ -185,7 +185,7 @@ class Cluster:
         for each in result.partitions:
             tp = TopicPartition(each.topic, each.partition)
             if each.error_code:
-                advice = denied(each.error_code, "Describe", each.topic)
+                advice = denied(each.error_code, "Describe", each.topic, by_itself=True)
                 what = f"{tp}: ListOffsets at broker {node_id}"
                 errors.append(broker_error(each.error_code, what, advice=advice))
             else:

@@ -82,6 +82,11 @@ class Fetches:
             f.reserved for f in self._in_flight.values()
         )
 
+    @property
+    def has_used_up_response(self) -> bool:
+        """Whether a response has no records left since the last :meth:`top_up`."""
+        return any(not any(response.parts) for response in self._responses)
+
     def close(self) -> None:
         """Cancel the requests in flight."""
         for task in self._tasks:
@@ -287,16 +292,17 @@ class Fetches:
         self, cursor: Cursor, fetch: Fetch, found: FetchedPartition, now: float
     ) -> None:
         code, topic = found.error_code, cursor.topic_partition.topic
+        if not self._is_same_topic(cursor):
+            return
         if code == _OFFSET_OUT_OF_RANGE:
             await self._out_of_range(cursor, fetch, now)
             return
-        advice = denied(code, "Read", topic)
+        advice = denied(code, "Read", topic, by_itself=True)
         what = f"{cursor.topic_partition}: Fetch from broker {fetch.node_id}"
         error = broker_error(code, what, advice=advice)
         error.retriable |= code == _UNKNOWN_SERVER_ERROR  # as in Java's consumer
         self._cluster.metadata.request_refresh(str(error))
-        if self._is_same_topic(cursor):
-            self._failed(cursor, error, now)
+        self._failed(cursor, error, now)
 
     async def _out_of_range(self, cursor: Cursor, fetch: Fetch, now: float) -> None:
         """Report the available offsets; retriable if the broker may not have the whole log."""

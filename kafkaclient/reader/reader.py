@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from math import floor
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeAlias, overload
 
@@ -217,8 +218,8 @@ def _timestamp(at: object) -> int:
     if isinstance(at, str) and at in _ENDS:
         return _ENDS[at]
     if isinstance(at, datetime) and at.tzinfo is not None:
-        return int(at.timestamp() * 1000)
-    if isinstance(at, int) and not isinstance(at, bool) and at >= 0:
+        at = floor(at.timestamp() * 1000)
+    if isinstance(at, int) and not isinstance(at, bool) and 0 <= at < 2**63:
         return at
     raise ConfigError(
         f"at={at!r} is not accepted: give 'earliest', 'latest', milliseconds since the epoch, or "

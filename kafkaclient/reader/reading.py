@@ -91,7 +91,8 @@ class Reading:
                 if not self._turns:
                     self.close()
                     raise StopAsyncIteration
-                if not self._news.is_set():
+                # A response without visible records has been used up: there is room for a request.
+                if not self._news.is_set() and not self._fetches.has_used_up_response:
                     await self._wait(check_at)
                 self._news.clear()
         except KafkaError:

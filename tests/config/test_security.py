@@ -135,6 +135,15 @@ def test_secrets_are_not_in_the_message_about_them(options: dict[str, Any]) -> N
         (
             {
                 **OAUTH,
+                "sasl.oauthbearer.token.endpoint.url": "https://i:99999/t",
+                "sasl.oauthbearer.client.id": "i",
+                "sasl.oauthbearer.client.secret": SECRET,
+            },
+            "token_endpoint_url: Port out of range",
+        ),
+        (
+            {
+                **OAUTH,
                 "sasl.oauthbearer.token.endpoint.url": "https://i/t",
                 "sasl_oauth_token_provider": provide,
             },

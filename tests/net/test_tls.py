@@ -144,6 +144,7 @@ class Broken:
         text = {"ssl.keystore.certificate.chain": self.chain}
         cases: dict[str, dict[str, Any]] = {
             "cannot be read: No such file": {"ssl.truststore.location": "/no/such/file"},
+            "cannot be read: embedded null": {"ssl.truststore.location": "x\0y"},
             "holds no certificate in PEM; Java's own": {
                 "ssl.truststore.location": self.file("no PEM")
             },
@@ -184,6 +185,7 @@ def _locked(key: str) -> str:
     "case",
     [
         "cannot be read: No such file",
+        "cannot be read: embedded null",
         "holds no certificate in PEM; Java's own",
         "holds no certificate in PEM$",
         "is not a PEM file; Java's own formats",

@@ -238,15 +238,17 @@ async def test_a_topic_created_anew_before_anything_was_read(fake, tools):
         assert len(await tools.records(reader.read({P0: (0, 6)}))) == 6
 
 
+@pytest.mark.parametrize("batches", [0, 1, 5])
 @virtual_time
-async def test_a_topic_created_anew_is_another_topic(fake, tools):
-    tools.fill(fake, 0, 1)
+async def test_a_topic_created_anew_is_another_topic(fake, tools, batches):
+    """Whether the new one has less records than were read, or more."""
+    tools.fill(fake, 0, 2)
     async with tools.reader(fake) as reader:
         reading = reader.read({P0: 0})
-        assert len(await anext(reading)) == 3
+        assert len(await anext(reading)) == 6
         fake.delete_topic("t")
         fake.create_topic("t", 6, 3)
-        tools.fill(fake, 0, 5)
+        tools.fill(fake, 0, batches)
         with pytest.raises(UnknownTopicError, match="created again"):
             await anext(reading)
 

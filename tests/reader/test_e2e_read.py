@@ -149,7 +149,9 @@ async def test_offsets_by_time(fake, tools):
             assert await reader.offsets([P0], at=at) == {P0: offset}
         at = datetime(1970, 1, 1, 0, 0, 1, 100_000, UTC)
         assert await reader.offsets([("t", 0), ("t", 5)], at=at) == {P0: 2, ("t", 5): None}
-        for bad in (datetime(2020, 1, 1), -1, "first", True, 1.5):  # noqa: DTZ001
+        before_1970 = datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC)  # -1 ms: Kafka's "latest"
+        no_zone = datetime(2020, 1, 1)  # noqa: DTZ001
+        for bad in (no_zone, before_1970, -1, 2**63, "first", True, 1.5):
             with pytest.raises(ConfigError, match="give 'earliest'"):
                 await reader.offsets("t", at=bad)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from kafkaclient.testing.clock import virtual_time
@@ -83,6 +85,25 @@ async def test_batch_by_batch(fake, tools, log):
     async with tools.reader(fake, max_partition_fetch_bytes=1, **COMMITTED) as reader:
         records = await tools.records(reader.read({P0: (0, 13)}))
     assert [r.offset for r in records] == [0, 1, 4, 8, 10]
+
+
+@pytest.mark.parametrize("fetch_max_bytes", [1, 300, 100_000])
+@virtual_time
+async def test_responses_without_visible_records_use_up_no_room_for_good(
+    fake, tools, fetch_max_bytes
+):
+    """They fill the broker's share of fetch.max.bytes, and nothing is in flight meanwhile."""
+    writer = Writer(fake, tools, 1)
+    for commit in (False, False, True):
+        for _ in range(5):
+            writer.write(b"x" * 100)
+        writer.end(commit=commit)
+    fake.append("t", 0, tools.sealed([b"last"]))
+    async with tools.reader(fake, fetch_max_bytes=fetch_max_bytes, **COMMITTED) as reader:
+        end = (await reader.offsets([P0], at="latest"))[P0]
+        async with asyncio.timeout(60):
+            records = await tools.records(reader.read({P0: (0, end)}))
+    assert [r.value for r in records] == [b"x" * 100] * 5 + [b"last"]
 
 
 @virtual_time

@@ -79,7 +79,7 @@ def https_context(options: SecurityOptions) -> ssl.SSLContext | None:
 def _signature(path: Path) -> tuple[int, int, int] | None:
     try:
         status = path.stat()  # follows links: a new target is a change
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a null byte
         return None
     return status.st_mtime_ns, status.st_ino, status.st_size
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from kafkaclient.testing import control
 from kafkaclient.testing.cluster import ComposeCluster
 from kafkaclient.testing.containers import ContainerFleet
 from kafkaclient.testing.errors import BrokerStartError, LocalClusterError
@@ -252,7 +253,7 @@ async def test_the_users_side(
 ) -> None:
     """As the fixture ``kafka_cluster`` uses it, with a supervisor process between."""
     java = Java(stub_java, 17, "stub")
-    monkeypatch.setattr("kafkaclient.testing.control.find_java", lambda: java)
+    monkeypatch.setattr(control, "find_java", lambda: java)
     monkeypatch.setattr(JarCache, "ensure", lambda self, jars: ())
     await started()
     cluster = ComposeCluster("stub")

@@ -22,14 +22,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "COMPILED",
-    "FORCE_PURE_PYTHON",
-    "cython",
-    "log_pure_python",
-    "use_compiled",
-    "why_pure_python",
-]
 
 T = TypeVar("T")
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.settings import ClusterSpec
 
-__all__ = ["DEFAULT_NAME", "BackgroundCluster"]
 
 DEFAULT_NAME = "default"
 

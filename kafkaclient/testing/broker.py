@@ -21,15 +21,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.jvm import Jvm
 
-__all__ = [
-    "CHECKPOINT_FILE",
-    "Broker",
-    "BrokerProcess",
-    "BrokerState",
-    "dies_with_parent",
-    "meta_properties",
-    "render_properties",
-]
 
 CHECKPOINT_FILE = "bootstrap.checkpoint"
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.jvm import Jvm
     from kafkaclient.testing.settings import ClusterSpec
 
-__all__ = ["ContainerBroker", "ContainerFleet"]
 
 _TERMINATE_TIMEOUT_S = 30.0  # seconds until SIGKILL follows SIGTERM
 _QUOTED_LINES = 20  # lines of a container's log in an error message

@@ -25,14 +25,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.settings import ClusterSpec
 
-__all__ = [
-    "START_TIMEOUT_S",
-    "Control",
-    "Running",
-    "launch_supervisor",
-    "prepare_launch",
-    "start_brokers",
-]
 
 START_TIMEOUT_S = 180.0  # seconds that brokers may take to be ready
 _SOCKET_TIMEOUT_S = 30.0  # seconds that a supervisor may take to accept commands

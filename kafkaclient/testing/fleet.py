@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.jvm import Jvm
 
-__all__ = ["PROXY_FAULTS", "Fleet", "PortsTakenError"]
 
 PROXY_FAULTS = frozenset(
     {

@@ -29,19 +29,6 @@ from kafkaclient.testing.progress import show_progress
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "CACHE_VARIABLE",
-    "REPOSITORY_VARIABLE",
-    "Fetch",
-    "Jar",
-    "JarCache",
-    "cache_dir",
-    "fetch_with_jgo",
-    "format_lock",
-    "parse_lock",
-    "read_lock",
-    "shipped_versions",
-]
 
 CACHE_VARIABLE = "KAFKACLIENT_CACHE"
 """The environment variable that overrides the cache directory."""

@@ -16,7 +16,6 @@ from kafkaclient.testing.errors import JavaNotFoundError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["ENVIRONMENT_VARIABLE", "MINIMUM_VERSION", "Java", "find_java", "parse_major_version"]
 
 ENVIRONMENT_VARIABLE = "KAFKACLIENT_JAVA"
 MINIMUM_VERSION = 17  # Kafka 4's brokers need Java 17

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Jvm", "ToolResult"]
 
 _AOT_VERSION = 25  # the first Java version with AOT caches
 _TOOL_HEAP_MB = 512

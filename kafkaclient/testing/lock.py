@@ -21,7 +21,6 @@ from kafkaclient.testing.jars import Jar, cache_dir, format_lock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["main", "make_lock", "scan"]
 
 _POM = """\
 <project>

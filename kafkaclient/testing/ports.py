@@ -9,8 +9,6 @@ from pathlib import Path
 from kafkaclient.testing.errors import LocalClusterError
 from kafkaclient.testing.settings import HOST
 
-__all__ = ["free_ports", "port_range"]
-
 _LOWEST = 20_000  # the first port to choose from
 _EPHEMERAL_START = 32_768  # the first port for outgoing connections, by Linux's default
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")

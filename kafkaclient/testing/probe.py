@@ -8,8 +8,6 @@ from typing import NamedTuple
 from kafkaclient.testing.settings import HOST
 from kafkaclient.wire.metadata import MetadataCall
 
-__all__ = ["Membership", "membership", "parse_membership"]
-
 _CALL = MetadataCall(topics=(), allow_auto_topic_creation=False)
 _VERSION = 4
 _TIMEOUT_S = 2.0

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-__all__ = ["show_progress"]
-
 
 @contextmanager
 def show_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.control import Control
 
-__all__ = ["RemoteProxy"]
 
 P = ParamSpec("P")
 

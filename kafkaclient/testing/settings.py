@@ -24,18 +24,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.security import ClusterSecurity
 
-__all__ = [
-    "DEFAULT_VERSION",
-    "HEAP_MB",
-    "HOST",
-    "ClusterSpec",
-    "Ports",
-    "Secured",
-    "broker_properties",
-    "controller_ids",
-    "new_uuid",
-    "shared_settings",
-]
 
 DEFAULT_VERSION = "4.3.1"
 HOST = "127.0.0.1"

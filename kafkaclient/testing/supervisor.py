@@ -39,7 +39,6 @@ from kafkaclient.testing.settings import ClusterSpec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["LAUNCH_FILE", "SOCKET_FILE", "Launch", "Supervisor", "main"]
 
 LAUNCH_FILE = "launch.json"
 SOCKET_FILE = "control.sock"

@@ -5,8 +5,8 @@ source is ``x.py`` with the C types of ``_x.pxd``, or a second implementation in
 compiled module uses the types of other compiled modules, and does not work with their pure forms.
 None is used if one is missing. One that exists but cannot be loaded raises its ImportError.
 
-To add one: its name in ``COMPILED``, ``use_compiled(globals())`` at the end of ``x.py``, and
-``_x.pxd`` or ``_x.pyx`` beside it, and the source in the list of ``setup.py``.
+To add one: its name in ``COMPILED``, its source in the list of ``setup.py``, ``__all__`` and at the
+end ``use_compiled(globals())`` in ``x.py``, and ``_x.pxd`` or ``_x.pyx`` beside it.
 """
 
 from __future__ import annotations

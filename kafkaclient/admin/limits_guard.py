@@ -65,10 +65,10 @@ class LimitsGuard:
         """Create each topic completely or not at all. Earlier topics use capacity first."""
         results: dict[str, KafkaError | None] = {}
         known = {topic.name for topic in cluster.topics if not topic.error_code}
-        placed: list[NewTopic] = []
+        to_create: list[NewTopic] = []
         limited: list[NewTopic] = []
         for topic in topics:
-            (limited if limits.any and not _is_exempt(topic.name) else placed).append(topic)
+            (limited if limits.any and not _is_exempt(topic.name) else to_create).append(topic)
         settled = await self._with_defaults(limited, results)
         usage = usage_of(cluster)
         requests: dict[str, Request] = {}
@@ -79,9 +79,9 @@ class LimitsGuard:
                 results[topic.name] = _already_exists(topic.name) if topic.name in known else error
                 continue
             usage = usage.with_topic(assigned.assignments.values())
-            placed.append(assigned)
+            to_create.append(assigned)
             requests[topic.name] = request
-        outcomes = await self._requests.create(placed, validate_only=validate_only)
+        outcomes = await self._requests.create(to_create, validate_only=validate_only)
         for name, outcome in outcomes.items():
             results[name] = outcome if isinstance(outcome, KafkaError) else None
             if validate_only and results[name] is None and name in known:

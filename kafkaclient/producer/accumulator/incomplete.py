@@ -10,6 +10,7 @@ from itertools import count, islice
 from math import inf
 from typing import TYPE_CHECKING
 
+from kafkaclient.producer.batches.delivery_errors import with_verdict
 from kafkaclient.producer.batches.idempotence import advance
 from kafkaclient.producer.batches.split import (
     fail_records,
@@ -267,9 +268,7 @@ class IncompleteBatches:
     ) -> None:
         if batch.result.done:
             return
-        if (batch.maybe_written or batch.in_flight) and not error.maybe_written:
-            error = error.for_one()
-            error.maybe_written = True
+        error = with_verdict(error, batch)
         batch.result.fail(error, record_errors)
         self._on_failed(error)
 

@@ -19,19 +19,20 @@ class Linger:
     """No batch lingers during a flush, while callers wait for buffer memory, or after
     :meth:`close`. ``flushes``: the pending flushes."""
 
-    __slots__ = ("_buffer_pool", "_closed", "_flushes", "_seconds")
+    __slots__ = ("_buffer_pool", "_flushes", "_never_lingers", "_seconds")
 
     def __init__(
         self, settings: AccumulatorSettings, buffer_pool: BufferPool, flushes: Collection[object]
     ) -> None:
         self._seconds = settings.linger
         # batch.size 0 means "do not batch": no batch lingers (KAFKA-14303).
-        self._closed = settings.batch_size == 0
+        self._never_lingers = settings.batch_size == 0
         self._buffer_pool = buffer_pool
         self._flushes = flushes
 
     def until(self, queue: PartitionQueue, now: float, *, rebindable: bool) -> float:
-        """Until when a batch lingers that is opened now; a reserved batch may linger for longer."""
+        """Until when a batch lingers that is opened now. A batch that was opened in a partition and
+        may yet go to another (``rebindable``) may linger for longer."""
         seconds = self._seconds
         if rebindable and not queue.unbound:
             seconds = max(seconds, queue.topic.strategy.extra_linger(queue))
@@ -41,7 +42,7 @@ class Linger:
         """Whether ``head``, the queue's first batch, still waits for more records. A retry, a full
         batch, and a batch with another one behind it do not."""
         return now + SOON < head.lingers_until and not (
-            self._closed
+            self._never_lingers
             or self._flushes
             or self._buffer_pool.waiters
             or head.attempts
@@ -51,4 +52,4 @@ class Linger:
 
     def close(self) -> None:
         """From now on no batch lingers: the producer takes no more records."""
-        self._closed = True
+        self._never_lingers = True

@@ -175,7 +175,8 @@ class PartitionSequence:
         self.restart_due |= self.producer_id != NO_PRODUCER_ID
 
     def resolve(self) -> None:
-        """Nothing is unacknowledged: look whether a batch without an answer left a gap."""
+        """Check whether a batch without an answer left a gap. To be called with nothing
+        unacknowledged."""
         if not self.unresolved:
             return
         self.unresolved = False
@@ -185,7 +186,7 @@ class PartitionSequence:
 
     def restart(self, unacked: Sequence[ProducerBatch], identity: ProducerIdentity) -> bool:
         """Number all of ``unacked`` again under a raised epoch, if that is due and possible.
-        Returns whether it was done. Nothing of the partition is on the wire."""
+        Returns whether it was done. To be called with nothing of the partition on the wire."""
         if not self.restart_due or not identity.valid:
             return False
         # A batch that may be in the log is first sent once more under its old number. A log has no

@@ -10,7 +10,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.observability.load import partition_skew
-from kafkaclient.producer.sender.broker_state import BrokerState
+from kafkaclient.producer.sender.broker_exclusion import BrokerState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -28,9 +28,10 @@ class BrokerLoad(NamedTuple):
     """``oldest_in_flight_s``: age of the oldest unanswered Produce request, 0.0 when there is
     none. ``bytes_sent`` and ``requests_sent`` count Produce requests since the start.
     ``window``: how many requests the broker may have in flight at present. ``excluded``: why the
-    broker got no records without key at the last look (``overdue``, ``slow``, ``availability``,
-    ``throttled``, ``connection``), None when it did; ``exclusions`` counts how often a reason came
-    up. ``latency_s``: the median of the latest responses, None before the first."""
+    broker got no records without key at the last look (broker_exclusion.py has the reasons:
+    ``overdue``, ``slow``, ``availability``, ``throttled``, ``connection``), None when it did;
+    ``exclusions`` counts how often a reason came up. ``latency_s``: the median of the latest
+    responses, None before the first."""
 
     node_id: int
     queued_batches: int

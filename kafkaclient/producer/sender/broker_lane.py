@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.producer.lane_id import node_of
-from kafkaclient.producer.sender.broker_state import BrokerState
+from kafkaclient.producer.sender.broker_exclusion import BrokerState
 from kafkaclient.producer.sender.in_flight_window import InFlightWindow
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class BrokerLane:
         """The connection, as of the last survey."""
         self.state = BrokerState.HEALTHY
         """The state as of the last look."""
-        self.was_excluded = False
+        self.share_reset_due = False
         """Whether the broker's partitions are to be raised to the average share once the broker
         has recovered."""
         self.exclusions: Counter[BrokerState] = Counter()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import AuthenticationError
 from kafkaclient.producer.lane_id import node_of
+from kafkaclient.producer.sender.broker_exclusion import BrokerState
 from kafkaclient.producer.sender.broker_lane import BrokerLane
-from kafkaclient.producer.sender.broker_state import BrokerState
 from kafkaclient.producer.sender.liveness import BELIEVED_S
 from kafkaclient.producer.time_constants import NEVER
 
@@ -158,7 +158,7 @@ class BrokerLanes:
             connection = lane.connection = self._router.produce_connection(
                 lane.node_id, side=lane.primary is not lane
             )
-            state = self.look(lane, connection, unblocked_since, now)
+            state = self.update_state(lane, connection, unblocked_since, now)
             if state.excluded is None:
                 healthy.add(number)
             elif state.last_resort:
@@ -188,7 +188,7 @@ class BrokerLanes:
         pending = self._liveness.probe_pending
         return BrokerSurvey(available, saturated, healthy, last_resort, next_look, pending)
 
-    def look(
+    def update_state(
         self, lane: BrokerLane, connection: Connection | None, unblocked_since: float, now: float
     ) -> BrokerState:
         """Find the lane's state, and do what follows from a new one."""
@@ -211,9 +211,9 @@ class BrokerLanes:
         if state is not lane.state:
             lane.enter(state)
         if overdue or state.resets_share:
-            lane.was_excluded = True
-        elif lane.was_excluded and state.excluded is None:
-            lane.was_excluded = False
+            lane.share_reset_due = True
+        elif lane.share_reset_due and state.excluded is None:
+            lane.share_reset_due = False
             self._on_recovery(lane.number)
         return state
 

@@ -57,7 +57,8 @@ class LateAnswers:
             if not lane.in_flight:
                 continue
             before, oldest = lane.state, lane.in_flight[0]
-            if self._lanes.look(lane, oldest.connection, unblocked_since, now) is not before:
+            state = self._lanes.update_state(lane, oldest.connection, unblocked_since, now)
+            if state is not before:
                 self._wake()
             waited = lane.oldest_wait(now, unblocked_since)
             if waited <= MIN_OVERDUE_S:
@@ -82,7 +83,7 @@ class LateAnswers:
             if lane.primary is not lane:
                 # The dead replica that the answer waited for was removed from the ISR, or is back.
                 self._metadata.request_refresh(f"broker {lane.node_id} answers again")
-            self._lanes.look(lane, request.connection, unblocked_since, now)
+            self._lanes.update_state(lane, request.connection, unblocked_since, now)
 
     def request_succeeded(self, request: Request) -> None:
         """The request was answered without an error."""

@@ -12,7 +12,7 @@ from kafkaclient.errors import (
     ProtocolError,
     defect,
 )
-from kafkaclient.producer.sender.delivery_errors import (
+from kafkaclient.producer.batches.delivery_errors import (
     rejected_records,
     rejection,
     split_after_uncertain_write,

@@ -18,9 +18,9 @@ from kafkaclient.errors import (
     UnsupportedVersionError,
     defect,
 )
+from kafkaclient.producer.batches.delivery_errors import delivery_timeout
 from kafkaclient.producer.sender.broker_lane import Request
 from kafkaclient.producer.sender.broker_lanes import BrokerLanes
-from kafkaclient.producer.sender.delivery_errors import delivery_timeout
 from kafkaclient.producer.sender.in_flight_window import probe_round_trip
 from kafkaclient.producer.sender.kip794_outages import Kip794Outages
 from kafkaclient.producer.sender.late_answers import ALL, LateAnswers

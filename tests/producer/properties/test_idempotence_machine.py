@@ -23,10 +23,10 @@ from kafkaclient.cluster.view import LeaderHint, PartitionView, TopicView
 from kafkaclient.errors import BrokerConnectionError, DeliveryTimeoutError, KafkaError
 from kafkaclient.metrics import ProducerMetrics
 from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
+from kafkaclient.producer.batches.delivery_errors import delivery_timeout
 from kafkaclient.producer.batches.idempotence import MAX_EPOCH, ProducerIdentity
 from kafkaclient.producer.batches.record import Record
 from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
-from kafkaclient.producer.sender.delivery_errors import delivery_timeout
 from kafkaclient.producer.sender.responses import ResponseHandler
 from kafkaclient.producer.settings import AccumulatorSettings, RetrySettings
 from kafkaclient.producer.time_constants import NEVER

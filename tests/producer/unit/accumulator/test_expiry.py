@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.errors import BrokerConnectionError, DeliveryTimeoutError
-from kafkaclient.producer.sender.delivery_errors import delivery_timeout
+from kafkaclient.producer.batches.delivery_errors import delivery_timeout
 
 if TYPE_CHECKING:
     from tests.producer.support import Bench

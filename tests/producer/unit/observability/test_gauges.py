@@ -13,8 +13,8 @@ from kafkaclient.errors import KafkaError
 from kafkaclient.metrics import ProducerMetrics
 from kafkaclient.producer.observability.gauges import bind_load_gauges
 from kafkaclient.producer.observability.load import LiveLoad, partition_skew
+from kafkaclient.producer.sender.broker_exclusion import BrokerState
 from kafkaclient.producer.sender.broker_lane import BrokerLane
-from kafkaclient.producer.sender.broker_state import BrokerState
 from kafkaclient.producer.settings import SenderSettings
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from kafkaclient.producer.sender.broker_exclusion import BrokerState
 from kafkaclient.producer.sender.broker_lane import BrokerLane, Request
-from kafkaclient.producer.sender.broker_state import BrokerState
 
 
 def connection(**facts: Any) -> Any:

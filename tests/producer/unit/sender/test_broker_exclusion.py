@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from kafkaclient.producer.sender.broker_exclusion import BrokerState
 from kafkaclient.producer.sender.broker_lane import Request
 from kafkaclient.producer.sender.broker_lanes import BrokerLanes
-from kafkaclient.producer.sender.broker_state import BrokerState
 from kafkaclient.producer.settings import SenderSettings
 
 OPEN = {"closed": False, "writable": True, "throttled_until": 0.0}
@@ -36,7 +36,7 @@ class World:
         if sent_at is not None:
             lane.in_flight.append(Request(lane, connection, [], 9, sent_at, 0, {}))
         lane.connection = connection
-        return self.lanes.look(lane, connection, 0.0, now)
+        return self.lanes.update_state(lane, connection, 0.0, now)
 
 
 def connection(**facts: Any) -> Any:

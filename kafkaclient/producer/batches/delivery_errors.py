@@ -1,5 +1,8 @@
 """The errors that records fail with: what happened, where, and whether the record may have been
-written."""
+written (:func:`with_verdict`).
+
+``ProducerBatch.maybe_written`` is the evidence. The response handler keeps it with each attempt.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,16 @@ if TYPE_CHECKING:
     from kafkaclient.wire.produce import PartitionResult
 
 _TOPIC_DENIED, _CLUSTER_DENIED = 29, 31
+
+
+def with_verdict(error: KafkaError, batch: ProducerBatch) -> KafkaError:
+    """The error for the batch's records, which says whether these may have been written: an attempt
+    ended without a clear answer, or is still on the wire. Several batches may share ``error``."""
+    if error.maybe_written or not (batch.maybe_written or batch.in_flight):
+        return error
+    error = error.for_one()
+    error.maybe_written = True
+    return error
 
 
 def rejection(batch: ProducerBatch, answer: PartitionResult, node_id: int) -> KafkaError:

@@ -1,6 +1,6 @@
-"""How a broker is: every state of a broker's lane, and what follows from it, in one table.
+"""Which brokers get no records without key, and why: the states of a broker's lane, in one table.
 
-:meth:`~kafkaclient.producer.sender.broker_lanes.BrokerLanes.look` finds a lane's state, and
+:meth:`~kafkaclient.producer.sender.broker_lanes.BrokerLanes.update_state` finds a lane's state, and
 :meth:`~kafkaclient.producer.sender.broker_lanes.BrokerLanes.current_state` refines it between two
 looks. What the producer does differently for a broker in trouble is a column of this table.
 

@@ -220,7 +220,7 @@ async def test_too_few_replicas(kafka_cluster, topic, create_topic, read_topic):
     ):
         for producer in (patient, impatient):
             await producer.send_and_wait(topic, b"first")
-        answers = inspect(patient).sender._answers
+        answers = inspect(patient).sender._responses
         retry = answers.retry
 
         def noted(batch, error, now, *, at_once=False) -> None:

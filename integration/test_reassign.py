@@ -260,7 +260,7 @@ async def test_a_topic_that_stops_while_it_moves_is_told_before(
     t0 = TopicPartition(topic, 0)
     words = ("reassign", "generate", "--topics", topic, "--broker-list", "1", "--measure", "0")
     code, _, stderr = await run(kafka_cluster, *words)
-    assert (code, f"topic {topic} takes no records" in stderr) == (0, True), stderr
+    assert (code, f"topic {topic} accepts no records" in stderr) == (0, True), stderr
     await fill(kafka_cluster, topic, 20)
     async with Producer(kafka_cluster.bootstrap, linger_ms=0) as producer:
         await producer.send_and_wait(topic, b"before", partition=0)

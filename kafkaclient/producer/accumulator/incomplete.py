@@ -269,6 +269,8 @@ class IncompleteBatches:
         if batch.result.done:
             return
         error = with_verdict(error, batch)
+        if record_errors is not None:
+            record_errors = {n: with_verdict(each, batch) for n, each in record_errors.items()}
         batch.result.fail(error, record_errors)
         self._on_failed(error)
 

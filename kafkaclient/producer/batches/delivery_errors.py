@@ -27,11 +27,15 @@ _TOPIC_DENIED, _CLUSTER_DENIED = 29, 31
 def with_verdict(error: KafkaError, batch: ProducerBatch) -> KafkaError:
     """The error for the batch's records, which says whether these may have been written: an attempt
     ended without a clear answer, or is still on the wire. Several batches may share ``error``."""
-    if error.maybe_written or not (batch.maybe_written or batch.in_flight):
+    if error.maybe_written or not _maybe_written(batch):
         return error
     error = error.for_one()
     error.maybe_written = True
     return error
+
+
+def _maybe_written(batch: ProducerBatch) -> bool:
+    return batch.in_flight or batch.maybe_written
 
 
 def rejection(batch: ProducerBatch, answer: PartitionResult, node_id: int) -> KafkaError:
@@ -62,7 +66,6 @@ def too_large(batch: ProducerBatch, error: KafkaError) -> RecordTooLargeError:
     if batch.maybe_written:
         known = "an earlier attempt ended without an answer, so it may have been written."
     return _record_too_large(
-        batch,
         error,
         f"{batch.count} records to {batch.queue.tp} make a batch of {batch.size} bytes, more than "
         f"the topic's max.message.bytes allows ({error}); {known}",
@@ -72,7 +75,6 @@ def too_large(batch: ProducerBatch, error: KafkaError) -> RecordTooLargeError:
 def split_after_uncertain_write(batch: ProducerBatch, error: KafkaError) -> RecordTooLargeError:
     """The error for a part of a batch that may have been written as a whole."""
     return _record_too_large(
-        batch,
         error,
         f"{batch.count} records to {batch.queue.tp} were part of a batch that an attempt without "
         "an answer may have written before the topic's max.message.bytes was lowered. Sent again "
@@ -80,10 +82,9 @@ def split_after_uncertain_write(batch: ProducerBatch, error: KafkaError) -> Reco
     )
 
 
-def _record_too_large(batch: ProducerBatch, error: KafkaError, message: str) -> RecordTooLargeError:
+def _record_too_large(error: KafkaError, message: str) -> RecordTooLargeError:
     too_large = RecordTooLargeError(message)
     too_large.code = error.code
-    too_large.maybe_written = batch.maybe_written
     return too_large
 
 
@@ -106,7 +107,6 @@ def delivery_timeout(
     queue = batch.queue
     if not isinstance(cause, AuthenticationError):  # it is why there was no further attempt
         cause = batch.last_error or cause
-    maybe_written = batch.in_flight or batch.maybe_written
     state = "was on its way to {whom}" if batch.in_flight else _WAITING[queue.state]
     error = DeliveryTimeoutError(
         f"{batch.count} records to {queue.tp} were not acknowledged within "
@@ -114,10 +114,9 @@ def delivery_timeout(
         f"the batch {state.format(whom=queue.waits_for)}; last error: {cause or 'none'}. "
         + (
             "It may have been written nevertheless."
-            if maybe_written
+            if _maybe_written(batch)
             else "It has not been written; it can be sent again."
         )
     )
-    error.maybe_written = maybe_written
     error.__cause__ = cause
     return error

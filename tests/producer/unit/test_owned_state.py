@@ -34,8 +34,7 @@ NAMESAKES = {
     ("batch_result", "partition"): "BatchResult",
     ("result", "partition"): "BatchResult",
     ("failed", "partition"): "BatchResult",
-    ("error", "maybe_written"): "DeliveryTimeoutError",
-    ("too_large", "maybe_written"): "RecordTooLargeError",
+    ("error", "maybe_written"): "KafkaError",
     ("primary", "bytes_sent"): "BrokerLane",
     ("send", "charged"): "PendingSend",
 }

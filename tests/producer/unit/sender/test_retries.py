@@ -238,6 +238,7 @@ def test_a_batch_that_may_be_written_is_not_sent_in_part(bench: type[Bench]) -> 
     hub.answers.no_response([batch], BrokerConnectionError("cut"), 0.0)
     hub.take(b.drain(now=1.0), 32, record_errors=((1, "old"),))
     assert all(d.exception() is not None for d in deliveries)
+    assert all(d.exception().maybe_written for d in deliveries), "the rejected record's, too"
 
 
 def test_retries_run_out(bench: type[Bench]) -> None:

@@ -55,9 +55,8 @@ def exit_on_signals() -> Iterator[None]:
     """Ctrl-C and SIGTERM end the command at once, while a prompt blocks its event loop."""
 
     def end(number: int, _frame: object) -> None:
-        status, word = _BY_SIGNAL[number]
-        stderr_console().print(f"\n[yellow]{word}[/]")
-        raise typer.Exit(status)
+        stderr_console().print()
+        raise _ended_by(number)
 
     before = {number: signal.signal(number, end) for number in _BY_SIGNAL}
     try:
@@ -72,14 +71,19 @@ def _exit_statuses() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        stderr_console().print("[yellow]interrupted[/]")
-        raise typer.Exit(INTERRUPTED) from None
+        raise _ended_by(signal.SIGINT) from None
     except asyncio.CancelledError:
-        stderr_console().print("[yellow]terminated[/]")
-        raise typer.Exit(TERMINATED) from None
+        raise _ended_by(signal.SIGTERM) from None
     except (KafkaError, OSError) as error:
         print_message("error", error)
         raise typer.Exit(USAGE if isinstance(error, _WRONG_USE) else FAILED) from None
+
+
+def _ended_by(number: int) -> typer.Exit:
+    """Say which signal has ended the command; returns the exit."""
+    status, word = _BY_SIGNAL[number]
+    stderr_console().print(f"[yellow]{word}[/]")
+    return typer.Exit(status)
 
 
 async def _cancelled_by_sigterm(main: Coroutine[Any, Any, T]) -> T:

@@ -52,7 +52,7 @@ class ReconnectBackoff:
         return exponential_s(self.failed_attempts + 1, first_s, max_s, self._rng)
 
     def connected(self) -> None:
-        """An attempt has succeeded. The pause stays as it is."""
+        """An attempt has succeeded. The pause is reset later, when the connection ends."""
         self._connected_at = self._clock()
         self.failed_attempts = 0
 

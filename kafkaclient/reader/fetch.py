@@ -49,6 +49,11 @@ class Response(NamedTuple):
     size: int
     parts: list[Part]
 
+    @property
+    def used_up(self) -> bool:
+        """Whether no part has records left."""
+        return not any(self.parts)
+
 
 class Fetches:
     """Fetches the partitions of a read, each from its broker.
@@ -85,7 +90,7 @@ class Fetches:
     @property
     def has_used_up_response(self) -> bool:
         """Whether a response has no records left since the last :meth:`top_up`."""
-        return any(not any(response.parts) for response in self._responses)
+        return any(response.used_up for response in self._responses)
 
     def close(self) -> None:
         """Cancel the requests in flight."""
@@ -98,7 +103,7 @@ class Fetches:
     def top_up(self) -> float | None:
         """Send the requests that are due; returns when to call it again, None: after a response."""
         now = self._cluster.now()
-        self._responses = [each for each in self._responses if any(each.parts)]
+        self._responses = [each for each in self._responses if not each.used_up]
         checks = [self._check_late(fetch, now) for fetch in self._in_flight.values()]
         enough = self._config.max_partition_fetch_bytes
         wanted: dict[int, list[Cursor]] = {}

@@ -82,9 +82,8 @@ class Reading:
                 self._found = True
             while not self._closed:
                 check_at = self._fetches.top_up()
-                await asyncio.sleep(
-                    0
-                )  # the request leaves, and its response may come while a batch is decoded
+                # The requests leave. Their responses may come while a batch is decoded.
+                await asyncio.sleep(0)
                 batch = self._next_batch()
                 if batch is not None:
                     return batch

@@ -133,7 +133,8 @@ def late_binder(accumulator: RecordAccumulator) -> LateBinder:
 
 
 class Bench:
-    """A RecordAccumulator with one topic; ``leaders[p]`` leads partition p, -1: nobody does.
+    """A RecordAccumulator with one topic; ``leaders[p]`` leads partition p; a
+    partition with -1 has no leader.
 
     Random draws are 0, 1, 2, ...; ``draws`` counts them. ``woken`` lists what the sender is told.
     """

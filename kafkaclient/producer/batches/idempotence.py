@@ -145,13 +145,13 @@ class PartitionSequence:
             self.producer_id, self.epoch = identity.producer_id, identity.epoch
             self.next, self.last_acked = 0, -1
         batch.stamp(self.producer_id, self.epoch, self.next, self.numbered)
-        self.next = (self.next + batch.result.count) & _MASK
+        self.next = advance(self.next, batch.result.count)
         self.numbered += 1
 
     def acknowledged(self, batch: ProducerBatch) -> None:
         if batch.producer_epoch != self.epoch or batch.producer_id != self.producer_id:
             return
-        last = (batch.base_sequence + batch.result.count - 1) & _MASK
+        last = advance(batch.base_sequence, batch.result.count - 1)
         # A retry may be acknowledged after later batches. Numbers wrap: a number less than half of
         # the range ahead is later.
         if self.last_acked < 0 or (last - self.last_acked) & _MASK < _MASK // 2:

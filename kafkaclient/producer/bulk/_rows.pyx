@@ -21,7 +21,9 @@ __all__ = ["Rows", "Values"]
 
 cdef class Rows:
     cdef int locate(self, Py_ssize_t at, Row* row) except -1:
-        """Point to the parts of a row; 0: the row cannot be sent as it is."""
+        """Set ``row`` to where the key, the value and the headers are.
+
+        Returns 0 if the row cannot be sent in this form."""
         raise NotImplementedError
 
     cdef uint8_t* put_headers(self, Py_ssize_t at, uint8_t* end) noexcept:

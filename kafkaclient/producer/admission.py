@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.delivery import BatchResult, Delivery
     from kafkaclient.producer.batches.record import Record
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
-    from kafkaclient.producer.topic_waiters import PendingSend
+    from kafkaclient.producer.topic_waiters import TopicWaiter
 
 
 class Admission:
@@ -142,7 +142,7 @@ class Admission:
             await self._wait_new_partition(buffer, record.partition, deadline)
             refreshed = True
 
-    async def wait_exclusive(self, topic: str, room: int) -> PendingSend:
+    async def wait_exclusive(self, topic: str, room: int) -> TopicWaiter:
         """Wait until many records may be appended, with ``room`` bytes of buffer space; at most
         ``max_block`` seconds. The caller must call :meth:`PendingSends.end`."""
         guard = self._new_guard()
@@ -155,12 +155,12 @@ class Admission:
             raise
         return send
 
-    def join_exclusive(self, topic: str, room: int = 0) -> PendingSend:
+    def join_exclusive(self, topic: str, room: int = 0) -> TopicWaiter:
         """Join the topic's waiters, so that no other record comes in between while the caller lets
         other tasks run."""
         return self.pending_sends.join(self._accumulator.topic(topic), room, exclusive=True)
 
-    async def wait_for_more(self, send: PendingSend, room: int) -> None:
+    async def wait_for_more(self, send: TopicWaiter, room: int) -> None:
         """Wait for ``room`` more bytes within ``max_block``. Other waiters of the topic wait for
         this caller meanwhile."""
         guard = self._new_guard()
@@ -228,7 +228,7 @@ class Admission:
             buffer, partition, record, self._clock(), force=force, since=created
         )
 
-    async def _wait_admitted(self, send: PendingSend, deadline: float) -> None:
+    async def _wait_admitted(self, send: TopicWaiter, deadline: float) -> None:
         asked_at, buffer = self._clock(), send.waiters.topic
         try:
             if buffer.view is None:

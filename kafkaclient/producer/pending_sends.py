@@ -4,7 +4,7 @@ Each topic has one queue of waiters. A record that cannot be appended at once jo
 queue. While the queue is not empty, every later record of the topic joins the queue as well, and
 direct append is closed. So records are appended to batches in the order of the calls.
 
-A coroutine that waits (``send``, ``send_many``, ``send_arrow``) has a :class:`PendingSend` and
+A coroutine that waits (``send``, ``send_many``, ``send_arrow``) has a :class:`TopicWaiter` and
 appends by itself once it is admitted. A record of ``send_nowait`` has a delivery already: it waits
 as a :class:`HeldRecord`, and :class:`PendingSends` appends it.
 """
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.config.limit import Limit
 from kafkaclient.errors import KafkaError, MetadataTimeoutError, ProducerClosedError
 from kafkaclient.producer.time_constants import NEVER
-from kafkaclient.producer.topic_waiters import HeldRecord, PendingSend, TopicWaiters
+from kafkaclient.producer.topic_waiters import HeldRecord, TopicWaiter, TopicWaiters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,20 +82,20 @@ class PendingSends:
             self._start_watch(topic)
         return delivery
 
-    def join(self, topic: TopicBuffer, room: int, *, exclusive: bool = False) -> PendingSend:
+    def join(self, topic: TopicBuffer, room: int, *, exclusive: bool = False) -> TopicWaiter:
         """Join the topic's waiters. The caller must fetch the topic's metadata, and call
         :meth:`end` whatever happens."""
-        send = PendingSend(self._waiters_of(topic), room, exclusive=exclusive)
+        send = TopicWaiter(self._waiters_of(topic), room, exclusive=exclusive)
         self._add(topic, send)
         self.admit_waiting(topic)
         return send
 
-    def spend(self, send: PendingSend) -> Spending:
+    def spend(self, send: TopicWaiter) -> Spending:
         """Use the caller's charge: ``with pending_sends.spend(send):`` lends it to an append."""
         send.spent = True
         return self.buffer_pool.spend(send.room)
 
-    def wait_for_more(self, send: PendingSend, room: int) -> None:
+    def wait_for_more(self, send: TopicWaiter, room: int) -> None:
         """Have an admitted caller, whose charge is spent, wait for ``room`` more bytes.
 
         The caller stays admitted, unless records held behind it occupy so much of the buffer that
@@ -114,7 +114,7 @@ class PendingSends:
         if send.charged:
             send.admit()
 
-    def end(self, send: PendingSend) -> None:
+    def end(self, send: TopicWaiter) -> None:
         """Remove a caller, admitted or not."""
         send.waiters.remove(send)
         if send.claim is not None:
@@ -123,7 +123,7 @@ class PendingSends:
             self.buffer_pool.give_back(send.room)
         self.admit_waiting(send.waiters.topic)
 
-    def _request_space(self, send: PendingSend) -> None:
+    def _request_space(self, send: TopicWaiter) -> None:
         """Request the caller's buffer space, which is charged at once or granted later."""
         send.claim = self.buffer_pool.ask(send.room, partial(self._granted, send))
         send.charged = send.claim is None
@@ -170,9 +170,9 @@ class PendingSends:
         if waiters.admitted and waiters.admitted[-1].claim is not None:
             return False  # a bulk call needs more
         first = waiters.waiting[0] if waiters.waiting else None
-        if isinstance(first, PendingSend) and first.claim is not None:
+        if isinstance(first, TopicWaiter) and first.claim is not None:
             return False  # no caller behind the first is charged, and there may be many
-        uncharged: list[PendingSend] = []
+        uncharged: list[TopicWaiter] = []
         for waiter in reversed(waiters.waiting):
             if isinstance(waiter, HeldRecord) or waiter.charged:
                 break  # all waiters before it are charged, too
@@ -183,7 +183,7 @@ class PendingSends:
             send.charged = True
         return True
 
-    def _add(self, topic: TopicBuffer, waiter: PendingSend | HeldRecord) -> None:
+    def _add(self, topic: TopicBuffer, waiter: TopicWaiter | HeldRecord) -> None:
         self._waiters_of(topic).add(waiter)
         self._accumulator.close_append_slots(topic)
 
@@ -193,7 +193,7 @@ class PendingSends:
             waiters = self._topics[topic] = TopicWaiters(topic)
         return waiters
 
-    def _granted(self, send: PendingSend) -> None:
+    def _granted(self, send: TopicWaiter) -> None:
         send.claim, send.charged = None, True
         if send in send.waiters.admitted:
             send.admit()  # from wait_for_more()
@@ -244,7 +244,7 @@ class PendingSends:
         """Fail all callers that wait; the held records have failed before."""
         for topic, waiters in list(self._topics.items()):
             for waiter in (*waiters.admitted, *waiters.waiting):
-                if isinstance(waiter, PendingSend):
+                if isinstance(waiter, TopicWaiter):
                     waiter.fail(
                         ProducerClosedError(
                             f"the producer was stopped while records for topic {topic.name!r} "

@@ -348,7 +348,7 @@ class ProducerRuntime:
         for batch in batches:
             failed += batch.count
             self.metrics.records_failed(batch.result.topic, batch.count)
-            self.accumulator.incomplete.abandon(batch, error, now)
+            self.accumulator.incomplete.fail_without_answer(batch, error, now)
         return failed
 
     def _open_telemetry(self) -> BatchTelemetry | None:

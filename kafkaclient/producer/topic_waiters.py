@@ -21,36 +21,36 @@ class TopicWaiters:
 
     def __init__(self, topic: TopicBuffer) -> None:
         self.topic = topic
-        self.waiting: deque[PendingSend | HeldRecord] = deque()
+        self.waiting: deque[TopicWaiter | HeldRecord] = deque()
         """Waiters that need metadata or buffer space."""
-        self.admitted: deque[PendingSend] = deque()
+        self.admitted: deque[TopicWaiter] = deque()
         """Callers that may append, and have not ended yet."""
         self.callers = 0
         """How many of ``waiting`` are callers; kept as a number because ``waiting`` can be long."""
 
-    def add(self, waiter: PendingSend | HeldRecord) -> None:
+    def add(self, waiter: TopicWaiter | HeldRecord) -> None:
         self.waiting.append(waiter)
-        self.callers += isinstance(waiter, PendingSend)
+        self.callers += isinstance(waiter, TopicWaiter)
         self.topic.set_has_waiters(True)
 
     def pop_first(self) -> None:
         """Take out the first waiter; a caller moves to ``admitted``."""
         waiter = self.waiting.popleft()
-        if isinstance(waiter, PendingSend):
+        if isinstance(waiter, TopicWaiter):
             self.admitted.append(waiter)
             self.callers -= 1
         self._changed()
 
-    def remove(self, waiter: PendingSend | HeldRecord) -> None:
+    def remove(self, waiter: TopicWaiter | HeldRecord) -> None:
         """Take out a waiter from either deque."""
-        if isinstance(waiter, PendingSend) and waiter in self.admitted:
+        if isinstance(waiter, TopicWaiter) and waiter in self.admitted:
             self.admitted.remove(waiter)
         else:
             self.waiting.remove(waiter)
-            self.callers -= isinstance(waiter, PendingSend)
+            self.callers -= isinstance(waiter, TopicWaiter)
         self._changed()
 
-    def requeue(self, send: PendingSend) -> None:
+    def requeue(self, send: TopicWaiter) -> None:
         """Make an admitted caller wait again, right behind the last held record."""
         self.admitted.remove(send)
         held = [at for at, waiter in enumerate(self.waiting) if isinstance(waiter, HeldRecord)]
@@ -79,7 +79,7 @@ class HeldRecord(NamedTuple):
         return self.record.upper_bound
 
 
-class PendingSend:
+class TopicWaiter:
     """A caller that waits among the topic's ``waiters``, for ``room`` bytes of buffer space.
 
     ``exclusive``: the caller appends many records, so no other waiter of the topic is admitted

@@ -312,7 +312,7 @@ class RecordAccumulator:
         last pass. To be called at the begin of each pass."""
         for batch, error in self.compressor.finished():
             if error is not None:
-                self.incomplete.discard(batch, error, now)
+                self.incomplete.fail_and_free(batch, error, now)
             else:
                 self.ready_queues.schedule(batch.queue, now)
 

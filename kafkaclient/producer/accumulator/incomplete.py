@@ -210,7 +210,7 @@ class IncompleteBatches:
     def expire(self, now: float, error_of: Callable[[ProducerBatch], KafkaError]) -> None:
         """Fail every batch that is older than the delivery timeout, wherever it is."""
         while (batch := self._oldest()) and batch.created + self._settings.delivery_timeout <= now:
-            self.abandon(batch, error_of(batch), now)
+            self.fail_without_answer(batch, error_of(batch), now)
 
     def next_expiry(self) -> float | None:
         """When the next batch expires. None: there are no batches."""
@@ -242,7 +242,7 @@ class IncompleteBatches:
             self._ready_queues.schedule(batch.queue, now)
         return now + age
 
-    def abandon(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
+    def fail_without_answer(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
         """Fail a batch without knowing whether it was written. On the wire it keeps its memory and
         its place in the sequence until its response comes or its connection ends."""
         if batch.in_flight:
@@ -250,9 +250,9 @@ class IncompleteBatches:
             self._failed_in_flight.add(batch)
             self._settle(batch, now)
         else:
-            self.discard(batch, error, now)
+            self.fail_and_free(batch, error, now)
 
-    def discard(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
+    def fail_and_free(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
         """Fail a batch, wherever it is, and free its memory at once."""
         if batch.in_flight:
             batch.mark_uncertain()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.record import Record
     from kafkaclient.producer.bulk.rows import Rows
     from kafkaclient.producer.runtime import ProducerRuntime
-    from kafkaclient.producer.topic_waiters import PendingSend
+    from kafkaclient.producer.topic_waiters import TopicWaiter
 
 E = TypeVar("E", bound=KafkaError)
 
@@ -71,7 +71,7 @@ class BulkSend:
         # Bytes of buffer space to wait for: one batch, if that is not too much of buffer.memory.
         self._room = min(config.batch_size, config.buffer_memory // _BUFFER_FRACTION)
         self._yield_at = core.now() + _SLICE_S
-        self._pending: PendingSend | None = None
+        self._pending: TopicWaiter | None = None
         """Keeps other callers from appending to the topic, to the end of a slice."""
         self._refreshed = False
         """Whether the call has waited for the topic's latest partition count."""

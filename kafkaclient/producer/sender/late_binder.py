@@ -98,7 +98,7 @@ class LateBinder:
         """Whether the batch is compressed; a small one is now. A batch fails if its codec does."""
         error = self._compressor.compress_now(batch)
         if error is not None:
-            self._incomplete.discard(batch, error, now)
+            self._incomplete.fail_and_free(batch, error, now)
         return batch.sealed
 
 

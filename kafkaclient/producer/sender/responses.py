@@ -127,7 +127,7 @@ class ResponseHandler:
             f"handling the broker's answer for {batch.count} records to {batch.queue.tp}, which "
             "may have been written,"
         )
-        self._incomplete.discard(batch, defect(what, cause), now)
+        self._incomplete.fail_and_free(batch, defect(what, cause), now)
 
     def retry(
         self, batch: ProducerBatch, error: KafkaError, now: float, *, at_once: bool = False

@@ -57,7 +57,7 @@ class TransactionRecords:
         now = self._clock()
         for batch in list(self._incomplete):
             if in_flight or not batch.in_flight:
-                self._incomplete.abandon(batch, error, now)
+                self._incomplete.fail_without_answer(batch, error, now)
 
 
 class AddedPartitions:

@@ -108,7 +108,7 @@ class Walk:
         waiting = [batch for batch in self.bench.incomplete if not batch.in_flight]
         if waiting:
             batch = waiting[argument % len(waiting)]
-            self.bench.incomplete.abandon(batch, LOST, 0.0)
+            self.bench.incomplete.fail_without_answer(batch, LOST, 0.0)
             assert batch.result.done
             assert batch.charged == 0
 

@@ -36,7 +36,7 @@ NAMESAKES = {
     ("failed", "partition"): "BatchResult",
     ("error", "maybe_written"): "KafkaError",
     ("primary", "bytes_sent"): "BrokerLane",
-    ("send", "charged"): "PendingSend",
+    ("send", "charged"): "TopicWaiter",
 }
 # (file, receiver, attribute): why another class may change the attribute.
 ALLOWED: dict[tuple[str, str, str], str] = {}

@@ -15,7 +15,7 @@ from kafkaclient.errors import KafkaError
 from kafkaclient.producer.batches.delivery import BatchResult
 from kafkaclient.producer.batches.record import Record
 from kafkaclient.producer.pending_sends import PendingSends
-from kafkaclient.producer.topic_waiters import PendingSend
+from kafkaclient.producer.topic_waiters import TopicWaiter
 from kafkaclient.testing.clock import run_virtual
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Story:
     def __init__(self, bench: type[Bench]) -> None:
         self.accumulator = bench(buffer_memory=TOTAL).accumulator
         self.topics: list[TopicBuffer] = [self.accumulator.topic(name) for name in ("test", "late")]
-        self.sends: list[PendingSend] = []
+        self.sends: list[TopicWaiter] = []
         self.batched = 0
         """The bytes that were appended."""
         self.lines = PendingSends(
@@ -95,7 +95,7 @@ class Story:
     def check(self) -> None:
         lines = [line for line in self.lines._topics.values() if line.topic.view is not None]
         waiting = [waiter for line in lines for waiter in line.waiting]
-        assert self.lines.callers == sum(isinstance(waiter, PendingSend) for waiter in waiting)
+        assert self.lines.callers == sum(isinstance(waiter, TopicWaiter) for waiter in waiting)
 
     def do(self, topic: TopicBuffer, step: str, number: int) -> None:
         match step:

@@ -199,7 +199,7 @@ def test_so_many_at_a_time_in_their_order(sealing: Any, hand: ByHand) -> None:
     for partition in range(4):
         b.put(partition, bytes(LARGE))
     assert len(hand.jobs) == 2
-    b.incomplete.abandon(b.queue(2).batches[0], LOST, 0.0)
+    b.incomplete.fail_without_answer(b.queue(2).batches[0], LOST, 0.0)
     finish(b, hand)
     assert len(hand.jobs) == 2
     for _ in range(2):
@@ -240,7 +240,7 @@ def test_given_up_while_it_is_compressed(at_work: bool, sealing: Any, hand: ByHa
     b = sealing()
     delivery = b.put(0, bytes(LARGE))
     b.put(0, b"small")
-    b.incomplete.abandon(b.queue(0).batches[0], LOST, 0.0)
+    b.incomplete.fail_without_answer(b.queue(0).batches[0], LOST, 0.0)
     assert delivery.exception() is LOST
     (small,) = b.drain()
     assert values(small) == [b"small"]

@@ -124,7 +124,7 @@ def test_an_expired_batch_mutes_until_its_answer(bench: type[Bench]) -> None:
     b = bench(one_in_flight=True)
     b.put_batches(0, 2)
     (batch,) = b.drain()
-    b.incomplete.abandon(batch, LOST, 0.0)
+    b.incomplete.fail_without_answer(batch, LOST, 0.0)
     assert b.drain() == []
     b.incomplete.retry(batch, LOST, 0.0, 0.0)
     assert len(b.drain()) == 1

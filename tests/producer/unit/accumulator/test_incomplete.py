@@ -36,7 +36,7 @@ def queued_for_retry(b: Any) -> Any:
 
 def expired_on_wire(b: Any) -> Any:
     batch = on_wire(b)
-    b.incomplete.abandon(batch, CLOSED, 0.0)
+    b.incomplete.fail_without_answer(batch, CLOSED, 0.0)
     return batch
 
 
@@ -46,7 +46,7 @@ ENDS = {
     "retry": lambda b, batch: b.incomplete.retry(batch, LOST, 1.0, 0.0),
     "resequence": lambda b, batch: b.incomplete.resequence(batch, LOST, 1.0, 0.0),
     "split": lambda b, batch: b.incomplete.split(batch, 0.0),
-    "abandon": lambda b, batch: b.incomplete.abandon(batch, CLOSED, 0.0),
+    "abandon": lambda b, batch: b.incomplete.fail_without_answer(batch, CLOSED, 0.0),
 }
 
 
@@ -229,9 +229,9 @@ async def test_flush_ends_with_failures_and_abandoned_batches(bench: type[Bench]
     waiting = b.put_batches(1, 1)[0]
     flush = asyncio.create_task(b.incomplete.flush(0.0))
     await asyncio.sleep(0)
-    b.incomplete.abandon(wire, CLOSED, 0.0)
+    b.incomplete.fail_without_answer(wire, CLOSED, 0.0)
     assert not flush.done()
-    b.incomplete.abandon(waiting, CLOSED, 0.0)
+    b.incomplete.fail_without_answer(waiting, CLOSED, 0.0)
     await flush
 
 
@@ -263,7 +263,7 @@ async def test_a_batch_done_looks_at_no_more_flushes_than_end(bench: type[Bench]
     b.incomplete.flushes = Counted(b.incomplete.flushes)
     for batch in batches:
         assert not any(flush.done() for flush in flushes)
-        b.incomplete.abandon(batch, CLOSED, 0.0)
+        b.incomplete.fail_without_answer(batch, CLOSED, 0.0)
     await asyncio.gather(*flushes)
     assert looks <= len(batches) + len(flushes)
 
@@ -279,7 +279,7 @@ def test_abort_incomplete_batches(bench: type[Bench]) -> None:
     drained = b.drain(0)
     assert drained
     for batch in list(b.incomplete):
-        b.incomplete.abandon(batch, CLOSED, 0.0)
+        b.incomplete.fail_without_answer(batch, CLOSED, 0.0)
     assert {str(d.exception()) for d in deliveries} == {str(CLOSED)}
     assert len(b.incomplete) == 0
     assert b.used == sum(batch.charged for batch in drained), "the wire's comes back later"

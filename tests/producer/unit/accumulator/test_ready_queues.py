@@ -196,7 +196,7 @@ def test_an_abandoned_batch_leaves_its_place(bench: type[Bench]) -> None:
         b.put(0)
         queue = b.queue(0)
         assert queue.state is place
-        b.incomplete.abandon(queue.batches[0], LOST, 0.0)
+        b.incomplete.fail_without_answer(queue.batches[0], LOST, 0.0)
         assert queue.state is QueueState.IDLE
         assert not b.lines.leaderless
         assert b.lines.next_timer() is None
@@ -206,7 +206,7 @@ def test_an_abandoned_batch_in_line_is_stepped_over(bench: type[Bench]) -> None:
     b = bench(leaders=(0, 0))
     b.put(0)
     b.put(1)
-    b.incomplete.abandon(b.queue(0).batches[0], LOST, 0.0)
+    b.incomplete.fail_without_answer(b.queue(0).batches[0], LOST, 0.0)
     assert [batch.queue.partition for batch in b.drain()] == [1]
     assert b.queue(0).state is QueueState.IDLE
 
@@ -230,7 +230,7 @@ def test_a_ready_queue_whose_batches_expire_leaves_its_line(late: bool, bench: t
     b.put(None if late else 0)
     b.put_batches(1)
     assert queue.state is QueueState.READY
-    b.incomplete.abandon(queue.batches[0], LOST, 0.0)
+    b.incomplete.fail_without_answer(queue.batches[0], LOST, 0.0)
     assert queue.state is QueueState.IDLE
     assert not b.lines.unbound
     assert list(b.lines.ready[0]) == [b.queue(1)]

@@ -179,7 +179,7 @@ def test_no_gap_no_restart(bench: type[Bench]) -> None:
     b.drain()
     b.drain()
     b.incomplete.retry(first, LOST, 9.0, 0.0)
-    b.incomplete.abandon(first, LOST, 1.0)
+    b.incomplete.fail_without_answer(first, LOST, 1.0)
     third = b.put_batches(0, 1)[0]
     assert b.queue(0).sequence.unresolved
     assert b.drain() == [], "nothing fresh while a gap may be left"
@@ -194,7 +194,7 @@ def test_a_gap_is_closed_by_a_new_epoch(bench: type[Bench]) -> None:
     (lost,) = b.put_batches(0, 1)
     b.drain()
     b.incomplete.retry(lost, LOST, 9.0, 0.0)
-    b.incomplete.abandon(lost, LOST, 1.0)
+    b.incomplete.fail_without_answer(lost, LOST, 1.0)
     (fresh,) = b.put_batches(0, 1)
     assert b.drain() == [fresh]
     assert stamps([fresh]) == [(1, 1, 0)]

@@ -155,7 +155,7 @@ def test_expired_on_the_wire_then_lost(leader: Leader, written: bool) -> None:
     if written:
         leader.write(a)
         leader.write(b)
-    leader.bench.incomplete.abandon(a, LOST, 0.0)
+    leader.bench.incomplete.fail_without_answer(a, LOST, 0.0)
     leader.lose(a)
     leader.lose(b)
     leader.bench.put(0, b"c")
@@ -166,7 +166,7 @@ def test_expired_on_the_wire_then_lost(leader: Leader, written: bool) -> None:
 def test_expired_before_its_retry_with_later_ones_out(leader: Leader) -> None:
     a, b, c = leader.send(b"a", b"b", b"c")
     leader.lose(a)
-    leader.bench.incomplete.abandon(a, LOST, 0.0)
+    leader.bench.incomplete.fail_without_answer(a, LOST, 0.0)
     leader.take(b)
     leader.take(c)
     leader.bench.put(0, b"d")

@@ -320,10 +320,10 @@ def test_the_error_says_whether_the_record_may_have_been_written(bench: type[Ben
     hub.take(b.drain(now=10.0), 29)
     stopped = KafkaError("stopped")
     for batch in list(b.incomplete):
-        b.incomplete.abandon(batch, stopped, 10.0)
+        b.incomplete.fail_without_answer(batch, stopped, 10.0)
     waiting = b.put(0)
     for batch in list(b.incomplete):
-        b.incomplete.abandon(batch, stopped, 10.0)
+        b.incomplete.fail_without_answer(batch, stopped, 10.0)
     for delivery, uncertain in (
         (refused, False),
         (lost, True),

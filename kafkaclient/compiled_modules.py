@@ -6,7 +6,8 @@ compiled module uses the types of other compiled modules, and does not work with
 None is used if one is missing. One that exists but cannot be loaded raises its ImportError.
 
 To add one: its name in ``COMPILED``, its source in the list of ``setup.py``, ``__all__`` and at the
-end ``use_compiled(globals())`` in ``x.py``, and ``_x.pxd`` or ``_x.pyx`` beside it.
+end ``use_compiled(globals())`` in ``x.py``, ``_x.pxd`` or ``_x.pyx`` beside it, and an empty
+``__init__.pxd`` in each package above it.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from kafkaclient.admin.groups import GroupAdmin
 from kafkaclient.admin.limits_guard import usage_of
 from kafkaclient.admin.reassign.quotas import ReplicationQuotas
 from kafkaclient.admin.reassign.reassigner import Reassigner
-from kafkaclient.admin.reassign.throttled import ThrottledReassignment
+from kafkaclient.admin.reassign.throttled_reassignment import ThrottledReassignment
 from kafkaclient.admin.running import RunningAdmin
 from kafkaclient.admin.session import Session
 from kafkaclient.admin.topics import TopicDescription, description_of

@@ -48,10 +48,11 @@ class Rebootstrap:
     def is_due(self, now: float, failures: int, known_brokers: Sized) -> bool:
         """Whether this request goes to the bootstrap servers, after ``failures`` failed requests in
         a row. Unless it is required, every second request goes to a known broker, because known
-        brokers may come back, too.
+        brokers may come back, too. Without known brokers the router asks the bootstrap servers
+        anyway.
         """
         if not failures:
-            self._failing_since = now  # if this request fails
+            self._failing_since = now  # the requests fail from now on, if this one does
         if self.required:
             return True
         silent_s = now - self._failing_since

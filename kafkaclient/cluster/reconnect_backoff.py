@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kafkaclient.config import ClientConfig
     from kafkaclient.errors import KafkaError
 
-_REFUSED_FACTOR = 10.0
+_AUTHENTICATION_FACTOR = 10.0
 """The longest pause after failed authentication is ``reconnect.backoff.max.ms`` times this: a
 retry rarely helps, and servers lock accounts after many attempts."""
 
@@ -24,8 +24,9 @@ class ReconnectBackoff:
 
     The pause grows from ``reconnect.backoff.ms`` to ``reconnect.backoff.max.ms``, and the time for
     an attempt from ``socket.connection.setup.timeout.ms`` to its ``.max.ms`` (KIP-601). A
-    successful attempt resets the time for an attempt. It does not reset the pause: the end of a
-    connection does, if this client closed the connection or if it was up for at least
+    successful attempt resets the time for an attempt. It does not reset the pause, unlike Java's: a
+    broker that accepts connections and drops them would be dialed without a pause. The end of a
+    connection resets the pause, if this client closed the connection or if it was up for at least
     ``reconnect.backoff.max.ms``.
     """
 
@@ -75,5 +76,5 @@ class ReconnectBackoff:
         first_s = self._config.reconnect_backoff_ms / 1000
         max_s = self._config.reconnect_backoff_max_ms / 1000
         if isinstance(error, AuthenticationError):
-            first_s, max_s = max_s, max_s * _REFUSED_FACTOR
+            first_s, max_s = max_s, max_s * _AUTHENTICATION_FACTOR
         self._not_before = self._clock() + exponential_s(self.failures, first_s, max_s, self._rng)

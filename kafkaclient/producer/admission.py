@@ -89,12 +89,12 @@ class Admission:
         buffer, partition = self._accumulator.topic(topic), record.partition
         if buffer.view is None or buffer.has_waiters:
             return None
-        if partition is not None and self.is_new_partition(buffer, partition):
+        if partition is not None and self.must_wait_for_partition(buffer, partition):
             return None
         return self._append(buffer, record)
 
-    def has_waiters(self, topic: str) -> bool:
-        """Whether the topic's metadata is not known yet, or other records wait for it."""
+    def must_wait(self, topic: str) -> bool:
+        """Whether a record of the topic must wait: for the topic's metadata, or behind others."""
         buffer = self._accumulator.topics.get(topic)
         return buffer is None or buffer.view is None or buffer.has_waiters
 
@@ -102,14 +102,15 @@ class Admission:
         self, topic: str, record: Record, *, force: bool = False, refreshed: bool = False
     ) -> Delivery | None:
         """Append without waiting. Call it only if the topic has no waiters, or for an admitted
-        caller. Returns None if there is no buffer space (``force`` exceeds it), or if
-        :meth:`is_new_partition` is true."""
+        caller. Returns None if there is no buffer space, or if
+        :meth:`must_wait_for_partition` is true. With ``force`` the
+        record is appended although there is no buffer space."""
         buffer = self._accumulator.topic(topic)
-        if self.is_new_partition(buffer, record.partition, refreshed=refreshed):
+        if self.must_wait_for_partition(buffer, record.partition, refreshed=refreshed):
             return None
         return self._append(buffer, record, force=force)
 
-    def is_new_partition(
+    def must_wait_for_partition(
         self, buffer: TopicBuffer, partition: int | None, *, refreshed: bool = False
     ) -> bool:
         """Whether the record must wait for metadata first: the partition is not in the latest
@@ -132,7 +133,7 @@ class Admission:
             try:
                 await self._wait_admitted(send, deadline)
                 guard()
-                if not self.is_new_partition(buffer, record.partition, refreshed=refreshed):
+                if not self.must_wait_for_partition(buffer, record.partition, refreshed=refreshed):
                     with self.pending_sends.spend(send):
                         delivery = self._append(buffer, record, force=True)
                     assert delivery is not None
@@ -174,7 +175,7 @@ class Admission:
         Raises PartitionOutOfRangeError when the topic does not have ``partition``.
         """
         buffer, guard = self._accumulator.topic(topic), self._new_guard()
-        if self.is_new_partition(buffer, partition):
+        if self.must_wait_for_partition(buffer, partition):
             await self._wait_new_partition(buffer, partition, self._clock() + self._max_block)
             guard()
         return buffer.known_view.partition_count
@@ -211,8 +212,8 @@ class Admission:
         force: bool = False,
         created: float | None = None,
     ) -> Delivery | None:
-        """Append; None: no buffer space, which ``force`` exceeds. ``created``: when the record's
-        delivery timeout began, if that was before now."""
+        """Append; None: no buffer space. With ``force`` the record is appended nevertheless.
+        ``created``: when the record's delivery timeout began, if that was before now."""
         view, partition, key = buffer.view, record.partition, record.key
         assert view is not None
         user_code = self._call_partitioner_once and partition is None and not force

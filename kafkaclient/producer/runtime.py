@@ -28,7 +28,7 @@ from kafkaclient.producer.sender.wakeup import Wakeup
 from kafkaclient.producer.settings import accumulator_settings, sender_settings
 from kafkaclient.producer.transactions.manager import TransactionManager
 from kafkaclient.producer.transactions.participants import TransactionRecords
-from kafkaclient.producer.transactions.producer_id import ProducerIdFetcher
+from kafkaclient.producer.transactions.producer_id_fetcher import ProducerIdFetcher
 from kafkaclient.producer.transactions.requests import TransactionalIdentity, TransactionRequests
 from kafkaclient.wire.produce import FIRST_OF_TRANSACTIONS_V2, MAX_VERSION, MIN_VERSION
 

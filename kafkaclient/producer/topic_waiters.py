@@ -51,7 +51,8 @@ class TopicWaiters:
         self._changed()
 
     def requeue(self, send: TopicWaiter) -> None:
-        """Make an admitted caller wait again, right behind the last held record."""
+        """Make an admitted caller wait again: before all other callers, but behind all held
+        records, which have buffer space already."""
         self.admitted.remove(send)
         held = [at for at, waiter in enumerate(self.waiting) if isinstance(waiter, HeldRecord)]
         self.waiting.insert(held[-1] + 1 if held else 0, send)

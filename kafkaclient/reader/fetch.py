@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -107,13 +106,11 @@ class Fetches:
         checks = [self._check_late(fetch, now) for fetch in self._in_flight.values()]
         enough = self._config.max_partition_fetch_bytes
         wanted: dict[int, list[Cursor]] = {}
-        undelivered: Counter[int] = Counter()
-        """By each broker that leads a partition: how many partitions have records to deliver."""
         self._turn = [cursor for cursor in self._turn if not cursor.done]
-        for cursor in self._turn:
-            node_id = self._node_of(cursor, now)
-            if node_id is not None:
-                undelivered[node_id] += bool(cursor.parts)
+        nodes = [self._node_of(cursor, now) for cursor in self._turn]
+        undelivered = {node for node, cursor in zip(nodes, self._turn, strict=True) if cursor.parts}
+        """The brokers of partitions that have records which the caller has not taken."""
+        for node_id, cursor in zip(nodes, self._turn, strict=True):
             if not cursor.is_hungry(enough):
                 continue
             if cursor.retry_at > now:
@@ -124,17 +121,16 @@ class Fetches:
                 checks.append(cursor.retry_at)
             else:
                 wanted.setdefault(node_id, []).append(cursor)
-        share = self._config.fetch_max_bytes // max(1, len(undelivered))
+        share = self._config.fetch_max_bytes // max(1, len({*nodes} - {None}))
         for node_id, cursors in wanted.items():
-            # No request that may have to wait for new records while other partitions of the broker
-            # will soon be due.
-            if node_id not in self._in_flight and not (
-                undelivered[node_id] and all(cursor.idle for cursor in cursors)
-            ):
-                room = share - sum(r.size for r in self._responses if r.node_id == node_id)
-                if room >= min(share, enough):
-                    wait = not undelivered[node_id]
-                    checks.append(self._start(node_id, cursors, min(room, share), wait, now))
+            if node_id in self._in_flight:
+                continue
+            others_soon = node_id in undelivered  # its other partitions will soon be due
+            if others_soon and all(cursor.idle for cursor in cursors):
+                continue  # the broker would hold the request until new records come
+            room = share - sum(r.size for r in self._responses if r.node_id == node_id)
+            if room >= min(share, enough):
+                checks.append(self._start(node_id, cursors, room, not others_soon, now))
         return min(checks, default=None)
 
     def _node_of(self, cursor: Cursor, now: float) -> int | None:

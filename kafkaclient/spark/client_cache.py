@@ -53,8 +53,9 @@ class ClientCache:
 
     @contextmanager
     def client(self, kind: type[C], options: Mapping[str, str]) -> Iterator[C]:
-        """A started client with current metadata. Closed if the block raises, or if stopping the
-        client may still write something (``telemetry``, ``acks=0``), else kept.
+        """A started client with current metadata. After the block the client is kept for the next
+        task. It is closed instead if the block raises, or if stopping the client may still write
+        something (``telemetry``, ``acks=0``).
 
         Raises the errors of starting the client.
         """

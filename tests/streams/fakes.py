@@ -61,7 +61,7 @@ def counting() -> Topology:
 def on_disk(directory: StateDirectory, task: TaskId, offset: int, store: str = "counts") -> None:
     """Prepare a directory as if the task had been here recently."""
     place = directory.task(task)
-    place.prepare(store, UNKNOWN_CHANGELOG, time.time())
+    place.load_or_wipe(store, UNKNOWN_CHANGELOG, time.time())
     place.write_checkpoint(Checkpoint(store, offset, None, time.time()))
 
 

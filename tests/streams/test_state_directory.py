@@ -38,7 +38,7 @@ def opened(path: Path, clock: Clock | None = None) -> StateDirectory:
 
 
 def prepared(directory: TaskDirectory, store: str = "counts") -> int | None:
-    checkpoint = directory.prepare(store, UNKNOWN_CHANGELOG, time.time())
+    checkpoint = directory.load_or_wipe(store, UNKNOWN_CHANGELOG, time.time())
     return None if checkpoint is None else checkpoint.offset
 
 
@@ -138,7 +138,7 @@ def test_a_store_that_may_lack_deletions_is_removed(
     task = directory.task(A)
     on_disk(directory, A, 7)
     task.rocksdb.mkdir()
-    assert task.prepare("counts", ChangelogTopic(None, 3600.0), time.time() + 3700) is None
+    assert task.load_or_wipe("counts", ChangelogTopic(None, 3600.0), time.time() + 3700) is None
     assert not task.rocksdb.exists()
     assert "keeps deletions for 3600 s (delete.retention.ms). The task is restored" in caplog.text
     directory.close()

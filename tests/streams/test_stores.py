@@ -49,7 +49,7 @@ from kafkaclient.streams.state.directory import StateDirectory
 from kafkaclient.streams.state.rocks import RocksStore
 from kafkaclient.streams.tasks import TaskId
 directory = StateDirectory(pathlib.Path(sys.argv[1]), float).task(TaskId(0, 0))
-directory.prepare("s", UNKNOWN_CHANGELOG, time.time())
+directory.load_or_wipe("s", UNKNOWN_CHANGELOG, time.time())
 store = RocksStore(directory.rocksdb)
 store.apply([(b"kept", b"1")])
 store.flush()

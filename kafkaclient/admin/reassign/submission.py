@@ -18,7 +18,7 @@ from kafkaclient.admin.reassign.moves import current_move, move_map, new_brokers
 from kafkaclient.admin.reassign.outcome import Begun, some
 from kafkaclient.admin.reassign.plan import ReassignmentPlan
 from kafkaclient.admin.reassign.throttle import Throttle
-from kafkaclient.admin.reassign.undo import clear_after_failed_start, undo_start
+from kafkaclient.admin.reassign.undo import clear_after_failed_start, undo_partial_start
 from kafkaclient.admin.topics import live_brokers, partitions_of
 from kafkaclient.broker_errors import broker_error
 
@@ -125,7 +125,7 @@ class Submission:
     async def _undo(self) -> None:
         """Undo the reassignments of this plan that may have started."""
         if self._sent:
-            await undo_start(self.running, self._sent, self._before)
+            await undo_partial_start(self.running, self._sent, self._before)
             self._sent = {}
 
 

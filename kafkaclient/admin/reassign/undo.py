@@ -1,7 +1,7 @@
 """Undoes a reassignment: cancels its moves, restores the replicas, and clears its throttles.
 
 Ctrl-C while replicas move leaves the block of :class:`.ThrottledReassignment`, which ends in
-:func:`undo`. Ctrl-C while a plan starts, or an error then, ends in :func:`undo_start`.
+:func:`undo`. Ctrl-C while a plan starts, or an error then, ends in :func:`undo_partial_start`.
 
 What was there before: ``Begun.before`` has the replicas, from metadata before the first change. The
 cluster itself has the replaced throttles, in the marks of :mod:`.throttle_marks`.
@@ -39,7 +39,7 @@ async def undo(running: RunningAdmin, begun: Begun) -> list[KafkaError]:
     return [*errors.values(), *cleared.failures.values()]
 
 
-async def undo_start(
+async def undo_partial_start(
     running: RunningAdmin,
     targets: Mapping[TopicPartition, tuple[int, ...]],
     before: Mapping[TopicPartition, tuple[int, ...]],

@@ -301,7 +301,7 @@ class RecordAccumulator:
         batch.open_append_slot(partial(self._filled_up, batch))
         batch.result.awaited = partial(self._awaited, batch)
         self.ready_queues.schedule(queue, now)
-        # A batch that may not be sent yet has no other timer. The pass fails it once it expires.
+        # A batch that may not be sent yet has no other timer. The sender fails it once it expires.
         self._wake(created + settings.delivery_timeout)
         return batch
 

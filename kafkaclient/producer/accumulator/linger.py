@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 
 class Linger:
-    """No batch lingers during a flush, while callers wait for buffer memory, or after
-    :meth:`close`. ``flushes``: the pending flushes."""
+    """Decides how long a batch waits for more records (``linger.ms``).
+
+    No batch waits during a flush, while callers wait for buffer memory, or after :meth:`close`.
+    ``flushes``: the pending flushes.
+    """
 
     __slots__ = ("_buffer_pool", "_flushes", "_never_lingers", "_seconds")
 

@@ -1,7 +1,8 @@
 """The errors that records fail with: what happened, where, and whether the record may have been
 written (:func:`with_verdict`).
 
-``ProducerBatch.maybe_written`` is the evidence. The response handler keeps it with each attempt.
+``ProducerBatch.maybe_written`` is the evidence of earlier attempts. ``sender/responses.py`` keeps
+it, by ``ProducerBatch.mark_uncertain``.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ _TOPIC_DENIED, _CLUSTER_DENIED = 29, 31
 def with_verdict(error: KafkaError, batch: ProducerBatch) -> KafkaError:
     """The error for the batch's records, which says whether these may have been written: an attempt
     ended without a clear answer, or is still on the wire. Several batches may share ``error``."""
-    if error.maybe_written or not _maybe_written(batch):
+    if error.maybe_written or not _may_be_in_log(batch):
         return error
     error = error.for_one()
     error.maybe_written = True
     return error
 
 
-def _maybe_written(batch: ProducerBatch) -> bool:
+def _may_be_in_log(batch: ProducerBatch) -> bool:
+    """Also if the current attempt has no answer yet."""
     return batch.in_flight or batch.maybe_written
 
 
@@ -114,7 +116,7 @@ def delivery_timeout(
         f"the batch {state.format(whom=queue.waits_for)}; last error: {cause or 'none'}. "
         + (
             "It may have been written nevertheless."
-            if _maybe_written(batch)
+            if _may_be_in_log(batch)
             else "It has not been written; it can be sent again."
         )
     )

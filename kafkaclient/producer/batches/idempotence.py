@@ -8,8 +8,9 @@ The rules, as in Java's ``TransactionManager`` for a producer without transactio
 - no batch is more than four ahead of the oldest unacknowledged one: a broker remembers the last
   five, and would take a retry of an older one for a gap;
 - a stamped batch is sent again only when it is the oldest unacknowledged one of its partition;
+- when a batch fails that was surely not written, the partition starts over with a raised epoch;
 - when a batch ends without an answer (expired, connection lost), new batches wait until it is
-  known whether the log has a gap. With a gap, the partition starts over with a raised epoch;
+  known whether the log has a gap. With a gap, the partition starts over, too;
 - a partition takes up a raised epoch only when none of its batches is on the wire. Then all its
   unacknowledged batches are numbered again from 0. A batch that may be in the log is sent once
   more under its old number first, and the answer shows it (Java numbers such a batch again and
@@ -158,8 +159,8 @@ class PartitionSequence:
             self.last_acked = last
 
     def on_batch_lost(self, *, maybe_written: bool) -> None:
-        """A stamped batch has failed. If no log has it, its numbers are missing there; if one may
-        have it, the next answers show it."""
+        """A stamped batch has failed. If it was surely not written, the log has a gap: the
+        partition starts over. If it may have been written, :meth:`resolve` decides later."""
         if maybe_written:
             self.unresolved = True
         else:
@@ -193,8 +194,8 @@ class PartitionSequence:
         # gaps: if the first batch is not in it, no later one is.
         if unacked and unacked[0].maybe_written:
             return False
-        current = self.producer_id == identity.producer_id and self.epoch == identity.epoch
-        if current and not identity.raise_epoch():
+        is_of_current_epoch = self.is_of(identity)
+        if is_of_current_epoch and not identity.raise_epoch():
             return False  # to be continued with the new producer id
         self.restart_due = self.unresolved = False
         self.producer_id, self.epoch = identity.producer_id, identity.epoch

@@ -87,7 +87,7 @@ class BulkSend:
 
     async def wait_for_partitions(self) -> None:
         """Wait for the topic's metadata: rows name partitions, which are checked first."""
-        if self._core.admission.has_waiters(self._topic):
+        if self._core.admission.must_wait(self._topic):
             self._pending = await self._core.admission.wait_exclusive(self._topic, self._room)
         buffer = self._core.accumulator.topic(self._topic)
         self.partitions = buffer.known_view.partition_count
@@ -139,7 +139,7 @@ class BulkSend:
 
     async def _append_slice(self, rows: Rows, at: int, stop: int) -> int:
         while at < stop:
-            if self._pending is None and self._core.admission.has_waiters(self._topic):
+            if self._pending is None and self._core.admission.must_wait(self._topic):
                 await self._wait_for_space(self._record(rows, at))
             first, at = at, self._append(rows, at, stop)
             if at == first:
@@ -190,7 +190,9 @@ class BulkSend:
         """Wait until the record can be appended: its partition is not known, or there is no buffer
         space."""
         buffer, refreshed = self._core.accumulator.topic(self._topic), self._refreshed
-        if self._core.admission.is_new_partition(buffer, record.partition, refreshed=refreshed):
+        if self._core.admission.must_wait_for_partition(
+            buffer, record.partition, refreshed=refreshed
+        ):
             self._end_slice()  # callers that wait for the metadata already go first
             await self._wait_new_partition(record.partition)
         else:

@@ -10,7 +10,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.observability.load import partition_skew
-from kafkaclient.producer.sender.broker_exclusion import BrokerState
+from kafkaclient.producer.sender.broker_exclusion import LaneState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,7 @@ def bind_load_gauges(
     """Have each snapshot of the metrics read the state of the accumulator and the lanes."""
 
     def of_nodes() -> dict[int, Gauges]:
-        in_flight: Counter[int] = Counter()
+        in_flight: Counter[int] = Counter()  # of both lanes; all other gauges are the primary's
         for lane in lanes:
             in_flight[lane.node_id] += len(lane.in_flight)
         return {
@@ -65,9 +65,9 @@ def _lane_gauges(lane: BrokerLane) -> Gauges:
         "service-time-ms": _ms(window.service),
         "produce-latency-median-ms": _ms(lane.median_latency),
     }
-    for state in BrokerState:
-        if state.excluded is not None:
-            gauges[f"exclusion-{state.excluded}-total"] = lane.exclusions[state]
+    for state in LaneState:
+        if state.exclusion_reason is not None:
+            gauges[f"exclusion-{state.exclusion_reason}-total"] = lane.exclusions[state]
     return gauges
 
 

@@ -146,7 +146,7 @@ def _broker_load(
         lane.bytes_sent,
         lane.requests_sent,
         lane.window.size,
-        lane.state.excluded,
+        lane.state.exclusion_reason,
         lane.exclusions.total(),
         lane.median_latency,
     )

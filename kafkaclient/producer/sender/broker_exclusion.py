@@ -2,7 +2,10 @@
 
 :meth:`~kafkaclient.producer.sender.broker_lanes.BrokerLanes.update_state` finds a lane's state, and
 :meth:`~kafkaclient.producer.sender.broker_lanes.BrokerLanes.current_state` refines it between two
-looks. What the producer does differently for a broker in trouble is a column of this table.
+surveys. What the producer does differently for a broker in trouble is a column of this table.
+
+To add a reason: a row here, and its condition in ``update_state`` at the same place in the order.
+``BrokerLoad.excluded`` and the metrics name it from the table.
 
 Whether a broker is alive is another question, about a broker and not about a lane: a healthy
 broker can be suspected, and an overdue one can be alive
@@ -14,11 +17,11 @@ from __future__ import annotations
 from enum import Enum
 
 
-class BrokerState(Enum):
-    """A lane is in the first of these states whose condition holds. ``current_state`` alone finds
-    UNWRITABLE, ON_TRIAL and SATURATED."""
+class LaneState(Enum):
+    """``update_state`` finds the first of these states whose condition holds. UNWRITABLE, ON_TRIAL
+    and SATURATED are found by ``current_state`` only."""
 
-    # condition, excluded, last resort, keeps reserved batches, resets the share
+    # condition, exclusion reason, last resort, keeps reserved batches, resets the share
     DISCONNECTED = "there is no connection", "connection", False, False, True
     THROTTLED = "the broker asked for silence (KIP-219)", "throttled", False, False, False
     UNAVAILABLE = "availability.timeout.ms is exceeded", "availability", False, True, False
@@ -32,13 +35,13 @@ class BrokerState(Enum):
     def __init__(
         self,
         condition: str,
-        excluded: str | None,
+        exclusion_reason: str | None,
         last_resort: bool,
         keeps_reserved: bool,
         resets_share: bool,
     ) -> None:
         self.condition = condition
-        self.excluded = excluded
+        self.exclusion_reason = exclusion_reason
         """Why the broker gets no unkeyed batches, as ``BrokerLoad.excluded`` and the metric
         ``exclusion-*-total`` name it. None: it gets them; while it can take none, they wait for it
         rather than go to an excluded broker."""

@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.producer.lane_id import node_of
-from kafkaclient.producer.sender.broker_exclusion import BrokerState
+from kafkaclient.producer.sender.broker_exclusion import LaneState
 from kafkaclient.producer.sender.in_flight_window import InFlightWindow
 
 if TYPE_CHECKING:
@@ -84,12 +84,12 @@ class BrokerLane:
         for the broker to close it, or the producer is closing it."""
         self.connection: Connection | None = None
         """The connection, as of the last survey."""
-        self.state = BrokerState.HEALTHY
+        self.state = LaneState.HEALTHY
         """The state as of the last look."""
         self.share_reset_due = False
         """Whether the broker's partitions are to be raised to the average share once the broker
         has recovered."""
-        self.exclusions: Counter[BrokerState] = Counter()
+        self.exclusions: Counter[LaneState] = Counter()
         """How often the lane entered each state that excludes the broker."""
         self.bytes_sent = 0
         self.requests_sent = 0
@@ -101,13 +101,14 @@ class BrokerLane:
         which = "" if self.primary is self else "side "
         return f"<BrokerLane {which}to broker {self.node_id} in_flight={len(self.in_flight)}>"
 
-    def can_take(self, connection: Connection | None, window: int, now: float) -> bool:
-        """Whether the broker can take a request now, of at most ``window`` in flight."""
+    def can_take(self, connection: Connection | None, window_size: int, now: float) -> bool:
+        """Whether the broker can take a request now. ``window_size``: how many may be in flight, at
+        times another number than ``self.window.size``."""
         return (
             connection is not None
             and connection.writable
             and connection.throttled_until <= now
-            and len(self.in_flight) < window
+            and len(self.in_flight) < window_size
         )
 
     def note_readiness(self, *, able: bool, now: float) -> None:
@@ -121,12 +122,12 @@ class BrokerLane:
         """KIP-794: for how many seconds the lane could not take what was ready for it."""
         return self._ready_at - self._able_at
 
-    def enter(self, state: BrokerState) -> None:
+    def enter(self, state: LaneState) -> None:
         """Note the lane's state, and count the exclusion that begins with it."""
         before, self.state = self.state, state
-        if state is before or state.excluded is None:
+        if state is before or state.exclusion_reason is None:
             return
-        if self.requests_sent or state is not BrokerState.DISCONNECTED:  # else never connected
+        if self.requests_sent or state is not LaneState.DISCONNECTED:  # else never connected
             self.exclusions[state] += 1
 
     def request_sent(self, request: Request | None, nbytes: int) -> None:

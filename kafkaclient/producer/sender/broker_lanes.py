@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import AuthenticationError
 from kafkaclient.producer.lane_id import node_of
-from kafkaclient.producer.sender.broker_exclusion import BrokerState
+from kafkaclient.producer.sender.broker_exclusion import LaneState
 from kafkaclient.producer.sender.broker_lane import BrokerLane
 from kafkaclient.producer.sender.liveness import BELIEVED_S
 from kafkaclient.producer.time_constants import NEVER
@@ -36,7 +36,7 @@ class BrokerSurvey(NamedTuple):
     saturated: Collection[int]
     """Available lanes whose in-flight window is full. They take one extra request, for partitions
     of that broker only."""
-    healthy: AbstractSet[int]
+    eligible: AbstractSet[int]
     """The lanes that are not excluded, available or not."""
     last_resort: Collection[int]
     """The lanes that are excluded only because the broker is slow to answer."""
@@ -112,7 +112,7 @@ class BrokerLanes:
 
     def has_capacity(self, number: int) -> bool:
         """Whether the broker could take another request, and is not slow."""
-        return self.current_state(number) is BrokerState.HEALTHY
+        return self.current_state(number) is LaneState.HEALTHY
 
     def keeps_reserved(self, number: int) -> bool:
         """Whether batches that are reserved for the broker's partitions stay there."""
@@ -123,20 +123,21 @@ class BrokerLanes:
         lane = self._lanes.get(number)
         return lane is None or not self._is_slow(lane)
 
-    def current_state(self, number: int) -> BrokerState:
+    def current_state(self, number: int) -> LaneState:
         """The state as of the last look, refined by what can be seen without another look."""
         lane = self._lanes.get(number)
         if lane is None:
-            return BrokerState.DISCONNECTED
+            return LaneState.DISCONNECTED
         state = lane.state
+        # HEALTHY and UNAVAILABLE: batches stay reserved, unless the connection takes no bytes.
         if state.keeps_reserved and (lane.connection is None or not lane.connection.writable):
-            return BrokerState.UNWRITABLE
-        if state is not BrokerState.HEALTHY:
+            return LaneState.UNWRITABLE
+        if state is not LaneState.HEALTHY:
             return state
         if self._is_slow(lane):
-            return BrokerState.ON_TRIAL
+            return LaneState.ON_TRIAL
         full = len(lane.in_flight) >= lane.window.size
-        return BrokerState.SATURATED if full else BrokerState.HEALTHY
+        return LaneState.SATURATED if full else LaneState.HEALTHY
 
     def survey(
         self,
@@ -152,15 +153,15 @@ class BrokerLanes:
         that leaves next in this lane is full. ``unblocked_since``: as the loop monitor has it.
         """
         available: dict[int, Connection] = {}
-        saturated, healthy, last_resort, next_look = set(), set(), set(), NEVER
+        saturated, eligible, last_resort, next_look = set(), set(), set(), NEVER
         for number in wanted:
             lane = self._lanes.get(number) or self.lane(number, now)
             connection = lane.connection = self._router.produce_connection(
                 lane.node_id, side=lane.primary is not lane
             )
             state = self.update_state(lane, connection, unblocked_since, now)
-            if state.excluded is None:
-                healthy.add(number)
+            if state.exclusion_reason is None:
+                eligible.add(number)
             elif state.last_resort:
                 last_resort.add(number)
             # Large batches keep the network itself busy: the next one goes out behind the first.
@@ -186,33 +187,33 @@ class BrokerLanes:
                 available[number] = connection
                 saturated.add(number)
         pending = self._liveness.probe_pending
-        return BrokerSurvey(available, saturated, healthy, last_resort, next_look, pending)
+        return BrokerSurvey(available, saturated, eligible, last_resort, next_look, pending)
 
     def update_state(
         self, lane: BrokerLane, connection: Connection | None, unblocked_since: float, now: float
-    ) -> BrokerState:
+    ) -> LaneState:
         """Find the lane's state, and do what follows from a new one."""
         waited = lane.oldest_wait(now, unblocked_since) if lane.in_flight else 0.0
         overdue = waited > lane.overdue_after
         if connection is None or connection.closed:
-            state = BrokerState.DISCONNECTED
+            state = LaneState.DISCONNECTED
         elif connection.throttled_until > now:
-            state = BrokerState.THROTTLED
+            state = LaneState.THROTTLED
         elif 0 < self._settings.availability_timeout < waited:
-            state = BrokerState.UNAVAILABLE
+            state = LaneState.UNAVAILABLE
         elif overdue:
-            state = BrokerState.OVERDUE
+            state = LaneState.OVERDUE
         elif lane.recent_minimum >= _SLOW_LATENCY_S and self._cooling_down(lane, now):
-            state = BrokerState.SLOW
+            state = LaneState.SLOW
         else:
-            state = BrokerState.HEALTHY
+            state = LaneState.HEALTHY
         if overdue:
             self._request_metadata(lane, waited, now)
         if state is not lane.state:
             lane.enter(state)
         if overdue or state.resets_share:
             lane.share_reset_due = True
-        elif lane.share_reset_due and state.excluded is None:
+        elif lane.share_reset_due and state.exclusion_reason is None:
             lane.share_reset_due = False
             self._on_recovery(lane.number)
         return state
@@ -228,7 +229,7 @@ class BrokerLanes:
         others = [
             latency
             for other in self._lanes.values()
-            if other is not lane and other.state.excluded is None
+            if other is not lane and other.state.exclusion_reason is None
             if (latency := other.median_latency) is not None
         ]
         return bool(others) and lane.recent_minimum >= _SLOW_RATIO * median(others)

@@ -47,7 +47,7 @@ class InFlightWindow:
         """How long the broker works on one Produce request, smoothed."""
         self.size = 1
         """How many requests the broker should have in flight."""
-        self.needs_probe = True
+        self.round_trip_doubtful = True
         """Whether the round trip should be measured again soon: there are too few measurements, or
         the latest one, taken alone, gives another size."""
         self.probed_at = -NEVER
@@ -58,7 +58,7 @@ class InFlightWindow:
         return f"<InFlightWindow {self.size} of {self.limit}>"
 
     def on_round_trip(self, round_trip: float) -> None:
-        """A light request took this long on an otherwise quiet connection."""
+        """A probe took this long on an idle connection."""
         before = self.round_trip
         after = self._add(round_trip)
         if before is not None and after > _NEW_NETWORK_RATIO * before:
@@ -91,7 +91,7 @@ class InFlightWindow:
 
     def is_probe_due(self, now: float) -> bool:
         """Whether the round trip should be measured, as soon as the connection is idle."""
-        interval = _DOUBTFUL_PROBE_INTERVAL_S if self.needs_probe else _PROBE_INTERVAL_S
+        interval = _DOUBTFUL_PROBE_INTERVAL_S if self.round_trip_doubtful else _PROBE_INTERVAL_S
         return not self.fixed and now - self.probed_at >= interval
 
     def _add(self, round_trip: float) -> float:
@@ -102,7 +102,7 @@ class InFlightWindow:
     def _resize(self) -> None:
         self.size = self.limit if self.fixed else self._size_for(self.round_trip)
         latest = self._round_trips[-1] if self._round_trips else None
-        self.needs_probe = len(self._round_trips) < _ROUND_TRIPS_KEPT or (
+        self.round_trip_doubtful = len(self._round_trips) < _ROUND_TRIPS_KEPT or (
             latest != self.round_trip and self._size_for(latest) != self.size
         )
 
@@ -119,8 +119,8 @@ def probe_round_trip(
     seconds_since: Callable[[float], float | None],
     now: float,
 ) -> None:
-    """Measure the network's round trip with a call that costs the broker nothing, ahead of a
-    Produce request on an idle connection.
+    """Send a probe: a call that costs the broker almost nothing, on an idle connection ahead of a
+    Produce request. Its duration is the network's round trip.
 
     ``seconds_since(now)`` returns the seconds since ``now``, or None if the event loop was blocked.
     """

@@ -79,7 +79,7 @@ class LateAnswers:
         lane.pop_in_flight(now)
         if request.connection.closed and not lane.ignore_disconnect:
             self._liveness.suspect([lane.node_id], now - BELIEVED_S)
-        if lane.state.excluded is not None:
+        if lane.state.exclusion_reason is not None:
             if lane.primary is not lane:
                 # The dead replica that the answer waited for was removed from the ISR, or is back.
                 self._metadata.request_refresh(f"broker {lane.node_id} answers again")

@@ -153,8 +153,8 @@ class _RequestFiller:
     def _target_for(self, topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
         survey, fair_share, gate = self._survey, topic.fair_share, self._ready_queues.gate
         # While any broker of the topic is healthy, busy or not, the brokers of last resort wait.
-        healthy = survey.liveness_pending or not survey.healthy.isdisjoint(fair_share.lanes)
-        allowed = survey.healthy if healthy else survey.last_resort
+        any_eligible = survey.liveness_pending or not survey.eligible.isdisjoint(fair_share.lanes)
+        allowed = survey.eligible if any_eligible else survey.last_resort
         reserved = topic.strategy.reserved_queue
         kept_free = None if reserved is None else reserved.lane
         # A lane with a full window takes an unbound batch only if a bound batch that became ready

@@ -109,7 +109,7 @@ class Sender:
         """The oldest and the newest version of Produce to speak. Assigned again once the cluster's
         version of transactions is known."""
         self._closing = False
-        self._expired_at: float | None = None
+        self._expiry_first_seen_at: float | None = None
         """When a deadline was first found to have passed."""
         self._open_for = MAX_OPEN_SHARE * settings.delivery_timeout
         self._close_old_at = 0.0
@@ -177,7 +177,7 @@ class Sender:
         """
         ready_queues = self._ready_queues
         self._accumulator.take_sealed(now)
-        due = self._check_ages(now)
+        due = self._expire_and_close_old(now)
         ready_queues.run_timers(now)
         due = min(due, self._fill(now))
         if self._accumulator.identity.wanted:
@@ -355,15 +355,15 @@ class Sender:
 
     # --- time ---------------------------------------------------------------------------------
 
-    def _check_ages(self, now: float) -> float:
+    def _expire_and_close_old(self, now: float) -> float:
         """Fail batches past the delivery timeout, and close open batches that have taken records
         for long enough. Returns when to look again."""
         due = self._incomplete.next_expiry()
         if due is None:
-            self._expired_at = None
+            self._expiry_first_seen_at = None
             return NEVER
         if now < due:
-            self._expired_at = None
+            self._expiry_first_seen_at = None
         else:
             due = self._expire(now)
         if now >= self._close_old_at:
@@ -373,11 +373,11 @@ class Sender:
 
     def _expire(self, now: float) -> float:
         """Fail the expired batches, at the second look; returns when to look again."""
-        if self._expired_at is None:
-            self._expired_at = now
-        if now < self._expired_at + _SECOND_LOOK_S:
-            return self._expired_at + _SECOND_LOOK_S
-        self._expired_at = None
+        if self._expiry_first_seen_at is None:
+            self._expiry_first_seen_at = now
+        if now < self._expiry_first_seen_at + _SECOND_LOOK_S:
+            return self._expiry_first_seen_at + _SECOND_LOOK_S
+        self._expiry_first_seen_at = None
         self._incomplete.expire(now, partial(self._expiry_error, now=now))
         return self._incomplete.next_expiry() or NEVER
 

@@ -77,7 +77,6 @@ class TransactionManager:
         wake: Callable[[], None],
     ) -> None:
         self._status = TransactionStatus(transactional_id)
-        self._move, self._not_allowed = self._status.move, self._status.not_allowed
         self.serial = 0
         """How many transactions were begun."""
         self.requests = requests
@@ -112,7 +111,9 @@ class TransactionManager:
     def check_open(self) -> None:
         """Raises unless records may be sent."""
         if self.state is not _S.IN_TRANSACTION:
-            raise self._not_allowed("the record was not sent", "begin_transaction comes first")
+            raise self._status.not_allowed(
+                "the record was not sent", "begin_transaction comes first"
+            )
 
     def new_guard(self, check_open: Callable[[], None]) -> Callable[[], None]:
         """A check for after a wait. It raises if ``check_open`` does, or if the present transaction
@@ -144,7 +145,7 @@ class TransactionManager:
         if self.state not in (_S.IN_TRANSACTION, _S.PREPARED, _S.COMMITTING):
             return
         self._status.cause = error
-        self._move(_S.ABORTABLE_ERROR)
+        self._status.move(_S.ABORTABLE_ERROR)
         self._stop_sending()
         # Not at once: the caller is still handling batches.
         asyncio.get_running_loop().call_soon(self._fail_unsent)
@@ -153,7 +154,7 @@ class TransactionManager:
         """The whole producer has failed with ``error``: no call can succeed any more."""
         if self.state is not _S.FATAL:
             self._status.cause = error
-            self._move(_S.FATAL)
+            self._status.move(_S.FATAL)
             self._stop_sending()
 
     def _on_refusal(self, error: KafkaError) -> None:
@@ -193,17 +194,17 @@ class TransactionManager:
 
     async def initialize(self) -> None:
         """Request the producer id. Raises TransactionTimeoutError after ``max.block.ms``."""
-        self._move(_S.INITIALIZING)
+        self._status.move(_S.INITIALIZING)
         await self._timeout.within(self.requests.initialize(), "the producer was not started")
         self._records.ready_queues.gate = None if self.requests.v2 else self._added_partitions
-        self._move(_S.READY)
+        self._status.move(_S.READY)
 
     async def begin(self) -> None:
         if self._end_txn is not None and not self._end_txn.task.done():
             await self._wait_end(self._end_txn)
         if self.state is not _S.READY:
-            raise self._not_allowed("no transaction was begun", "it has to end first")
-        self._move(_S.IN_TRANSACTION)
+            raise self._status.not_allowed("no transaction was begun", "it has to end first")
+        self._status.move(_S.IN_TRANSACTION)
         self.serial += 1
         self._end_txn = self._status.cause = None
         self._maybe_open = self._handed_over = False
@@ -236,13 +237,15 @@ class TransactionManager:
     async def prepare(self) -> PreparedTransaction | None:
         if self.state is not _S.PREPARED:
             if self.state is not _S.IN_TRANSACTION:
-                raise self._not_allowed("nothing was prepared", "there is nothing to prepare")
-            self._move(_S.PREPARED)
+                raise self._status.not_allowed(
+                    "nothing was prepared", "there is nothing to prepare"
+                )
+            self._status.move(_S.PREPARED)
             self._on_open(False)
         what = "prepare_transaction goes on; await it again"
         await self._timeout.within(self._wait_written(), what)
         if self.state is not _S.PREPARED:
-            raise self._not_allowed("nothing was prepared", "it was not prepared")
+            raise self._status.not_allowed("nothing was prepared", "it was not prepared")
         self._handed_over = True
         return self.requests.prepared() if self._maybe_open else None
 
@@ -258,7 +261,9 @@ class TransactionManager:
         end_txn = self._end_txn
         if end_txn is None or not end_txn.commit or end_txn.observed:
             if self.state not in (_S.IN_TRANSACTION, _S.PREPARED):
-                raise self._not_allowed("nothing was committed", "there is nothing to commit")
+                raise self._status.not_allowed(
+                    "nothing was committed", "there is nothing to commit"
+                )
             end_txn = self._start_end(_S.COMMITTING, self._commit)
         await self._wait_end(end_txn)
 
@@ -274,7 +279,7 @@ class TransactionManager:
                 end_txn.task.cancel()
             end_txn = self._start_end(_S.ABORTING, self._abort)
         elif end_txn is None or end_txn.commit or end_txn.observed:
-            raise self._not_allowed("nothing was aborted", "there is nothing to abort")
+            raise self._status.not_allowed("nothing was aborted", "there is nothing to abort")
         await self._wait_end(end_txn)
 
     @property
@@ -287,7 +292,7 @@ class TransactionManager:
     def _start_end(
         self, state: TransactionState, work: Callable[[EndTxnTask], Coroutine[None, None, None]]
     ) -> EndTxnTask:
-        self._move(state)
+        self._status.move(state)
         self._on_open(False)
         commit = state is _S.COMMITTING
         self._end_txn = EndTxnTask(work, commit=commit, on_defect=self._fail_producer)
@@ -300,7 +305,9 @@ class TransactionManager:
                 f"{end_txn.name} goes on; await it again for its outcome"
             ) from self.requests.last_error
         if end_txn.task.cancelled():
-            raise self._not_allowed(f"{end_txn.name} was given up", "it was aborted or stopped")
+            raise self._status.not_allowed(
+                f"{end_txn.name} was given up", "it was aborted or stopped"
+            )
         if end_txn.error is not None:
             raise end_txn.error.with_traceback(None)
 
@@ -315,11 +322,11 @@ class TransactionManager:
             except KafkaError as error:
                 self._on_refusal(error)
             self._check_committing()
-        self._move(_S.READY)
+        self._status.move(_S.READY)
 
     def _check_committing(self) -> None:
         if self.state is not _S.COMMITTING:
-            raise self._not_allowed("nothing was committed", "it was not committed")
+            raise self._status.not_allowed("nothing was committed", "it was not committed")
 
     async def _abort(self, end_txn: EndTxnTask) -> None:
         self._stop_sending()
@@ -341,7 +348,7 @@ class TransactionManager:
             except KafkaError as error:
                 self._fail_producer(error)
                 raise
-        self._move(_S.READY)
+        self._status.move(_S.READY)
 
     async def _end_or_raise_epoch(self) -> None:
         try:
@@ -385,7 +392,7 @@ class TransactionManager:
             what = "send_offsets_to_transaction goes on, and the commit waits for it"
             raise self._timeout.error(what)
         if sending.cancelled() or not sending.result():
-            raise self._not_allowed("the offsets were not sent", "its transaction has ended")
+            raise self._status.not_allowed("the offsets were not sent", "its transaction has ended")
 
     async def committed(
         self, group_id: str, partitions: tuple[TopicPartition, ...]

@@ -96,13 +96,13 @@ class Task:
         self._checkpoint_write: Future[None] | None = None
         """The last checkpoint write, done or in progress."""
         now = options.wall()
-        checkpoint = directory.prepare(self._processor.store, self._changelog_topic, now)
+        checkpoint = directory.load_or_wipe(self._processor.store, self._changelog_topic, now)
         self.position = 0 if checkpoint is None else checkpoint.offset
         """Offset of the next change of the changelog. The store contains all earlier changes."""
         self._current_at = now if checkpoint is None else checkpoint.current_at
         """When the store last had its whole changelog, in seconds since 1970. A new, empty store
         lacks no deletion, so it counts as current."""
-        self._checkpoint, self._checkpoint_current_at = self.position, self._current_at
+        self._checkpoint_position, self._checkpoint_current_at = self.position, self._current_at
         self._restored_at: int | None = None
         self._restored = asyncio.Event()
         self._open()
@@ -179,9 +179,9 @@ class Task:
         self._rocks.close()
         self._directory.wipe()
         self._current_at = self._options.wall()
-        self._directory.prepare(self._processor.store, self._changelog_topic, self._current_at)
+        self._directory.load_or_wipe(self._processor.store, self._changelog_topic, self._current_at)
         self._open()
-        self.position = self._checkpoint = position
+        self.position = self._checkpoint_position = position
 
     # --- processing -----------------------------------------------------------------------------
 
@@ -292,8 +292,8 @@ class Task:
         is_old = aged_s > max(
             _MIN_CHECKPOINT_AGE_S, self._changelog_topic.delete_retention_s * _CHECKPOINT_AGE
         )
-        if self.position - self._checkpoint >= every or is_old:
-            self._checkpoint, self._checkpoint_current_at = self.position, self._current_at
+        if self.position - self._checkpoint_position >= every or is_old:
+            self._checkpoint_position, self._checkpoint_current_at = self.position, self._current_at
             self._checkpoint_write = self._disk.submit(
                 self._write_checkpoint, self.position, self._current_at
             )

@@ -153,7 +153,7 @@ class TaskDirectory:
             _log.warning("%s; the task is restored from the beginning of its changelog", error)
             return None
 
-    def prepare(self, store: str, changelog: ChangelogTopic, now: float) -> Checkpoint | None:
+    def load_or_wipe(self, store: str, changelog: ChangelogTopic, now: float) -> Checkpoint | None:
         """Prepare the directory for opening the store, and return its checkpoint.
 
         If there is no valid checkpoint, the directory's content is removed: it may lack changes,

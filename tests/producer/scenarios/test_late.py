@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pytest
 
-from kafkaclient.producer.sender.broker_exclusion import BrokerState
+from kafkaclient.producer.sender.broker_exclusion import LaneState
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
@@ -173,7 +173,7 @@ async def test_a_paused_broker_keeps_only_what_it_had(late: StartLoad) -> None:
         await asyncio.sleep(2.0)
         fake.stall_broker(0)
         await asyncio.sleep(1.0)
-        assert inspect(producer).sender.lanes.get(0).state is BrokerState.OVERDUE
+        assert inspect(producer).sender.lanes.get(0).state is LaneState.OVERDUE
         await asyncio.sleep(2.0)
         fake.resume_broker(0)
         await running
@@ -202,7 +202,7 @@ async def test_an_application_that_blocks_its_loop_is_not_the_brokers_fault(
         lanes = list(inspect(producer).sender.lanes)
         probes = len(fake.requests_of(ApiKey.API_VERSIONS)) - calls[0]
         assert len(fake.requests_of(ApiKey.METADATA)) == calls[1]
-    assert not any(lane.exclusions[BrokerState.OVERDUE] for lane in lanes)
+    assert not any(lane.exclusions[LaneState.OVERDUE] for lane in lanes)
     assert probes <= 3 * 6 / 0.5 + 9
     assert all(lane.window.service < 0.01 for lane in lanes)
 
@@ -229,7 +229,7 @@ async def test_availability_timeout_excludes_for_good(late: StartLoad) -> None:
             load.send()
             await asyncio.sleep(0.005)
         lanes = inspect(producer).sender.lanes
-        assert all(lane.exclusions[BrokerState.UNAVAILABLE] for lane in lanes)
+        assert all(lane.exclusions[LaneState.UNAVAILABLE] for lane in lanes)
     assert len(load.sent) == 40
 
 

@@ -304,7 +304,7 @@ def _metadata(producer: Producer, fail: Any, patch: pytest.MonkeyPatch) -> None:
 
 
 def _identity(producer: Producer, fail: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("kafkaclient.producer.transactions.producer_id.InitProducerIdCall", fail)
+    patch.setattr("kafkaclient.producer.transactions.producer_id_fetcher.InitProducerIdCall", fail)
     inspect(producer).accumulator.identity.producer_id = -1
     inspect(producer).producer_ids.ensure()
 

@@ -13,7 +13,7 @@ from kafkaclient.errors import KafkaError
 from kafkaclient.metrics import ProducerMetrics
 from kafkaclient.producer.observability.gauges import bind_load_gauges
 from kafkaclient.producer.observability.load import LiveLoad, partition_skew
-from kafkaclient.producer.sender.broker_exclusion import BrokerState
+from kafkaclient.producer.sender.broker_exclusion import LaneState
 from kafkaclient.producer.sender.broker_lane import BrokerLane
 from kafkaclient.producer.settings import SenderSettings
 
@@ -27,8 +27,8 @@ def test_a_lane_is_told() -> None:
     lane.window.on_response(0.015, 0)
     lane.latencies.extend([0.015, 0.025, 0.030])
     lane.in_flight.append(None)  # type: ignore[arg-type]  # some request
-    lane.enter(BrokerState.HEALTHY)
-    lane.enter(BrokerState.THROTTLED)
+    lane.enter(LaneState.HEALTHY)
+    lane.enter(LaneState.THROTTLED)
     metrics = ProducerMetrics(lambda: 0.0)
     bind_load_gauges(metrics, _Nothing, [lane])
     told = metrics.snapshot()["producer-node-metrics"]["node-3"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkaclient.producer.sender.broker_exclusion import BrokerState
+from kafkaclient.producer.sender.broker_exclusion import LaneState
 from kafkaclient.producer.sender.broker_lane import Request
 from kafkaclient.producer.sender.broker_lanes import BrokerLanes
 from kafkaclient.producer.settings import SenderSettings
@@ -30,7 +30,7 @@ class World:
 
     def request_refresh(self, reason: str) -> None: ...
 
-    def look(self, connection: Any, now: float, sent_at: float | None = None) -> BrokerState:
+    def look(self, connection: Any, now: float, sent_at: float | None = None) -> LaneState:
         lane = self.lanes.lane(0, 0.0)
         lane.in_flight.clear()
         if sent_at is not None:
@@ -46,16 +46,16 @@ def connection(**facts: Any) -> Any:
 @pytest.mark.parametrize(
     ("facts", "now", "sent_at", "state"),
     [
-        ({}, 1.0, None, BrokerState.HEALTHY),
-        ({}, 1.0, 0.96, BrokerState.HEALTHY),
-        ({}, 1.0, 0.9, BrokerState.OVERDUE),
-        ({}, 1.0, 0.4, BrokerState.UNAVAILABLE),
-        ({"throttled_until": 1.1}, 1.0, 0.4, BrokerState.THROTTLED),
-        ({"throttled_until": 1.1, "closed": True}, 1.0, 0.4, BrokerState.DISCONNECTED),
+        ({}, 1.0, None, LaneState.HEALTHY),
+        ({}, 1.0, 0.96, LaneState.HEALTHY),
+        ({}, 1.0, 0.9, LaneState.OVERDUE),
+        ({}, 1.0, 0.4, LaneState.UNAVAILABLE),
+        ({"throttled_until": 1.1}, 1.0, 0.4, LaneState.THROTTLED),
+        ({"throttled_until": 1.1, "closed": True}, 1.0, 0.4, LaneState.DISCONNECTED),
     ],
 )
 def test_the_first_state_that_holds(
-    facts: dict[str, Any], now: float, sent_at: float | None, state: BrokerState
+    facts: dict[str, Any], now: float, sent_at: float | None, state: LaneState
 ) -> None:
     world = World(availability_timeout=0.5)
     assert world.look(connection(**facts), now, sent_at) is state
@@ -64,13 +64,13 @@ def test_the_first_state_that_holds(
 
 def test_between_two_looks() -> None:
     world, link = World(max_in_flight=1), connection()
-    assert world.lanes.current_state(0) is BrokerState.DISCONNECTED, "not seen yet"
+    assert world.lanes.current_state(0) is LaneState.DISCONNECTED, "not seen yet"
     world.look(link, 1.0)
-    assert world.lanes.current_state(0) is BrokerState.HEALTHY
+    assert world.lanes.current_state(0) is LaneState.HEALTHY
     world.look(link, 1.0, 0.99)
-    assert world.lanes.current_state(0) is BrokerState.SATURATED
+    assert world.lanes.current_state(0) is LaneState.SATURATED
     link.writable = False
-    assert world.lanes.current_state(0) is BrokerState.UNWRITABLE
+    assert world.lanes.current_state(0) is LaneState.UNWRITABLE
 
 
 def test_a_slow_broker_cools_down_between_its_batches() -> None:
@@ -80,9 +80,9 @@ def test_a_slow_broker_cools_down_between_its_batches() -> None:
     for n in range(3):
         lane.record_latency(0.2, 0, 1.0 + n)
     lane.idle_since = 10.0
-    assert world.look(link, 10.7) is BrokerState.SLOW
-    assert world.look(link, 10.9) is BrokerState.HEALTHY
-    assert world.lanes.current_state(0) is BrokerState.ON_TRIAL
+    assert world.look(link, 10.7) is LaneState.SLOW
+    assert world.look(link, 10.9) is LaneState.HEALTHY
+    assert world.lanes.current_state(0) is LaneState.ON_TRIAL
     assert not world.lanes.has_capacity(0)
     assert world.recovered == [0]
 
@@ -97,7 +97,7 @@ def test_only_states_of_trouble_reset_the_share() -> None:
 
 
 def test_a_last_resort_is_excluded_and_keeps_nothing() -> None:
-    for state in BrokerState:
+    for state in LaneState:
         if state.last_resort:
-            assert state.excluded
+            assert state.exclusion_reason
             assert not state.keeps_reserved

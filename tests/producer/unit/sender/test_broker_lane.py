@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkaclient.producer.sender.broker_exclusion import BrokerState
+from kafkaclient.producer.sender.broker_exclusion import LaneState
 from kafkaclient.producer.sender.broker_lane import BrokerLane, Request
 
 
@@ -100,15 +100,15 @@ def test_a_broker_that_has_become_slow_is_found_normal_in_time() -> None:
 
 def test_exclusions_are_counted_when_they_begin() -> None:
     lane = BrokerLane(0, 0.0)
-    lane.enter(BrokerState.DISCONNECTED)
+    lane.enter(LaneState.DISCONNECTED)
     assert not lane.exclusions, "not connected yet is not left out"
-    lane.enter(BrokerState.HEALTHY)
+    lane.enter(LaneState.HEALTHY)
     lane.requests_sent = 1
-    lane.enter(BrokerState.OVERDUE)
-    lane.enter(BrokerState.OVERDUE)
-    lane.enter(BrokerState.HEALTHY)
-    lane.enter(BrokerState.DISCONNECTED)
-    assert lane.exclusions == {BrokerState.OVERDUE: 1, BrokerState.DISCONNECTED: 1}
+    lane.enter(LaneState.OVERDUE)
+    lane.enter(LaneState.OVERDUE)
+    lane.enter(LaneState.HEALTHY)
+    lane.enter(LaneState.DISCONNECTED)
+    assert lane.exclusions == {LaneState.OVERDUE: 1, LaneState.DISCONNECTED: 1}
 
 
 def test_the_median_latency() -> None:

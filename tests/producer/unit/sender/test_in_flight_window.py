@@ -60,14 +60,14 @@ def test_a_round_trip_that_steps_is_followed() -> None:
     for _ in range(10):  # its latency looks like a slow broker's at first
         window.on_response(0.031, 0)
     assert window.size == 1
-    assert not window.needs_probe
+    assert not window.round_trip_doubtful
     window.on_round_trip(0.030)
-    assert window.needs_probe, "one is not believed, but asks for more"
+    assert window.round_trip_doubtful, "one is not believed, but asks for more"
     window.on_round_trip(0.030)
     window.on_round_trip(0.030)
     window.on_response(0.031, 0)
     assert window.size == 5
-    assert not window.needs_probe
+    assert not window.round_trip_doubtful
     for _ in range(40):  # busy, so that nothing but the answers tells
         window.on_response(0.002, 0)
     assert window.round_trip == pytest.approx(0.002)

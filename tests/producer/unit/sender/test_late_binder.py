@@ -207,7 +207,7 @@ def test_every_bond_is_to_a_free_leader_that_is_allowed(
         found = survey(free, sound, overdue - sound)
         requests = bind(b, found)
         led = {leader for leader in leaders if leader >= 0}
-        allowed = found.healthy if led & sound else found.last_resort
+        allowed = found.eligible if led & sound else found.last_resort
         for node, batches in requests.items():
             assert node in free
             assert node in allowed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkaclient.broker_errors import broker_error
@@ -14,7 +13,7 @@ from kafkaclient.errors import (
     ProtocolError,
     SslAuthenticationError,
 )
-from kafkaclient.net.pipeline import Pipeline
+from kafkaclient.net.pipeline import PendingRequest, Pipeline
 from kafkaclient.net.tls_failures import explain_tls_error
 from kafkaclient.wire.api_versions import ApiVersions, ApiVersionsCall
 
@@ -85,8 +84,9 @@ class Connection(Pipeline):
         return super()._loss(exc)
 
     async def _call(self, call: Call[T], version: int, timeout_s: float | None) -> T:
-        response: asyncio.Future[memoryview] = self._loop.create_future()
         correlation_id = self.next_correlation_id()
+        response: asyncio.Future[memoryview] = self._loop.create_future()
+        pending = _PendingCall(correlation_id, response, self._clock(), call.api_key.name)
         try:
             request = call.encode(version, correlation_id, self._client_id)
         except Exception as error:
@@ -94,13 +94,7 @@ class Connection(Pipeline):
                 f"{call.api_key.name} was not sent to {self.node}: the request cannot be encoded: "
                 f"{error!r}"
             ) from error
-        self.send(
-            [request],
-            correlation_id,
-            partial(_settle, response),
-            timeout_s=timeout_s,
-            api=call.api_key.name,
-        )
+        self.send([request], pending, timeout_s=timeout_s)
         payload = await response
         try:
             return call.decode(version, payload)
@@ -109,9 +103,22 @@ class Connection(Pipeline):
             raise
 
 
-def _settle(
-    response: asyncio.Future[memoryview], payload: memoryview | None, error: KafkaError | None
-) -> None:
+class _PendingCall(PendingRequest):
+    __slots__ = ("response",)
+
+    def __init__(
+        self,
+        correlation_id: int,
+        response: asyncio.Future[memoryview],
+        sent_at: float,
+        api: str,
+    ) -> None:
+        super().__init__(correlation_id, _settle, sent_at, api)
+        self.response = response
+
+
+def _settle(pending: _PendingCall, payload: memoryview | None, error: KafkaError | None) -> None:
+    response = pending.response
     if response.done():  # the caller was cancelled
         return
     if payload is None:

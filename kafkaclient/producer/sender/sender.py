@@ -19,7 +19,7 @@ from kafkaclient.errors import (
     defect,
 )
 from kafkaclient.producer.batches.delivery_errors import delivery_timeout
-from kafkaclient.producer.sender.broker_lane import Request
+from kafkaclient.producer.sender.broker_lane import ProduceRequest
 from kafkaclient.producer.sender.broker_lanes import BrokerLanes
 from kafkaclient.producer.sender.in_flight_window import probe_round_trip
 from kafkaclient.producer.sender.kip794_outages import Kip794Outages
@@ -209,11 +209,8 @@ class Sender:
             self._wakeup.clear()  # what gets ready from here on may need another pass
             if not self._settings.adaptive:
                 self._late_binder.rotate(now)
-            large = any(q.batches and q.batches[0].large for q in ready_queues.unbound)
             unblocked_since = self.loop_monitor.unblocked_since(now)
-            survey = self.lanes.survey(
-                wanted, large, ready_queues.has_full_head, unblocked_since, now
-            )
+            survey = self.lanes.survey(wanted, ready_queues, unblocked_since, now)
             if self._outages is not None:
                 self._outages.surveyed(wanted, survey.available, now)
             due = min(due, survey.next_look)
@@ -248,9 +245,9 @@ class Sender:
                 self._responses.retry(batch, error, now)
             return
         self._count(batches, now)
-        for batch in () if self._settings.acks else batches:
-            # acks=0: nothing more will be known about the batch
-            self._incomplete.complete(batch, -1, -1, now)
+        if not self._settings.acks:
+            for batch in batches:  # nothing more will be known about them
+                self._incomplete.complete(batch, -1, -1, now)
 
     def _write(
         self, lane: BrokerLane, connection: Connection, batches: list[ProducerBatch], now: float
@@ -262,11 +259,10 @@ class Sender:
         names: dict[bytes, str] = {}
         oldest, newest = self.produce_versions
         for batch in batches:
-            topic, topic_id = batch.queue.topic, batch.topic_id
-            if topic_id is None:  # an older broker has no ids: the request names every topic
+            if batch.topic_id is None:  # older brokers have no ids: the request names every topic
                 newest = min(newest, FIRST_WITH_TOPIC_IDS - 1)
             else:
-                names[topic_id] = topic.name
+                names[batch.topic_id] = batch.queue.topic.name
         version = versions.pick(ApiKey.PRODUCE, oldest, newest)
         by_id = version >= FIRST_WITH_TOPIC_IDS
         topics: dict[str | bytes, list[tuple[int, Buffer]]] = {}
@@ -284,11 +280,12 @@ class Sender:
             list(topics.items()),
             settings.transactional_id,
         )
-        request = on_done = None
+        request = None
         if settings.acks:
-            request = Request(lane, connection, batches, version, now, len(lane.in_flight), names)
-            on_done = partial(self._on_response, request)
-        lane.request_sent(request, connection.send(buffers, correlation_id, on_done))
+            request = ProduceRequest(
+                correlation_id, self._on_response, now, lane, connection, batches, version, names
+            )
+        lane.request_sent(request, connection.send(buffers, request))
 
     def _count(self, batches: list[ProducerBatch], now: float) -> None:
         metrics, records, observer = self._metrics, 0, self._accumulator.observer
@@ -299,15 +296,14 @@ class Sender:
             count, size = batch.result.count, batch.sealed_size
             records += count
             self._metadata.add_topic(topic)  # it is in use
-            if batch.attempts == 1:
-                metrics.batch_sealed(topic, count, size, batch.builder.size)
-            metrics.batch_sent(topic, count, size, now - batch.created, partition)
+            raw_size = batch.builder.size if batch.attempts == 1 else None
+            metrics.batch_sent(topic, count, size, now - batch.created, partition, raw_size)
         metrics.produce_request(records)
 
     # --- responses ------------------------------------------------------------------------------
 
     def _on_response(
-        self, request: Request, payload: memoryview | None, error: KafkaError | None
+        self, request: ProduceRequest, payload: memoryview | None, error: KafkaError | None
     ) -> None:
         now = self._clock()
         unblocked_since = self.loop_monitor.unblocked_since(now)
@@ -324,7 +320,7 @@ class Sender:
 
     def _handle(
         self,
-        request: Request,
+        request: ProduceRequest,
         payload: memoryview | None,
         error: KafkaError | None,
         unblocked_since: float,

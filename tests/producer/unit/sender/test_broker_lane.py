@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from kafkaclient.producer.sender.broker_exclusion import LaneState
-from kafkaclient.producer.sender.broker_lane import BrokerLane, Request
+from kafkaclient.producer.sender.broker_lane import BrokerLane, ProduceRequest
 
 
 def connection(**facts: Any) -> Any:
     return SimpleNamespace(**{"writable": True, "throttled_until": 0.0, **facts})
 
 
-def request(lane: BrokerLane, sent_at: float) -> Request:
-    return Request(lane, connection(), [], 9, sent_at, 0, {})
+def request(lane: BrokerLane, sent_at: float) -> ProduceRequest:
+    return ProduceRequest(1, lambda *_: None, sent_at, lane, connection(), [], 9, {})
 
 
 def test_stuck_while_something_is_ready_and_cannot_leave() -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _REFRESH_INTERVAL_S = 1.0  # how often overdue answers request metadata at most
 _SLOW_LATENCY_S = 0.1  # a broker is slow if each of its latest answers took at least this long
 _SLOW_RATIO = 8  # ... and at least this many times the median of the other brokers
+_HEALTHY = LaneState.HEALTHY  # an Enum's member costs a Python call before Python 3.12
 _COOL_DOWN_RATIO = 4  # a slow broker rests for this many latencies between two batches
 
 
@@ -70,6 +71,7 @@ class BrokerLanes:
         self._settings = settings
         self._liveness = liveness
         self._on_recovery = on_recovery
+        self._unavailable_after = settings.availability_timeout or NEVER
         self._refreshed_at = -NEVER
 
     def __iter__(self) -> Iterator[BrokerLane]:
@@ -113,7 +115,7 @@ class BrokerLanes:
 
     def has_capacity(self, number: int) -> bool:
         """Whether the broker could take another request, and is not slow."""
-        return self.current_state(number) is LaneState.HEALTHY
+        return self.current_state(number) is _HEALTHY
 
     def keeps_reserved(self, number: int) -> bool:
         """Whether batches that are reserved for the broker's partitions stay there."""
@@ -133,12 +135,12 @@ class BrokerLanes:
         # HEALTHY and UNAVAILABLE: batches stay reserved, unless the connection takes no bytes.
         if state.keeps_reserved and (lane.connection is None or not lane.connection.writable):
             return LaneState.UNWRITABLE
-        if state is not LaneState.HEALTHY:
+        if state is not _HEALTHY:
             return state
         if self._is_slow(lane):
             return LaneState.ON_TRIAL
         full = len(lane.in_flight) >= lane.window.size
-        return LaneState.SATURATED if full else LaneState.HEALTHY
+        return LaneState.SATURATED if full else _HEALTHY
 
     def survey(
         self,
@@ -188,18 +190,17 @@ class BrokerLanes:
         """Find the lane's state, and do what follows from a new one."""
         waited = lane.oldest_wait(now, unblocked_since) if lane.in_flight else 0.0
         overdue = waited > MIN_OVERDUE_S and waited > lane.overdue_after
+        state = _HEALTHY
         if connection is None or connection.closed:
             state = LaneState.DISCONNECTED
         elif connection.throttled_until > now:
             state = LaneState.THROTTLED
-        elif 0 < self._settings.availability_timeout < waited:
+        elif waited > self._unavailable_after:
             state = LaneState.UNAVAILABLE
         elif overdue:
             state = LaneState.OVERDUE
         elif lane.recent_minimum >= _SLOW_LATENCY_S and self._cooling_down(lane, now):
             state = LaneState.SLOW
-        else:
-            state = LaneState.HEALTHY
         if overdue:
             self._request_metadata(lane, waited, now)
         if state is not lane.state:

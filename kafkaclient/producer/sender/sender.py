@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from kafkaclient.net.connection import Connection
     from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
     from kafkaclient.producer.batches.batch import ProducerBatch
+    from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.sender.broker_lane import BrokerLane
     from kafkaclient.producer.sender.wakeup import Wakeup
     from kafkaclient.producer.settings import SenderSettings
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _error_code = attrgetter("error_code")
+_PRODUCE = ApiKey.PRODUCE  # an Enum's member costs a Python call before Python 3.12
 
 # Deadlines that passed while the event loop was blocked are judged again after this many seconds:
 # the socket may hold the answer.
@@ -256,20 +258,20 @@ class Sender:
         versions, settings = connection.api_versions, self._settings
         if versions is None:
             raise ProtocolError(f"the connection to {connection.node} has had no handshake")
-        names: dict[bytes, str] = {}
-        oldest, newest = self.produce_versions
-        for batch in batches:
-            if batch.topic_id is None:  # older brokers have no ids: the request names every topic
-                newest = min(newest, FIRST_WITH_TOPIC_IDS - 1)
-            else:
-                names[batch.topic_id] = batch.queue.topic.name
-        version = versions.pick(ApiKey.PRODUCE, oldest, newest)
-        by_id = version >= FIRST_WITH_TOPIC_IDS
-        topics: dict[str | bytes, list[tuple[int, Buffer]]] = {}
+        by_topic: dict[TopicBuffer, list[tuple[int, Buffer]]] = {}
         for batch in batches:
             queue = batch.queue
-            key = batch.topic_id if by_id and batch.topic_id else queue.topic.name
-            topics.setdefault(key, []).append((queue.partition, batch.builder.buffer()))
+            by_topic.setdefault(queue.topic, []).append((queue.partition, batch.buffer()))
+        names = {topic.topic_id: topic.name for topic in by_topic if topic.topic_id is not None}
+        oldest, newest = self.produce_versions
+        if len(names) < len(by_topic):  # an older broker has no ids: the request names every topic
+            newest = min(newest, FIRST_WITH_TOPIC_IDS - 1)
+        version = versions.pick(_PRODUCE, oldest, newest)
+        by_id = version >= FIRST_WITH_TOPIC_IDS
+        topics = [
+            (topic.topic_id if by_id and topic.topic_id else topic.name, partitions)
+            for topic, partitions in by_topic.items()
+        ]
         correlation_id = connection.next_correlation_id()
         buffers = encode_request(
             version,
@@ -277,7 +279,7 @@ class Sender:
             settings.client_id,
             settings.acks,
             int(settings.request_timeout * 1000),
-            list(topics.items()),
+            topics,
             settings.transactional_id,
         )
         request = None

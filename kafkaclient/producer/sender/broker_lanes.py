@@ -181,7 +181,7 @@ class BrokerLanes:
                     # pause.
                     available[number] = connection
                     saturated.add(number)
-        pending = self._liveness.probe_pending
+        pending = bool(self._liveness.suspected_at) and self._liveness.probe_pending
         return BrokerSurvey(available, saturated, eligible, last_resort, next_look, pending)
 
     def update_state(

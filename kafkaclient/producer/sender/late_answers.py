@@ -74,9 +74,8 @@ class LateAnswers:
             self._liveness.expire_probes(now, unblocked_since, self._probe_timeout)
 
     def request_ended(self, request: ProduceRequest, unblocked_since: float, now: float) -> None:
-        """The oldest request of its lane was answered, or never will be."""
+        """A request ended whose connection is closed, or whose broker was excluded meanwhile."""
         lane = request.lane
-        lane.pop_in_flight(now)
         if request.connection.closed and not lane.ignore_disconnect:
             self._liveness.suspect([lane.node_id], now - BELIEVED_S)
         if lane.state.exclusion_reason is not None:

@@ -309,11 +309,14 @@ class Sender:
     ) -> None:
         now = self._clock()
         unblocked_since = self.loop_monitor.unblocked_since(now)
-        self._late_answers.request_ended(request, unblocked_since, now)
+        lane = request.lane
+        lane.pop_in_flight(now)
+        if request.connection.closed or lane.state.exclusion_reason is not None:
+            self._late_answers.request_ended(request, unblocked_since, now)
         try:
             self._handle(request, payload, error, unblocked_since, now)
         except Exception as cause:  # noqa: BLE001 - no batch may stay in flight for ever
-            node_id = request.lane.node_id
+            node_id = lane.node_id
             _log.exception("handling the answer from broker %d failed", node_id)
             reason = defect(f"handling the answer from broker {node_id}", cause)
             self._responses.no_response([b for b in request.batches if b.in_flight], reason, now)

@@ -261,7 +261,7 @@ class Sender:
         by_topic: dict[TopicBuffer, list[tuple[int, Buffer]]] = {}
         for batch in batches:
             queue = batch.queue
-            by_topic.setdefault(queue.topic, []).append((queue.partition, batch.buffer()))
+            by_topic.setdefault(queue.topic, []).append((queue.partition, batch.builder.buffer()))
         names = {topic.topic_id: topic.name for topic in by_topic if topic.topic_id is not None}
         oldest, newest = self.produce_versions
         if len(names) < len(by_topic):  # an older broker has no ids: the request names every topic

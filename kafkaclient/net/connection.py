@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkaclient.broker_errors import broker_error
@@ -86,7 +87,8 @@ class Connection(Pipeline):
     async def _call(self, call: Call[T], version: int, timeout_s: float | None) -> T:
         correlation_id = self.next_correlation_id()
         response: asyncio.Future[memoryview] = self._loop.create_future()
-        pending = _PendingCall(correlation_id, response, self._clock(), call.api_key.name)
+        on_done = partial(_settle, response)
+        pending = PendingRequest(correlation_id, on_done, self._clock(), call.api_key.name)
         try:
             request = call.encode(version, correlation_id, self._client_id)
         except Exception as error:
@@ -103,22 +105,12 @@ class Connection(Pipeline):
             raise
 
 
-class _PendingCall(PendingRequest):
-    __slots__ = ("response",)
-
-    def __init__(
-        self,
-        correlation_id: int,
-        response: asyncio.Future[memoryview],
-        sent_at: float,
-        api: str,
-    ) -> None:
-        super().__init__(correlation_id, _settle, sent_at, api)
-        self.response = response
-
-
-def _settle(pending: _PendingCall, payload: memoryview | None, error: KafkaError | None) -> None:
-    response = pending.response
+def _settle(
+    response: asyncio.Future[memoryview],
+    _request: PendingRequest,
+    payload: memoryview | None,
+    error: KafkaError | None,
+) -> None:
     if response.done():  # the caller was cancelled
         return
     if payload is None:

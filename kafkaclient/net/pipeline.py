@@ -59,11 +59,8 @@ the error. The payload is a view of the read buffer: decode it at once, and do n
 
 
 class PendingRequest:
-    """A request that expects a response. A subclass adds what ``on_done`` needs to handle it.
-
-    ``sent_at`` is the time of sending, in the clock's seconds. ``api`` names the request in
-    messages.
-    """
+    """A request that expects a response. ``sent_at``: in the clock's seconds. ``api`` names it in
+    messages. A subclass adds what ``on_done`` needs."""
 
     __slots__ = ("api", "correlation_id", "deadline", "on_done", "sent_at")
 
@@ -177,13 +174,14 @@ class Pipeline(asyncio.Protocol):
         """
         transport = self._transport
         if self.closed or transport is None:
+            api = "Produce" if request is None else request.api
             raise BrokerConnectionError(
-                f"{_api_of(request)} was not sent: the connection to {self.node} is closed"
+                f"{api} was not sent: the connection to {self.node} is closed"
             ) from self._error
         now = self.last_used = self._clock() if request is None else request.sent_at
         if request is not None:
-            deadline = now + (self._request_timeout_s if timeout_s is None else timeout_s)
-            request.deadline = deadline
+            timeout_s = self._request_timeout_s if timeout_s is None else timeout_s
+            deadline = request.deadline = now + timeout_s
             self._pending.append(request)
             if self._timer is None or deadline < self._timer_at:
                 self._arm_timer(deadline, now)
@@ -198,9 +196,8 @@ class Pipeline(asyncio.Protocol):
         except Exception as reason:
             # It is unknown how much was written, so the connection cannot be used any more. The
             # request fails together with the others in flight.
-            error = BrokerConnectionError(
-                f"could not write {_api_of(request)} to {self.node}: {reason!r}"
-            )
+            api = "Produce" if request is None else request.api
+            error = BrokerConnectionError(f"could not write {api} to {self.node}: {reason!r}")
             error.__cause__ = reason
             self.close(error)
             if request is None:
@@ -402,7 +399,3 @@ class Pipeline(asyncio.Protocol):
             f"{self.node} did not answer {request.api} within {now - request.sent_at:.3g} s; "
             "the broker may be overloaded, paused or cut off, or request.timeout.ms is too short"
         )
-
-
-def _api_of(request: PendingRequest | None) -> str:
-    return "Produce" if request is None else request.api

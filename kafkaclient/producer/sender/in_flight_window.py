@@ -113,29 +113,6 @@ class InFlightWindow:
         return max(1, min(self.limit, 1 + round(round_trip / self.service)))
 
 
-class _RoundTripProbe(PendingRequest):
-    __slots__ = ("seconds_since", "window")
-
-    def __init__(
-        self,
-        correlation_id: int,
-        window: InFlightWindow,
-        seconds_since: Callable[[float], float | None],
-        sent_at: float,
-    ) -> None:
-        super().__init__(correlation_id, _probe_answered, sent_at, "ApiVersions")
-        self.window = window
-        self.seconds_since = seconds_since
-
-
-def _probe_answered(
-    probe: _RoundTripProbe, payload: memoryview | None, _error: KafkaError | None
-) -> None:
-    round_trip = probe.seconds_since(probe.sent_at)
-    if payload is not None and round_trip is not None:
-        probe.window.on_round_trip(round_trip)
-
-
 def probe_round_trip(
     window: InFlightWindow,
     connection: Connection,
@@ -151,7 +128,15 @@ def probe_round_trip(
     version = connection.api_versions_version
     if connection.in_flight or version is None:
         return
+
+    def on_done(
+        _request: PendingRequest, payload: memoryview | None, _error: KafkaError | None
+    ) -> None:
+        round_trip = seconds_since(now)
+        if payload is not None and round_trip is not None:
+            window.on_round_trip(round_trip)
+
     window.probed_at = now
-    probe = _RoundTripProbe(connection.next_correlation_id(), window, seconds_since, now)
+    probe = PendingRequest(connection.next_correlation_id(), on_done, now, "ApiVersions")
     request = ApiVersionsCall().encode(version, probe.correlation_id, client_id)
     connection.send([request], probe)

@@ -19,8 +19,9 @@ from kafkaclient.errors import (
     ProducerStateError,
 )
 from kafkaclient.net.fork import guard
+from kafkaclient.producer.batches.delivery import Delivery
 from kafkaclient.producer.batches.direct_append import DirectAppend
-from kafkaclient.producer.batches.record import RawRecord, checked_record
+from kafkaclient.producer.batches.record import RawRecord, checked_record, serialize
 from kafkaclient.producer.bulk_api import SendManyMixin
 from kafkaclient.producer.runtime import ProducerRuntime
 from kafkaclient.producer.transaction_api import TransactionMixin
@@ -31,11 +32,10 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import PartitionView
     from kafkaclient.metrics.producer import Snapshot
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.partitioning.load_view import LoadSnapshot
     from kafkaclient.types import HeadersLike, RecordMetadata
 
-_OVERHEAD = 128  # bytes: a batch with one record without headers takes less besides key and value
+_OVERHEAD = 128  # bytes: a batch with one record takes less besides key, value and headers
 
 
 class _State(Enum):
@@ -170,14 +170,18 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
             self._set_direct_append(True)
 
     def _set_direct_append(self, is_open: bool) -> None:
-        """Open direct append, unless records have to be serialized; or close it."""
+        """Open direct append, or close it."""
         core, config = self._core, self.config
         if core is None or not is_open:
             self._close_direct_append()
-        elif config.key_serializer is None and config.value_serializer is None:
-            largest = min(config.max_request_size, config.buffer_memory) - _OVERHEAD
+        else:
+            plain = config.key_serializer is None and config.value_serializer is None
             self._open_direct_append(
-                core.accumulator.append_slots, core.loop, largest, self._wall_clock
+                core.accumulator.append_slots,
+                core.loop,
+                min(config.max_request_size, config.buffer_memory) - _OVERHEAD,
+                self._wall_clock,
+                None if plain else partial(serialize, config),
             )
 
     async def stop(self, timeout: float | None = None) -> int:
@@ -254,11 +258,8 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
                 transaction is open.
             TransactionAbortableError: a record or request of the transaction has failed.
         """
-        delivery = self._put(topic, value, key, partition, timestamp_ms, headers)
-        if delivery is None:
-            raw = RawRecord(topic, value, key, partition, timestamp_ms, headers)
-            delivery = await self._append(raw)
-        return delivery
+        done = self._put(topic, value, key, partition, timestamp_ms, headers)
+        return done if isinstance(done, Delivery) else await self._append(done)
 
     async def send_and_wait(
         self,
@@ -275,20 +276,16 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         Raises what :meth:`send` raises, and the error of a failed delivery
         (:class:`DeliveryTimeoutError`, :class:`BrokerError`, ...).
         """
-        delivery = self._put(topic, value, key, partition, timestamp_ms, headers)
-        if delivery is None:
-            raw = RawRecord(topic, value, key, partition, timestamp_ms, headers)
-            delivery = await self._append(raw)
-        return await delivery
+        done = self._put(topic, value, key, partition, timestamp_ms, headers)
+        return await (done if isinstance(done, Delivery) else await self._append(done))
 
     async def _append(self, raw: RawRecord) -> Delivery:
         topic, admission = raw.topic, self._open().admission
         record = checked_record(self.config, self._wall_clock, raw)
         return admission.try_append(topic, record) or await admission.wait_and_append(topic, record)
 
-    def _send_slowly(self, *fields: Any) -> Delivery:
+    def _send_slowly(self, raw: RawRecord) -> Delivery:
         """:meth:`send_nowait` where direct append is not possible (see DirectAppend)."""
-        raw = RawRecord(*fields)
         admission = self._open().admission
         record = checked_record(self.config, self._wall_clock, raw)
         return admission.append_or_hold(raw.topic, record)

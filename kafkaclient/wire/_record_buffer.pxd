@@ -12,11 +12,13 @@ cdef class RecordBuffer:
     cdef readonly int64_t max_timestamp
     cdef bint _frozen
 
-    cdef Py_ssize_t put(self, int64_t timestamp, bytes key, bytes value, list pairs) except -1
+    cdef Py_ssize_t put(
+        self, int64_t timestamp, bytes key, bytes value, headers, Py_ssize_t headers_size
+    ) except -1
     cdef uint8_t* begin(self, int64_t timestamp, Py_ssize_t fields) except? NULL
     cdef int _resize(self, Py_ssize_t size) except -1
 
 
-cdef list header_pairs(headers)
-cdef Py_ssize_t headers_size(list pairs) noexcept
-cdef uint8_t* put_headers(uint8_t* end, list pairs) noexcept
+cdef plain_headers(headers)
+cpdef Py_ssize_t headers_size(headers) noexcept
+cdef uint8_t* put_headers(uint8_t* end, headers) noexcept

@@ -7,6 +7,7 @@ sizes first: a record begins with its length, and a record that does not fit mus
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_Clear
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from kafkaclient.wire._varint cimport blob_size, put_blob, put_varint, varint_size, zigzag
@@ -15,14 +16,19 @@ from kafkaclient.errors import InvalidRecordError
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
+    # The str keeps the bytes if it is not ASCII, and has them already if it is.
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size)
+    Py_ssize_t PySequence_Fast_GET_SIZE(object items)  # of a list or tuple
+    PyObject* PySequence_Fast_GET_ITEM(object items, Py_ssize_t at)
+    PyObject* PyTuple_GET_ITEM(object items, Py_ssize_t at)
+    Py_ssize_t PyTuple_GET_SIZE(object items)
+    ctypedef struct PyObject
 
-__all__ = ["RecordBuffer", "fields_size", "record_size"]
+__all__ = ["RecordBuffer", "fields_size", "headers_size", "record_size"]
 
 cdef Py_ssize_t BATCH_OVERHEAD = 61
 # The batch's length and a record's length are int32 on the wire.
 cdef Py_ssize_t MAX_CAPACITY = 2**31 - 1
-# Python has one empty tuple, and most records have no headers.
-cdef tuple NO_HEADERS = ()
 
 
 cdef class RecordBuffer:
@@ -46,24 +52,24 @@ cdef class RecordBuffer:
         cdef int64_t timestamp = checked_timestamp(timestamp_ms)
         cdef bytes key_bytes = as_bytes(key, "key")
         cdef bytes value_bytes = as_bytes(value, "value")
-        cdef list pairs = header_pairs(headers)
+        headers = plain_headers(headers)
         if self._frozen:
             raise RuntimeError("the batch is sealed: no record can be added")
-        return self.put(timestamp, key_bytes, value_bytes, pairs)
+        return self.put(timestamp, key_bytes, value_bytes, headers, headers_size(headers))
 
     cdef Py_ssize_t put(
-        self, int64_t timestamp, bytes key_bytes, bytes value_bytes, list pairs
+        self, int64_t timestamp, bytes key_bytes, bytes value_bytes, headers, Py_ssize_t headers_size
     ) except -1:
         """``append`` with arguments that are known to be valid."""
         cdef Py_ssize_t before = self.size
         cdef uint8_t* end = self.begin(
-            timestamp, field_size(key_bytes) + field_size(value_bytes) + headers_size(pairs)
+            timestamp, field_size(key_bytes) + field_size(value_bytes) + headers_size
         )
         if end is NULL:
             return 0
         end = put_field(end, key_bytes)
         end = put_field(end, value_bytes)
-        put_headers(end, pairs)
+        put_headers(end, headers)
         return self.size - before
 
     cdef uint8_t* begin(self, int64_t timestamp, Py_ssize_t fields) except? NULL:
@@ -124,7 +130,7 @@ def fields_size(key, value, headers=()):
 cdef Py_ssize_t c_fields_size(key, value, headers) except -1:
     cdef Py_ssize_t size = field_size(as_bytes(key, "key"))
     size += field_size(as_bytes(value, "value"))
-    return size + headers_size(header_pairs(headers))
+    return size + headers_size(plain_headers(headers))
 
 
 # --- checks -----------------------------------------------------------------------------------
@@ -159,18 +165,17 @@ cdef inline bytes as_bytes(data, str what):
     )
 
 
-cdef list header_pairs(headers):
-    """The headers as (bytes, bytes or None); None instead of an empty list."""
-    return None if headers is NO_HEADERS else checked_header_pairs(headers)
-
-
-cdef list checked_header_pairs(headers):
-    cdef list pairs = []
+cdef plain_headers(headers):
+    """The headers as :func:`headers_size` takes them."""
+    if headers_size(headers) >= 0:
+        return headers
+    cdef list plain = []
     for name, content in headers:
         if not isinstance(name, str):
             raise TypeError(f"header key must be str, not {type(name).__name__}")
-        pairs.append(((<str>name).encode(), as_bytes(content, "header value")))
-    return pairs
+        encoded = (<str>name).encode()
+        plain.append((encoded.decode(), as_bytes(content, "header value")))
+    return plain
 
 
 # --- sizes --------------------------------------------------------------------------------------
@@ -180,12 +185,22 @@ cdef inline Py_ssize_t field_size(bytes data) noexcept:
     return blob_size(-1 if data is None else PyBytes_GET_SIZE(data))
 
 
-cdef Py_ssize_t headers_size(list pairs) noexcept:
-    if pairs is None:
-        return 1
-    cdef Py_ssize_t size = varint_size(zigzag(len(pairs)))
-    for name, content in pairs:
-        size += field_size(<bytes>name) + field_size(<bytes>content)
+cpdef Py_ssize_t headers_size(headers) noexcept:
+    if type(headers) is not tuple and type(headers) is not list:
+        return -1
+    cdef Py_ssize_t at, name_size, count = PySequence_Fast_GET_SIZE(headers)
+    cdef Py_ssize_t size = varint_size(zigzag(count))
+    for at in range(count):
+        pair = <object>PySequence_Fast_GET_ITEM(headers, at)
+        if type(pair) is not tuple or PyTuple_GET_SIZE(pair) != 2:
+            return -1
+        name, content = <object>PyTuple_GET_ITEM(pair, 0), <object>PyTuple_GET_ITEM(pair, 1)
+        if type(name) is not str or not (content is None or isinstance(content, bytes)):
+            return -1
+        if PyUnicode_AsUTF8AndSize(name, &name_size) is NULL:
+            PyErr_Clear()
+            return -1
+        size += blob_size(name_size) + field_size(<bytes>content)
     return size
 
 
@@ -198,12 +213,13 @@ cdef inline uint8_t* put_field(uint8_t* end, bytes data) noexcept:
     return put_blob(end, <const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
 
-cdef uint8_t* put_headers(uint8_t* end, list pairs) noexcept:
-    if pairs is None:
-        end[0] = 0
-        return end + 1
-    end = put_varint(end, zigzag(len(pairs)))
-    for name, content in pairs:
-        end = put_field(end, <bytes>name)
-        end = put_field(end, <bytes>content)
+cdef uint8_t* put_headers(uint8_t* end, headers) noexcept:
+    cdef Py_ssize_t at, name_size, count = PySequence_Fast_GET_SIZE(headers)
+    cdef const char* name
+    end = put_varint(end, zigzag(count))
+    for at in range(count):
+        pair = <object>PySequence_Fast_GET_ITEM(headers, at)
+        name = PyUnicode_AsUTF8AndSize(<object>PyTuple_GET_ITEM(pair, 0), &name_size)
+        end = put_blob(end, <const uint8_t*>name, name_size)
+        end = put_field(end, <bytes>PyTuple_GET_ITEM(pair, 1))
     return end

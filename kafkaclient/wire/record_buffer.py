@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from kafkaclient.compiled_modules import use_compiled
 from kafkaclient.errors import InvalidRecordError
@@ -14,7 +14,7 @@ from kafkaclient.errors import InvalidRecordError
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer, Headers
 
-__all__ = ["RecordBuffer", "fields_size", "record_size"]
+__all__ = ["RecordBuffer", "fields_size", "headers_size", "record_size"]
 
 _BATCH_OVERHEAD = 61
 _MAX_CAPACITY = 2**31 - 1  # the batch's length and a record's length are int32 on the wire
@@ -79,9 +79,17 @@ class RecordBuffer:
             )
         return self._add(timestamp_ms, _fields(key, value, headers))
 
-    def put(self, timestamp: int, key: bytes | None, value: bytes | None, _headers: None) -> int:
-        """:meth:`append` for a record without headers, with a valid timestamp."""
-        return self._add(timestamp, _fields(key, value, ()))
+    def put(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        _headers_size: int,
+    ) -> int:
+        """:meth:`append` for a record with a valid timestamp and plain headers, whose encoded size
+        is known (:func:`headers_size`)."""
+        return self._add(timestamp, _fields(key, value, headers))
 
     def _add(self, timestamp: int, fields: bytes) -> int:
         base = self.base_timestamp if self.count else timestamp
@@ -121,6 +129,23 @@ def fields_size(key: Buffer | None, value: Buffer | None, headers: Headers = ())
     return len(_fields(key, value, headers))
 
 
+def headers_size(headers: object) -> int:
+    """The encoded size of a record's headers in bytes, their count included; -1 if they are not
+    plain: a list or tuple of tuples with a str that is valid Unicode, and bytes or None."""
+    if headers.__class__ is not tuple and headers.__class__ is not list:
+        return -1
+    for pair in cast("Headers", headers):
+        if pair.__class__ is not tuple or len(pair) != 2:
+            return -1
+        name, content = pair
+        if name.__class__ is not str or not (content is None or isinstance(content, bytes)):
+            return -1
+    try:
+        return len(_headers(cast("Headers", headers)))
+    except UnicodeEncodeError:
+        return -1
+
+
 def _encoded(offset_delta: int, timestamp_delta: int, fields: bytes) -> bytes:
     # The first byte has the attributes: none are defined.
     body = b"\x00" + _varint(timestamp_delta) + _varint(offset_delta) + fields
@@ -128,13 +153,16 @@ def _encoded(offset_delta: int, timestamp_delta: int, fields: bytes) -> bytes:
 
 
 def _fields(key: Buffer | None, value: Buffer | None, headers: Headers) -> bytes:
-    fields = _blob(key, "key") + _blob(value, "value")
+    return _blob(key, "key") + _blob(value, "value") + _headers(headers)
+
+
+def _headers(headers: Headers) -> bytes:
     encoded: list[bytes] = []
     for name, content in headers:
         if not isinstance(name, str):
             raise TypeError(f"header key must be str, not {type(name).__name__}")
         encoded += [_blob(name.encode(), "header key"), _blob(content, "header value")]
-    return b"".join((fields, _varint(len(encoded) // 2), *encoded))
+    return b"".join((_varint(len(encoded) // 2), *encoded))
 
 
 def _blob(data: Buffer | None, what: str) -> bytes:

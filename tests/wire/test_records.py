@@ -12,7 +12,9 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from kafkaclient.errors import InvalidRecordError
+from kafkaclient.wire import record_buffer
 from kafkaclient.wire.compression import Codec
+from tests.forms import load_form
 
 MAX_TIMESTAMP = 2**63 - 1
 LEADER_EPOCH = slice(12, 16)
@@ -441,3 +443,33 @@ def test_an_installation_without_compiler_works():
     )
     environment = {"KAFKACLIENT_PURE_PYTHON": "1", "PYTHONPATH": ":".join(sys.path)}
     subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+
+
+# --- plain headers ----------------------------------------------------------------------------
+
+RECORD_BUFFERS = [
+    load_form("kafkaclient.wire.record_buffer", compiled=compiled) for compiled in (True, False)
+]
+ODD_HEADERS = [
+    None,
+    5,
+    {"a": b"1"},
+    iter(()),
+    [["a", b"1"]],
+    [("a",)],
+    [("a", b"1", b"2")],
+    [(b"a", b"1")],
+    [("a", "1")],
+    [("a", bytearray(b"1"))],
+    [("\ud800", b"1")],
+    [None],
+]
+
+
+@given(sent=headers | headers.map(tuple) | st.sampled_from(ODD_HEADERS))
+def test_the_size_of_plain_headers(sent):
+    """Equal in both forms; -1 for headers that are not plain."""
+    sizes = [form.headers_size(sent) for form in RECORD_BUFFERS]
+    plain = not any(sent is odd for odd in ODD_HEADERS)
+    expected = record_buffer.fields_size(None, None, sent) - 2 if plain else -1
+    assert sizes == [expected] * 2

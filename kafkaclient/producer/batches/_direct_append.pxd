@@ -2,8 +2,10 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
 from kafkaclient.producer.batches cimport _delivery
+from kafkaclient.producer.batches._delivery cimport Delivery
 from kafkaclient.wire cimport _record_buffer
 from kafkaclient.wire._murmur2 cimport hash_bytes
+from kafkaclient.wire._record_buffer cimport headers_size
 
 cdef extern from *:
     """
@@ -41,8 +43,8 @@ cdef extern from *:
     bint _is_kept_loop "kafkaclient_is_kept_loop" (object key, object loop)
     int64_t _system_ms "kafkaclient_system_ms" ()
 
+cdef object RawRecord
 cdef str _LOOP_KEY
-cdef tuple _NO_HEADERS
 cdef object _LAST_TIMESTAMP
 cdef object _running_loop
 cdef object _system_clock
@@ -56,7 +58,10 @@ cdef class AppendSlot:
     cdef Py_ssize_t _signal_at
     cdef Py_ssize_t _run_first
 
-    cdef _delivery.Delivery put(self, int64_t timestamp, bytes key, bytes value)
+    @cython.locals(buffer=_record_buffer.RecordBuffer)
+    cdef _delivery.Delivery put(
+        self, int64_t timestamp, bytes key, bytes value, headers, Py_ssize_t headers_size
+    )
     @cython.locals(first=bint)
     cdef bint count_record(self, int64_t timestamp) except -1
     cdef tuple end_run(self)
@@ -71,6 +76,7 @@ cdef class TopicAppendSlots:
 
     cpdef set_unkeyed(self, AppendSlot slot)
     cpdef set(self, Py_ssize_t partition, AppendSlot slot)
+    cdef inline bint knows(self, partition)
     @cython.locals(at=Py_ssize_t)
     cdef AppendSlot slot_for(self, partition, bytes key)
     @cython.locals(count=Py_ssize_t)
@@ -83,15 +89,30 @@ cdef class DirectAppend:
     cdef bint _kept
     cdef Py_ssize_t _largest
     cdef object _wall_clock_s
+    cdef object _serialize
 
     @cython.locals(
-        slots=TopicAppendSlots,
+        slots=TopicAppendSlots, serialized=bint, convert=bint, delivery=_delivery.Delivery
+    )
+    cdef object _try_append(self, topic, value, key, partition, timestamp_ms, headers)
+    @cython.locals(slots=TopicAppendSlots)
+    cdef inline TopicAppendSlots _slots_of(self, topic)
+    @cython.locals(
         slot=AppendSlot,
         key_bytes=bytes,
         value_bytes=bytes,
-        size=Py_ssize_t,
+        encoded=Py_ssize_t,
         timestamp=int64_t,
     )
-    cdef _delivery.Delivery _try_append(self, topic, value, key, partition, timestamp_ms, headers)
+    cdef _delivery.Delivery _append_bytes(
+        self, TopicAppendSlots slots, value, key, partition, timestamp_ms, headers
+    )
+    cdef tuple _in_bytes(self, topic, value, key)
     cdef bint _at_home(self) except -1
-    cdef int64_t _now_ms(self) except? -1
+    cdef inline int64_t _timestamp(self, timestamp_ms) except? -1
+
+
+cdef bint _is_bytes(data) noexcept
+cdef _frozen(data)
+cdef Py_ssize_t _length(bytes data) noexcept
+cdef _pairs(headers)

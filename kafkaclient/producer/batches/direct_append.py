@@ -7,8 +7,9 @@ installs an :class:`AppendSlot` for that batch. The next records go through the 
 the batch's buffer.
 
 A record's way through this file: :meth:`DirectAppend.send_nowait` -> ``DirectAppend._try_append``
-(is it a usual record?) -> ``TopicAppendSlots.slot_for`` (which batch?) -> ``AppendSlot.put`` (into
-its buffer). This file is the source of the compiled ``_direct_append`` as well;
+(may it use a slot? its serializers) -> ``DirectAppend._append_bytes`` (is it a usual record?) ->
+``TopicAppendSlots.slot_for`` (which batch?) -> ``AppendSlot.put`` (into its buffer). This file is
+the source of the compiled ``_direct_append`` as well;
 ``_direct_append.pxd`` has the C types.
 """
 
@@ -19,14 +20,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.compiled_modules import use_compiled
+from kafkaclient.producer.batches.record import RawRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import cython
 
-    from kafkaclient.producer.batches.delivery import BatchResult, Delivery, Run
-    from kafkaclient.types import HeadersLike
+    from kafkaclient.producer.batches.delivery import BatchResult, Run
+    from kafkaclient.types import Headers, HeadersLike
     from kafkaclient.wire.record_buffer import RecordBuffer
 else:
     from kafkaclient.compiled_modules import cython
@@ -35,12 +37,13 @@ __all__ = ["AppendSlot", "DirectAppend", "TopicAppendSlots"]
 
 _LOOP_KEY = "__asyncio_running_event_loop__"
 _LAST_TIMESTAMP = 2**63 - 1
-_NO_HEADERS = ()  # there is only one empty tuple
 _running_loop = asyncio._get_running_loop
 _system_clock = time.time
 
-if not cython.compiled:  # in C: see _direct_append.pxd and _murmur2.pxd
+if not cython.compiled:  # in C: see _direct_append.pxd and what it takes from others
+    from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.wire.murmur2 import hash_bytes
+    from kafkaclient.wire.record_buffer import headers_size
 
     def _is_kept_loop(key: str, loop: asyncio.AbstractEventLoop | None) -> bool:
         """Whether the loop runs in this thread, by what asyncio keeps in the thread's state."""
@@ -75,13 +78,21 @@ class AppendSlot:
         """Take no more records, and keep no references."""
         self._buffer = self._signal = None
 
-    def put(self, timestamp: int, key: bytes | None, value: bytes | None) -> Delivery | None:
+    def put(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        headers_size: int,
+    ) -> Delivery | None:
         """Add a record; None: the record has to take the slow way."""
-        if self._buffer is None or not self._buffer.put(timestamp, key, value, None):
+        buffer = self._buffer
+        if buffer is None or not buffer.put(timestamp, key, value, headers, headers_size):
             return None
         self._batch_result.count += 1
         delivery = self._batch_result.delivery_for_last(timestamp)
-        if self._signal is not None and self._buffer.size >= self._signal_at:
+        if self._signal is not None and buffer.size >= self._signal_at:
             self._give_signal()
         return delivery
 
@@ -137,13 +148,17 @@ class TopicAppendSlots:
         if partition < len(self._by_partition):
             self._by_partition[partition] = slot
 
+    def knows(self, partition: int | None) -> bool:
+        """Whether ``partition``, as ``send`` takes it, is None or a partition of the topic."""
+        return partition is None or (
+            type(partition) is int and 0 <= partition < len(self._by_partition)
+        )
+
     def slot_for(self, partition: int | None, key: bytes | None) -> AppendSlot | None:
         """The slot for a record as ``send`` takes it; None: there is none."""
-        at = -1
-        if partition is not None:
-            if type(partition) is not int or not 0 <= partition < len(self._by_partition):
-                return None
-            at = partition
+        if not self.knows(partition):
+            return None
+        at = -1 if partition is None else partition
         if key is None:
             return self.find(at, b"", -1)
         return self.find(at, key, len(key))
@@ -172,6 +187,7 @@ class DirectAppend:
         _kept = False
         _largest = 0
         _wall_clock_s: Callable[[], float] | None = None
+        _serialize: Callable[[str, Any, Any], tuple[Any, Any]] | None = None
 
     def _open_direct_append(
         self,
@@ -179,17 +195,22 @@ class DirectAppend:
         loop: asyncio.AbstractEventLoop,
         largest: int,
         wall_clock: Callable[[], float],
+        serialize: Callable[[str, Any, Any], tuple[Any, Any]] | None = None,
     ) -> None:
-        """From now on records of at most ``largest`` bytes go through ``slots``."""
+        """From now on records of at most ``largest`` bytes go through ``slots``.
+
+        ``serialize(topic, value, key)`` returns the value and the key in bytes; None: they are
+        in bytes already."""
         self._slots, self._home, self._largest = slots, loop, largest
         self._wall_clock_s = None if wall_clock is _system_clock else wall_clock
+        self._serialize = serialize
         # Called in the event loop: this shows whether asyncio keeps the loop where C looks for it.
         self._kept = _is_kept_loop(_LOOP_KEY, loop)
 
     def _close_direct_append(self) -> None:
         self._slots = None
 
-    def _try_append(  # noqa: PLR0911 - one return per reason to take the slow way
+    def _try_append(
         self,
         topic: Any,
         value: Any,
@@ -197,34 +218,55 @@ class DirectAppend:
         partition: int | None,
         timestamp_ms: int | None,
         headers: HeadersLike,
-    ) -> Delivery | None:
-        """Put a record through its slot; None: the record has to take the slow way."""
+    ) -> Delivery | RawRecord:
+        """Put a record through its slot; or the record, which has to take the slow way."""
+        slots, serialized = self._slots_of(topic), self._serialize is None
+        convert = not (serialized and _is_bytes(value) and _is_bytes(key))
+        if convert and slots is not None and slots.knows(partition):
+            value, key = self._in_bytes(topic, value, key)
+            serialized, slots = True, self._slots_of(topic)  # serializers are user code
+        if slots is not None and serialized:
+            delivery = self._append_bytes(slots, value, key, partition, timestamp_ms, headers)
+            if delivery is not None:
+                return delivery
+        return RawRecord(topic, value, key, partition, timestamp_ms, headers, serialized)
+
+    def _slots_of(self, topic: Any) -> TopicAppendSlots | None:
+        """The slots of a topic; None: its records have to take the slow way."""
         if self._slots is None or type(topic) is not str:
             return None
         slots = self._slots.get(topic)
-        if slots is None or not self._at_home():
-            return None
-        if (value is not None and type(value) is not bytes) or (
-            key is not None and type(key) is not bytes
-        ):
+        return slots if slots is not None and self._at_home() else None
+
+    def _append_bytes(
+        self,
+        slots: TopicAppendSlots,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: HeadersLike,
+    ) -> Delivery | None:
+        """Put a record in bytes through its slot; None: the record has to take the slow way."""
+        if not (_is_bytes(value) and _is_bytes(key)):
             return None
         # Compiled, these have the C type of bytes.
         key_bytes, value_bytes = key, value
-        size = 0 if value_bytes is None else len(value_bytes)
-        if key_bytes is not None:
-            size += len(key_bytes)
-        slot = slots.slot_for(partition, key_bytes)
-        if slot is None or size > self._largest or headers is not _NO_HEADERS:
+        slot, timestamp = slots.slot_for(partition, key_bytes), self._timestamp(timestamp_ms)
+        if slot is None or timestamp < 0:
             return None
-        if timestamp_ms is None:
-            timestamp = self._now_ms()
-            if timestamp < 0:
-                return None
-        elif type(timestamp_ms) is int and 0 <= timestamp_ms <= _LAST_TIMESTAMP:
-            timestamp = timestamp_ms
-        else:
+        pairs = _pairs(headers)
+        # From here to the end no user code runs, which could change the pairs.
+        encoded = headers_size(pairs)
+        if encoded < 0 or encoded + _length(key_bytes) + _length(value_bytes) > self._largest:
             return None
-        return slot.put(timestamp, key_bytes, value_bytes)
+        return slot.put(timestamp, key_bytes, value_bytes, pairs, encoded)
+
+    def _in_bytes(self, topic: str, value: Any, key: Any) -> tuple[Any, Any]:
+        """(value, key) after the serializers, with mutable buffers copied."""
+        if self._serialize is not None:
+            value, key = self._serialize(topic, value, key)
+        return _frozen(value), _frozen(key)
 
     def _at_home(self) -> bool:
         """Whether the producer's event loop runs, in this thread."""
@@ -232,8 +274,13 @@ class DirectAppend:
             return _is_kept_loop(_LOOP_KEY, self._home)
         return _running_loop() is self._home
 
-    def _now_ms(self) -> int:
-        return _system_ms() if self._wall_clock_s is None else int(self._wall_clock_s() * 1000)
+    def _timestamp(self, timestamp_ms: int | None) -> int:
+        """The record's timestamp; negative if the slow way has to check it."""
+        if timestamp_ms is None:
+            return _system_ms() if self._wall_clock_s is None else int(self._wall_clock_s() * 1000)
+        if type(timestamp_ms) is int and 0 <= timestamp_ms <= _LAST_TIMESTAMP:
+            return timestamp_ms
+        return -1
 
     def _put(
         self,
@@ -243,7 +290,7 @@ class DirectAppend:
         partition: int | None,
         timestamp_ms: int | None,
         headers: HeadersLike,
-    ) -> Delivery | None:
+    ) -> Delivery | RawRecord:
         return self._try_append(topic, value, key, partition, timestamp_ms, headers)
 
     def send_nowait(
@@ -264,23 +311,38 @@ class DirectAppend:
         Raises:
             BufferFullError: ``buffer.memory`` is used up, or others wait for it already.
         """
-        delivery = self._try_append(topic, value, key, partition, timestamp_ms, headers)
-        if delivery is None:
-            return self._send_slowly(topic, value, key, partition, timestamp_ms, headers)
-        return delivery
+        done = self._try_append(topic, value, key, partition, timestamp_ms, headers)
+        return done if isinstance(done, Delivery) else self._send_slowly(done)
 
     if not cython.compiled:  # in C the producer's own is called
 
-        def _send_slowly(
-            self,
-            topic: str,
-            value: Any,
-            key: Any,
-            partition: int | None,
-            timestamp_ms: int | None,
-            headers: HeadersLike,
-        ) -> Delivery:
+        def _send_slowly(self, raw: RawRecord) -> Delivery:
             raise NotImplementedError
+
+
+def _is_bytes(data: Any) -> bool:
+    """Whether the data are bytes or None, as in most records."""
+    return data is None or type(data) is bytes
+
+
+def _frozen(data: Any) -> Any:
+    """A buffer that may change, as bytes; anything else as it is."""
+    if type(data) is bytearray or type(data) is memoryview:
+        try:
+            return bytes(data)
+        except ValueError:  # a released memoryview: the slow way raises the error
+            pass
+    return data
+
+
+def _length(data: bytes | None) -> int:
+    return 0 if data is None else len(data)
+
+
+def _pairs(headers: HeadersLike) -> Any:
+    if headers is None:
+        return ()
+    return list(headers.items()) if type(headers) is dict else headers
 
 
 use_compiled(globals())

@@ -30,7 +30,7 @@ class Record(NamedTuple):
 
 
 class RawRecord(NamedTuple):
-    """A record as the caller of ``send`` gives it."""
+    """A record as the caller of ``send`` gives it; ``serialized``: as the serializers return it."""
 
     topic: str
     value: Any = None
@@ -38,6 +38,7 @@ class RawRecord(NamedTuple):
     partition: int | None = None
     timestamp_ms: int | None = None
     headers: HeadersLike = ()
+    serialized: bool = False
 
 
 def checked_record(
@@ -47,13 +48,23 @@ def checked_record(
 
     Buffers that may change are copied: the record may be encoded much later.
     """
-    topic, value, key = raw[:3]
-    check_place(topic, raw.partition)
+    check_place(raw.topic, raw.partition)
+    if not raw.serialized:
+        value, key = serialize(config, raw.topic, raw.value, raw.key)
+        raw = RawRecord(raw.topic, value, key, *raw[3:])
+    return record_of_bytes(config, wall_clock, raw)
+
+
+def serialize(config: ProducerConfig, topic: str, value: Any, key: Any) -> tuple[Any, Any]:
+    """(value, key) after the serializers, which do not get None.
+
+    Raises :class:`SerializationError` if a serializer raises, or returns anything but a buffer.
+    """
     if config.key_serializer is not None and key is not None:
         key = _serialize(config.key_serializer, key, f"the key of a record for {topic!r}")
     if config.value_serializer is not None and value is not None:
         value = _serialize(config.value_serializer, value, f"a value for topic {topic!r}")
-    return record_of_bytes(config, wall_clock, RawRecord(topic, value, key, *raw[3:]))
+    return value, key
 
 
 def check_place(topic: object, partition: object) -> None:
@@ -68,7 +79,7 @@ def record_of_bytes(
     config: ProducerConfig, wall_clock: Callable[[], float], raw: RawRecord
 ) -> Record:
     """:func:`checked_record` without the serializers; topic and partition are checked already."""
-    topic, value, key, partition, timestamp_ms, headers = raw
+    topic, value, key, partition, timestamp_ms, headers, _ = raw
     try:
         headers = _pairs(headers) if headers else ()
         if value.__class__ is not bytes:

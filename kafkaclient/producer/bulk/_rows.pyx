@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kafkaclient.producer.batches._direct_append cimport AppendSlot, TopicAppendSlots
-from kafkaclient.wire._record_buffer cimport header_pairs, headers_size, put_headers
+from kafkaclient.wire._record_buffer cimport headers_size, plain_headers, put_headers
 from kafkaclient.wire._varint cimport blob_size, put_blob
 
 __all__ = ["Rows", "Values"]
@@ -132,7 +132,7 @@ cdef inline bint point(
 
 
 cdef bytes encoded_headers(headers):
-    cdef list pairs = header_pairs(headers)
-    cdef bytes encoded = PyBytes_FromStringAndSize(NULL, headers_size(pairs))
-    put_headers(<uint8_t*>PyBytes_AS_STRING(encoded), pairs)
+    headers = plain_headers(headers)
+    cdef bytes encoded = PyBytes_FromStringAndSize(NULL, headers_size(headers))
+    put_headers(<uint8_t*>PyBytes_AS_STRING(encoded), headers)
     return encoded

@@ -6,14 +6,18 @@ import asyncio
 import gc
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaclient.config import ProducerConfig
+from kafkaclient.errors import InvalidRecordError
 from kafkaclient.producer.batches.delivery import BatchResult, Delivery
 from kafkaclient.producer.batches.direct_append import AppendSlot, DirectAppend, TopicAppendSlots
+from kafkaclient.producer.batches.record import RawRecord, checked_record, serialize
 from kafkaclient.wire.murmur2 import partition_for_key
 from kafkaclient.wire.records import BATCH_OVERHEAD, BatchBuilder, iter_records
 
@@ -25,8 +29,7 @@ class Sending(DirectAppend):
 
     def __init__(self, slots: dict[str, TopicAppendSlots], **options: Any) -> None:
         arguments = {"largest": 10_000, "wall_clock": lambda: 1.5} | options
-        loop = asyncio.get_running_loop()
-        self._open_direct_append(slots, loop, arguments["largest"], arguments["wall_clock"])
+        self._open_direct_append(slots, asyncio.get_running_loop(), **arguments)
 
     def _send_slowly(self, *_: Any) -> Any:
         return LONG_WAY
@@ -100,7 +103,8 @@ async def test_ignored_keys() -> None:
         {"topic": "unknown"},
         {"topic": 5},
         {"value": "text"},
-        {"value": bytearray(b"may change")},
+        {"value": bytearray(101)},
+        {"value": type("Bytes", (bytes,), {})(b"subclass")},
         {"value": bytes(101)},
         {"value": bytes(60), "key": bytes(60), "partition": 0},
         {"key": "text"},
@@ -113,8 +117,15 @@ async def test_ignored_keys() -> None:
         {"timestamp_ms": -1},
         {"timestamp_ms": 2**63},
         {"timestamp_ms": 1.5},
-        {"headers": [("name", b"content")]},
-        {"headers": {"name": b"content"}},
+        {"headers": [("name", "text")]},
+        {"headers": [("name", bytearray(b"may change"))]},
+        {"headers": [(b"name", b"content")]},
+        {"headers": [("\ud800", b"content")]},
+        {"headers": [("name",)]},
+        {"headers": [["name", b"content"]]},
+        {"headers": [("name", bytes(100))]},
+        {"headers": iter([("name", b"content")])},
+        {"headers": 5},
     ],
     ids=repr,
 )
@@ -131,6 +142,184 @@ async def test_what_is_unusual_goes_the_long_way(
         call = {"topic": "t", "value": b"v", "headers": ()} | arguments
         assert sending.send_nowait(call.pop("topic"), **call) == LONG_WAY
     assert batch.builder.count == batch.result.count == 0
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        (None, []),
+        ([], []),
+        ({}, []),
+        ({"name": b"content", "none": None}, [("name", b"content"), ("none", None)]),
+        ([("n\u00e4me", b""), ("", None)], [("n\u00e4me", b""), ("", None)]),
+        ((("twice", b"1"), ("twice", b"2")), [("twice", b"1"), ("twice", b"2")]),
+    ],
+    ids=repr,
+)
+async def test_headers(slots: TopicAppendSlots, headers: Any, expected: list[Any]) -> None:
+    batch = Open()
+    slots.set_unkeyed(batch.slot)
+    sending = Sending({"t": slots})
+    assert sending.send_nowait("t", b"v", headers=headers) != LONG_WAY
+    batch.builder.seal()
+    (record,) = iter_records(batch.builder.buffer())
+    assert list(record.headers) == expected
+
+
+@pytest.mark.parametrize("buffer", [bytearray, lambda data: memoryview(bytearray(data))])
+async def test_buffers_that_may_change_are_copied(slots: TopicAppendSlots, buffer: Any) -> None:
+    batch = Open()
+    slots.set(1, batch.slot)
+    sending = Sending({"t": slots})
+    value, key = buffer(b"value"), buffer(b"key")
+    assert sending.send_nowait("t", value, key, partition=1) != LONG_WAY
+    value[:], key[:] = bytes(5), bytes(3)
+    assert batch.values == [b"value"]
+
+
+async def test_serializers_are_called_once(slots: TopicAppendSlots) -> None:
+    """Also if the record has to take the slow way after all. With a partition that is not known,
+    the slow way refuses the record before they are called."""
+    batch, calls, slow = Open(capacity=100), [], []
+
+    class Serializing(Sending):
+        def _send_slowly(self, raw: RawRecord) -> Any:
+            slow.append(raw)
+            return LONG_WAY
+
+    def serialize(topic: str, value: Any, key: Any) -> tuple[Any, Any]:
+        calls.append((topic, value, key))
+        return bytearray(value.encode()), key
+
+    slots.set_unkeyed(batch.slot)
+    sending = Serializing({"t": slots}, serialize=serialize)
+    assert sending.send_nowait("t", "fits") != LONG_WAY
+    assert sending.send_nowait("t", "fits not" * 10) == LONG_WAY
+    assert sending.send_nowait("t", "v", partition=3) == LONG_WAY
+    assert sending.send_nowait("unknown", "v") == LONG_WAY
+    assert calls == [("t", "fits", None), ("t", "fits not" * 10, None)]
+    assert [(raw.value, raw.serialized) for raw in slow] == [
+        (b"fits not" * 10, True),
+        ("v", False),
+        ("v", False),
+    ]
+    assert batch.values == [b"fits"]
+
+
+async def test_a_serializer_may_close_the_slots(slots: TopicAppendSlots) -> None:
+    batch, known = Open(), {"t": slots}
+
+    def serialize(_topic: str, value: Any, key: Any) -> tuple[Any, Any]:
+        known.clear()  # as when a record begins to wait
+        return value, key
+
+    slots.set_unkeyed(batch.slot)
+    assert Sending(known, serialize=serialize).send_nowait("t", b"v") == LONG_WAY
+    assert batch.builder.count == 0
+
+
+async def test_a_failing_serializer_leaves_no_trace(slots: TopicAppendSlots) -> None:
+    batch = Open()
+    slots.set_unkeyed(batch.slot)
+
+    def failing(*_: Any) -> Any:
+        raise RuntimeError("cannot")
+
+    with pytest.raises(RuntimeError, match="cannot"):
+        Sending({"t": slots}, serialize=failing).send_nowait("t", b"v")
+    assert batch.builder.count == batch.result.count == 0
+
+
+class Subclass(bytes):
+    """Bytes that are not plain."""
+
+
+buffers = st.none() | st.binary(max_size=70).flatmap(
+    lambda data: st.sampled_from([data, bytearray(data), memoryview(data), Subclass(data)])
+)
+odd = st.sampled_from(["text", 5, [b"list"], 1.5])
+names = st.text(max_size=5) | st.sampled_from(["\ud800", "\u00fc" * 40, b"bytes", None])
+pairs = st.tuples(names, buffers) | st.tuples(st.text(max_size=3), buffers | odd)
+header_forms = (
+    st.none()
+    | st.lists(pairs, max_size=3).flatmap(lambda h: st.sampled_from([h, tuple(h)]))
+    | st.dictionaries(names, buffers, max_size=3)
+    | st.sampled_from([5, "ab", [()], [("a",)], [["a", b"1"]], [("a", b"1", b"2")], [b"ab"]])
+)
+timestamp_forms = (
+    st.none()
+    | st.integers(0, 2**63 - 1)
+    | st.sampled_from([-1, 2**63, 2**70, -(2**70), True, 1.5, "1"])
+)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            buffers | odd,
+            buffers | odd,
+            st.none() | st.sampled_from([0, 1, 2, 3, -1, True, 2**70, "0"]),
+            timestamp_forms,
+            header_forms,
+        ),
+        max_size=8,
+    ),
+    st.integers(150, 1000),
+    st.booleans(),
+)
+def test_both_ways_lead_to_the_same(
+    records: list[tuple[Any, ...]], limit: int, serializers: bool
+) -> None:
+    """The same bytes, and the same errors, whether records take the fast or the slow way."""
+    options: dict[str, Any] = {"max_request_size": limit}
+    if serializers:
+        options |= {"value_serializer": _serialized, "key_serializer": _serialized}
+    config = ProducerConfig.build(None, {"bootstrap_servers": "localhost:9092", **options})
+
+    def slowly(builder: BatchBuilder, raw: RawRecord) -> str:
+        try:
+            record = checked_record(config, lambda: 1.5, raw)
+        except InvalidRecordError as error:
+            return f"{type(error).__name__}: {error}"
+        return "full" if not builder.append(*record[:4]) else "appended"
+
+    class Both(Sending):
+        def _send_slowly(self, raw: RawRecord) -> Any:
+            batch.result.count += (did := slowly(batch.builder, raw)) == "appended"
+            return did
+
+    async def send_all() -> list[str]:
+        slots = TopicAppendSlots()
+        slots.reset(3)
+        for partition in range(3):
+            slots.set(partition, batch.slot)
+        slots.set_unkeyed(batch.slot)
+        serialize_all = partial(serialize, config) if serializers else None
+        sending = Both({"t": slots}, largest=limit - 128, serialize=serialize_all)
+        outcomes = []
+        for value, key, partition, timestamp, headers in records:
+            try:
+                done = sending.send_nowait(
+                    "t", value, key, partition=partition, timestamp_ms=timestamp, headers=headers
+                )
+            except InvalidRecordError as error:
+                done = f"{type(error).__name__}: {error}"
+            outcomes.append("appended" if isinstance(done, Delivery) else done)
+        return outcomes
+
+    batch, expected = Open(capacity=700), BatchBuilder(700)
+    assert asyncio.run(send_all()) == [slowly(expected, RawRecord("t", *r)) for r in records]
+    assert batch.result.count == batch.builder.count == expected.count
+    if expected.count:
+        expected.seal()
+        batch.builder.seal()
+        assert bytes(batch.builder.buffer()) == bytes(expected.buffer())
+
+
+def _serialized(item: Any) -> Any:
+    if isinstance(item, float):
+        raise TypeError("no floats")
+    return item.encode() if isinstance(item, str) else item
 
 
 async def test_timestamps(slots: TopicAppendSlots) -> None:

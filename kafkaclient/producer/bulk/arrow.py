@@ -6,7 +6,6 @@ layouts in place; pyarrow casts the others.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import ConfigError, InvalidRecordError, KafkaError
@@ -14,6 +13,7 @@ from kafkaclient.producer.bulk.arrow_rows import Blobs, Columns, HeaderLists, Nu
 
 try:
     import pyarrow as pa
+    import pyarrow.compute as pc
     from pyarrow import types as kinds
 except ImportError as problem:
     raise ConfigError(
@@ -192,7 +192,6 @@ def _rows_at_once(chunk: Any, number: int) -> int:
     for array in columns:
         if kinds.is_dictionary(array.type):
             words = array.dictionary
-            pc = import_module("pyarrow.compute")  # takes 0.1 s, and few tables need it
             try:
                 words.validate(full=True)
                 longest = max(longest, pc.max(pc.binary_length(_plain(words))).as_py() or 1)

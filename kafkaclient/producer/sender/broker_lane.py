@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter, deque
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkaclient.producer.lane_id import node_of
 from kafkaclient.producer.sender.broker_exclusion import LaneState
@@ -25,18 +25,30 @@ MIN_OVERDUE_S = 0.05
 """No answer is late or overdue before this many seconds."""
 
 
-class Request(NamedTuple):
+class Request:
     """A Produce request in flight."""
 
-    lane: BrokerLane
-    connection: Connection
-    batches: list[ProducerBatch]
-    version: int
-    sent_at: float
-    ahead: int
-    """How many other requests were in flight when this one was sent."""
-    names: Mapping[bytes, str]
-    """Topic id -> topic name, for the topics that the request names by id."""
+    __slots__ = ("ahead", "batches", "connection", "lane", "names", "sent_at", "version")
+
+    def __init__(
+        self,
+        lane: BrokerLane,
+        connection: Connection,
+        batches: list[ProducerBatch],
+        version: int,
+        sent_at: float,
+        ahead: int,
+        names: Mapping[bytes, str],
+    ) -> None:
+        self.lane = lane
+        self.connection = connection
+        self.batches = batches
+        self.version = version
+        self.sent_at = sent_at
+        self.ahead = ahead
+        """How many other requests were in flight when this one was sent."""
+        self.names = names
+        """Topic id -> topic name, for the topics that the request names by id."""
 
 
 class BrokerLane:

@@ -5,7 +5,8 @@ modules of ``NATIVE`` (mypyc) do the work for each batch. They are used only tog
 group (:func:`choose_native`).
 
 In ``COMPILED``, ``x.py`` is the pure-Python form, which other modules import. ``_x`` is the
-compiled form. Its source is ``x.py`` with the C types of ``_x.pxd``, or a second implementation in ``_x.pyx``. A
+compiled form. Its source is ``x.py`` with the C types of ``_x.pxd``, or a second implementation in
+``_x.pyx``. A
 compiled module uses the types of other compiled modules, and does not work with their pure forms.
 None is used if one is missing. One that exists but cannot be loaded raises its ImportError.
 
@@ -63,7 +64,6 @@ NATIVE = (
     "kafkaclient.producer.accumulator.ready_queues",
     "kafkaclient.producer.batches.batch",
     "kafkaclient.producer.batches.batch_limit",
-    "kafkaclient.producer.batches.idempotence",
     "kafkaclient.producer.batches.partition_queue",
     "kafkaclient.producer.batches.topic_buffer",
     "kafkaclient.producer.partitioning.fair_share",
@@ -82,8 +82,8 @@ NATIVE = (
 """Modules that mypyc compiles from their source, into ``x.so`` beside ``x.py``, which the import
 system prefers. They are used all or none, and only together with the modules of ``COMPILED``.
 
-Leave out a module that has ``raise X from Y`` (mypyc ignores Y), that subclasses a class of a Cython
-module, or whose classes are subclassed by interpreted modules.
+Leave out a module that has ``raise X from Y`` (mypyc ignores Y), that subclasses a class of a
+Cython module, or whose classes are subclassed by interpreted modules.
 """
 
 _NATIVE_LIBRARY = "kafkaclient._native__mypyc"

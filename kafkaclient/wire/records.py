@@ -8,8 +8,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-import crc32c
-
+from kafkaclient.wire.checksum import crc32c
 from kafkaclient.wire.compression import Codec, compress
 from kafkaclient.wire.record_buffer import RecordBuffer, fields_size, record_size
 from kafkaclient.wire.record_reader import (
@@ -144,7 +143,7 @@ class BatchBuilder(RecordBuffer):
             raise _not_sealed()
         if self._checksum_due:
             # Computed only here: sealing and stamping would each read the whole batch.
-            checksum = crc32c.crc32c(memoryview(batch)[CRC_START:])
+            checksum = crc32c(memoryview(batch)[CRC_START:])
             _CRC.pack_into(batch, _CRC_OFFSET, checksum)
             self._checksum_due = False
         return memoryview(batch)

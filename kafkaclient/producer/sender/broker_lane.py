@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter, deque
-from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.producer.lane_id import node_of
@@ -12,7 +11,7 @@ from kafkaclient.producer.sender.broker_exclusion import LaneState
 from kafkaclient.producer.sender.in_flight_window import InFlightWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kafkaclient.net.connection import Connection
     from kafkaclient.producer.batches.batch import ProducerBatch
@@ -183,3 +182,10 @@ class BrokerLane:
         """The median latency of the latest Produce requests, in seconds; None before the first
         answer."""
         return median(self.latencies) if self.latencies else None
+
+
+def median(values: Iterable[float]) -> float:
+    """As ``statistics.median``, whose module takes longer to import than this package's sender."""
+    ordered: list[float] = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2

@@ -323,10 +323,10 @@ class ProducerRuntime:
 
     def _view_changed(self, old: ClusterView, new: ClusterView) -> None:
         self.accumulator.update_brokers(new.brokers.values())
-        for name, view in new.topics.items():
-            if old.topics.get(name) is not view:
-                self.admission.update_topic(view)
-        self.accumulator.detours.recompute(self.now())
+        changed = {n: view for n, view in new.topics.items() if old.topics.get(n) is not view}
+        for view in changed.values():
+            self.admission.update_topic(view)
+        self.accumulator.detours.update(changed, self.now())
         for name in old.topics.keys() - new.topics.keys():
             self.accumulator.forget_topic(name)
         self.sender.wake()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,11 @@ request timeout. With the request timeout alone, a paused broker would hide new 
 
 _AGE_JITTER = 0.1  # clients that started at the same time do not refresh at the same time
 
+# Partitions. To decode the response to one request, or to take up one portion of it, keeps the
+# event loop busy for about a millisecond.
+_REQUEST_SIZE = 2000
+_PORTION_SIZE = 250
+
 
 class Metadata:
     """The current :attr:`view` of the brokers and of the topics in use.
@@ -59,7 +65,8 @@ class Metadata:
     It is requested every ``metadata_max_age_ms``, after :meth:`request_refresh`, and at once for
     every new topic. A requested refresh follows the last response after ``retry_backoff_ms`` at the
     earliest; the pause grows to ``retry_backoff_max_ms`` while requests fail or bring no change
-    (KIP-580). A refresh of many topics takes several requests, one after the other.
+    (KIP-580). A refresh of many topics takes several requests, one after the other, and responses
+    are taken up in portions: other callbacks of the event loop run in between.
     :class:`Rebootstrap` decides when a request goes to the bootstrap servers.
 
     A topic that was not used for ``metadata_max_idle_ms`` is forgotten (KIP-526) if
@@ -301,15 +308,19 @@ class Metadata:
             missing, topics = self._topics.missing(self.view.topics), self._topics.by_name
             names = [name for name in missing if topics[name].retry_at <= now]
         self._requests += 1
-        portions, changed = portions_of(names, self.view.topics), False
-        for portion in portions[:-1]:
-            changed |= self._absorb(await self._request(portion), portion)
-        result = await self._request(portions[-1])
-        if full:
-            # Not before the response: a topic that was used again meanwhile must be kept.
-            for name in self._topics.forget_idle(self._clock(), self._release):
-                self._told.forget(name)
-        changed |= self._absorb(result, portions[-1])
+        changed = False
+        requests = portions_of(names, self.view.topics, _REQUEST_SIZE)
+        for request in requests:
+            result = await self._request(request)
+            if full and request is requests[-1]:
+                # Not before the response: a topic that was used again meanwhile must be kept.
+                for name in self._topics.forget_idle(self._clock(), self._release):
+                    self._told.forget(name)
+            told = {info.name: info for info in result.topics}
+            for portion in portions_of(request, self.view.topics, _PORTION_SIZE):
+                await asyncio.sleep(0)  # other callbacks go first
+                infos = tuple([told[name] for name in portion if name in told])
+                changed |= self._absorb(replace(result, topics=infos), portion)
         if full:
             self._refreshed(requested, changed)
 
@@ -320,8 +331,6 @@ class Metadata:
             timeout_s=min(request_timeout_s, _FIRST_TIMEOUT_S * 2.0 ** min(self._failures, 8)),
             bootstrap=self._rebootstrap.is_due(self._clock(), self._failures, self.view.brokers),
         )
-        # Decoding a large response takes a while, and so may the next step: other tasks go first.
-        await asyncio.sleep(0)
         self._rebootstrap.note_response(result.error_code)
         if result.error_code:
             raise broker_error(result.error_code, "metadata request")

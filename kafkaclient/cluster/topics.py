@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _UNKNOWN_TOPIC = 3
 _LEADER_NOT_AVAILABLE = 5
 
-_PORTION = 500  # partitions; to take up a response with these takes one to two milliseconds
 _UNKNOWN_SIZE = 10  # partitions of a topic that is not known yet
 
 
@@ -137,15 +136,15 @@ class TopicsInUse:
         return forgotten
 
 
-def portions_of(names: Iterable[str], known: Mapping[str, TopicView]) -> list[list[str]]:
-    """The topics of each request: those with a few hundred partitions together, or one topic. The
-    event loop runs other callbacks between the responses. Without names there is one request."""
+def portions_of(names: Iterable[str], known: Mapping[str, TopicView], most: int) -> list[list[str]]:
+    """The topics, in portions with at most ``most`` partitions together, or of one topic. Without
+    topics there is one empty portion."""
     portions: list[list[str]] = [[]]
     size = 0
     for name in names:
         topic = known.get(name)
         count = _UNKNOWN_SIZE if topic is None else topic.partition_count
-        if portions[-1] and size + count > _PORTION:
+        if portions[-1] and size + count > most:
             portions.append([])
             size = 0
         portions[-1].append(name)

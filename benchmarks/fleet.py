@@ -57,10 +57,12 @@ class Meter:
 
     def __init__(self) -> None:
         self.total = self.longest = 0.0
+        self._active = False
         self._brokers = 0.0
 
     def __enter__(self) -> Meter:
         gc.disable()
+        self._active = True
         self._run, self._received = asyncio.Handle._run, FakeConnection.data_received
         run, received = self._run, self._received
 
@@ -73,8 +75,9 @@ class Meter:
             began, brokers = thread_time(), self._brokers
             run(handle)
             spent = thread_time() - began - (self._brokers - brokers)
-            self.total += spent
-            self.longest = max(self.longest, spent)
+            if self._active:  # else the callback has left the block, and gone on
+                self.total += spent
+                self.longest = max(self.longest, spent)
 
         asyncio.Handle._run = run_timed  # type: ignore[method-assign]
         FakeConnection.data_received = data_received  # type: ignore[method-assign]
@@ -82,6 +85,7 @@ class Meter:
 
     def __exit__(self, *_: object) -> None:
         gc.enable()
+        self._active = False
         asyncio.Handle._run = self._run  # type: ignore[method-assign]
         FakeConnection.data_received = self._received  # type: ignore[method-assign]
 

@@ -286,9 +286,9 @@ class RecordAccumulator:
                 limit=max(self.settings.batch_size, upper_bound),
                 capacity=capacity,
                 created=created,
-                lingers_until=self._linger.until(queue, now, rebindable=rebindable),
                 rebindable=rebindable,
             )
+            batch.linger_until(self._linger.until(queue, now, rebindable=rebindable))
             fits = batch.append(record)
         finally:
             if not fits:

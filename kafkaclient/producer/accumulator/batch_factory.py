@@ -59,7 +59,6 @@ class BatchFactory:
         limit: int,
         capacity: int,
         created: float,
-        lingers_until: float = 0.0,
         rebindable: bool = False,
         serial: int | None = None,
     ) -> ProducerBatch:
@@ -71,7 +70,6 @@ class BatchFactory:
             created=created,
             limit=limit,
             capacity=capacity,
-            lingers_until=lingers_until,
             elastic_limit=min(self._elastic_limit, queue.topic.batch_limit.at(created)),
             compression=self._compression,
             rebindable=rebindable,

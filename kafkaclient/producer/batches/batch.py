@@ -103,7 +103,6 @@ class ProducerBatch:
         created: float,
         limit: int,
         capacity: int,
-        lingers_until: float = 0.0,
         elastic_limit: int = 0,
         compression: tuple[Codec, int | None] = (_NO_CODEC, None),
         rebindable: bool = False,
@@ -113,10 +112,8 @@ class ProducerBatch:
         batch_result.partition = queue.partition
         self.serial = serial
         """Order of creation over the whole producer. The parts of a split keep it."""
-        self.created = created
-        """When the delivery timeout of the first record began."""
-        self.lingers_until = lingers_until
-        """Until when the batch waits for more records."""
+        self.created = self.lingers_until = created
+        """When the delivery timeout of the first record began, and when the batch has lingered."""
         self.builder = BatchBuilder(capacity)
         self.charged = capacity
         """Bytes of buffer memory that the batch holds at the moment."""

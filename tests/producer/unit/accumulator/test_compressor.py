@@ -16,7 +16,7 @@ from kafkaclient.errors import BrokerConnectionError, KafkaError
 from kafkaclient.producer.accumulator.compressor import CompressionThreads
 from kafkaclient.producer.batches.partition_queue import QueueState
 from kafkaclient.wire.compression import Codec
-from kafkaclient.wire.records import iter_records
+from kafkaclient.wire.records import iter_records, pack
 
 if TYPE_CHECKING:
     from tests.producer.support import Bench
@@ -293,7 +293,7 @@ def test_whatever_the_codec_raises_is_brought_back(
 
     b = sealing()
     delivery = b.put(0, bytes(LARGE))
-    monkeypatch.setattr("kafkaclient.wire.records.compress", broken)
+    monkeypatch.setattr(f"{pack.__module__}.compress", broken)
     finish(b, hand)
     assert "MemoryError" in str(delivery.exception())
     assert b.used == 0

@@ -9,8 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from kafkaclient.compiled_modules import choose_native
-
 if TYPE_CHECKING:
     from kafkaclient.cluster.view import ClusterView
     from kafkaclient.config import ProducerConfig
@@ -63,8 +61,6 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
-
-choose_native()
 
 _HOMES = {
     "cluster.view": ("ClusterView",),

@@ -45,16 +45,19 @@ COMPILED = (
     "kafkaclient.producer.bulk._arrow_rows",
     "kafkaclient.producer.batches._delivery",
     "kafkaclient.producer.batches._direct_append",
+    "kafkaclient.producer.batches._waiters",
     "kafkaclient.wire._murmur2",
     "kafkaclient.wire._produce",
     "kafkaclient.wire._reader",
     "kafkaclient.wire._record_buffer",
     "kafkaclient.wire._record_columns",
+    "kafkaclient.wire._records",
 )
 """The compiled forms. If one of them is missing, none is used."""
 
 NATIVE = (
     "kafkaclient.metrics.producer",
+    "kafkaclient.net.pending_request",
     "kafkaclient.producer.accumulator.accumulator",
     "kafkaclient.producer.accumulator.batch_factory",
     "kafkaclient.producer.accumulator.binding",
@@ -155,9 +158,10 @@ class _SourceFinder:
         return next((spec for spec in specs if spec is not None), None)
 
 
+@cache
 def choose_native() -> None:
-    """Decide whether the modules of ``NATIVE`` are used. The package calls it before it imports any
-    of them."""
+    """Decide whether the modules of ``NATIVE`` are used. Each package that has some calls it at its
+    own import, which comes before theirs."""
     unusable = why_pure_python() is not None or _missing(
         Path(__file__).parent, (*NATIVE, _NATIVE_LIBRARY)
     )

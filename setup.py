@@ -12,6 +12,7 @@ SOURCES = [
     "kafkaclient/producer/bulk/_arrow_rows.pyx",
     "kafkaclient/producer/batches/delivery.py",
     "kafkaclient/producer/batches/direct_append.py",
+    "kafkaclient/producer/batches/waiters.py",
     "kafkaclient/wire/murmur2.py",
     "kafkaclient/wire/produce.py",
     "kafkaclient/wire/reader.py",

@@ -37,6 +37,7 @@ COMPILED = (
     "kafkaclient.producer.bulk._arrow_rows",
     "kafkaclient.producer.batches._delivery",
     "kafkaclient.producer.batches._direct_append",
+    "kafkaclient.producer.batches._waiters",
     "kafkaclient.wire._murmur2",
     "kafkaclient.wire._produce",
     "kafkaclient.wire._reader",

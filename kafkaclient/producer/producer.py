@@ -92,6 +92,9 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         if self.config.telemetry is not None:
             # Raises ConfigError now if pyarrow cannot be imported.
             import_module("kafkaclient.producer.observability.batch_telemetry")
+        if self.config.transactional_id is not None:
+            # It takes a tenth of a second: not in the event loop of a later start().
+            import_module("kafkaclient.producer.transactions.manager")
         self._dialer = dialer
         self._clock = clock
         self._wall_clock = wall_clock

@@ -9,9 +9,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
 from kafkaclient.compiled_modules import use_compiled
+from kafkaclient.wire.checksum import crc32c
 from kafkaclient.wire.compression import Codec, compress
 from kafkaclient.wire.record_buffer import fields_size, record_size
 from kafkaclient.wire.record_reader import (

@@ -33,18 +33,14 @@ else:
 
 __all__ = ["AppendSlot", "DirectAppend", "TopicAppendSlots"]
 
-_LOOP_KEY = "__asyncio_running_event_loop__"
 _LAST_TIMESTAMP = 2**63 - 1
 _NO_HEADERS = ()  # there is only one empty tuple
 _running_loop = asyncio._get_running_loop
 _system_clock = time.time
 
-if not cython.compiled:  # in C: see _direct_append.pxd and _murmur2.pxd
+if not cython.compiled:  # in C: see _direct_append.pxd, _waiters.pxd and _murmur2.pxd
+    from kafkaclient.producer.batches.waiters import is_kept_loop
     from kafkaclient.wire.murmur2 import hash_bytes
-
-    def _is_kept_loop(key: str, loop: asyncio.AbstractEventLoop | None) -> bool:
-        """Whether the loop runs in this thread, by what asyncio keeps in the thread's state."""
-        return False  # only asyncio itself knows
 
     def _system_ms() -> int:
         return int(time.time() * 1000)
@@ -170,7 +166,6 @@ class DirectAppend:
     if not cython.compiled:  # in C these are the initial values
         _slots: dict[str, TopicAppendSlots] | None = None
         _home: asyncio.AbstractEventLoop | None = None
-        _kept = False
         _largest = 0
         _wall_clock_s: Callable[[], float] | None = None
 
@@ -184,8 +179,6 @@ class DirectAppend:
         """From now on records of at most ``largest`` bytes go through ``slots``."""
         self._slots, self._home, self._largest = slots, loop, largest
         self._wall_clock_s = None if wall_clock is _system_clock else wall_clock
-        # Called in the event loop: this shows whether asyncio keeps the loop where C looks for it.
-        self._kept = _is_kept_loop(_LOOP_KEY, loop)
 
     def _close_direct_append(self) -> None:
         self._slots = None
@@ -229,9 +222,7 @@ class DirectAppend:
 
     def _at_home(self) -> bool:
         """Whether the producer's event loop runs, in this thread."""
-        if self._kept:
-            return _is_kept_loop(_LOOP_KEY, self._home)
-        return _running_loop() is self._home
+        return is_kept_loop(self._home) or _running_loop() is self._home
 
     def _now_ms(self) -> int:
         return _system_ms() if self._wall_clock_s is None else int(self._wall_clock_s() * 1000)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import gc
+import inspect
 import threading
 import time
 from typing import Any

@@ -18,6 +18,7 @@ SOURCES = [
     "kafkaclient/wire/reader.py",
     "kafkaclient/wire/_record_buffer.pyx",
     "kafkaclient/wire/_record_columns.pyx",
+    "kafkaclient/wire/records.py",
 ]
 
 

@@ -43,6 +43,7 @@ COMPILED = (
     "kafkaclient.wire._reader",
     "kafkaclient.wire._record_buffer",
     "kafkaclient.wire._record_columns",
+    "kafkaclient.wire._records",
 )
 """The compiled forms. If one of them is missing, none is used."""
 

@@ -160,7 +160,8 @@ class TopicAppendSlots:
 
 
 class DirectAppend:
-    """The producer's ``send_nowait``; ``_send_slowly`` in the producer is the slow way."""
+    """The producer's ``send`` and ``send_nowait``; the producer has the slow ways, ``_append`` and
+    ``_send_slowly``. Compiled, a coroutine costs half as much as one of Python's."""
 
     if not cython.compiled:  # in C these are the initial values
         _slots: dict[str, TopicAppendSlots] | None = None
@@ -237,6 +238,44 @@ class DirectAppend:
     ) -> Delivery | None:
         return self._try_append(topic, value, key, partition, timestamp_ms, headers)
 
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = (),
+    ) -> Delivery:
+        """Hand over a record; await the returned :class:`Delivery` for its acknowledgement.
+
+        The call waits only for the topic's metadata and for buffer space, for both together up to
+        ``max.block.ms``. If the call is cancelled while it waits, the record is not sent. Once the
+        call has returned, the record is sent even if the caller is cancelled.
+
+        Parameters: ``value`` and ``key`` are bytes (or objects that the serializers turn into
+        bytes); None is no value (a tombstone) or no key. Records with the same key go to the same
+        partition (murmur2, as in Java), records without key to a partition chosen by load;
+        ``partition`` overrides both. ``timestamp_ms``: milliseconds since the epoch, default now.
+        ``headers``: pairs of a str and bytes or None, or a mapping.
+
+        Raises:
+            InvalidRecordError: the record is not acceptable (also InvalidTopicError,
+                SerializationError, RecordTooLargeError, PartitionOutOfRangeError,
+                PartitionerError).
+            MetadataTimeoutError: the topic's metadata did not arrive within ``max.block.ms``.
+            BufferFullError: ``buffer.memory`` stayed full for ``max.block.ms``.
+            BrokerError: a broker refused, for example access to the topic.
+            ProducerStateError: the producer is not running, or has a ``transactional.id`` and no
+                transaction is open.
+            TransactionAbortableError: a record or request of the transaction has failed.
+        """
+        delivery = self._try_append(topic, value, key, partition, timestamp_ms, headers)
+        if delivery is None:
+            return await self._append(topic, value, key, partition, timestamp_ms, headers)
+        return delivery
+
     def send_nowait(
         self,
         topic: str,
@@ -260,17 +299,12 @@ class DirectAppend:
             return self._send_slowly(topic, value, key, partition, timestamp_ms, headers)
         return delivery
 
-    if not cython.compiled:  # in C the producer's own is called
+    if not cython.compiled:  # in C the producer's own are called
 
-        def _send_slowly(
-            self,
-            topic: str,
-            value: Any,
-            key: Any,
-            partition: int | None,
-            timestamp_ms: int | None,
-            headers: HeadersLike,
-        ) -> Delivery:
+        async def _append(self, *fields: Any) -> Delivery:
+            raise NotImplementedError
+
+        def _send_slowly(self, *fields: Any) -> Delivery:
             raise NotImplementedError
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError, ProtocolError, UnreadableBatchError
 from kafkaclient.net.connection import Connection
+from kafkaclient.net.pipeline import PendingRequest
 from kafkaclient.net.sasl.mechanisms import OAuthBearer, Plain, RefusedError
 from kafkaclient.net.sasl.scram import KeyCache, Scram256, Scram512
 from kafkaclient.net.sasl.tokens import Token
@@ -249,11 +250,13 @@ async def _feed(requests: int, chunk: int, data: bytes) -> None:
     peer.connection_made(wire)
     for n in range(requests):
 
-        def done(payload: memoryview | None, error: KafkaError | None, n: int = n) -> None:
+        def done(
+            _: PendingRequest, payload: memoryview | None, error: KafkaError | None, n: int = n
+        ) -> None:
             assert (payload is None) != (error is None)
             ended.append(n)
 
-        peer.send([b""], peer.next_correlation_id(), done)
+        peer.send([b""], PendingRequest(peer.next_correlation_id(), done, peer._clock()))
     for start in range(0, len(data), chunk):
         if peer.closed:
             break

@@ -43,6 +43,9 @@ ALL = (
     Entry(client=PEER, setting="send, asyncio's loop", way="send", loop="asyncio"),
     Entry(client=OURS, setting="send_nowait, keyed", way="send_nowait", keyed=True),
     Entry(client=CONFLUENT, setting="produce, keyed", way="produce", keyed=True),
+    Entry(client=OURS, setting="send_nowait, one header", way="send_nowait_header"),
+    Entry(client=CONFLUENT, setting="produce, one header", way="produce_header"),
+    Entry(client=OURS, setting="send, handles dropped", way="send_dropped"),
     Entry(client=OURS, setting="send_many", way="send_many"),
     Entry(client=OURS, setting="send_many, keyed", way="send_many", keyed=True),
     Entry(client=CONFLUENT, setting="produce_batch", way="produce_batch"),
@@ -98,7 +101,7 @@ ALL = (
             tasks=tasks,
             slow=1000 // tasks,
         )
-        for tasks in (100, 1000)
+        for tasks in (10, 100, 1000)
         for client in (OURS, PEER)
     ),
     Entry(client=AIO, setting="send_and_wait, 1000 tasks", way="send_and_wait", tasks=1000),

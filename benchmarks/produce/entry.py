@@ -23,6 +23,7 @@ class Entry:
     """The function of the client's module that does it."""
     value_bytes: int = 100
     keyed: bool = False
+    """With keys of 8 random bytes."""
     compression: Literal["none", "lz4", "zstd"] = "none"
     linger_ms: float = 5.0
     tasks: int = 1

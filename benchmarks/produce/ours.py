@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.produce.meter import Meter, cpu_share, latencies, rss_sampled, ticking
 from benchmarks.produce.result import WARM_UP, Measured, UnavailableError
-from benchmarks.produce.supply import Supply
+from benchmarks.produce.supply import HEADERS, Supply
 from benchmarks.produce.turns import Turns
 from benchmarks.produce.ways import CHUNK, awaited_behind, in_tasks
 from kafkaclient.compiled_modules import why_pure_python
@@ -129,11 +129,44 @@ async def send_nowait(job: Job, started: Callable[[], None]) -> Measured:
         return run.measured()
 
 
+async def send_nowait_header(job: Job, started: Callable[[], None]) -> Measured:
+    """As ``send_nowait``; each record has one header of 16 bytes."""
+    async with _running(job, CHUNK) as run:
+        send, topic, turns, headers = run.producer.send_nowait, run.topic, Turns(), HEADERS
+        with run.meter.running(started):
+            for values, _keys in run.supply.offered():
+                left = iter(values)
+                while True:
+                    try:
+                        for value in left:
+                            send(topic, value, headers=headers)
+                        break
+                    except BufferFullError:
+                        await turns.wait(_NO_ROOM_S)
+                        left = chain((value,), left)
+                await turns.end_when_long()
+            await run.producer.flush()
+        return run.measured()
+
+
 async def send(job: Job, started: Callable[[], None]) -> Measured:
     """Every handle is awaited, some way behind the sending."""
     async with _running(job, CHUNK) as run:
         with run.meter.running(started):
             await awaited_behind(run.supply, run.topic, run.producer.send, run.producer.flush)
+        return run.measured()
+
+
+async def send_dropped(job: Job, started: Callable[[], None]) -> Measured:
+    """``send``, which waits for room only; handles are dropped."""
+    async with _running(job, CHUNK) as run:
+        send, topic, turns = run.producer.send, run.topic, Turns()
+        with run.meter.running(started):
+            for values, _keys in run.supply.offered():
+                for value in values:
+                    await send(topic, value)
+                await turns.end_when_long()
+            await run.producer.flush()
         return run.measured()
 
 
@@ -261,7 +294,9 @@ WAYS = {
     way.__name__: way
     for way in (
         send_nowait,
+        send_nowait_header,
         send,
+        send_dropped,
         send_and_wait,
         send_many,
         send_arrow,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
 
 from benchmarks.produce.meter import Meter
 from benchmarks.produce.result import WARM_UP, Measured, UnavailableError
-from benchmarks.produce.supply import Supply
+from benchmarks.produce.supply import HEADERS, Supply
 from benchmarks.produce.ways import CHUNK
 
 if TYPE_CHECKING:
@@ -91,6 +92,27 @@ async def produce(job: Job, started: Callable[[], None]) -> Measured:
     return Measured.of(supply, meter)
 
 
+async def produce_header(job: Job, started: Callable[[], None]) -> Measured:
+    """As ``produce``; each record has one header of 16 bytes."""
+    supply, meter = Supply(job, CHUNK), Meter()
+    with _running(job, supply) as producer:
+        send, poll, topic, headers = producer.produce, producer.poll, job.topic, HEADERS
+        with meter.running(started):
+            for values, _keys in supply.offered():
+                left = iter(values)
+                while True:
+                    try:
+                        for value in left:
+                            send(topic, value, headers=headers)
+                        break
+                    except BufferError:
+                        poll(_NO_ROOM_S)
+                        left = chain((value,), left)
+                poll(0)
+            _flush(producer)
+    return Measured.of(supply, meter)
+
+
 async def produce_batch(job: Job, started: Callable[[], None]) -> Measured:
     """Many records in a call; the dictionaries it wants are made before the clock starts."""
     supply, meter = Supply(job, _BATCH), Meter()
@@ -112,4 +134,4 @@ async def produce_batch(job: Job, started: Callable[[], None]) -> Measured:
     return Measured.of(supply, meter)
 
 
-WAYS = {way.__name__: way for way in (produce, produce_batch)}
+WAYS = {way.__name__: way for way in (produce, produce_header, produce_batch)}

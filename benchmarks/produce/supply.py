@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 
     from benchmarks.produce.entry import Job
 
-__all__ = ["Chunk", "Supply"]
+__all__ = ["HEADERS", "Chunk", "Supply"]
 
 _POOL_BYTES = 16 * 1024 * 1024
 _FEWEST, _MOST = 16_384, 131_072
 _FLIGHTS = 300_000
 _KEY_BYTES = 8
+HEADERS = [("trace", b"0123456789a")]
+"""One header, 16 bytes in all."""
 
 
 class Chunk(NamedTuple):

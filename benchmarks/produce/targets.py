@@ -94,18 +94,21 @@ def judge(runs: Sequence[Mapping[str, Any]]) -> list[Line]:
         rate("send_nowait", "send_nowait", (f"{PEER}: send", f"{PEER}: send, futures awaited"), 9),
         rate("send_nowait", "send_nowait", (f"{RAW}: batches as send_nowait's",), 0.8),
         found.cpu("send_nowait", 0.3),
-        found.cpu("send_many", 0.12),
+        found.cpu("send_many", 0.08),
         found.cpu("send_arrow", 0.06),
         rate("1 KB values", "send_nowait, 1 KB", (f"{CONFLUENT}: produce, 1 KB",), 1.0),
-        rate("1 KB values", "send_nowait, 1 KB", (f"{RAW}: batches as send_nowait's, 1 KB",), 0.8),
+        rate("1 KB values", "send_nowait, 1 KB", (f"{RAW}: batches as send_nowait's, 1 KB",), 0.95),
         found.one_task(),
+        found.cpu("send_and_wait, 1 task, linger 0", 75),
         rate(
             "send_and_wait, 1000 tasks",
             "send_and_wait, 1000 tasks",
             (f"{PEER}: send_and_wait, 1000 tasks",),
-            3.0,
+            4.5,
         ),
         found.keys(),
+        found.header(),
+        found.handed_over(),
         *(
             rate(
                 f"flights, {codec}",
@@ -169,7 +172,7 @@ class _Found:
         raw = self._get(f"{RAW}: round trip of 1 record", name)
         what = "send_and_wait, 1 task, p50"
         value = ours / peer if ours is not None and peer else None
-        first = Line(what, ours, peer, "ms", value, 0.85, "at most", f"x {PEER}")
+        first = Line(what, ours, peer, "ms", value, 0.8, "at most", f"x {PEER}")
         if first.met or ours is None or raw is None:
             return first
         above = Line(
@@ -181,7 +184,19 @@ class _Found:
         keyed = self._ours("send_nowait, keyed", "cpu_us_per_record")
         plain = self._ours("send_nowait", "cpu_us_per_record")
         more = None if keyed is None or plain is None else 1000 * (keyed - plain)
-        return Line("CPU of a key", keyed, plain, "µs/record", more, 40, "at most", "ns more")
+        return Line("CPU of a key", keyed, plain, "µs/record", more, 80, "at most", "ns more")
+
+    def header(self) -> Line:
+        return self._times_plain("CPU with a header", "send_nowait, one header", 1.6)
+
+    def handed_over(self) -> Line:
+        return self._times_plain("CPU of send", "send, handles dropped", 1.5)
+
+    def _times_plain(self, what: str, setting: str, target: float) -> Line:
+        ours = self._ours(setting, "cpu_us_per_record")
+        plain = self._ours("send_nowait", "cpu_us_per_record")
+        value = ours / plain if ours is not None and plain else None
+        return Line(what, ours, plain, "µs/record", value, target, "at most", "x send_nowait")
 
     def lag(self, name: str, percentile: str, target: float) -> Line:
         busy = self._ours("event loop, send_nowait", name)

@@ -88,7 +88,8 @@ class Router:
             on_change=self._link_changed,
             security=security,
         )
-        self._brokers: dict[int, Broker] = {}
+        self.brokers: dict[int, Broker] = {}
+        """The brokers that the cluster's metadata names, by their ids. Read-only."""
         self._links: dict[tuple[int, Purpose], Link] = {}
         self._bootstrap = [
             # Java numbers bootstrap servers from -1 downwards as well.
@@ -105,23 +106,19 @@ class Router:
 
         Idle connections to bootstrap servers are closed, too, if brokers are known.
         """
-        self._brokers = dict(view.brokers)
+        self.brokers = dict(view.brokers)
         for key, link in list(self._links.items()):
-            broker = self._brokers.get(link.broker.node_id)
+            broker = self.brokers.get(link.broker.node_id)
             if broker is not None and broker[:3] != link.broker[:3]:
                 where = f"{broker.host}:{broker.port}"
                 self._retire(key, BrokerConnectionError(f"{link.name} has moved to {where}"))
             self._drop_unused(link)
-        if self._brokers:
+        if self.brokers:
             for link in self._bootstrap:
                 if link.connection is not None and not link.connection.in_flight:
                     link.connection.close()
 
     # --- Produce ----------------------------------------------------------------------------
-
-    def knows(self, node_id: int) -> bool:
-        """Whether the cluster's metadata names the broker."""
-        return node_id in self._brokers
 
     def produce_connection(self, node_id: int, *, side: bool = False) -> Connection | None:
         """The broker's open Produce connection, valid until the caller next awaits; with ``side``
@@ -133,7 +130,7 @@ class Router:
         """
         key = node_id, "side" if side else "produce"
         link = self._links.get(key)
-        if self._closed or node_id not in self._brokers:
+        if self._closed or node_id not in self.brokers:
             return None
         if link is not None:  # without further calls: the sender calls this in every pass
             connection = link.established
@@ -145,7 +142,7 @@ class Router:
         """Why there is no Produce connection: the last failure, or the broker is not in the
         cluster's metadata.
         """
-        if self._brokers and node_id >= 0 and node_id not in self._brokers:
+        if self.brokers and node_id >= 0 and node_id not in self.brokers:
             return _not_known(node_id)
         links = (self._links.get((node_id, purpose)) for purpose in _PRODUCE)
         return next((link.error for link in links if link is not None and link.error), None)
@@ -248,7 +245,7 @@ class Router:
             raise ProducerClosedError(_CLOSED)
         if node_id is None:
             links = self._bootstrap_links() if bootstrap else self._links_for_any_broker()
-        elif node_id in self._brokers:
+        elif node_id in self.brokers:
             links = [self._link(node_id, purpose)]
         else:
             raise _not_known(node_id)
@@ -270,7 +267,7 @@ class Router:
         Connected brokers come first, the least loaded before others. Bootstrap servers come after
         all known brokers that have not failed.
         """
-        links = [self._link(node_id, "control") for node_id in self._brokers]
+        links = [self._link(node_id, "control") for node_id in self.brokers]
         self._rng.shuffle(links)
         links.sort(key=lambda link: link.connection.in_flight if link.connection else 0)
         by_state: defaultdict[str, list[Link]] = defaultdict(list)
@@ -308,7 +305,7 @@ class Router:
     def _link(self, node_id: int, purpose: Purpose) -> Link:
         link = self._links.get((node_id, purpose))
         if link is None:
-            link = self._new_link(self._brokers[node_id], purpose)
+            link = self._new_link(self.brokers[node_id], purpose)
             self._links[node_id, purpose] = link
         return link
 
@@ -326,7 +323,7 @@ class Router:
             return
         self._retired.discard(link)
         key = link.broker.node_id, link.purpose
-        if key[0] not in self._brokers and self._links.get(key) is link:
+        if key[0] not in self.brokers and self._links.get(key) is link:
             del self._links[key]
 
     def _link_changed(self, link: Link) -> None:

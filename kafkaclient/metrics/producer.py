@@ -120,26 +120,29 @@ class ProducerMetrics:
         self._group.read_by(f"{name}-ns-total", lambda _now: round(seconds.total * _NS_PER_S))
         return seconds
 
-    def batch_sealed(self, topic: str, records: int, nbytes: int, raw_bytes: int) -> None:
-        """A batch is ready to be sent, with ``nbytes`` bytes, ``raw_bytes`` before compression.
-
-        The record size is the batch's mean. Java records the size of the batch's largest record.
-        """
-        now = self._clock()
-        ratio = nbytes / raw_bytes if raw_bytes else 1.0
-        self._batch_size.record(nbytes, now)
-        self._record_size.record(raw_bytes // max(records, 1), now)
-        self._topics[topic].compression.record(ratio, now)
-
     def batch_sent(
-        self, topic: str, records: int, nbytes: int, queue_time_s: float, partition: int
+        self,
+        topic: str,
+        records: int,
+        nbytes: int,
+        queue_time_s: float,
+        partition: int,
+        raw_bytes: int | None,
     ) -> None:
         """A batch was sent, ``queue_time_s`` after it was opened. Each retry counts again, as in
         Java.
+
+        The batch had ``raw_bytes`` before compression; None for a retry, whose sizes are recorded
+        already. The record size is the batch's mean. Java records the size of the batch's largest
+        record.
         """
         now = self._clock()
-        self._queue_time.record(queue_time_s, now)
         entry = self._topics[topic]
+        if raw_bytes is not None:
+            self._batch_size.record(nbytes, now)
+            self._record_size.record(raw_bytes // max(records, 1), now)
+            entry.compression.record(nbytes / raw_bytes if raw_bytes else 1.0, now)
+        self._queue_time.record(queue_time_s, now)
         entry.sent.record(records, now)
         entry.bytes.record(nbytes, now)
         totals = entry.partitions[partition]

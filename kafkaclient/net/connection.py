@@ -14,7 +14,7 @@ from kafkaclient.errors import (
     ProtocolError,
     SslAuthenticationError,
 )
-from kafkaclient.net.pipeline import Pipeline
+from kafkaclient.net.pipeline import PendingRequest, Pipeline
 from kafkaclient.net.tls_failures import explain_tls_error
 from kafkaclient.wire.api_versions import ApiVersions, ApiVersionsCall
 
@@ -85,8 +85,10 @@ class Connection(Pipeline):
         return super()._loss(exc)
 
     async def _call(self, call: Call[T], version: int, timeout_s: float | None) -> T:
-        response: asyncio.Future[memoryview] = self._loop.create_future()
         correlation_id = self.next_correlation_id()
+        response: asyncio.Future[memoryview] = self._loop.create_future()
+        on_done = partial(_settle, response)
+        pending = PendingRequest(correlation_id, on_done, self._clock(), call.api_key.name)
         try:
             request = call.encode(version, correlation_id, self._client_id)
         except Exception as error:
@@ -94,13 +96,7 @@ class Connection(Pipeline):
                 f"{call.api_key.name} was not sent to {self.node}: the request cannot be encoded: "
                 f"{error!r}"
             ) from error
-        self.send(
-            [request],
-            correlation_id,
-            partial(_settle, response),
-            timeout_s=timeout_s,
-            api=call.api_key.name,
-        )
+        self.send([request], pending, timeout_s=timeout_s)
         payload = await response
         try:
             return call.decode(version, payload)
@@ -110,7 +106,10 @@ class Connection(Pipeline):
 
 
 def _settle(
-    response: asyncio.Future[memoryview], payload: memoryview | None, error: KafkaError | None
+    response: asyncio.Future[memoryview],
+    _request: PendingRequest,
+    payload: memoryview | None,
+    error: KafkaError | None,
 ) -> None:
     if response.done():  # the caller was cancelled
         return

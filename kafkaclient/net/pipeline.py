@@ -14,7 +14,7 @@ import struct
 import sys
 from collections import deque
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from kafkaclient.errors import (
     BrokerConnectionError,
@@ -53,17 +53,26 @@ _LOOP_GRAIN_S = 0.001  # uvloop's timers count whole milliseconds; a shorter tim
 
 _int32 = struct.Struct(">i").unpack_from
 
-OnDone: TypeAlias = "Callable[[memoryview | None, KafkaError | None], None]"
-"""Called once per request, with the payload behind the correlation id or with the error. The
-payload is a view of the read buffer: decode it at once, and do not keep it."""
+OnDone: TypeAlias = "Callable[[Any, memoryview | None, KafkaError | None], None]"
+"""Called once per request, with the request, and with the payload behind the correlation id or with
+the error. The payload is a view of the read buffer: decode it at once, and do not keep it."""
 
 
-class _Pending(NamedTuple):
-    correlation_id: int
-    on_done: OnDone
-    api: str
-    sent_at: float
-    deadline: float
+class PendingRequest:
+    """A request that expects a response. ``sent_at``: in the clock's seconds. ``api`` names it in
+    messages. A subclass adds what ``on_done`` needs."""
+
+    __slots__ = ("api", "correlation_id", "deadline", "on_done", "sent_at")
+
+    def __init__(
+        self, correlation_id: int, on_done: OnDone, sent_at: float, api: str = "Produce"
+    ) -> None:
+        self.correlation_id = correlation_id
+        self.on_done = on_done
+        self.sent_at = sent_at
+        self.api = api
+        self.deadline = 0.0
+        """When the response is overdue. Assigned by :meth:`Pipeline.send`."""
 
 
 class Pipeline(asyncio.Protocol):
@@ -110,13 +119,13 @@ class Pipeline(asyncio.Protocol):
         self._error: KafkaError | None = None
 
         self._correlation_id = 0
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[PendingRequest] = deque()
         self._partial: bytearray | None = None
         self._partial_needs = 0
 
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._suspect: _Pending | None = None
+        self._suspect: PendingRequest | None = None
 
         self.throttled_until = 0.0
         """The end of the broker's throttle time, in the clock's seconds (KIP-219). Code that reads
@@ -148,32 +157,32 @@ class Pipeline(asyncio.Protocol):
     def send(
         self,
         buffers: Sequence[Buffer],
-        correlation_id: int,
-        on_done: OnDone | None,
+        request: PendingRequest | None,
         *,
         timeout_s: float | None = None,
-        api: str = "Produce",
     ) -> int:
-        """Write one framed request; returns its size in bytes. ``api`` names it in messages.
+        """Write one framed request; returns its size in bytes.
 
-        ``on_done`` is called exactly once, never inside this call, and in the order of the
+        ``request.on_done`` is called exactly once, never inside this call, and in the order of the
         requests: with the response, or with the error if the connection is lost, the response is
-        overdue, or the request could not be written completely. ``on_done`` is None if the broker
-        sends no response (acks=0).
+        overdue, or the request could not be written completely. ``request`` is None if the broker
+        sends no response (Produce with acks=0).
 
         Raises :class:`~kafkaclient.errors.BrokerConnectionError` if the connection is closed; then
         nothing is written and ``on_done`` is not called. Also raises it if a request without
-        ``on_done`` could not be written.
+        response could not be written.
         """
         transport = self._transport
         if self.closed or transport is None:
+            api = "Produce" if request is None else request.api
             raise BrokerConnectionError(
                 f"{api} was not sent: the connection to {self.node} is closed"
             ) from self._error
-        now = self.last_used = self._clock()
-        if on_done is not None:
-            deadline = now + (self._request_timeout_s if timeout_s is None else timeout_s)
-            self._pending.append(_Pending(correlation_id, on_done, api, now, deadline))
+        now = self.last_used = self._clock() if request is None else request.sent_at
+        if request is not None:
+            timeout_s = self._request_timeout_s if timeout_s is None else timeout_s
+            deadline = request.deadline = now + timeout_s
+            self._pending.append(request)
             if self._timer is None or deadline < self._timer_at:
                 self._arm_timer(deadline, now)
         size = sum(map(len, buffers))
@@ -187,10 +196,11 @@ class Pipeline(asyncio.Protocol):
         except Exception as reason:
             # It is unknown how much was written, so the connection cannot be used any more. The
             # request fails together with the others in flight.
+            api = "Produce" if request is None else request.api
             error = BrokerConnectionError(f"could not write {api} to {self.node}: {reason!r}")
             error.__cause__ = reason
             self.close(error)
-            if on_done is None:
+            if request is None:
                 raise error from reason
             return size
         self._meter.request_sent(self._node_id, size)
@@ -266,7 +276,7 @@ class Pipeline(asyncio.Protocol):
         while self._pending:
             request = self._pending.popleft()
             try:
-                request.on_done(None, self._error_of(request, now))
+                request.on_done(request, None, self._error_of(request, now))
             except (Exception, asyncio.CancelledError):  # noqa: BLE001 - as for a response
                 self._log_receiver(request)
         self._lost.set()
@@ -321,7 +331,7 @@ class Pipeline(asyncio.Protocol):
             request = self._pending.popleft()
             self._meter.response_received(self._node_id, needs, now - request.sent_at)
             try:
-                request.on_done(view[position + 8 : position + needs], None)
+                request.on_done(request, view[position + 8 : position + needs], None)
             except (Exception, asyncio.CancelledError):  # noqa: BLE001
                 self._log_receiver(request)
             position += needs
@@ -335,7 +345,7 @@ class Pipeline(asyncio.Protocol):
         _log.warning("%s; closing the connection", error)
         self.close(error)
 
-    def _log_receiver(self, request: _Pending) -> None:
+    def _log_receiver(self, request: PendingRequest) -> None:
         """Log the exception of one receiver: the connection and its other requests go on."""
         _log.exception("handling the response to %s from %s failed", request.api, self.node)
 
@@ -374,7 +384,7 @@ class Pipeline(asyncio.Protocol):
         else:
             self.close(self._timed_out(first, now))
 
-    def _error_of(self, request: _Pending, now: float) -> KafkaError | None:
+    def _error_of(self, request: PendingRequest, now: float) -> KafkaError | None:
         if not isinstance(self._error, RequestTimedOutError):
             return self._error
         if request.deadline <= now:
@@ -384,7 +394,7 @@ class Pipeline(asyncio.Protocol):
             f"because another request was overdue: {self._error}"
         )
 
-    def _timed_out(self, request: _Pending, now: float) -> RequestTimedOutError:
+    def _timed_out(self, request: PendingRequest, now: float) -> RequestTimedOutError:
         return RequestTimedOutError(
             f"{self.node} did not answer {request.api} within {now - request.sent_at:.3g} s; "
             "the broker may be overloaded, paused or cut off, or request.timeout.ms is too short"

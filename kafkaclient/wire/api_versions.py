@@ -33,11 +33,12 @@ class ApiVersions:
 
         Raises :class:`~kafkaclient.errors.UnsupportedVersionError` if there is none.
         """
-        if api_key not in self.ranges:
+        offered = self.ranges.get(api_key)
+        if offered is None:
             raise UnsupportedVersionError(f"the broker does not offer {api_key.name} at all")
-        oldest, newest = self.ranges[api_key]
-        version = min(newest, max_version)
-        if version < max(oldest, min_version):
+        oldest, newest = offered
+        version = newest if newest < max_version else max_version
+        if version < oldest or version < min_version:
             raise UnsupportedVersionError(
                 f"no common version of {api_key.name}: the broker supports {oldest} to {newest}, "
                 f"this client {min_version} to {max_version}"

@@ -7,6 +7,7 @@ hints about new leaders (KIP-951), 13 names topics by id (KIP-516).
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kafkaclient.compiled_modules import use_compiled
@@ -14,7 +15,7 @@ from kafkaclient.errors import UnsupportedVersionError
 from kafkaclient.wire.api import ApiKey, BrokerInfo
 from kafkaclient.wire.reader import Reader
 from kafkaclient.wire.results import PartitionResult, ProduceResult, RecordError
-from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, string, uvarint
+from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, request, string, uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +51,7 @@ _ID_SIZE = 16
 # As a named tuple's own constructor, without a call of a Python function.
 _new = tuple.__new__
 
-_REQUEST_HEADER = struct.Struct(">hhi")
+_CORRELATION_ID_AT = 8  # behind the frame's size, the API key and the version
 _ACKS_TIMEOUT = struct.Struct(">hi")
 # A partition's number, error code, base offset, log append time, and log start offset.
 _PARTITION = struct.Struct(">ihqqq")
@@ -88,12 +89,8 @@ def encode_request(
     extra = 1 if flexible else 0
 
     pieces: list[Buffer] = []
-    small = bytearray(4)  # room for the frame's size
-    small += _REQUEST_HEADER.pack(ApiKey.PRODUCE, version, correlation_id)
-    small += string(client_id)  # never compact: see the schema of RequestHeader
-    small += tags
-    small += text(transactional_id)
-    small += _ACKS_TIMEOUT.pack(acks, timeout_ms)
+    small = bytearray(_prefix(version, client_id, acks, timeout_ms, transactional_id))
+    INT32.pack_into(small, _CORRELATION_ID_AT, correlation_id)
     small += count(len(topics) + extra)
     size = 0
     first = small
@@ -115,6 +112,17 @@ def encode_request(
         size += len(small)
     INT32.pack_into(first, 0, size - INT32.size)
     return pieces
+
+
+@lru_cache
+def _prefix(
+    version: int, client_id: str, acks: int, timeout_ms: int, transactional_id: str | None
+) -> bytes:
+    """The part that all requests of a producer have in common, up to the topics."""
+    flexible = version >= _FIRST_FLEXIBLE
+    text = compact_string if flexible else string
+    prefix = request(ApiKey.PRODUCE, version, 0, client_id, flexible=flexible)
+    return bytes(prefix + text(transactional_id) + _ACKS_TIMEOUT.pack(acks, timeout_ms))
 
 
 def decode_response(

@@ -119,10 +119,9 @@ def test_values_are_numbers_before_anything_happened(metrics: ProducerMetrics) -
 
 
 def test_batches(metrics: ProducerMetrics) -> None:
-    metrics.batch_sealed("t", 3, 500, 1000)
-    metrics.batch_sealed("t", 10, 1000, 1000)
-    metrics.batch_sent("t", 10, 500, 0.010, 0)
-    metrics.batch_sent("u", 10, 1000, 0.030, 0)
+    metrics.batch_sent("t", 3, 500, 0.010, 0, 1000)
+    metrics.batch_sent("t", 7, 500, 0.020, 0, None)  # a retry: its sizes are recorded already
+    metrics.batch_sent("u", 10, 1000, 0.030, 0, 1000)
     metrics.produce_request(20)
     metrics.batch_split()
     snapshot = metrics.snapshot()
@@ -140,8 +139,8 @@ def test_batches(metrics: ProducerMetrics) -> None:
     assert values["batch-split-total"] == 1
     topics = snapshot["producer-topic-metrics"]
     assert topics["t"]["record-send-total"] == topics["u"]["record-send-total"] == 10
-    assert (topics["t"]["byte-total"], topics["u"]["byte-total"]) == (500, 1000)
-    assert topics["t"]["compression-rate"] == 0.75
+    assert (topics["t"]["byte-total"], topics["u"]["byte-total"]) == (1000, 1000)
+    assert (topics["t"]["compression-rate"], topics["u"]["compression-rate"]) == (0.5, 1.0)
 
 
 def test_switches_count_per_topic(metrics: ProducerMetrics) -> None:
@@ -155,7 +154,7 @@ def test_switches_count_per_topic(metrics: ProducerMetrics) -> None:
 
 
 def test_queue_time_includes_expired_batches(metrics: ProducerMetrics) -> None:
-    metrics.batch_sent("t", 1, 100, 1, 0)
+    metrics.batch_sent("t", 1, 100, 1, 0, 100)
     metrics.batch_expired(120)
     values = metrics.snapshot()["producer-metrics"]
     assert values["record-queue-time-max"] == 120_000
@@ -246,8 +245,8 @@ def test_only_gauges_can_be_bound(metrics: ProducerMetrics, name: str) -> None:
 
 def test_gauges_by_node_and_partition(metrics: ProducerMetrics) -> None:
     metrics.request_sent(1, 10)
-    metrics.batch_sent("t", 5, 60, 0.1, partition=10)
-    metrics.batch_sent("t", 5, 60, 0.1, partition=10)
+    metrics.batch_sent("t", 5, 60, 0.1, 10, 60)
+    metrics.batch_sent("t", 5, 60, 0.1, 10, 60)
     metrics.bind_gauges(
         lambda: {0: {"queued-bytes": 9}, 1: {"queued-bytes": 8}},
         lambda: {"unsent": {"partition-skew": 1.5}, "t": {"partition-skew": 1.0}},
@@ -272,7 +271,7 @@ def test_gauges_by_node_and_partition(metrics: ProducerMetrics) -> None:
 
 
 def test_topics_can_be_forgotten(metrics: ProducerMetrics) -> None:
-    metrics.batch_sent("t", 5, 60, 0.1, partition=0)
+    metrics.batch_sent("t", 5, 60, 0.1, 0, 60)
     metrics.forget_topic("t")
     metrics.forget_topic("never seen")
     snapshot = metrics.snapshot()

@@ -10,6 +10,7 @@ import pytest
 import trustme
 
 from kafkaclient.net.connection import Connection
+from kafkaclient.net.pipeline import PendingRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -91,15 +92,16 @@ class Wire:
         self.connection.connection_made(self.transport)
         return self
 
-    def send(self, label: Any = None, **options: Any) -> int:
+    def send(self, label: Any = None, api: str = "Produce", **options: Any) -> int:
         """Send a request whose outcome lands in ``done`` under ``label`` (default: its id)."""
         correlation_id = self.connection.next_correlation_id()
         name = correlation_id if label is None else label
 
-        def on_done(payload: memoryview | None, error: Exception | None) -> None:
+        def on_done(_: Any, payload: memoryview | None, error: Exception | None) -> None:
             self.done.append((name, None if payload is None else bytes(payload), error))
 
-        self.connection.send([b"request"], correlation_id, on_done, **options)
+        request = PendingRequest(correlation_id, on_done, self.connection._clock(), api)
+        self.connection.send([b"request"], request, **options)
         return correlation_id
 
     def receive(self, data: bytes) -> None:

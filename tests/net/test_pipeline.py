@@ -19,7 +19,7 @@ from kafkaclient.errors import (
     RequestTimedOutError,
 )
 from kafkaclient.net.connection import Connection
-from kafkaclient.net.pipeline import MAX_FRAME_SIZE
+from kafkaclient.net.pipeline import MAX_FRAME_SIZE, PendingRequest
 from kafkaclient.testing.clock import run_virtual, virtual_time
 
 # --- frames ---------------------------------------------------------------------------------
@@ -181,9 +181,10 @@ async def test_a_receiver_may_send_and_close(make_wire: Any, settle: Any) -> Non
     wire = make_wire()
     connection = wire.connection
     correlation_id = connection.next_correlation_id()
-    connection.send([b"a"], correlation_id, lambda *_: wire.send("inner"))
+    first = PendingRequest(correlation_id, lambda *_: wire.send("inner"), 0.0)
+    connection.send([b"a"], first)
     second = connection.next_correlation_id()
-    connection.send([b"b"], second, lambda *_: connection.close())
+    connection.send([b"b"], PendingRequest(second, lambda *_: connection.close(), 0.0))
     wire.receive(wire.frame(correlation_id) + wire.frame(second) + wire.frame(3))
     assert connection.closed
     await settle()
@@ -205,7 +206,8 @@ async def test_a_receiver_that_raises_fails_only_itself(
         raise asyncio.CancelledError
 
     for receiver in (broken, cancelled, broken):
-        wire.connection.send([b"x"], wire.connection.next_correlation_id(), receiver)
+        correlation_id = wire.connection.next_correlation_id()
+        wire.connection.send([b"x"], PendingRequest(correlation_id, receiver, 0.0))
     last = wire.send()
     wire.receive(wire.frame(1) + wire.frame(2))
     assert not wire.connection.closed
@@ -220,7 +222,7 @@ async def test_a_receiver_that_raises_fails_only_itself(
 @virtual_time
 async def test_no_entry_is_kept_for_a_request_without_an_answer(make_wire: Any) -> None:
     wire = make_wire()
-    wire.connection.send([b"a", bytearray(b"b"), memoryview(b"c")], 1, None)
+    wire.connection.send([b"a", bytearray(b"b"), memoryview(b"c")], None)
     assert wire.transport.written == [b"abc"]
     assert wire.connection.in_flight == 0
     assert ("sent", 1, 3) in wire.meter.events
@@ -250,7 +252,7 @@ async def test_a_failing_write_that_nobody_is_told_of_raises(make_wire: Any) -> 
     connection = (wire := make_wire()).connection
     wire.transport.write_error = RuntimeError("defect")
     with pytest.raises(BrokerConnectionError, match="defect"):
-        connection.send([b"request"], connection.next_correlation_id(), None)
+        connection.send([b"request"], None)
     assert connection.closed
 
 
@@ -431,7 +433,7 @@ async def test_a_transport_that_forgets_its_limits_is_asked_to_look(
     connection.connection_made(transport)
     sent = 0
     while connection.writable and sent < 100:
-        connection.send([b"header", bytes(10_000)], connection.next_correlation_id(), None)
+        connection.send([b"header", bytes(10_000)], None)
         sent += 1
     assert sent == 7
     transport.held = 0
@@ -448,7 +450,7 @@ async def test_a_peer_that_does_not_read_pauses_its_writers() -> None:
     await loop.create_connection(lambda: connection, sock=ours)
     sent = 0
     while connection.writable and sent < 100:
-        connection.send([b"header", bytes(1_000_000)], connection.next_correlation_id(), None)
+        connection.send([b"header", bytes(1_000_000)], None)
         sent += 1
     assert sent < 10
     connection.abort()

@@ -18,6 +18,7 @@ from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import BrokerConnectionError, SslAuthenticationError
 from kafkaclient.net.connection import Connection
 from kafkaclient.net.dialer import TcpDialer
+from kafkaclient.net.pipeline import PendingRequest
 from kafkaclient.net.tls import TlsContexts
 from kafkaclient.net.tls_failures import is_plain_kafka, is_tls
 from kafkaclient.wire.codec import decode_request, encode_response
@@ -181,9 +182,10 @@ def test_a_connection_can_be_cut_while_it_writes(run: Any, authority: trustme.CA
             server.peers[0].transport.pause_reading()
             for _ in range(20):
                 correlation_id = connection.next_correlation_id()
-                connection.send(
-                    [b"x" * MEGABYTE], correlation_id, lambda _, error: errors.append(error)
+                request = PendingRequest(
+                    correlation_id, lambda _, __, error: errors.append(error), connection._clock()
                 )
+                connection.send([b"x" * MEGABYTE], request)
             connection.close()
             await asyncio.wait_for(connection.wait_closed(), 3)
         assert len(errors) == 20
@@ -401,12 +403,13 @@ def _send(connection: Connection, buffers: list[Any], answers: list[bytes]) -> N
     size = 4 + sum(map(len, buffers))
     header = struct.pack(">ii", size, correlation_id)
 
-    def done(payload: memoryview | None, error: Exception | None) -> None:
+    def done(_: Any, payload: memoryview | None, error: Exception | None) -> None:
         assert error is None
         assert payload is not None
         answers.append(bytes(payload))
 
-    connection.send([header, *buffers], correlation_id, done)
+    request = PendingRequest(correlation_id, done, connection._clock())
+    connection.send([header, *buffers], request)
 
 
 async def _until(condition: Callable[[], bool]) -> None:

@@ -170,6 +170,11 @@ class ReadyQueues:
             any(queue.topic.fair_share.lanes for queue in self.unbound) or any(self.ready.values())
         )
 
+    @property
+    def has_large_unbound(self) -> bool:
+        """Whether a topic's first unbound batch is large."""
+        return any(queue.batches and queue.batches[0].large for queue in self.unbound)
+
     def has_full_head(self, lane: int) -> bool:
         """Whether the lane's longest ready batch is full."""
         head = self._head(lane)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import Counter, deque
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from kafkaclient.net.pipeline import PendingRequest
 from kafkaclient.producer.lane_id import node_of
 from kafkaclient.producer.sender.broker_exclusion import LaneState
-from kafkaclient.producer.sender.in_flight_window import InFlightWindow
+from kafkaclient.producer.sender.in_flight_window import PROBE_PATIENCE_S, InFlightWindow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkaclient.net.connection import Connection
+    from kafkaclient.net.pipeline import OnDone
     from kafkaclient.producer.batches.batch import ProducerBatch
 
 _LATENCIES_KEPT = 64  # how many latencies the 95th percentile is taken over
@@ -23,20 +24,34 @@ _OVERDUE_RATIO = 8  # an answer is overdue after this many times the 95th percen
 _LATE_RATIO = 2  # an answer is late after this many times the 95th percentile of latencies
 MIN_OVERDUE_S = 0.05
 """No answer is late or overdue before this many seconds."""
+_LEAST_USUAL_S = MIN_OVERDUE_S / _OVERDUE_RATIO  # a shorter 95th percentile counts as this
 
 
-class Request(NamedTuple):
+class ProduceRequest(PendingRequest):
     """A Produce request in flight."""
 
-    lane: BrokerLane
-    connection: Connection
-    batches: list[ProducerBatch]
-    version: int
-    sent_at: float
-    ahead: int
-    """How many other requests were in flight when this one was sent."""
-    names: Mapping[bytes, str]
-    """Topic id -> topic name, for the topics that the request names by id."""
+    __slots__ = ("ahead", "batches", "connection", "lane", "names", "version")
+
+    def __init__(
+        self,
+        correlation_id: int,
+        on_done: OnDone,
+        sent_at: float,
+        lane: BrokerLane,
+        connection: Connection,
+        batches: list[ProducerBatch],
+        version: int,
+        names: Mapping[bytes, str],
+    ) -> None:
+        super().__init__(correlation_id, on_done, sent_at)
+        self.lane = lane
+        self.connection = connection
+        self.batches = batches
+        self.version = version
+        self.names = names
+        """Topic id -> topic name, for the topics that the request names by id."""
+        self.ahead = len(lane.in_flight)
+        """How many other requests were in flight when this one was sent."""
 
 
 class BrokerLane:
@@ -61,23 +76,17 @@ class BrokerLane:
         self.window = InFlightWindow(limit, fixed=fixed_window)
         self.idle_since = now
         """When the last request in flight ended; meaningless while requests are in flight."""
-        self.latencies: deque[float] = deque()
+        self.latencies: deque[float] = deque(maxlen=_LATENCIES_KEPT)
         """Of the latest 64 Produce requests, in seconds. One latency at most doubles the 95th
         percentile of those before it."""
+        self._p95_latency: float | None = 0.0
         self.newest_latencies: deque[float] = deque(maxlen=_NEWEST_KEPT)
         """The three newest latencies, as measured. Of requests that were in flight together only
         the first one counts: a stall makes all of them late."""
-        self._latencies_by_size: list[float] = []
-        """``latencies``, sorted."""
         self.recent_minimum = 0.0
         """The least of the newest latencies, in seconds; 0.0 while there are too few. One fast
         answer is enough to show that the broker has recovered."""
-        self.p95_latency = 0.0
-        """The median of the slowest tenth of latencies, in seconds; 0.0 before the first answer.
-        ``overdue_after`` depends on it, and one late answer must not raise that."""
-        self.overdue_after = MIN_OVERDUE_S
-        """An answer is overdue after this many seconds."""
-        self.in_flight: deque[Request] = deque()
+        self.in_flight: deque[ProduceRequest] = deque()
         """Requests without an answer, oldest first."""
         self.ignore_disconnect = False
         """Do not count the next disconnect against the broker: the connection was idle long enough
@@ -111,6 +120,18 @@ class BrokerLane:
             and len(self.in_flight) < window_size
         )
 
+    def free_slots(self, has_large: bool, now: float) -> int:
+        """How many more requests may be in flight now, while some are. 0: the window is full, but
+        has not reached its limit, so that one extra request may be sent. -1: none may be sent.
+        ``has_large``: a large batch waits for any lane."""
+        window, in_flight = self.window, len(self.in_flight)
+        busy_for = now - max(self.idle_since, window.probed_at)
+        if busy_for > PROBE_PATIENCE_S and window.must_idle_for_probe(busy_for, self.p95_latency):
+            return -1
+        # Large batches keep the network itself busy: the next one goes out behind the first.
+        free = min(window.limit, window.size + has_large) - in_flight
+        return free if free > 0 or (free == 0 and in_flight < window.limit) else -1
+
     def note_readiness(self, *, able: bool, now: float) -> None:
         """KIP-794: a batch is ready for the lane, which is ``able`` to take it or not."""
         self._ready_at = now
@@ -130,7 +151,7 @@ class BrokerLane:
         if self.requests_sent or state is not LaneState.DISCONNECTED:  # else never connected
             self.exclusions[state] += 1
 
-    def request_sent(self, request: Request | None, nbytes: int) -> None:
+    def request_sent(self, request: ProduceRequest | None, nbytes: int) -> None:
         """A request of ``nbytes`` bytes was written; None: no answer will come (acks=0)."""
         if request is not None:
             self.in_flight.append(request)
@@ -146,8 +167,8 @@ class BrokerLane:
     def record_latency(self, latency: float, ahead: int, now: float) -> None:
         """A request was answered after ``latency`` seconds; ``ahead`` others had been in flight
         when it was sent."""
-        if latency <= self.overdue_after:  # a stall says nothing about the broker's speed
-            self.window.on_response(latency, ahead)
+        if latency <= MIN_OVERDUE_S or latency <= self.overdue_after:
+            self.window.on_response(latency, ahead)  # a stall says nothing about the broker's speed
         if now - latency >= self._measured_at:
             self._measured_at = now
             self.newest_latencies.append(latency)
@@ -155,15 +176,25 @@ class BrokerLane:
                 self.recent_minimum = min(self.newest_latencies)
         # One answer may at most double what is usual: a broker that came back from a stall must
         # not be granted as long a stall the next time.
-        latency = min(latency, 2 * max(self.p95_latency, MIN_OVERDUE_S / _OVERDUE_RATIO))
-        latencies = self._latencies_by_size
-        if len(self.latencies) == _LATENCIES_KEPT:
-            del latencies[bisect_left(latencies, self.latencies.popleft())]
+        if latency > 2 * _LEAST_USUAL_S:
+            latency = min(latency, 2 * max(self.p95_latency, _LEAST_USUAL_S))
         self.latencies.append(latency)
-        insort(latencies, latency)
-        slowest = max(1, len(latencies) // 10)
-        self.p95_latency = latencies[len(latencies) - slowest + slowest // 2]
-        self.overdue_after = max(MIN_OVERDUE_S, _OVERDUE_RATIO * self.p95_latency)
+        self._p95_latency = None
+
+    @property
+    def p95_latency(self) -> float:
+        """The median of the slowest tenth of latencies, in seconds; 0.0 before the first answer.
+        ``overdue_after`` depends on it, and one late answer must not raise that. Rarely asked for
+        while answers come fast, so it is not kept up to date."""
+        if self._p95_latency is None:
+            slowest = max(1, len(self.latencies) // 10)
+            self._p95_latency = sorted(self.latencies)[slowest // 2 - slowest]
+        return self._p95_latency
+
+    @property
+    def overdue_after(self) -> float:
+        """An answer is overdue after this many seconds."""
+        return max(MIN_OVERDUE_S, _OVERDUE_RATIO * self.p95_latency)
 
     def oldest_wait(self, now: float, unblocked_since: float) -> float:
         """For how many seconds the oldest request has been waiting while the event loop could read

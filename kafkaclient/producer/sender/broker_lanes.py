@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkaclient.errors import AuthenticationError
 from kafkaclient.producer.lane_id import node_of
 from kafkaclient.producer.sender.broker_exclusion import LaneState
-from kafkaclient.producer.sender.broker_lane import BrokerLane
+from kafkaclient.producer.sender.broker_lane import MIN_OVERDUE_S, BrokerLane
 from kafkaclient.producer.sender.liveness import BELIEVED_S
 from kafkaclient.producer.time_constants import NEVER
 
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.metadata import Metadata
     from kafkaclient.cluster.router import Router
     from kafkaclient.net.connection import Connection
+    from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
     from kafkaclient.producer.sender.liveness import BrokerLiveness
     from kafkaclient.producer.settings import SenderSettings
 
 _REFRESH_INTERVAL_S = 1.0  # how often overdue answers request metadata at most
 _SLOW_LATENCY_S = 0.1  # a broker is slow if each of its latest answers took at least this long
 _SLOW_RATIO = 8  # ... and at least this many times the median of the other brokers
+_HEALTHY = LaneState.HEALTHY  # an Enum's member costs a Python call before Python 3.12
 _COOL_DOWN_RATIO = 4  # a slow broker rests for this many latencies between two batches
 
 
@@ -69,6 +71,7 @@ class BrokerLanes:
         self._settings = settings
         self._liveness = liveness
         self._on_recovery = on_recovery
+        self._unavailable_after = settings.availability_timeout or NEVER
         self._refreshed_at = -NEVER
 
     def __iter__(self) -> Iterator[BrokerLane]:
@@ -112,7 +115,7 @@ class BrokerLanes:
 
     def has_capacity(self, number: int) -> bool:
         """Whether the broker could take another request, and is not slow."""
-        return self.current_state(number) is LaneState.HEALTHY
+        return self.current_state(number) is _HEALTHY
 
     def keeps_reserved(self, number: int) -> bool:
         """Whether batches that are reserved for the broker's partitions stay there."""
@@ -132,61 +135,53 @@ class BrokerLanes:
         # HEALTHY and UNAVAILABLE: batches stay reserved, unless the connection takes no bytes.
         if state.keeps_reserved and (lane.connection is None or not lane.connection.writable):
             return LaneState.UNWRITABLE
-        if state is not LaneState.HEALTHY:
+        if state is not _HEALTHY:
             return state
         if self._is_slow(lane):
             return LaneState.ON_TRIAL
         full = len(lane.in_flight) >= lane.window.size
-        return LaneState.SATURATED if full else LaneState.HEALTHY
+        return LaneState.SATURATED if full else _HEALTHY
 
     def survey(
         self,
         wanted: Iterable[int],
-        large: bool,
-        has_full_head: Callable[[int], bool],
+        ready_queues: ReadyQueues,
         unblocked_since: float,
         now: float,
     ) -> BrokerSurvey:
-        """Look at the ``wanted`` lanes, in which batches are ready or could be bound.
-
-        ``large``: a large batch waits for any of these lanes. ``has_full_head(number)``: the batch
-        that leaves next in this lane is full. ``unblocked_since``: as the loop monitor has it.
+        """Look at the ``wanted`` lanes, in which batches of ``ready_queues`` are ready or could be
+        bound. ``unblocked_since``: as the loop monitor has it.
         """
         available: dict[int, Connection] = {}
         saturated, eligible, last_resort, next_look = set(), set(), set(), NEVER
         for number in wanted:
             lane = self._lanes.get(number) or self.lane(number, now)
-            connection = lane.connection = self._router.produce_connection(
-                lane.node_id, side=lane.primary is not lane
-            )
+            connection = lane.connection
+            if connection is None or connection.closed or lane.node_id not in self._router.brokers:
+                side = lane.primary is not lane
+                connection = self._router.produce_connection(lane.node_id, side=side)
+                lane.connection = connection
             state = self.update_state(lane, connection, unblocked_since, now)
             if state.exclusion_reason is None:
                 eligible.add(number)
             elif state.last_resort:
                 last_resort.add(number)
-            # Large batches keep the network itself busy: the next one goes out behind the first.
-            window = min(lane.window.limit, lane.window.size + large)
-            if lane.in_flight and lane.window.must_idle_for_probe(
-                now - max(lane.idle_since, lane.window.probed_at), lane.p95_latency
-            ):
-                window = 0
             if connection is None:
                 self._report_unreachable(lane.node_id, now)
-            elif lane.can_take(connection, window, now):
-                available[number] = connection
             elif connection.throttled_until > now:
                 # A new connection, an answer, or a transport that drains wakes the sender. Nothing
                 # wakes it at the end of a broker's throttling.
                 next_look = min(next_look, connection.throttled_until)
-            elif (
-                window
-                and lane.can_take(connection, min(window + 1, lane.window.limit), now)
-                and has_full_head(number)
-            ):
-                # A full batch cannot grow: it waits at the broker, which goes on without a pause.
-                available[number] = connection
-                saturated.add(number)
-        pending = self._liveness.probe_pending
+            elif connection.writable:
+                free = lane.free_slots(ready_queues.has_large_unbound, now) if lane.in_flight else 1
+                if free > 0:
+                    available[number] = connection
+                elif free == 0 and ready_queues.has_full_head(number):
+                    # A full batch cannot grow: it waits at the broker, which goes on without a
+                    # pause.
+                    available[number] = connection
+                    saturated.add(number)
+        pending = bool(self._liveness.suspected_at) and self._liveness.probe_pending
         return BrokerSurvey(available, saturated, eligible, last_resort, next_look, pending)
 
     def update_state(
@@ -194,19 +189,18 @@ class BrokerLanes:
     ) -> LaneState:
         """Find the lane's state, and do what follows from a new one."""
         waited = lane.oldest_wait(now, unblocked_since) if lane.in_flight else 0.0
-        overdue = waited > lane.overdue_after
+        overdue = waited > MIN_OVERDUE_S and waited > lane.overdue_after
+        state = _HEALTHY
         if connection is None or connection.closed:
             state = LaneState.DISCONNECTED
         elif connection.throttled_until > now:
             state = LaneState.THROTTLED
-        elif 0 < self._settings.availability_timeout < waited:
+        elif waited > self._unavailable_after:
             state = LaneState.UNAVAILABLE
         elif overdue:
             state = LaneState.OVERDUE
         elif lane.recent_minimum >= _SLOW_LATENCY_S and self._cooling_down(lane, now):
             state = LaneState.SLOW
-        else:
-            state = LaneState.HEALTHY
         if overdue:
             self._request_metadata(lane, waited, now)
         if state is not lane.state:

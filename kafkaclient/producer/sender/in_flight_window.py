@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from kafkaclient.net.pipeline import PendingRequest
 from kafkaclient.producer.time_constants import NEVER
 from kafkaclient.wire.api_versions import ApiVersionsCall
 
@@ -26,7 +27,8 @@ _NEW_NETWORK_RATIO = 2.0  # a round trip that grew by this factor voids the serv
 
 _PROBE_INTERVAL_S = 0.5  # how often the round trip is measured
 _DOUBTFUL_PROBE_INTERVAL_S = 0.1  # how often while the latest round trips disagree
-_PROBE_PATIENCE_S = 2.0  # a probe waits for an idle connection this long
+PROBE_PATIENCE_S = 2.0
+"""A probe waits for an idle connection for this many seconds at least."""
 _PROBE_PATIENCE_RATIO = 40  # ... or this many times the 95th percentile of latencies, if longer
 
 
@@ -45,17 +47,25 @@ class InFlightWindow:
         disturbance makes a measurement longer."""
         self.service: float | None = None
         """How long the broker works on one Produce request, smoothed."""
-        self.size = 1
-        """How many requests the broker should have in flight."""
-        self.round_trip_doubtful = True
-        """Whether the round trip should be measured again soon: there are too few measurements, or
-        the latest one, taken alone, gives another size."""
         self.probed_at = -NEVER
         """When the round trip was last measured."""
-        self._resize()
 
     def __repr__(self) -> str:
         return f"<InFlightWindow {self.size} of {self.limit}>"
+
+    @property
+    def size(self) -> int:
+        """How many requests the broker should have in flight."""
+        return self.limit if self.fixed else self._size_for(self.round_trip)
+
+    @property
+    def round_trip_doubtful(self) -> bool:
+        """Whether the round trip should be measured again soon: there are too few measurements, or
+        the latest one, taken alone, gives another size."""
+        if len(self._round_trips) < _ROUND_TRIPS_KEPT:
+            return True
+        latest = self._round_trips[-1]
+        return latest != self.round_trip and self._size_for(latest) != self.size
 
     def on_round_trip(self, round_trip: float) -> None:
         """A probe took this long on an idle connection."""
@@ -63,7 +73,6 @@ class InFlightWindow:
         after = self._add(round_trip)
         if before is not None and after > _NEW_NETWORK_RATIO * before:
             self.service = None
-        self._resize()
 
     def on_response(self, latency: float, ahead: int) -> None:
         """A Produce request was answered; ``ahead`` others had been in flight when it left."""
@@ -78,33 +87,25 @@ class InFlightWindow:
             self.service = service
         else:
             self.service += _SMOOTHING * (service - self.service)
-        self._resize()
 
     def must_idle_for_probe(self, busy_for: float, p95_latency: float) -> bool:
         """Whether the connection must fall idle for a probe: it was busy for ``busy_for`` seconds,
-        and a connection that is never idle cannot be probed."""
-        return (
-            not self.fixed
-            and busy_for > _PROBE_PATIENCE_S
-            and busy_for > _PROBE_PATIENCE_RATIO * p95_latency
-        )
+        more than ``PROBE_PATIENCE_S``, and a connection that is never idle cannot be probed."""
+        return not self.fixed and busy_for > _PROBE_PATIENCE_RATIO * p95_latency
 
     def is_probe_due(self, now: float) -> bool:
         """Whether the round trip should be measured, as soon as the connection is idle."""
-        interval = _DOUBTFUL_PROBE_INTERVAL_S if self.round_trip_doubtful else _PROBE_INTERVAL_S
-        return not self.fixed and now - self.probed_at >= interval
+        if self.fixed:
+            return False
+        waited = now - self.probed_at
+        return waited >= _PROBE_INTERVAL_S or (
+            waited >= _DOUBTFUL_PROBE_INTERVAL_S and self.round_trip_doubtful
+        )
 
     def _add(self, round_trip: float) -> float:
         self._round_trips.append(round_trip)
         self.round_trip = least = min(self._round_trips)
         return least
-
-    def _resize(self) -> None:
-        self.size = self.limit if self.fixed else self._size_for(self.round_trip)
-        latest = self._round_trips[-1] if self._round_trips else None
-        self.round_trip_doubtful = len(self._round_trips) < _ROUND_TRIPS_KEPT or (
-            latest != self.round_trip and self._size_for(latest) != self.size
-        )
 
     def _size_for(self, round_trip: float | None) -> int:
         if round_trip is None or self.service is None:
@@ -128,12 +129,14 @@ def probe_round_trip(
     if connection.in_flight or version is None:
         return
 
-    def on_done(payload: memoryview | None, _error: KafkaError | None) -> None:
+    def on_done(
+        _request: PendingRequest, payload: memoryview | None, _error: KafkaError | None
+    ) -> None:
         round_trip = seconds_since(now)
         if payload is not None and round_trip is not None:
             window.on_round_trip(round_trip)
 
     window.probed_at = now
-    correlation_id = connection.next_correlation_id()
-    request = ApiVersionsCall().encode(version, correlation_id, client_id)
-    connection.send([request], correlation_id, on_done, api="ApiVersions")
+    probe = PendingRequest(connection.next_correlation_id(), on_done, now, "ApiVersions")
+    request = ApiVersionsCall().encode(version, probe.correlation_id, client_id)
+    connection.send([request], probe)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.metadata import Metadata
     from kafkaclient.cluster.router import Router
-    from kafkaclient.producer.sender.broker_lane import BrokerLane, Request
+    from kafkaclient.producer.sender.broker_lane import BrokerLane, ProduceRequest
     from kafkaclient.producer.sender.broker_lanes import BrokerLanes
     from kafkaclient.producer.sender.liveness import BrokerLiveness
     from kafkaclient.producer.settings import SenderSettings
@@ -73,10 +73,9 @@ class LateAnswers:
         if self._liveness.probe_pending:
             self._liveness.expire_probes(now, unblocked_since, self._probe_timeout)
 
-    def request_ended(self, request: Request, unblocked_since: float, now: float) -> None:
-        """The oldest request of its lane was answered, or never will be."""
+    def request_ended(self, request: ProduceRequest, unblocked_since: float, now: float) -> None:
+        """A request ended whose connection is closed, or whose broker was excluded meanwhile."""
         lane = request.lane
-        lane.pop_in_flight(now)
         if request.connection.closed and not lane.ignore_disconnect:
             self._liveness.suspect([lane.node_id], now - BELIEVED_S)
         if lane.state.exclusion_reason is not None:
@@ -85,7 +84,7 @@ class LateAnswers:
                 self._metadata.request_refresh(f"broker {lane.node_id} answers again")
             self._lanes.update_state(lane, request.connection, unblocked_since, now)
 
-    def request_succeeded(self, request: Request) -> None:
+    def request_succeeded(self, request: ProduceRequest) -> None:
         """The request was answered without an error."""
         self._liveness.confirm(self._brokers_needed(request), request.sent_at)
 
@@ -96,7 +95,7 @@ class LateAnswers:
         usual = median([lane.p95_latency for lane in self._lanes])
         return max(MIN_OVERDUE_S, _PROBE_SETUP_RATIO * setup, _PROBE_LATENCY_RATIO * usual)
 
-    def _brokers_needed(self, request: Request) -> set[int]:
+    def _brokers_needed(self, request: ProduceRequest) -> set[int]:
         """The brokers without which the request is not answered."""
         needed = {request.lane.node_id}
         if self._acks_all:
@@ -104,7 +103,7 @@ class LateAnswers:
                 needed.update(batch.queue.replicas)
         return needed
 
-    def _close_if_no_longer_leader(self, lane: BrokerLane, oldest: Request) -> None:
+    def _close_if_no_longer_leader(self, lane: BrokerLane, oldest: ProduceRequest) -> None:
         """A broker that leads none of the request's partitions any more may never answer: the
         kernel of a paused broker keeps the connection alive. Closing the connection lets the
         batches go to their new leaders, in their order."""
@@ -117,7 +116,7 @@ class LateAnswers:
             )
 
     def _close_if_blocked_by_dead_replica(
-        self, lane: BrokerLane, oldest: Request, now: float
+        self, lane: BrokerLane, oldest: ProduceRequest, now: float
     ) -> None:
         """A live broker cannot answer while it waits for a dead replica. Closing the connection
         lets the batches that need this replica go by the side lane, so that they block no others.

@@ -99,7 +99,7 @@ class BrokerLiveness:
 
     async def _run_probes(self, node_id: int) -> None:
         until = self._clock() + _LONGEST_SUSPICION_S
-        while self._router.knows(node_id) and self._clock() < until:
+        while node_id in self._router.brokers and self._clock() < until:
             try:
                 await self._router.probe(node_id)
             except (BrokerConnectionError, RequestTimedOutError):

@@ -26,7 +26,7 @@ from kafkaclient.producer.sender.error_actions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from random import Random
 
     from kafkaclient.cluster.metadata import Metadata
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.idempotence import ProducerIdentity
     from kafkaclient.producer.settings import RetrySettings
+    from kafkaclient.wire.api import BrokerInfo
     from kafkaclient.wire.produce import PartitionResult, ProduceResult
 
 _log = logging.getLogger(__name__)
@@ -92,27 +93,43 @@ class ResponseHandler:
         self, batches: Sequence[ProducerBatch], result: ProduceResult, node_id: int, now: float
     ) -> None:
         """Broker ``node_id`` has responded to the request with these batches."""
-        answers = {(p.topic, p.partition): p for p in result.partitions}
-        answered, hints = [], []
+        answers: dict[tuple[str, int], PartitionResult] = {}
+        hinted = False
+        for answer in result.partitions:
+            answers[answer.topic, answer.partition] = answer
+            hinted |= answer.leader_id >= 0
+        if hinted:  # first, so that a retry knows its new leader (KIP-951)
+            self._apply_leader_hints(batches, answers, result.endpoints)
         for batch in batches:
-            answer = answers.get((batch.result.topic, batch.result.partition))
-            answered.append((batch, answer))
-            if answer is None or not answer.error_code or answer.leader_id < 0:
-                continue
-            # The epochs of a deleted topic mean nothing for its successor of the same name.
-            if not batch.sent_to_deleted_topic:
-                topic, partition = answer.topic, answer.partition
-                hints.append(LeaderHint(topic, partition, answer.leader_id, answer.leader_epoch))
-        if hints:  # first, so that a retry knows its new leader (KIP-951)
-            self._metadata.apply_leaders(hints, result.endpoints)
-        for batch, answer in answered:
+            known = answers.get((batch.result.topic, batch.result.partition))
             try:
-                if answer is not None:
-                    self._apply(batch, answer, node_id, now)
-                else:
+                if known is None:
                     self._missing_from_response(batch, node_id, now)
+                elif known.error_code:
+                    self._apply_error(batch, known, node_id, now)
+                else:
+                    offset, appended_at = known.base_offset, known.log_append_time_ms
+                    self._incomplete.complete(batch, offset, appended_at, now)
             except Exception as problem:  # noqa: BLE001 - it costs no other batch
                 self._internal_error(batch, problem, now)
+
+    def _apply_leader_hints(
+        self,
+        batches: Sequence[ProducerBatch],
+        answers: Mapping[tuple[str, int], PartitionResult],
+        endpoints: Sequence[BrokerInfo],
+    ) -> None:
+        hints = []
+        for batch in batches:
+            answer = answers.get((batch.result.topic, batch.result.partition))
+            # The epochs of a deleted topic mean nothing for its successor of the same name.
+            if answer is None or not answer.error_code or batch.sent_to_deleted_topic:
+                continue
+            if answer.leader_id >= 0:
+                topic, partition = answer.topic, answer.partition
+                hints.append(LeaderHint(topic, partition, answer.leader_id, answer.leader_epoch))
+        if hints:
+            self._metadata.apply_leaders(hints, endpoints)
 
     def _missing_from_response(self, batch: ProducerBatch, node_id: int, now: float) -> None:
         batch.mark_uncertain()
@@ -157,11 +174,11 @@ class ResponseHandler:
             self._metrics.records_failed(batch.result.topic, batch.count)
         self._incomplete.fail(batch, error, now, record_errors)
 
-    def _apply(
+    def _apply_error(
         self, batch: ProducerBatch, answer: PartitionResult, node_id: int, now: float
     ) -> None:
         code = answer.error_code
-        action = action_for(code) if code else ErrorAction.DONE
+        action = action_for(code)
         if action is ErrorAction.DONE:
             self._incomplete.complete(batch, answer.base_offset, answer.log_append_time_ms, now)
             return

@@ -19,7 +19,7 @@ from kafkaclient.errors import (
     defect,
 )
 from kafkaclient.producer.batches.delivery_errors import delivery_timeout
-from kafkaclient.producer.sender.broker_lane import Request
+from kafkaclient.producer.sender.broker_lane import ProduceRequest
 from kafkaclient.producer.sender.broker_lanes import BrokerLanes
 from kafkaclient.producer.sender.in_flight_window import probe_round_trip
 from kafkaclient.producer.sender.kip794_outages import Kip794Outages
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from kafkaclient.net.connection import Connection
     from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
     from kafkaclient.producer.batches.batch import ProducerBatch
+    from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.sender.broker_lane import BrokerLane
     from kafkaclient.producer.sender.wakeup import Wakeup
     from kafkaclient.producer.settings import SenderSettings
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _error_code = attrgetter("error_code")
+_PRODUCE = ApiKey.PRODUCE  # an Enum's member costs a Python call before Python 3.12
 
 # Deadlines that passed while the event loop was blocked are judged again after this many seconds:
 # the socket may hold the answer.
@@ -209,11 +211,8 @@ class Sender:
             self._wakeup.clear()  # what gets ready from here on may need another pass
             if not self._settings.adaptive:
                 self._late_binder.rotate(now)
-            large = any(q.batches and q.batches[0].large for q in ready_queues.unbound)
             unblocked_since = self.loop_monitor.unblocked_since(now)
-            survey = self.lanes.survey(
-                wanted, large, ready_queues.has_full_head, unblocked_since, now
-            )
+            survey = self.lanes.survey(wanted, ready_queues, unblocked_since, now)
             if self._outages is not None:
                 self._outages.surveyed(wanted, survey.available, now)
             due = min(due, survey.next_look)
@@ -248,9 +247,9 @@ class Sender:
                 self._responses.retry(batch, error, now)
             return
         self._count(batches, now)
-        for batch in () if self._settings.acks else batches:
-            # acks=0: nothing more will be known about the batch
-            self._incomplete.complete(batch, -1, -1, now)
+        if not self._settings.acks:
+            for batch in batches:  # nothing more will be known about them
+                self._incomplete.complete(batch, -1, -1, now)
 
     def _write(
         self, lane: BrokerLane, connection: Connection, batches: list[ProducerBatch], now: float
@@ -259,21 +258,20 @@ class Sender:
         versions, settings = connection.api_versions, self._settings
         if versions is None:
             raise ProtocolError(f"the connection to {connection.node} has had no handshake")
-        names: dict[bytes, str] = {}
-        oldest, newest = self.produce_versions
-        for batch in batches:
-            topic, topic_id = batch.queue.topic, batch.topic_id
-            if topic_id is None:  # an older broker has no ids: the request names every topic
-                newest = min(newest, FIRST_WITH_TOPIC_IDS - 1)
-            else:
-                names[topic_id] = topic.name
-        version = versions.pick(ApiKey.PRODUCE, oldest, newest)
-        by_id = version >= FIRST_WITH_TOPIC_IDS
-        topics: dict[str | bytes, list[tuple[int, Buffer]]] = {}
+        by_topic: dict[TopicBuffer, list[tuple[int, Buffer]]] = {}
         for batch in batches:
             queue = batch.queue
-            key = batch.topic_id if by_id and batch.topic_id else queue.topic.name
-            topics.setdefault(key, []).append((queue.partition, batch.builder.buffer()))
+            by_topic.setdefault(queue.topic, []).append((queue.partition, batch.builder.buffer()))
+        names = {topic.topic_id: topic.name for topic in by_topic if topic.topic_id is not None}
+        oldest, newest = self.produce_versions
+        if len(names) < len(by_topic):  # an older broker has no ids: the request names every topic
+            newest = min(newest, FIRST_WITH_TOPIC_IDS - 1)
+        version = versions.pick(_PRODUCE, oldest, newest)
+        by_id = version >= FIRST_WITH_TOPIC_IDS
+        topics = [
+            (topic.topic_id if by_id and topic.topic_id else topic.name, partitions)
+            for topic, partitions in by_topic.items()
+        ]
         correlation_id = connection.next_correlation_id()
         buffers = encode_request(
             version,
@@ -281,14 +279,15 @@ class Sender:
             settings.client_id,
             settings.acks,
             int(settings.request_timeout * 1000),
-            list(topics.items()),
+            topics,
             settings.transactional_id,
         )
-        request = on_done = None
+        request = None
         if settings.acks:
-            request = Request(lane, connection, batches, version, now, len(lane.in_flight), names)
-            on_done = partial(self._on_response, request)
-        lane.request_sent(request, connection.send(buffers, correlation_id, on_done))
+            request = ProduceRequest(
+                correlation_id, self._on_response, now, lane, connection, batches, version, names
+            )
+        lane.request_sent(request, connection.send(buffers, request))
 
     def _count(self, batches: list[ProducerBatch], now: float) -> None:
         metrics, records, observer = self._metrics, 0, self._accumulator.observer
@@ -299,23 +298,25 @@ class Sender:
             count, size = batch.result.count, batch.sealed_size
             records += count
             self._metadata.add_topic(topic)  # it is in use
-            if batch.attempts == 1:
-                metrics.batch_sealed(topic, count, size, batch.builder.size)
-            metrics.batch_sent(topic, count, size, now - batch.created, partition)
+            raw_size = batch.builder.size if batch.attempts == 1 else None
+            metrics.batch_sent(topic, count, size, now - batch.created, partition, raw_size)
         metrics.produce_request(records)
 
     # --- responses ------------------------------------------------------------------------------
 
     def _on_response(
-        self, request: Request, payload: memoryview | None, error: KafkaError | None
+        self, request: ProduceRequest, payload: memoryview | None, error: KafkaError | None
     ) -> None:
         now = self._clock()
         unblocked_since = self.loop_monitor.unblocked_since(now)
-        self._late_answers.request_ended(request, unblocked_since, now)
+        lane = request.lane
+        lane.pop_in_flight(now)
+        if request.connection.closed or lane.state.exclusion_reason is not None:
+            self._late_answers.request_ended(request, unblocked_since, now)
         try:
             self._handle(request, payload, error, unblocked_since, now)
         except Exception as cause:  # noqa: BLE001 - no batch may stay in flight for ever
-            node_id = request.lane.node_id
+            node_id = lane.node_id
             _log.exception("handling the answer from broker %d failed", node_id)
             reason = defect(f"handling the answer from broker {node_id}", cause)
             self._responses.no_response([b for b in request.batches if b.in_flight], reason, now)
@@ -324,7 +325,7 @@ class Sender:
 
     def _handle(
         self,
-        request: Request,
+        request: ProduceRequest,
         payload: memoryview | None,
         error: KafkaError | None,
         unblocked_since: float,

@@ -47,7 +47,7 @@ class Wakeup:
         """Work until :meth:`stop` or a failure of the work, which is raised here."""
         self._work = work
         self._ended = asyncio.get_running_loop().create_future()
-        self._set(self._ended)
+        self._set(self._ended, self._clock())
         try:
             await self._ended
         finally:
@@ -66,22 +66,25 @@ class Wakeup:
         if when < self._at:
             self._at = when
             if not self._will_look and self._ended is not None:
-                self._set(self._ended)
+                self._set(self._ended, self._clock())
 
     def clear(self) -> None:
         """Forget all wakes so far: the work under way sees to them."""
         self._at = NEVER
 
-    def _set(self, ended: asyncio.Future[None]) -> None:
-        at, now = self._at, self._clock()
-        self._will_look = at <= now and not ended.done()
-        # A far timer that fires too early looks again, and costs nothing until then. A near one
-        # would cost one more rounding to whole milliseconds.
-        needs_timer = at < self._timer_at if at > now + _FAR_S else at != self._timer_at
-        if self._will_look:
+    def _set(self, ended: asyncio.Future[None], now: float) -> None:
+        at = self._at
+        self._will_look = False
+        if ended.done():
+            return
+        if at <= now:
+            self._will_look = True
             self._asked_at = now
             ended.get_loop().call_soon(self._do, ended)
-        elif needs_timer and not ended.done():
+            return
+        # A far timer that fires too early looks again, and costs nothing until then. A near one
+        # would cost one more rounding to whole milliseconds.
+        if at < self._timer_at if at > now + _FAR_S else at != self._timer_at:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_at = at
@@ -123,9 +126,9 @@ class Wakeup:
         except BaseException:
             # Ctrl-C ends the event loop. The program may run it again to stop the producer.
             self._at = 0.0
-            self._set(ended)
+            self._set(ended, self._clock())
             raise
         self._at = min(due, self._at)
         end = self._clock()
         self._rest_until = end + min(_REST_RATIO * (end - now), _LONGEST_REST_S)
-        self._set(ended)
+        self._set(ended, end)

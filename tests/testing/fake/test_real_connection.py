@@ -9,6 +9,7 @@ import pytest
 
 from kafkaclient.errors import BrokerConnectionError, RequestTimedOutError
 from kafkaclient.net.connection import Connection
+from kafkaclient.net.pipeline import PendingRequest
 from kafkaclient.testing import FakeCluster
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP
@@ -64,8 +65,11 @@ async def test_pipelined_produce(batch: Callable[..., bytes]) -> None:
         batches = [("t", [(0, batch(producer_id=1, epoch=0, sequence=index))])]
         connection.send(
             produce.encode_request(12, correlation_id, "test", -1, 30_000, batches),
-            correlation_id,
-            lambda payload, error: answers.append((payload, error)),
+            PendingRequest(
+                correlation_id,
+                lambda _, payload, error: answers.append((payload, error)),
+                asyncio.get_running_loop().time(),
+            ),
         )
     assert connection.in_flight == 5
     await asyncio.sleep(0.1 + 1e-9)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkaclient.producer.sender.broker_exclusion import LaneState
-from kafkaclient.producer.sender.broker_lane import Request
+from kafkaclient.producer.sender.broker_lane import ProduceRequest
 from kafkaclient.producer.sender.broker_lanes import BrokerLanes
 from kafkaclient.producer.settings import SenderSettings
 
@@ -34,7 +34,8 @@ class World:
         lane = self.lanes.lane(0, 0.0)
         lane.in_flight.clear()
         if sent_at is not None:
-            lane.in_flight.append(Request(lane, connection, [], 9, sent_at, 0, {}))
+            request = ProduceRequest(1, lambda *_: None, sent_at, lane, connection, [], 9, {})
+            lane.in_flight.append(request)
         lane.connection = connection
         return self.lanes.update_state(lane, connection, 0.0, now)
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkaclient.producer.sender.broker_exclusion import LaneState
-from kafkaclient.producer.sender.broker_lane import BrokerLane, Request
+from kafkaclient.producer.sender.broker_lane import BrokerLane, ProduceRequest
 
 
 def connection(**facts: Any) -> Any:
     return SimpleNamespace(**{"writable": True, "throttled_until": 0.0, **facts})
 
 
-def request(lane: BrokerLane, sent_at: float) -> Request:
-    return Request(lane, connection(), [], 9, sent_at, 0, {})
+def request(lane: BrokerLane, sent_at: float) -> ProduceRequest:
+    return ProduceRequest(1, lambda *_: None, sent_at, lane, connection(), [], 9, {})
 
 
 def test_stuck_while_something_is_ready_and_cannot_leave() -> None:
@@ -116,3 +119,47 @@ def test_the_median_latency() -> None:
     assert lane.median_latency is None
     lane.latencies.extend([0.1, 0.2, 9.0])
     assert lane.median_latency == 0.2
+
+
+@given(st.lists(st.floats(1e-5, 5.0), max_size=200))
+def test_what_is_worked_out_when_asked_is_the_same_however_often_it_is_asked(
+    latencies: list[float],
+) -> None:
+    asked, unasked = BrokerLane(0, 0.0), BrokerLane(0, 0.0)
+    kept: deque[float] = deque(maxlen=64)
+    p95 = 0.0
+    for now, latency in enumerate(latencies, 10):
+        kept.append(min(latency, 2 * max(p95, 0.05 / 8)))
+        slowest = max(1, len(kept) // 10)
+        p95 = sorted(kept)[len(kept) - slowest + slowest // 2]
+        asked.record_latency(latency, 0, now)
+        unasked.record_latency(latency, 0, now)
+        assert asked.p95_latency == p95
+        assert asked.overdue_after == max(0.05, 8 * p95)
+    assert unasked.p95_latency == p95
+    assert unasked.latencies == asked.latencies == kept
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "has_large", "free"),
+    [(1, False, 1), (2, False, 0), (2, True, 1), (3, False, -1), (5, False, -1), (5, True, -1)],
+)
+def test_free_slots(in_flight: int, has_large: bool, free: int) -> None:
+    lane = BrokerLane(0, 0.0)
+    lane.window.on_round_trip(0.001)
+    lane.window.on_response(0.002, 0)
+    assert lane.window.size == 2
+    lane.in_flight.extend([request(lane, 0.0)] * in_flight)
+    assert lane.free_slots(has_large, 1.0) == free
+
+
+def test_no_slot_is_free_once_the_connection_must_fall_idle_for_a_probe() -> None:
+    lane = BrokerLane(0, 0.0)
+    lane.in_flight.append(request(lane, 0.0))
+    assert lane.free_slots(True, 2.0) == 1
+    assert lane.free_slots(True, 2.1) == -1
+    fixed = BrokerLane(0, 0.0, fixed_window=True)
+    fixed.in_flight.append(request(fixed, 0.0))
+    assert fixed.free_slots(False, 2.1) == 4
+    fixed.in_flight.extend([request(fixed, 0.0)] * 4)
+    assert fixed.free_slots(True, 2.1) == -1, "the limit is max.in.flight"

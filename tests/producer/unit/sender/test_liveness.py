@@ -32,8 +32,9 @@ class Brokers:
     def _changed(self) -> None:
         self.changes += 1
 
-    def knows(self, node_id: int) -> bool:
-        return node_id in self.answers
+    @property
+    def brokers(self) -> dict[int, float | KafkaError]:
+        return self.answers
 
     async def probe(self, node_id: int) -> None:
         self.asked.append(node_id)

@@ -13,11 +13,13 @@ SOURCES = [
     "kafkaclient/producer/bulk/_arrow_rows.pyx",
     "kafkaclient/producer/batches/delivery.py",
     "kafkaclient/producer/batches/direct_append.py",
+    "kafkaclient/producer/batches/waiters.py",
     "kafkaclient/wire/murmur2.py",
     "kafkaclient/wire/produce.py",
     "kafkaclient/wire/reader.py",
     "kafkaclient/wire/_record_buffer.pyx",
     "kafkaclient/wire/_record_columns.pyx",
+    "kafkaclient/wire/records.py",
 ]
 
 

@@ -38,11 +38,13 @@ COMPILED = (
     "kafkaclient.producer.bulk._arrow_rows",
     "kafkaclient.producer.batches._delivery",
     "kafkaclient.producer.batches._direct_append",
+    "kafkaclient.producer.batches._waiters",
     "kafkaclient.wire._murmur2",
     "kafkaclient.wire._produce",
     "kafkaclient.wire._reader",
     "kafkaclient.wire._record_buffer",
     "kafkaclient.wire._record_columns",
+    "kafkaclient.wire._records",
 )
 """The compiled forms. If one of them is missing, none is used."""
 

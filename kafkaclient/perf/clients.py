@@ -13,7 +13,7 @@ from kafkaclient.errors import BufferFullError, ConfigError, KafkaError
 from kafkaclient.perf.peers import AiokafkaClient, ConfluentClient
 from kafkaclient.perf.slices import RecordRun, Slice
 from kafkaclient.perf.traffic import BrokerTraffic, PartitionTraffic, Traffic, unheard
-from kafkaclient.producer.batches.delivery import Callback
+from kafkaclient.producer.batches.waiters import Callback
 from kafkaclient.producer.bulk.bulk_delivery import parts_of
 from kafkaclient.producer.producer import Producer
 

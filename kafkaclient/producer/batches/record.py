@@ -47,13 +47,15 @@ def checked_record(
 
     Buffers that may change are copied: the record may be encoded much later.
     """
-    topic, value, key = raw[:3]
+    topic = raw.topic
     check_place(topic, raw.partition)
-    if config.key_serializer is not None and key is not None:
-        key = _serialize(config.key_serializer, key, f"the key of a record for {topic!r}")
-    if config.value_serializer is not None and value is not None:
-        value = _serialize(config.value_serializer, value, f"a value for topic {topic!r}")
-    return record_of_bytes(config, wall_clock, RawRecord(topic, value, key, *raw[3:]))
+    if config.key_serializer is not None and raw.key is not None:
+        key = _serialize(config.key_serializer, raw.key, f"the key of a record for {topic!r}")
+        raw = raw._replace(key=key)
+    if config.value_serializer is not None and raw.value is not None:
+        value = _serialize(config.value_serializer, raw.value, f"a value for topic {topic!r}")
+        raw = raw._replace(value=value)
+    return record_of_bytes(config, wall_clock, raw)
 
 
 def check_place(topic: object, partition: object) -> None:

@@ -7,14 +7,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Never
 
 from kafkaclient.errors import BulkDeliveryError, BulkFailure
-from kafkaclient.producer.batches.delivery import Callback, Run
+from kafkaclient.producer.batches.waiters import Callback
 from kafkaclient.types import NO_OFFSET, BulkMetadata, OffsetRange
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
     from kafkaclient.errors import KafkaError
-    from kafkaclient.producer.batches.delivery import BatchResult
+    from kafkaclient.producer.batches.delivery import BatchResult, Run
 
 _KEPT = 64  # runs that are kept before those with an outcome are summed up
 
@@ -229,8 +229,7 @@ def _merged(ranges: list[OffsetRange]) -> tuple[OffsetRange, ...]:
 
 async def _until_done(batch_result: BatchResult, first: int, count: int) -> None:
     """Wait for the last of the records of a batch."""
-    loop = asyncio.get_running_loop()
-    batch_result.check_home(loop)
+    loop = batch_result.home_loop()
     woken = loop.create_future()
     waiter = Callback(loop, _wake, woken, 0)
     batch_result.await_record(first + count - 1, waiter)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import AuthenticationError
 from kafkaclient.producer.lane_id import node_of
 from kafkaclient.producer.sender.broker_exclusion import LaneState
-from kafkaclient.producer.sender.broker_lane import MIN_OVERDUE_S, BrokerLane
+from kafkaclient.producer.sender.broker_lane import MIN_OVERDUE_S, BrokerLane, median
 from kafkaclient.producer.sender.liveness import BELIEVED_S
 from kafkaclient.producer.time_constants import NEVER
 

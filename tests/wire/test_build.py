@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import kafkaclient.wire.records
+from kafkaclient.compiled_modules import COMPILED
 
 PACKAGE = Path(kafkaclient.wire.records.__file__).parent.parent
 SETUP = PACKAGE.parent / "setup.py"
@@ -45,7 +46,7 @@ def test_a_build_without_a_compiler_leaves_the_extensions_out(project):
     pytest.importorskip("Cython")
     done = build(project, CC="/nonexistent/compiler")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("building extension") == 10
+    assert done.stderr.count("building extension") == len(COMPILED)
     assert not list(project.rglob("*.so"))
 
 

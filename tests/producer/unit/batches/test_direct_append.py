@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import threading
 import time
 from typing import Any
@@ -27,6 +28,10 @@ class Sending(DirectAppend):
         arguments = {"largest": 10_000, "wall_clock": lambda: 1.5} | options
         loop = asyncio.get_running_loop()
         self._open_direct_append(slots, loop, arguments["largest"], arguments["wall_clock"])
+
+    async def _append(self, *_: Any) -> Any:
+        await asyncio.sleep(0)
+        return LONG_WAY
 
     def _send_slowly(self, *_: Any) -> Any:
         return LONG_WAY
@@ -66,6 +71,28 @@ async def test_unkeyed_records_go_through_their_tap(slots: TopicAppendSlots) -> 
     batch.result.resolve(100)
     assert [d.result() for d in deliveries] == [("t", -1, 100 + n, 1500) for n in range(3)]
     assert batch.values == [b"0", b"1", b"2"]
+
+
+async def test_send_is_a_coroutine_that_appends_when_it_runs(slots: TopicAppendSlots) -> None:
+    batch = Open()
+    slots.set_unkeyed(batch.slot)
+    sending = Sending({"t": slots})
+    assert inspect.iscoroutinefunction(sending.send)
+    handed_over = asyncio.create_task(sending.send("t", b"task"))
+    assert type(await sending.send("t", b"awaited")) is Delivery
+    assert type(await handed_over) is Delivery
+    assert await sending.send("other", b"long") == LONG_WAY
+    waiting = asyncio.create_task(sending.send("other", b"cancelled"))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert batch.values == [b"awaited", b"task"]
+
+
+async def test_a_send_that_nothing_awaits_is_reported(slots: TopicAppendSlots) -> None:
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        Sending({"t": slots}).send("t", b"forgotten")
 
 
 async def test_keys_and_partitions_have_taps_of_their_own(slots: TopicAppendSlots) -> None:

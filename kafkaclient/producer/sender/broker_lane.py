@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
-from kafkaclient.net.pipeline import PendingRequest
+from kafkaclient.net.pending_request import PendingRequest
 from kafkaclient.producer.lane_id import node_of
 from kafkaclient.producer.sender.broker_exclusion import LaneState
 from kafkaclient.producer.sender.in_flight_window import PROBE_PATIENCE_S, InFlightWindow
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kafkaclient.net.connection import Connection
-    from kafkaclient.net.pipeline import OnDone
+    from kafkaclient.net.pending_request import OnDone
     from kafkaclient.producer.batches.batch import ProducerBatch
 
 _LATENCIES_KEPT = 64  # how many latencies the 95th percentile is taken over

@@ -12,6 +12,7 @@ from setuptools import Extension, setup
 # The compiled form of x is _x, made of x.py with the C types in _x.pxd, or of _x.pyx.
 SOURCES = [
     "kafkaclient/metrics/stats.py",
+    "kafkaclient/perf/slices.py",
     "kafkaclient/producer/bulk/_rows.pyx",
     "kafkaclient/producer/bulk/_arrow_rows.pyx",
     "kafkaclient/producer/batches/delivery.py",

@@ -41,6 +41,7 @@ FORCE_PURE_PYTHON = "KAFKACLIENT_PURE_PYTHON"
 
 COMPILED = (
     "kafkaclient.metrics._stats",
+    "kafkaclient.perf._slices",
     "kafkaclient.producer.bulk._rows",
     "kafkaclient.producer.bulk._arrow_rows",
     "kafkaclient.producer.batches._delivery",

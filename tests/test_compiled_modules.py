@@ -55,7 +55,7 @@ def run(script: str, package: Path = PACKAGE, **environment: str) -> tuple[list[
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     """A copy of the package, of links, which may be removed."""
-    without = shutil.ignore_patterns("__pycache__", "spark", "streams", "admin", "perf")
+    without = shutil.ignore_patterns("__pycache__", "spark", "streams", "admin")
     copied = tmp_path / "kafkaclient"
     shutil.copytree(PACKAGE, copied, copy_function=os.symlink, ignore=without)
     return copied

@@ -139,7 +139,7 @@ class BulkDelivery:
         """Release batches that are done: a call may have many more batches than are in flight."""
         left: list[Run] = []
         for run in self._pending:
-            for part, first, count in _parts(*run):
+            for part, first, count in parts_of(*run):
                 if part.done:
                     self._add_outcome(part, first, count)
                 else:
@@ -196,7 +196,7 @@ class BulkDelivery:
         return error
 
 
-def _parts(batch_result: BatchResult, first: int, count: int) -> Iterator[Run]:
+def parts_of(batch_result: BatchResult, first: int, count: int) -> Iterator[Run]:
     """Yields the run of records by batch, as they are after all splits."""
     while count > 0:
         part, at, run = batch_result.run_at(first)

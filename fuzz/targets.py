@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError, ProtocolError, UnreadableBatchError
 from kafkaclient.net.connection import Connection
-from kafkaclient.net.pipeline import PendingRequest
+from kafkaclient.net.pending_request import PendingRequest
 from kafkaclient.net.sasl.mechanisms import OAuthBearer, Plain, RefusedError
 from kafkaclient.net.sasl.scram import KeyCache, Scram256, Scram512
 from kafkaclient.net.sasl.tokens import Token

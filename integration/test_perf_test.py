@@ -169,6 +169,57 @@ def test_telemetry_is_kept_of_a_run(kafka_cluster, topic: str, tmp_path, create_
     assert 1.5 < span < 60
 
 
+@pytest.mark.timeout(180)
+def test_many_producers_in_processes(
+    kafka_cluster, topic: str, tmp_path, create_topic, read_topic
+) -> None:
+    asyncio.run(create_topic(topic, partitions=6))
+    path = tmp_path / "run.json"
+    words = ("--producers", "2", "--warmup-records", "1000", "--json", str(path))
+    result = perf_test(kafka_cluster, topic, *LOAD, *words)
+    assert result.returncode == 0, result.stderr
+    whole, steady = result.stdout.splitlines()
+    assert whole.startswith("3000 records sent, ")
+    assert steady.startswith("2000 steady state records sent, ")
+    record = json.loads(path.read_text())
+    assert (record["records"], record["rate"], record["errors"]) == (3000, 1500, 0)
+    each = record["producers"]
+    assert [one["records"] for one in each] == [1500, 1500]
+    assert {one["rate"] for one in each} == {750}
+    assert record["max_ms"] == max(one["max_ms"] for one in each)
+    assert len(asyncio.run(read_topic(topic))) == 3000
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("form", ["compiled", "pure"])
+@pytest.mark.parametrize(
+    ("rate", "records"), [("2", "3"), ("1000", "1000"), ("100000", "50000"), ("-1", "100000")]
+)
+def test_the_lines_say_what_the_json_says(
+    kafka_cluster, topic: str, tmp_path, monkeypatch, form: str, rate: str, records: str
+) -> None:
+    """From a record or two a second to the client's limit."""
+    monkeypatch.setenv("KAFKACLIENT_PURE_PYTHON", "1" if form == "pure" else "0")
+    path = tmp_path / "run.json"
+    words = ("--num-records", records, "--throughput", rate, "--record-size", "100")
+    result = perf_test(kafka_cluster, topic, *words, "--json", str(path))
+    assert result.returncode == 0, result.stderr
+    record = json.loads(path.read_text())
+    assert result.stdout.splitlines()[-1] == (
+        f"{records} records sent, {record['records_per_s']:f} records/sec "
+        f"({record['mb_per_s']:.2f} MB/sec), {record['avg_ms']:.2f} ms avg latency, "
+        f"{record['max_ms']:.2f} ms max latency, {int(record['p50_ms'])} ms 50th, "
+        f"{int(record['p95_ms'])} ms 95th, {int(record['p99_ms'])} ms 99th, "
+        f"{int(record['p999_ms'])} ms 99.9th."
+    )
+    assert (record["records"], record["errors"]) == (int(records), 0)
+    mb = record["records"] * 100 / record["seconds"] / 1024 / 1024
+    assert record["mb_per_s"] == pytest.approx(mb, rel=1e-3, abs=1e-5)
+    assert 0 < record["p50_ms"] <= record["p999_ms"] <= record["max_ms"]
+    if rate != "-1":
+        assert record["records_per_s"] < 2.05 * float(rate), "three records take a second at 2/s"
+
+
 @pytest.mark.full
 @pytest.mark.timeout(240)
 def test_many_producers_in_spark_tasks(

@@ -1,7 +1,12 @@
-"""Decides whether the compiled modules are used: all of them, or none (:func:`why_pure_python`).
+"""Decides which compiled modules are used. There are two groups, each used whole or not at all.
 
-``x.py`` is the pure-Python form, which other modules import. ``_x`` is the compiled form. Its
-source is ``x.py`` with the C types of ``_x.pxd``, or a second implementation in ``_x.pyx``. A
+The modules of ``COMPILED`` (Cython) do the work for each record (:func:`why_pure_python`). The
+modules of ``NATIVE`` (mypyc) do the work for each batch. They are used only together with the first
+group (:func:`choose_native`).
+
+In ``COMPILED``, ``x.py`` is the pure-Python form, which other modules import. ``_x`` is the
+compiled form. Its source is ``x.py`` with the C types of ``_x.pxd``, or a second implementation in
+``_x.pyx``. A
 compiled module uses the types of other compiled modules, and does not work with their pure forms.
 None is used if one is missing. One that exists but cannot be loaded raises its ImportError.
 
@@ -14,14 +19,17 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from functools import cache
 from importlib import import_module
-from importlib.machinery import PathFinder
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, PathFinder, SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 
 T = TypeVar("T")
@@ -33,17 +41,57 @@ FORCE_PURE_PYTHON = "KAFKACLIENT_PURE_PYTHON"
 
 COMPILED = (
     "kafkaclient.metrics._stats",
+    "kafkaclient.perf._slices",
     "kafkaclient.producer.bulk._rows",
     "kafkaclient.producer.bulk._arrow_rows",
     "kafkaclient.producer.batches._delivery",
     "kafkaclient.producer.batches._direct_append",
+    "kafkaclient.producer.batches._waiters",
     "kafkaclient.wire._murmur2",
     "kafkaclient.wire._produce",
     "kafkaclient.wire._reader",
     "kafkaclient.wire._record_buffer",
     "kafkaclient.wire._record_columns",
+    "kafkaclient.wire._records",
 )
 """The compiled forms. If one of them is missing, none is used."""
+
+NATIVE = (
+    "kafkaclient.metrics.producer",
+    "kafkaclient.net.pending_request",
+    "kafkaclient.producer.accumulator.accumulator",
+    "kafkaclient.producer.accumulator.batch_factory",
+    "kafkaclient.producer.accumulator.binding",
+    "kafkaclient.producer.accumulator.buffer_pool",
+    "kafkaclient.producer.accumulator.incomplete",
+    "kafkaclient.producer.accumulator.linger",
+    "kafkaclient.producer.accumulator.ready_queues",
+    "kafkaclient.producer.batches.batch",
+    "kafkaclient.producer.batches.batch_limit",
+    "kafkaclient.producer.batches.partition_queue",
+    "kafkaclient.producer.batches.topic_buffer",
+    "kafkaclient.producer.partitioning.fair_share",
+    "kafkaclient.producer.partitioning.minimum_share",
+    "kafkaclient.producer.sender.broker_lane",
+    "kafkaclient.producer.sender.broker_lanes",
+    "kafkaclient.producer.sender.in_flight_window",
+    "kafkaclient.producer.sender.late_answers",
+    "kafkaclient.producer.sender.late_binder",
+    "kafkaclient.producer.sender.liveness",
+    "kafkaclient.producer.sender.loop_monitor",
+    "kafkaclient.producer.sender.responses",
+    "kafkaclient.producer.sender.sender",
+    "kafkaclient.producer.sender.wakeup",
+)
+"""Modules that mypyc compiles from their source, into ``x.so`` beside ``x.py``, which the import
+system prefers. They are used all or none, and only together with the modules of ``COMPILED``.
+
+Leave out a module that has ``raise X from Y`` (mypyc ignores Y), that subclasses a class of a
+Cython module, or whose classes are subclassed by interpreted modules.
+"""
+
+_NATIVE_LIBRARY = "kafkaclient._native__mypyc"
+"""The code of ``NATIVE``."""
 
 
 def use_compiled(module: dict[str, Any]) -> None:
@@ -79,7 +127,7 @@ def why_pure_python() -> str | None:
     """Why the compiled modules are not used; None when they are."""
     if os.environ.get(FORCE_PURE_PYTHON, "0") not in ("", "0"):
         return f"{FORCE_PURE_PYTHON} is set"
-    missing = _missing(Path(__file__).parent)
+    missing = _missing(Path(__file__).parent, COMPILED)
     if missing:
         if len(missing) == len(COMPILED):
             return "they were not built"
@@ -98,12 +146,37 @@ def log_pure_python() -> None:
         _log.log(level, "running without compiled modules, several times slower: %s", why)
 
 
-def _missing(package: Path) -> list[str]:
-    """The compiled modules that are not in the package's folder. This loads no module."""
+class _SourceFinder:
+    """Finds the sources of ``NATIVE``, as the import system does where nothing is compiled."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name not in NATIVE or path is None:
+            return None
+        specs = (FileFinder(at, (SourceFileLoader, SOURCE_SUFFIXES)).find_spec(name) for at in path)
+        return next((spec for spec in specs if spec is not None), None)
+
+
+@cache
+def choose_native() -> None:
+    """Decide whether the modules of ``NATIVE`` are used. Each package that has some calls it at its
+    own import, which comes before theirs."""
+    unusable = why_pure_python() is not None or _missing(
+        Path(__file__).parent, (*NATIVE, _NATIVE_LIBRARY)
+    )
+    if unusable and _SourceFinder not in sys.meta_path:
+        sys.meta_path.insert(0, _SourceFinder)
+
+
+def _missing(package: Path, modules: Sequence[str]) -> list[str]:
+    """Which of these have no compiled form in the package's folder. This loads no module."""
     missing = []
-    for name in COMPILED:
+    for name in modules:
         folders = name.split(".")[1:-1]
-        if PathFinder.find_spec(name, [str(package.joinpath(*folders))]) is None:
+        spec = PathFinder.find_spec(name, [str(package.joinpath(*folders))])
+        if spec is None or (name in NATIVE and isinstance(spec.loader, SourceFileLoader)):
             missing.append(name)
     return missing
 

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+import kafkaclient
+from kafkaclient.compiled_modules import NATIVE
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 # No deadline: a busy machine is no defect. HYPOTHESIS_PROFILE=exhaustive looks longer.
 settings.register_profile("quick", max_examples=10, deadline=None)
@@ -85,3 +88,53 @@ def blocking_calls() -> Iterator[list[str]]:
     _caught.clear()
     yield _caught
     assert not _caught, "\n".join(["blocking calls in the event loop:", *_caught])
+
+
+def pytest_configure() -> None:
+    """Refuse to test compiled code that is older than its source."""
+    package = Path(kafkaclient.__file__).parent
+    for built in package.glob("_native__mypyc.*.so"):
+        for source in (package.parent / f"{name.replace('.', '/')}.py" for name in NATIVE):
+            if source.stat().st_mtime > built.stat().st_mtime and _is_compiled():
+                why = f"{source} has changed since it was compiled: make build"
+                raise pytest.UsageError(f"{why}, or set KAFKACLIENT_PURE_PYTHON=1")
+
+
+def _is_compiled() -> bool:
+    import kafkaclient.producer.sender.wakeup as one  # noqa: PLC0415 - loads much
+
+    return is_native(one.Wakeup)
+
+
+def is_native(target: object) -> bool:
+    """Whether mypyc compiled this class or module, or the object's class."""
+    if isinstance(target, str):
+        return target.rpartition(".")[0] in NATIVE and _is_compiled()
+    kind = target if isinstance(target, type) else type(target)
+    return hasattr(kind, "__mypyc_attrs__")
+
+
+@pytest.fixture
+def monkeypatch(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """As pytest's, but a test that replaces a method of compiled code is skipped: compiled callers
+    do not see the new method. `make unit` runs these tests in pure Python as well."""
+    setattr_ = monkeypatch.setattr
+
+    def set_in_python(target: Any, *args: Any, **options: Any) -> None:
+        if is_native(target):
+            pytest.skip("replaces a method of compiled code, runs in pure Python only")
+        setattr_(target, *args, **options)
+
+    monkeypatch.setattr = set_in_python  # type: ignore[method-assign]
+    return monkeypatch
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    """A test that replaces a method of a compiled object is skipped as well."""
+    try:
+        yield
+    except AttributeError as error:
+        if re.fullmatch(r".* object attribute .* is read-only", str(error)):
+            pytest.skip("replaces a method of a compiled object, runs in pure Python only")
+        raise

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -10,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import kafkaclient
-from kafkaclient.compiled_modules import COMPILED, FORCE_PURE_PYTHON, _missing
+from kafkaclient.compiled_modules import COMPILED, FORCE_PURE_PYTHON, NATIVE, _missing
 from tests.forms import load_form
 
 PACKAGE = Path(kafkaclient.__file__).parent
-BUILT = not _missing(PACKAGE)
+BUILT = not _missing(PACKAGE, COMPILED + NATIVE)
 SOURCE_OF = {name: name.replace("._", ".") for name in COMPILED}
 
 SEND = """
@@ -32,6 +33,8 @@ async def main():
 asyncio.run(main())
 from kafkaclient.compiled_modules import COMPILED
 print("compiled" if any(name in sys.modules for name in COMPILED) else "pure")
+from kafkaclient.producer.sender.wakeup import Wakeup
+print("native" if hasattr(Wakeup, "__mypyc_attrs__") else "source")
 """
 
 
@@ -52,7 +55,7 @@ def run(script: str, package: Path = PACKAGE, **environment: str) -> tuple[list[
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     """A copy of the package, of links, which may be removed."""
-    without = shutil.ignore_patterns("__pycache__", "spark", "streams", "admin", "perf")
+    without = shutil.ignore_patterns("__pycache__", "spark", "streams", "admin")
     copied = tmp_path / "kafkaclient"
     shutil.copytree(PACKAGE, copied, copy_function=os.symlink, ignore=without)
     return copied
@@ -83,7 +86,7 @@ def test_both_forms_offer_the_same(source: str) -> None:
 
 @pytest.mark.skipif(not BUILT, reason="nothing is compiled")
 def test_what_was_built_is_used() -> None:
-    assert run(SEND) == (["compiled"], [])
+    assert run(SEND) == (["compiled", "native"], [])
 
 
 @pytest.mark.skipif(not BUILT, reason="nothing is compiled")
@@ -93,7 +96,7 @@ def test_one_that_is_missing_keeps_all_out_of_use(package: Path, name: str) -> N
     for built in package.glob(f"{name}.*.so"):
         built.unlink()
     printed, (line,) = run(SEND, package)
-    assert printed == ["pure"]
+    assert printed == ["pure", "source"]
     assert line.endswith(
         f"not all of them were built, missing: kafkaclient.{name.replace('/', '.')}"
     )
@@ -103,15 +106,46 @@ def test_without_any_the_pure_ones_are_taken(package: Path) -> None:
     for built in package.rglob("_*.so"):
         built.unlink()
     printed, (line,) = run(SEND, package)
-    assert printed == ["pure"]
+    assert printed == ["pure", "source"]
     assert line.endswith("they were not built")
+
+
+@pytest.mark.skipif(not BUILT, reason="nothing is compiled")
+@pytest.mark.parametrize("name", ["producer/sender/sender", "metrics/producer", "_native__mypyc"])
+def test_without_one_that_mypyc_compiles_none_of_them_is_used(package: Path, name: str) -> None:
+    for built in package.glob(f"{name}.*.so"):
+        built.unlink()
+    assert run(SEND, package) == (["compiled", "source"], [])
+
+
+def test_what_mypyc_compiles_loses_no_cause() -> None:
+    """mypyc ignores the cause of ``raise X from Y``, also None (mypy 2.4)."""
+    for name in NATIVE:
+        tree = ast.parse((PACKAGE.parent / f"{name.replace('.', '/')}.py").read_text())
+        raised = [node for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+        assert not [node.lineno for node in raised if node.cause is not None], name
+
+
+def test_no_attribute_is_taken_to_be_none_still() -> None:
+    """mypy takes an attribute that was None in a function to be None until the function's end,
+    whatever the function calls. mypyc's code raises TypeError if it is not None any more."""
+    ops = PACKAGE.parent / "build" / "ops.txt"
+    if not ops.exists():
+        pytest.skip("mypyc has not left its intermediate code here")
+    made_by: dict[str, str] = {}
+    for line in ops.read_text().splitlines():
+        if made := re.match(r"\s+(r\d+) = (.*)", line):
+            register, operation = made.groups()
+            if none := re.match(r"unbox\(None, (\w+)\)", operation):
+                assert "Call" in made_by[none[1]] or "call" in made_by[none[1]], line
+            made_by[register] = operation
 
 
 @pytest.mark.skipif(not BUILT, reason="nothing is compiled")
 @pytest.mark.parametrize(("value", "compiled"), [("1", False), ("", True)])
 def test_the_environment_decides(value: str, compiled: bool) -> None:
     printed, lines = run(SEND, KAFKACLIENT_PURE_PYTHON=value)
-    assert printed == ["compiled" if compiled else "pure"]
+    assert printed == (["compiled", "native"] if compiled else ["pure", "source"])
     assert len(lines) == (0 if compiled else 1)
 
 

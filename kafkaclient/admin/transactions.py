@@ -12,12 +12,12 @@ from kafkaclient.admin.running import Runnable
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import BrokerError, KafkaError, TransactionLostError
 from kafkaclient.wire.api_versions import ApiVersionsCall
+from kafkaclient.wire.producer_ids import InitProducerIdCall
 from kafkaclient.wire.transaction_states import DescribeTransactionsCall, ListTransactionsCall
 from kafkaclient.wire.transactions import (
     CoordinatorKind,
     EndTxnCall,
     EndTxnV2Call,
-    InitProducerIdCall,
     TxnIdentity,
 )
 

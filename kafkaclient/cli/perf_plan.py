@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from kafkaclient.perf.fleet import ProducerPlan
     from kafkaclient.perf.payload import KeyValue
-    from kafkaclient.perf.spark_load import ProducerPlan
 
 T = TypeVar("T")
 
@@ -40,6 +40,7 @@ class PerfTestPlan:
     print_metrics: bool
     json: Path | None
     repeat: int
+    profile: Path | None = None
 
 
 def labels(config: Mapping[str, str], spec: LoadSpec) -> Labels:

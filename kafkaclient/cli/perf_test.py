@@ -23,13 +23,13 @@ from kafkaclient.cli.perf_plan import (
     records,
     transaction_length,
 )
+from kafkaclient.cli.perf_profile import profiled
 from kafkaclient.cli.properties import client_config
 from kafkaclient.cli.run import FAILED, run_blocking, run_command
-from kafkaclient.errors import ConfigError
 from kafkaclient.perf.clients import CLIENTS, make_client
+from kafkaclient.perf.fleet import ProducerPlan
 from kafkaclient.perf.load import Load
 from kafkaclient.perf.run import measure, write_runs
-from kafkaclient.perf.spark_load import ProducerPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,11 +116,18 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
     json: Annotated[Path | None, "Write the run's record to this file."] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Number of runs, one after the other.")] = 1,
     spark_master: Annotated[
-        str | None, "Run each producer in a task of this Spark master: 'local[4]', ..."
+        str | None,
+        "Run each producer in a task of this Spark master: 'local[4]', ... "
+        "[default: in a process of its own on this machine]",
     ] = None,
     producers: Annotated[
-        int, typer.Option(min=1, help="Producers in Spark's tasks, which share records and rate.")
+        int, typer.Option(min=1, help="Number of producers, which share records and rate.")
     ] = 1,
+    profile: Annotated[
+        Path | None,
+        "Write a flame graph of the run: a page for a browser, or, if the name ends with .json, "
+        "a file for https://www.speedscope.app. Needs 'kafkaclient[profile]'; slows the load down.",
+    ] = None,
 ) -> None:
     """Send records to a topic at a given rate and report throughput and latency.
 
@@ -129,8 +136,7 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
     with acks=all, enable.idempotence=true and linger.ms=5 as well, unless other values are given.
 
     Example, four producers as one: kafkaclient perf-test --topic load --num-records 1000000
-    --record-size 100 --throughput -1 --bootstrap-server localhost:9092 --spark-master 'local[4]'
-    --producers 4
+    --record-size 100 --throughput -1 --bootstrap-server localhost:9092 --producers 4
     """
 
     def planned() -> PerfTestPlan:
@@ -146,21 +152,17 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
         )
         made = records(record_size, payload_file, payload_delimiter, payload_monotonic)
         load = ProducerPlan(producer, topic, config, spec, labels(config, spec), made)
-        return PerfTestPlan(load, print_metrics, json, repeat)
+        return PerfTestPlan(load, print_metrics, json, repeat, profile)
 
     async def main() -> list[Run]:
-        if producers > 1:
-            raise ConfigError(
-                f"--producers {producers} run in Spark's tasks: give --spark-master, for example "
-                f"'local[{producers}]'"
-            )
-        return await run_perf_test(planned())
+        plan = planned()
+        with profiled(plan.profile):
+            return await run_perf_test(plan)
 
-    if spark_master is None:
+    if spark_master is None and producers == 1:
         runs = run_command(main())
     else:
-        master = spark_master
-        runs = run_blocking(lambda: run_fleet(planned(), master, producers))
+        runs = run_blocking(lambda: run_fleet(planned(), spark_master, producers))
     if any(run.outcome.errors for run in runs):
         raise typer.Exit(FAILED)
 

@@ -17,19 +17,24 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
-@contextmanager
-def spark_with_progress(
-    application: str, master: str | None, settings: Mapping[str, str], *fields: str
-) -> Iterator[tuple[Any, Progress, TaskID]]:
-    """A session, its progress bar and the bar's task, which has ``fields`` to be shown."""
-    columns = (
+def job_progress(*fields: str) -> Progress:
+    """The progress bar of a job in other processes; its task has ``fields`` to be shown."""
+    return progress_bar(
+        stderr_console(),
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         *(TextColumn(f"{{task.fields[{name}]}}") for name in fields),
         TimeElapsedColumn(),
     )
-    with progress_bar(stderr_console(), *columns) as progress:
+
+
+@contextmanager
+def spark_with_progress(
+    application: str, master: str | None, settings: Mapping[str, str], *fields: str
+) -> Iterator[tuple[Any, Progress, TaskID]]:
+    """A session, its progress bar and the bar's task, which has ``fields`` to be shown."""
+    with job_progress(*fields) as progress:
         texts: dict[str, Any] = dict.fromkeys(fields, "")
         task = progress.add_task("starting Spark", total=None, **texts)
         with spark_failures("starting Spark"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,13 @@ from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.rebootstrap import Rebootstrap
 from kafkaclient.cluster.retry import set_within
-from kafkaclient.cluster.topics import TopicInUse, TopicsInUse, no_metadata, topic_error
+from kafkaclient.cluster.topics import (
+    TopicInUse,
+    TopicsInUse,
+    no_metadata,
+    portions_of,
+    topic_error,
+)
 from kafkaclient.cluster.view import ClusterView, merge, with_leaders
 from kafkaclient.compiled_modules import log_pure_python
 from kafkaclient.errors import (
@@ -46,6 +53,11 @@ request timeout. With the request timeout alone, a paused broker would hide new 
 
 _AGE_JITTER = 0.1  # clients that started at the same time do not refresh at the same time
 
+# Partitions. To decode the response to one request, or to take up one portion of it, keeps the
+# event loop busy for about a millisecond.
+_REQUEST_SIZE = 2000
+_PORTION_SIZE = 250
+
 
 class Metadata:
     """The current :attr:`view` of the brokers and of the topics in use.
@@ -53,7 +65,9 @@ class Metadata:
     It is requested every ``metadata_max_age_ms``, after :meth:`request_refresh`, and at once for
     every new topic. A requested refresh follows the last response after ``retry_backoff_ms`` at the
     earliest; the pause grows to ``retry_backoff_max_ms`` while requests fail or bring no change
-    (KIP-580). :class:`Rebootstrap` decides when a request goes to the bootstrap servers.
+    (KIP-580). A refresh of many topics takes several requests, one after the other, and responses
+    are taken up in portions: other callbacks of the event loop run in between.
+    :class:`Rebootstrap` decides when a request goes to the bootstrap servers.
 
     A topic that was not used for ``metadata_max_idle_ms`` is forgotten (KIP-526) if
     ``release(topic)`` returns True. It releases other data of the topic, or returns False because
@@ -293,42 +307,45 @@ class Metadata:
         else:
             missing, topics = self._topics.missing(self.view.topics), self._topics.by_name
             names = [name for name in missing if topics[name].retry_at <= now]
-        request_timeout_s = self._config.request_timeout_ms / 1000
         self._requests += 1
+        changed = False
+        requests = portions_of(names, self.view.topics, _REQUEST_SIZE)
+        for request in requests:
+            result = await self._request(request)
+            if full and request is requests[-1]:
+                # Not before the response: a topic that was used again meanwhile must be kept.
+                for name in self._topics.forget_idle(self._clock(), self._release):
+                    self._told.forget(name)
+            told = {info.name: info for info in result.topics}
+            for portion in portions_of(request, self.view.topics, _PORTION_SIZE):
+                await asyncio.sleep(0)  # other callbacks go first
+                infos = tuple([told[name] for name in portion if name in told])
+                changed |= self._absorb(replace(result, topics=infos), portion)
+        if full:
+            self._refreshed(requested, changed)
+
+    async def _request(self, names: list[str]) -> MetadataResult:
+        request_timeout_s = self._config.request_timeout_ms / 1000
         result = await self._router.call(
             MetadataCall(tuple(names), self._config.allow_auto_create_topics, self._told),
             timeout_s=min(request_timeout_s, _FIRST_TIMEOUT_S * 2.0 ** min(self._failures, 8)),
-            bootstrap=self._rebootstrap.is_due(now, self._failures, self.view.brokers),
+            bootstrap=self._rebootstrap.is_due(self._clock(), self._failures, self.view.brokers),
         )
-        # Decoding a large response takes a while, and so may the next step: other tasks go first.
-        await asyncio.sleep(0)
         self._rebootstrap.note_response(result.error_code)
         if result.error_code:
             raise broker_error(result.error_code, "metadata request")
         if not result.brokers:
             # A broker that has just started knows no brokers; with its answer we would know none.
             raise BrokerConnectionError("a broker answered with metadata that names no brokers")
-        self._absorb(result, names, full, requested)
+        return result
 
-    def _absorb(
-        self, result: MetadataResult, names: list[str], full: bool, requested: str | None
-    ) -> None:
+    def _absorb(self, result: MetadataResult, names: list[str]) -> bool:
+        """Use the response to a request for these topics. Returns whether anything has changed."""
         now = self._answered_at = self._clock()
         self._failures, self._last_error = 0, None
-        if full:
-            # Not before the response: a topic that was used again meanwhile must be kept.
-            for name in self._topics.forget_idle(now, self._release):
-                self._told.forget(name)
         old = self.view
         new = merge(old, result, now=now, keep=self._topics.by_name)
         errors_changed = self._topics.note(result, names, new, now)
-        if full:
-            self.refreshed_at = now
-            changed = new.topics != old.topics or new.brokers != old.brokers
-            self._fruitless = 0 if changed or requested is None else self._fruitless + 1
-            self._not_before = now + self._pause_s(1 + self._fruitless)
-            age = self._rng.uniform(1 - _AGE_JITTER, 1) * self._config.metadata_max_age_ms
-            self._next_periodic_at = now + age / 1000
         if old.cluster_id not in (None, new.cluster_id):
             _log.warning("the cluster id changed from %s to %s", old.cluster_id, new.cluster_id)
         self._replace_view(new, notify=errors_changed)
@@ -338,8 +355,17 @@ class Metadata:
         # A leader that is not among the brokers (it is leaving, or returns) cannot be reached.
         if any(not topic.leaders <= new.brokers.keys() for topic in found):
             self.request_refresh("a partition has no leader")
+        return new.topics != old.topics or new.brokers != old.brokers
+
+    def _refreshed(self, requested: str | None, changed: bool) -> None:
+        """All topics in use were refreshed."""
+        now = self.refreshed_at = self._answered_at
+        self._fruitless = 0 if changed or requested is None else self._fruitless + 1
+        self._not_before = now + self._pause_s(1 + self._fruitless)
+        age = self._rng.uniform(1 - _AGE_JITTER, 1) * self._config.metadata_max_age_ms
+        self._next_periodic_at = now + age / 1000
         for answered, number in self._awaited.items():
-            if full and number <= self._requests and not answered.done():
+            if number <= self._requests and not answered.done():
                 answered.set_result(None)
 
     def _failed(self, error: KafkaError, full: bool, requested: str | None) -> None:

@@ -12,7 +12,7 @@ from kafkaclient.errors import BrokerError, KafkaError, MetadataTimeoutError, Un
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Container, Iterable
+    from collections.abc import Callable, Container, Iterable, Mapping
 
     from kafkaclient.cluster.view import ClusterView, TopicView
     from kafkaclient.config.limit import Limit
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _UNKNOWN_TOPIC = 3
 _LEADER_NOT_AVAILABLE = 5
+
+_UNKNOWN_SIZE = 10  # partitions of a topic that is not known yet
 
 
 @dataclass(slots=True, eq=False)
@@ -132,6 +134,22 @@ class TopicsInUse:
                 else:
                     topic.last_used = now
         return forgotten
+
+
+def portions_of(names: Iterable[str], known: Mapping[str, TopicView], most: int) -> list[list[str]]:
+    """The topics, in portions with at most ``most`` partitions together, or of one topic. Without
+    topics there is one empty portion."""
+    portions: list[list[str]] = [[]]
+    size = 0
+    for name in names:
+        topic = known.get(name)
+        count = _UNKNOWN_SIZE if topic is None else topic.partition_count
+        if portions[-1] and size + count > most:
+            portions.append([])
+            size = 0
+        portions[-1].append(name)
+        size += count
+    return portions
 
 
 def topic_error(name: str, code: int, absurd: str | None = None) -> BrokerError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import reprlib
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -131,7 +130,9 @@ def _unknown(spelling: str, known: Iterable[str]) -> str:
     """The message names the closest option, with dots if the user wrote dots."""
     dotted = "." in spelling
     candidates = [name for name in known if ("." in name) == dotted or name.isalpha()]
-    close = difflib.get_close_matches(spelling.lower(), candidates, n=1, cutoff=0.6)
+    from difflib import get_close_matches  # noqa: PLC0415 - for this message alone
+
+    close = get_close_matches(spelling.lower(), candidates, n=1, cutoff=0.6)
     if close:
         return f"unknown option {spelling}: did you mean {close[0]}?"
     return f"unknown option {spelling}: none of kafkaclient's options has a similar name"

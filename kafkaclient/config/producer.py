@@ -146,6 +146,10 @@ class ProducerConfig(ClientConfig):
     )
     """How batches are compressed. Compression that takes longer than about half a millisecond runs
     in the producer's own threads, beside the event loop."""
+    compression_threads: int | None = _COMPRESSION.option(None, optional(integer(1, 256)))
+    """The largest number of threads that compress batches for this producer, each one batch at a
+    time. They start with the first large batch and end with the producer. A partition's batches
+    keep their order. None is one more than half of the cores, at most 4."""
     compression_gzip_level: int | None = _COMPRESSION.option(
         None, optional(integer(1, 9, also=(-1,)))
     )

@@ -14,7 +14,8 @@ from kafkaclient.errors import (
     ProtocolError,
     SslAuthenticationError,
 )
-from kafkaclient.net.pipeline import PendingRequest, Pipeline
+from kafkaclient.net.pending_request import PendingRequest
+from kafkaclient.net.pipeline import Pipeline
 from kafkaclient.net.tls_failures import explain_tls_error
 from kafkaclient.wire.api_versions import ApiVersions, ApiVersionsCall
 

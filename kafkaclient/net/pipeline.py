@@ -14,7 +14,7 @@ import struct
 import sys
 from collections import deque
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from kafkaclient.errors import (
     BrokerConnectionError,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkaclient.net.meter import Meter
+    from kafkaclient.net.pending_request import PendingRequest
     from kafkaclient.types import Buffer
 
 _log = logging.getLogger(__name__)
@@ -52,27 +53,6 @@ _MAX_SECOND_CHECK_S = 1.0
 _LOOP_GRAIN_S = 0.001  # uvloop's timers count whole milliseconds; a shorter timer fires at once
 
 _int32 = struct.Struct(">i").unpack_from
-
-OnDone: TypeAlias = "Callable[[Any, memoryview | None, KafkaError | None], None]"
-"""Called once per request, with the request, and with the payload behind the correlation id or with
-the error. The payload is a view of the read buffer: decode it at once, and do not keep it."""
-
-
-class PendingRequest:
-    """A request that expects a response. ``sent_at``: in the clock's seconds. ``api`` names it in
-    messages. A subclass adds what ``on_done`` needs."""
-
-    __slots__ = ("api", "correlation_id", "deadline", "on_done", "sent_at")
-
-    def __init__(
-        self, correlation_id: int, on_done: OnDone, sent_at: float, api: str = "Produce"
-    ) -> None:
-        self.correlation_id = correlation_id
-        self.on_done = on_done
-        self.sent_at = sent_at
-        self.api = api
-        self.deadline = 0.0
-        """When the response is overdue. Assigned by :meth:`Pipeline.send`."""
 
 
 class Pipeline(asyncio.Protocol):

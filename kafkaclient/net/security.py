@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from kafkaclient.errors import AuthenticationError, SslAuthenticationError
 from kafkaclient.net.authentication import Session, authenticate, demanded_mechanisms
 from kafkaclient.net.dialer import TcpDialer
-from kafkaclient.net.sasl.login import Login
-from kafkaclient.net.tls import TlsContexts
 from kafkaclient.net.tls_failures import is_tls
 
 if TYPE_CHECKING:
@@ -21,6 +19,8 @@ if TYPE_CHECKING:
     from kafkaclient.config.security import SecurityOptions
     from kafkaclient.net.connection import Connection
     from kafkaclient.net.dialer import Dialer
+    from kafkaclient.net.sasl.login import Login
+    from kafkaclient.net.tls import TlsContexts
 
 
 class Security:
@@ -38,8 +38,8 @@ class Security:
         self._protocol = options.security_protocol
         self._clock = clock or asyncio.get_running_loop().time
         self._rng = rng or Random()
-        self.tls = TlsContexts(options) if options.uses_tls else None
-        self._login = Login(options, wall_clock) if options.uses_sasl else None
+        self.tls = _tls(options) if options.uses_tls else None
+        self._login = _login(options, wall_clock) if options.uses_sasl else None
 
     @property
     def with_sasl(self) -> bool:
@@ -85,3 +85,18 @@ class Security:
                 f"{self._protocol}; give security.protocol={secure} and one of its mechanisms: "
                 f"{', '.join(offered)}"
             )
+
+
+# Imported here: clients without TLS or SASL start faster.
+
+
+def _tls(options: SecurityOptions) -> TlsContexts:
+    from kafkaclient.net.tls import TlsContexts  # noqa: PLC0415
+
+    return TlsContexts(options)
+
+
+def _login(options: SecurityOptions, wall_clock: Callable[[], float]) -> Login:
+    from kafkaclient.net.sasl.login import Login  # noqa: PLC0415
+
+    return Login(options, wall_clock)

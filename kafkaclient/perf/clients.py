@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import fields
 from functools import partial
 from math import isnan, nan
@@ -10,15 +11,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaclient.errors import BufferFullError, ConfigError, KafkaError
 from kafkaclient.perf.peers import AiokafkaClient, ConfluentClient
+from kafkaclient.perf.slices import RecordRun, Slice
 from kafkaclient.perf.traffic import BrokerTraffic, PartitionTraffic, Traffic, unheard
+from kafkaclient.producer.batches.waiters import Callback
+from kafkaclient.producer.bulk.bulk_delivery import parts_of
 from kafkaclient.producer.producer import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkaclient.net.dialer import Dialer
+    from kafkaclient.perf.payload import KeyValue
     from kafkaclient.perf.traffic import Completed
-    from kafkaclient.producer.batches.delivery import Delivery
+    from kafkaclient.producer.batches.delivery import Delivery, Run
 
 
 class LoadClient(Protocol):
@@ -28,13 +33,14 @@ class LoadClient(Protocol):
     def name(self) -> str: ...
 
     async def start(self, completed: Completed) -> None:
-        """Connect; ``completed`` is called for every record that has its outcome."""
+        """Connect; ``completed`` is called for all records that have their outcome."""
 
-    def send_nowait(self, key: bytes | None, value: bytes, started: float) -> bool:
-        """Take a record; False if there is no buffer space, and the record was not taken."""
+    async def send(self, records: list[KeyValue], started: float) -> int:
+        """Take records in order, each with one call of the client, and return how many.
 
-    async def send(self, key: bytes | None, value: bytes, started: float) -> None:
-        """Take a record, waiting for buffer space."""
+        Waits for buffer space for the first record only; at least one record is taken. Their
+        latency runs from ``started``.
+        """
 
     async def begin_transaction(self) -> None:
         """Begin a transaction, to which all later records belong; needs ``transactional.id``."""
@@ -77,26 +83,36 @@ class KafkaclientClient:
         await self._producer.start()
         self._started = True
 
-    def send_nowait(self, key: bytes | None, value: bytes, started: float) -> bool:
-        try:
-            delivery = self._producer.send_nowait(self._topic, value, key=key)
-        except BufferFullError:
-            return False
-        except KafkaError as error:
-            self._refused(started, error)
-        else:
-            nbytes = len(value) + len(key or b"")
-            delivery.add_done_callback(partial(self._answered, started, nbytes))
-        return True
-
-    async def send(self, key: bytes | None, value: bytes, started: float) -> None:
+    async def send(self, records: list[KeyValue], started: float) -> int:
+        taken = self._send_nowait(records, started)
+        if taken:
+            return taken
+        key, value = records[0]
         try:
             delivery = await self._producer.send(self._topic, value, key=key)
         except KafkaError as error:
             self._refused(started, error)
         else:
-            nbytes = len(value) + len(key or b"")
-            delivery.add_done_callback(partial(self._answered, started, nbytes))
+            self._watch(RecordRun(delivery, 1, len(value) + len(key or b"")), started)
+        return 1
+
+    def _send_nowait(self, records: list[KeyValue], started: float) -> int:
+        """Hand over records until there is no buffer space; returns how many were taken."""
+        given = Slice()
+        while given.taken < len(records):
+            try:
+                given.hand_over(self._producer.send_nowait, self._topic, records)
+            except BufferFullError:
+                break
+            except KafkaError as error:
+                self._refused(started, error)
+                given.taken += 1
+        for run in given.runs.values():
+            self._watch(run, started)
+        return given.taken
+
+    def _watch(self, run: RecordRun, started: float) -> None:
+        run.last.add_done_callback(partial(self._answered, started, run.count, run.nbytes))
 
     async def begin_transaction(self) -> None:
         await self._producer.begin_transaction()
@@ -133,12 +149,29 @@ class KafkaclientClient:
     def metrics(self) -> Mapping[str, Any]:
         return self._metrics
 
-    def _answered(self, started: float, nbytes: int, delivery: Delivery) -> None:
-        self._completed(started, perf_counter(), nbytes, delivery.exception())
+    def _answered(self, started: float, count: int, nbytes: int, last: Delivery) -> None:
+        run = (last._batch_result, last._index - count + 1, count)
+        self._count(started, nbytes, run)
+
+    def _count(self, started: float, nbytes: int, run: Run) -> None:
+        """Report the records of a batch, which may have been split meanwhile."""
+        finished, total, before = perf_counter(), run[2], 0
+        for part, first, count in parts_of(*run):
+            share = nbytes * (before + count) // total - nbytes * before // total
+            before += count
+            if not part.done:
+                again = partial(self._count, started, share)
+                loop = asyncio.get_running_loop()
+                part.when_done(first, Callback(loop, again, (part, first, count), 0))
+            elif part.record_errors is None:
+                self._completed(started, finished, count, share, part.error)
+            else:
+                for index in range(first, first + count):
+                    self._completed(started, finished, 1, 0, part.error_of(index))
 
     def _refused(self, started: float, error: KafkaError) -> None:
         # Java's send() also calls the callback for a record that it refuses.
-        self._completed(started, perf_counter(), 0, error)
+        self._completed(started, perf_counter(), 1, 0, error)
 
 
 CLIENTS: Mapping[str, Callable[[Mapping[str, str], str], LoadClient]] = {

@@ -1,7 +1,7 @@
 """Latencies of acknowledged records: windows during the run, and a distribution at its end.
 
-Recording a latency is on the load's hot path, so it only adds to sums and to an array. The
-histogram is filled once, after the run.
+Recording is on the load's hot path, so it only adds to sums and to arrays, once for all records
+with the same latency. The histogram is filled once, after the run.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from hdrh.histogram import HdrHistogram
@@ -43,11 +44,14 @@ class Window:
 class Distribution:
     """Latencies in an HDR histogram: microseconds to an hour, three significant digits."""
 
-    def __init__(self, latencies_s: array[float]) -> None:
+    def __init__(self, latencies_s: array[float], counts: Iterable[int] = repeat(1)) -> None:
+        """``counts``: the number of records with each of the latencies."""
         self.max_ms = max(latencies_s, default=0.0) * 1e3
         self._histogram = HdrHistogram(1, _HIGHEST_US, _SIGNIFICANT_DIGITS)
-        counts = Counter(int(latency * 1e6) for latency in latencies_s)
-        for microseconds, count in counts.items():
+        records: Counter[int] = Counter()
+        for latency, count in zip(latencies_s, counts, strict=False):
+            records[int(latency * 1e6)] += count
+        for microseconds, count in records.items():
             self._histogram.record_value(min(max(microseconds, 1), _HIGHEST_US), count)
 
     @classmethod
@@ -119,9 +123,9 @@ class Summary:
 
 
 class LatencyRecorder:
-    """Takes every acknowledged record; calls ``on_window`` after each reporting interval.
+    """Takes all acknowledged records; calls ``on_window`` after each reporting interval.
 
-    As in Java's ``ProducerPerformance.Stats``, a window ends with the first record acknowledged
+    As in Java's ``ProducerPerformance.Stats``, a window ends with the first records acknowledged
     after its interval. While no record is acknowledged, no window is reported.
     """
 
@@ -133,20 +137,22 @@ class LatencyRecorder:
         self._on_window = on_window
         # Single precision is exact to 0.1 µs for a latency of a second, in half the memory.
         self._latencies = array("f")
+        self._counts = array("L")
+        self.count = 0
+        """Records so far."""
         self._bytes = self._window_bytes = 0
         self._total = self._window_total = 0.0
         self._window_count = 0
         self._window_max = 0.0
 
-    @property
-    def count(self) -> int:
-        return len(self._latencies)
-
-    def record(self, started: float, finished: float, nbytes: int) -> None:
+    def record(self, started: float, finished: float, count: int, nbytes: int) -> None:
+        """Take ``count`` records with the same latency, and ``nbytes`` bytes together."""
         latency = finished - started
         self._latencies.append(latency)
+        self._counts.append(count)
+        self.count += count
         self._bytes += nbytes
-        self._total += latency
+        self._total += latency * count
         if latency > self._window_max:  # noqa: PLR1730 - max() would cost a call per record
             self._window_max = latency
         if finished - self._window_start >= self._interval:
@@ -158,18 +164,17 @@ class LatencyRecorder:
 
     def summary(self, finished: float) -> Summary:
         """The summary of all records; rates refer to the time until ``finished``."""
-        count = len(self._latencies)
+        count = self.count
         return Summary(
             records=count,
             nbytes=self._bytes,
             seconds=finished - self._start,
             avg_ms=self._total / count * 1e3 if count else None,
-            distribution=Distribution(self._latencies),
+            distribution=Distribution(self._latencies, self._counts),
         )
 
     def _end_window(self, now: float) -> None:
-        count = len(self._latencies)
-        records = count - self._window_count
+        records = self.count - self._window_count
         if self._on_window is not None:
             self._on_window(
                 Window(
@@ -181,7 +186,7 @@ class LatencyRecorder:
                 )
             )
         self._window_start = now
-        self._window_count = count
+        self._window_count = self.count
         self._window_bytes = self._bytes
         self._window_total = self._total
         self._window_max = 0.0

@@ -3,6 +3,9 @@
 The loop is open: a record is sent when it is due, whether or not earlier records have an outcome. A
 record's latency runs from the call of the client, including the wait for buffer space, until its
 acknowledgement is known (Java: ``ProducerPerformance``).
+
+The records that are due are handed to the client in slices of about 0.1 ms of work. The latency of
+each record of a slice runs from the slice's first call.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice
-from math import inf, nextafter
+from math import ceil, inf, nextafter
+from sys import maxsize
 from typing import TYPE_CHECKING
 
 from kafkaclient.perf.latency import LatencyRecorder, Summary
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
 
 _YIELD_EVERY_S = 0.001
 _MIN_SLEEP_S = 0.002
+_SLICE_S = 0.0001  # seconds of work between two readings of the clock
+_FIRST_SLICE = 16
+_LARGEST_SLICE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +73,24 @@ class Throttle:
         self._start = start
         self._owed = 0.0
 
-    def pause(self, sent: int, now: float) -> float:
-        """Seconds to sleep after ``sent`` records at time ``now``; 0.0: do not sleep."""
-        if not self._rate or sent <= self._rate * (now - self._start):
+    def due(self, sent: int, now: float) -> int:
+        """The number of records to send before the next pause, after ``sent`` records."""
+        if not self._rate:
+            return maxsize
+        behind = int(self._rate * (now - self._start)) + 1 - sent
+        return max(behind, 0) + max(ceil((_MIN_SLEEP_S - self._owed) / self._interval), 1)
+
+    def pause(self, sent: int, count: int, now: float) -> float:
+        """Seconds to sleep after ``sent`` records, the last ``count`` of them since the last call;
+        0.0: do not sleep."""
+        if not self._rate:
             return 0.0
-        self._owed += self._interval
+        ahead = sent - 1 - int(self._rate * (now - self._start))
+        self._owed += self._interval * min(max(ahead, 0), count)
         if self._owed < _MIN_SLEEP_S:
             return 0.0
-        owed, self._owed = self._owed, 0.0
-        return owed
+        pause, self._owed = self._owed, 0.0
+        return pause
 
     def slept(self, pause: float, seconds: float) -> None:
         """Add the rest of a pause that lasted only ``seconds`` to the time owed.
@@ -83,6 +99,20 @@ class Throttle:
         too fast.
         """
         self._owed += max(0.0, pause - seconds)
+
+
+class SliceSize:
+    """The number of records to hand over between two looks at the clock: about 0.1 ms of work."""
+
+    def __init__(self) -> None:
+        self.records = _FIRST_SLICE
+
+    def adapt(self, taken: int, seconds: float) -> None:
+        """``taken`` records took ``seconds`` to hand over."""
+        if seconds < _SLICE_S and taken == self.records:
+            self.records = min(2 * self.records, _LARGEST_SLICE)
+        elif seconds > 2 * _SLICE_S and taken > 1:
+            self.records = max(self.records // 2, 1)
 
 
 class Load:
@@ -139,29 +169,39 @@ class Load:
         )
 
     async def _send_all(self, records: Iterable[KeyValue], start: float) -> None:
-        spec, clock, client = self.spec, self._clock, self._client
-        send_nowait = client.send_nowait
-        transactional = spec.transaction_s is not None
-        throttle = Throttle(spec.rate, start)
-        warmup = spec.warmup_records or None
+        spec, clock, source = self.spec, self._clock, iter(records)
+        throttle, size = Throttle(spec.rate, start), SliceSize()
         yielded = start
-        for number, (key, value) in enumerate(islice(records, spec.num_records)):
-            if transactional and self._commits_at is None:
+        due: list[KeyValue] = []
+        while True:
+            if not due:
+                most = min(throttle.due(self.sent, clock()), size.records, self._before_change())
+                due = list(islice(source, most))
+                if not due:
+                    return
+            if spec.transaction_s is not None and self._commits_at is None:
                 await self._begin()
             now = clock()
-            if number == warmup:
+            if self.sent == spec.warmup_records and spec.warmup_records and self._steady is None:
                 now = nextafter(now, inf)  # the last record may have the same time
                 self._begin_steady_state(now)
-            if not send_nowait(key, value, now):
-                await client.send(key, value, now)
-            self.sent = number + 1
+            taken = await self._client.send(due, now)
+            self.sent += taken
+            due = due[taken:]  # most often nothing is left
+            ended = clock()
+            size.adapt(taken, ended - now)
             if self._commits_at is not None and now >= self._commits_at:
                 await self._commit()
-            pause = throttle.pause(number, now)
-            if pause or now - yielded >= _YIELD_EVERY_S:
+            pause = throttle.pause(self.sent, taken, ended)
+            if pause or ended - yielded >= _YIELD_EVERY_S:
                 await asyncio.sleep(pause)
                 yielded = clock()
-                throttle.slept(pause, yielded - now)
+                throttle.slept(pause, yielded - ended)
+
+    def _before_change(self) -> int:
+        """The number of records until the warm-up, or the load, ends."""
+        warmup = self.spec.warmup_records
+        return (warmup if self.sent < warmup else self.spec.num_records) - self.sent
 
     async def _begin(self) -> None:
         assert self.spec.transaction_s is not None
@@ -180,11 +220,11 @@ class Load:
             self._on_steady_state()
 
     def _completed(
-        self, started: float, finished: float, nbytes: int, error: BaseException | None
+        self, started: float, finished: float, count: int, nbytes: int, error: BaseException | None
     ) -> None:
         if error is not None:
-            self._errors[f"{type(error).__name__}: {error}"] += 1
+            self._errors[f"{type(error).__name__}: {error}"] += count
             return
-        self._recorder.record(started, finished, nbytes)
+        self._recorder.record(started, finished, count, nbytes)
         if started >= self._steady_from and self._steady is not None:
-            self._steady.record(started, finished, nbytes)
+            self._steady.record(started, finished, count, nbytes)

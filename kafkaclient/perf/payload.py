@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import count, cycle
+from itertools import count, cycle, repeat
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -31,7 +31,7 @@ def random_payloads(size: int, seed: int = 0) -> Iterator[KeyValue]:
 
 def monotonic_payloads() -> Iterator[KeyValue]:
     """Endless records without key, with the numbers from 0 in decimal ASCII."""
-    return ((None, b"%d" % number) for number in count())
+    return zip(repeat(None), map(b"%d".__mod__, count()), strict=False)
 
 
 def read_payloads(path: Path, delimiter: str) -> list[bytes]:

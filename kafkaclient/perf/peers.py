@@ -20,8 +20,9 @@ from kafkaclient.errors import BootstrapError, ConfigError, KafkaError
 from kafkaclient.perf.traffic import BrokerTraffic, PartitionTraffic, Traffic, skew_of, unheard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    from kafkaclient.perf.payload import KeyValue
     from kafkaclient.perf.traffic import Completed
 
 _LEVEL = {"acks": "all", "enable.idempotence": "true", "linger.ms": "5"}
@@ -49,6 +50,7 @@ _CONNECT_TIMEOUT_S = 10.0
 _STATISTICS_MS = 200
 _DRAIN_EVERY_S = 0.005
 _ASK_EVERY_S = 0.001
+_MOST_ANSWERS = 32  # answers that are counted at the time of the first of them
 
 
 class AiokafkaClient:
@@ -75,17 +77,18 @@ class AiokafkaClient:
         except self._module.errors.KafkaError as error:
             raise BootstrapError(f"aiokafka: {error}") from error
 
-    def send_nowait(self, key: bytes | None, value: bytes, started: float) -> bool:
-        return False  # its send() is a coroutine, which waits for metadata and for buffer space
-
-    async def send(self, key: bytes | None, value: bytes, started: float) -> None:
-        nbytes = len(value) + len(key or b"")
-        try:
-            future = await self._producer.send(self._topic, value, key=key)
-        except self._module.errors.KafkaError as error:
-            self._completed(started, perf_counter(), 0, error)
-        else:
-            future.add_done_callback(partial(self._answered, started, nbytes))
+    async def send(self, records: list[KeyValue], started: float) -> int:
+        # send() may wait for metadata and for buffer space, before any record.
+        send, topic = self._producer.send, self._topic
+        for key, value in records:
+            nbytes, started = len(value) + len(key or b""), perf_counter()
+            try:
+                future = await send(topic, value, key=key)
+            except self._module.errors.KafkaError as error:
+                self._completed(started, perf_counter(), 1, 0, error)
+            else:
+                future.add_done_callback(partial(self._answered, started, nbytes))
+        return len(records)
 
     async def begin_transaction(self) -> None:
         await self._producer.begin_transaction()
@@ -139,7 +142,7 @@ class AiokafkaClient:
             partition = future.result().partition
             self._records[partition] += 1
             self._bytes[partition] += nbytes
-        self._completed(started, perf_counter(), nbytes, error)
+        self._completed(started, perf_counter(), 1, nbytes, error)
 
     def _count_requests(self, client: Any) -> None:
         # aiokafka has no counters; every request goes through this method of its client.
@@ -151,6 +154,45 @@ class AiokafkaClient:
             return await send(node_id, request, **options)
 
         client.send = counted
+
+
+class _Answers:
+    """Answers of single records, which another thread adds and publishes.
+
+    Answers to records that were handed over together are added up: the load's thread would
+    otherwise need as long for them as the client.
+    """
+
+    def __init__(self) -> None:
+        self._published: deque[tuple[float, float, int, int, BaseException | None]] = deque()
+        self._started = self._finished = 0.0
+        self._count = self._nbytes = 0
+
+    @property
+    def all_published(self) -> bool:
+        return not self._count
+
+    def add(self, started: float, nbytes: int, error: BaseException | None) -> None:
+        if error is not None:
+            self._published.append((started, perf_counter(), 1, nbytes, error))
+            return
+        if started != self._started or self._count >= _MOST_ANSWERS:
+            self.publish()
+            self._started, self._finished = started, perf_counter()
+        self._count += 1
+        self._nbytes += nbytes
+
+    def publish(self) -> None:
+        """Publish what was added. Only the thread that adds may call it."""
+        if self._count:
+            self._published.append((self._started, self._finished, self._count, self._nbytes, None))
+            self._count = self._nbytes = 0
+            self._started = 0.0
+
+    def published(self) -> Iterator[tuple[float, float, int, int, BaseException | None]]:
+        """Take out what is published."""
+        while self._published:
+            yield self._published.popleft()
 
 
 class ConfluentClient:
@@ -173,7 +215,7 @@ class ConfluentClient:
             "stats_cb": self._statistics_ready,
             "error_cb": lambda _error: None,  # deliveries have the errors that count
         }
-        self._answers: deque[tuple[float, float, int, BaseException | None]] = deque()
+        self._answers = _Answers()
         self._statistics: dict[str, Any] = {}
         self._statistics_count = 0
         self._producer: Any = None
@@ -201,20 +243,25 @@ class ConfluentClient:
                 f"{_CONNECT_TIMEOUT_S:.0f} s: {error.args[0].str()}"
             ) from error
 
-    def send_nowait(self, key: bytes | None, value: bytes, started: float) -> bool:
-        nbytes = len(value) + len(key or b"")
-        try:
-            self._producer.produce(
-                self._topic, value, key, on_delivery=partial(self._answered, started, nbytes)
-            )
-        except BufferError:
-            return False
-        except self._module.KafkaException as error:
-            self._answers.append((started, perf_counter(), 0, error))
-        return True
+    async def send(self, records: list[KeyValue], started: float) -> int:
+        taken = self._produce(records, started)
+        if not taken:
+            await _until(lambda: self._produce(records[:1], started) == 1)
+        return taken or 1
 
-    async def send(self, key: bytes | None, value: bytes, started: float) -> None:
-        await _until(lambda: self.send_nowait(key, value, started))
+    def _produce(self, records: list[KeyValue], started: float) -> int:
+        """Hand over records until the queue is full; returns how many were taken."""
+        produce, topic = self._producer.produce, self._topic
+        answered, taken = partial(self._answered, started), 0
+        for key, value in records:
+            try:
+                produce(topic, value, key, on_delivery=answered)
+            except BufferError:
+                break
+            except self._module.KafkaException as error:
+                self._completed(started, perf_counter(), 1, 0, error)
+            taken += 1
+        return taken
 
     async def begin_transaction(self) -> None:
         self._producer.begin_transaction()
@@ -227,6 +274,7 @@ class ConfluentClient:
 
     async def flush(self) -> None:
         await _until(lambda: not len(self._producer))
+        await _until(lambda: self._answers.all_published)
         self._drain()
 
     async def stop(self, timeout: float | None = None) -> None:
@@ -271,10 +319,12 @@ class ConfluentClient:
     def _poll(self) -> None:
         while not self._stopping:
             self._producer.poll(0.05)
+            self._answers.publish()
 
-    def _answered(self, started: float, nbytes: int, error: Any, _message: Any) -> None:
+    def _answered(self, started: float, error: Any, message: Any) -> None:
+        nbytes = len(message) + len(message.key() or b"")
         raised = None if error is None else self._module.KafkaException(error)
-        self._answers.append((started, perf_counter(), nbytes, raised))
+        self._answers.add(started, nbytes, raised)
 
     def _statistics_ready(self, text: str) -> None:
         self._statistics = json.loads(text)
@@ -286,8 +336,8 @@ class ConfluentClient:
             await asyncio.sleep(_DRAIN_EVERY_S)
 
     def _drain(self) -> None:
-        while self._answers:
-            self._completed(*self._answers.popleft())
+        for answer in self._answers.published():
+            self._completed(*answer)
 
 
 async def _until(condition: Callable[[], bool]) -> None:

@@ -6,14 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-Completed: TypeAlias = Callable[[float, float, int, BaseException | None], None]
-"""``completed(started, finished, nbytes, error)``: a record has its outcome.
+Completed: TypeAlias = Callable[[float, float, int, int, BaseException | None], None]
+"""``completed(started, finished, count, nbytes, error)``: ``count`` records, ``nbytes`` bytes
+together, have the same outcome.
 
 Times come from ``perf_counter``. Called on the event loop's thread.
 """
 
 
-def unheard(_started: float, _finished: float, _nbytes: int, _error: BaseException | None) -> None:
+def unheard(
+    _started: float, _finished: float, _count: int, _nbytes: int, _error: BaseException | None
+) -> None:
     """The :data:`Completed` of a client that was not started."""
 
 

@@ -1,0 +1,3 @@
+from kafkaclient.compiled_modules import choose_native
+
+choose_native()

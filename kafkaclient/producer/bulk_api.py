@@ -1,4 +1,4 @@
-"""The producer's methods for many records at once."""
+"""The producer's methods for many records at once. Their modules are imported by the first call."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.producer.batches.record import RawRecord
-from kafkaclient.producer.bulk.send_many import BulkSend, send_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,6 +49,8 @@ class SendManyMixin:
                 MetadataTimeoutError, ProducerClosedError, PartitionerError, ...); its ``delivery``
                 is the :class:`BulkDelivery` of the records that were appended before.
         """
+        from kafkaclient.producer.bulk.send_many import BulkSend, send_values  # noqa: PLC0415
+
         shared = RawRecord(topic, None, None, partition, timestamp_ms, headers)
         bulk = BulkSend(self._open(), shared, serialize=True)
         return await bulk.run(send_values(bulk, values, keys, partition, timestamp_ms))
@@ -81,6 +82,8 @@ class SendManyMixin:
             KafkaError: as :meth:`send_many`; InvalidRecordError also for columns that are not
                 acceptable and streams that cannot be read. ``index`` counts rows from 0.
         """
+        from kafkaclient.producer.bulk.send_many import BulkSend  # noqa: PLC0415
+
         columns = import_module("kafkaclient.producer.bulk.arrow")  # it needs pyarrow
         shared = RawRecord(topic, None, None, partition, timestamp_ms)
         bulk = BulkSend(self._open(), shared)

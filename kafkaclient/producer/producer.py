@@ -92,6 +92,9 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         if self.config.telemetry is not None:
             # Raises ConfigError now if pyarrow cannot be imported.
             import_module("kafkaclient.producer.observability.batch_telemetry")
+        if self.config.transactional_id is not None:
+            # It takes a tenth of a second: not in the event loop of a later start().
+            import_module("kafkaclient.producer.transactions.manager")
         self._dialer = dialer
         self._clock = clock
         self._wall_clock = wall_clock
@@ -225,42 +228,6 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
 
     # --- sending ------------------------------------------------------------------------------
 
-    async def send(
-        self,
-        topic: str,
-        value: Any = None,
-        key: Any = None,
-        *,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: HeadersLike = (),
-    ) -> Delivery:
-        """Hand over a record; await the returned :class:`Delivery` for its acknowledgement.
-
-        The call waits only for the topic's metadata and for buffer space, for both together up to
-        ``max.block.ms``. If the call is cancelled while it waits, the record is not sent. Once the
-        call has returned, the record is sent even if the caller is cancelled.
-
-        Parameters: ``value`` and ``key`` are bytes (or objects that the serializers turn into
-        bytes); None is no value (a tombstone) or no key. Records with the same key go to the same
-        partition (murmur2, as in Java), records without key to a partition chosen by load;
-        ``partition`` overrides both. ``timestamp_ms``: milliseconds since the epoch, default now.
-        ``headers``: pairs of a str and bytes or None, or a mapping.
-
-        Raises:
-            InvalidRecordError: the record is not acceptable (also InvalidTopicError,
-                SerializationError, RecordTooLargeError, PartitionOutOfRangeError,
-                PartitionerError).
-            MetadataTimeoutError: the topic's metadata did not arrive within ``max.block.ms``.
-            BufferFullError: ``buffer.memory`` stayed full for ``max.block.ms``.
-            BrokerError: a broker refused, for example access to the topic.
-            ProducerStateError: the producer is not running, or has a ``transactional.id`` and no
-                transaction is open.
-            TransactionAbortableError: a record or request of the transaction has failed.
-        """
-        done = self._put(topic, value, key, partition, timestamp_ms, headers)
-        return done if isinstance(done, Delivery) else await self._append(done)
-
     async def send_and_wait(
         self,
         topic: str,
@@ -280,9 +247,11 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         return await (done if isinstance(done, Delivery) else await self._append(done))
 
     async def _append(self, raw: RawRecord) -> Delivery:
-        topic, admission = raw.topic, self._open().admission
+        """:meth:`send` where direct append is not possible (see DirectAppend)."""
+        admission = self._open().admission
         record = checked_record(self.config, self._wall_clock, raw)
-        return admission.try_append(topic, record) or await admission.wait_and_append(topic, record)
+        delivery = admission.try_append(raw.topic, record)
+        return delivery or await admission.wait_and_append(raw.topic, record)
 
     def _send_slowly(self, raw: RawRecord) -> Delivery:
         """:meth:`send_nowait` where direct append is not possible (see DirectAppend)."""

@@ -8,7 +8,6 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkaclient.cluster.coordinator import Coordinators
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
 from kafkaclient.errors import KafkaError, ProducerClosedError, TransactionAbortedError, defect
@@ -26,10 +25,8 @@ from kafkaclient.producer.partitioning.partitioners import named_partitioner
 from kafkaclient.producer.sender.sender import Sender
 from kafkaclient.producer.sender.wakeup import Wakeup
 from kafkaclient.producer.settings import accumulator_settings, sender_settings
-from kafkaclient.producer.transactions.manager import TransactionManager
-from kafkaclient.producer.transactions.participants import TransactionRecords
+from kafkaclient.producer.transactions.identity import TransactionalIdentity
 from kafkaclient.producer.transactions.producer_id_fetcher import ProducerIdFetcher
-from kafkaclient.producer.transactions.requests import TransactionalIdentity, TransactionRequests
 from kafkaclient.wire.produce import FIRST_OF_TRANSACTIONS_V2, MAX_VERSION, MIN_VERSION
 
 if TYPE_CHECKING:
@@ -43,6 +40,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.observability.batch_telemetry import BatchTelemetry
     from kafkaclient.producer.partitioning.partitioners import Partitioner
+    from kafkaclient.producer.transactions.manager import TransactionManager
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +108,7 @@ class ProducerRuntime:
             new_strategy=(
                 None if partitioner is None else partial(self._custom_strategy, partitioner)
             ),
-            background=CompressionThreads(self.loop),
+            background=CompressionThreads(self.loop, config.compression_threads),
         )
         self.metadata = Metadata(
             config,
@@ -259,6 +257,12 @@ class ProducerRuntime:
     def _new_transactions(
         self, identity: TransactionalIdentity, rng: Random, on_open: Callable[[bool], None]
     ) -> TransactionManager:
+        # Imported here: they load kafka-python, which takes longer than everything else.
+        from kafkaclient.cluster.coordinator import Coordinators  # noqa: PLC0415
+        from kafkaclient.producer.transactions.manager import TransactionManager  # noqa: PLC0415
+        from kafkaclient.producer.transactions.participants import TransactionRecords  # noqa: PLC0415
+        from kafkaclient.producer.transactions.requests import TransactionRequests  # noqa: PLC0415
+
         config, name = self.config, self.config.transactional_id or ""
         coordinators = Coordinators(
             self.router, config=config, rng=rng, on_unknown=self.metadata.request_refresh
@@ -319,10 +323,10 @@ class ProducerRuntime:
 
     def _view_changed(self, old: ClusterView, new: ClusterView) -> None:
         self.accumulator.update_brokers(new.brokers.values())
-        for name, view in new.topics.items():
-            if old.topics.get(name) is not view:
-                self.admission.update_topic(view)
-        self.accumulator.detours.recompute(self.now())
+        changed = {n: view for n, view in new.topics.items() if old.topics.get(n) is not view}
+        for view in changed.values():
+            self.admission.update_topic(view)
+        self.accumulator.detours.update(changed, self.now())
         for name in old.topics.keys() - new.topics.keys():
             self.accumulator.forget_topic(name)
         self.sender.wake()

@@ -8,7 +8,6 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError, ProducerStateError, TransactionAbortableError
-from kafkaclient.producer.transactions.requests import is_fatal
 from kafkaclient.topic_names import check_topic_name
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -194,7 +193,8 @@ class Transaction:
         try:
             await self._transactions.timed("abort", self._transactions.abort())
         except KafkaError as error:
-            if isinstance(cause, TransactionAbortableError) and is_fatal(error):
+            fatal = self._transactions.is_fatal(error)
+            if fatal and isinstance(cause, TransactionAbortableError):
                 raise error from cause
             cause.add_note(f"the transaction could not be aborted: {error}")
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
+from kafkaclient.errors import ProtocolError
 from kafkaclient.wire.reader import Reader
 
 if TYPE_CHECKING:
@@ -104,3 +105,11 @@ class Call(ABC, Generic[T_co]):
 
         Raises :class:`~kafkaclient.errors.ProtocolError` if the bytes are not such a response.
         """
+
+
+def malformed(
+    call: Call[object], version: int, payload: Buffer, error: ProtocolError
+) -> ProtocolError:
+    """The error for bytes that are not a response to the call, with what was wrong with them."""
+    what = f"{call.api_key.name} v{version} response of {len(payload)} bytes"
+    return ProtocolError(f"malformed {what}: {error}")

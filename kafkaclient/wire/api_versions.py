@@ -1,16 +1,32 @@
-"""ApiVersions: which versions of which APIs a broker supports (KIP-35)."""
+"""ApiVersions (KIP-35), encoded and decoded by hand: the versions that a broker supports.
+
+Version 1 added the throttle time, 3 is the first flexible version (KIP-482) and added the client's
+software and the cluster's features.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkaclient.errors import UnsupportedVersionError
-from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.codec import CodecCall
+from kafkaclient.errors import ProtocolError, UnsupportedVersionError
+from kafkaclient.wire.api import ApiKey, Call, malformed
+from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.writer import NO_TAGS, compact_string, framed, request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from kafkaclient.types import Buffer
+
+_FIRST_WITH_THROTTLE = 1
+_FIRST_FLEXIBLE = 3
+_FINALIZED_FEATURES = 2  # a tag of the response
+_UNSUPPORTED_VERSION = 35
+
+# The smallest size of an element in bytes, which limits the counts that a peer can claim.
+_MIN_RANGE = 6
+_MIN_FEATURE = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +63,7 @@ class ApiVersions:
 
 
 @dataclass(frozen=True)
-class ApiVersionsCall(CodecCall[ApiVersions], api_key=ApiKey.API_VERSIONS, versions=(0, 4)):
+class ApiVersionsCall(Call[ApiVersions], api_key=ApiKey.API_VERSIONS, versions=(0, 4)):
     """The first call on every connection.
 
     A broker that does not know the version of the request answers with UNSUPPORTED_VERSION in
@@ -57,13 +73,43 @@ class ApiVersionsCall(CodecCall[ApiVersions], api_key=ApiKey.API_VERSIONS, versi
     software_name: str = "kafkaclient"
     software_version: str = "0"
 
-    def _fields(self) -> dict[str, Any]:
-        return {
-            "client_software_name": self.software_name,
-            "client_software_version": self.software_version,
-        }
+    def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
+        flexible = version >= _FIRST_FLEXIBLE
+        frame = request(self.api_key, version, correlation_id, client_id, flexible=flexible)
+        if flexible:
+            frame += compact_string(self.software_name) + compact_string(self.software_version)
+            frame += NO_TAGS
+        return framed(frame)
 
-    def _result(self, message: Any) -> ApiVersions:
-        ranges = {api.api_key: (api.min_version, api.max_version) for api in message.api_keys}
-        features = {f.name: f.max_version_level for f in message.finalized_features or ()}
-        return ApiVersions(message.error_code, ranges, message.throttle_time_ms or 0, features)
+    def decode(self, version: int, payload: Buffer) -> ApiVersions:
+        # The response header is never flexible: the client does not know the broker's versions yet.
+        reader = Reader(payload, flexible=version >= _FIRST_FLEXIBLE)
+        try:
+            error_code = reader.int16()
+            if error_code == _UNSUPPORTED_VERSION:
+                version, reader.flexible = 0, False
+            ranges = dict([_range(reader) for _ in reader.array(_MIN_RANGE)])
+            throttle_ms = reader.int32() if version >= _FIRST_WITH_THROTTLE else 0
+            features = _features(reader.tagged_fields().get(_FINALIZED_FEATURES))
+        except ProtocolError as error:
+            raise malformed(self, version, payload, error) from error
+        return ApiVersions(error_code, ranges, throttle_ms, features)
+
+
+def _range(reader: Reader) -> tuple[int, tuple[int, int]]:
+    api_key, versions = reader.int16(), (reader.int16(), reader.int16())
+    reader.tagged_fields()
+    return api_key, versions
+
+
+def _features(tag: Buffer | None) -> dict[str, int]:
+    """The finalized features and their highest levels."""
+    features: dict[str, int] = {}
+    if tag is not None:
+        reader = Reader(tag, flexible=True)
+        for _ in reader.array(_MIN_FEATURE):
+            name = reader.string()
+            features[name] = reader.int16()
+            reader.int16()  # the lowest level
+            reader.tagged_fields()
+    return features

@@ -1,11 +1,13 @@
 """Calls that kafka-python encodes and decodes, and the broker's side of the same codec.
 
 kafka-python's ``kafka.protocol`` is generated from Apache Kafka's message schemas. No other module
-imports it. It serves all calls but those that must be fast (Produce, Fetch, Metadata) or secret
+imports it. It serves the calls of admin clients, readers and transactions. The calls that every
+producer makes have codecs of their own, and so have calls that must be fast (Fetch) or secret
 (SASL). The broker's side, at the end of the file, is for the fake cluster and for tests.
 
-``import kafka`` loads all of kafka-python's clients and takes most of a second. This module imports
-it at its top, so that the time is spent at import and never inside a running event loop.
+``import kafka`` loads all of kafka-python's clients, and takes longer than to import everything
+else that a producer needs. This module imports it at its top, so that the time is spent at import
+and never inside a running event loop.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kafkaclient.errors import ProtocolError
-from kafkaclient.wire.api import ApiKey, BrokerInfo, Call
+from kafkaclient.wire.api import ApiKey, BrokerInfo, Call, malformed
 from kafkaclient.wire.reader import Reader
 from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
 from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, framed, request, string, uvarint
@@ -107,8 +107,7 @@ class MetadataCall(Call[MetadataResult], api_key=ApiKey.METADATA, versions=(4, 1
         try:
             return self._decode(version, bytes(payload))
         except ProtocolError as error:
-            what = f"{self.api_key.name} v{version} response of {len(payload)} bytes"
-            raise ProtocolError(f"malformed {what}: {error}") from error
+            raise malformed(self, version, payload, error) from error
 
     def _decode(self, version: int, data: bytes) -> MetadataResult:
         reader = Reader(data, flexible=version >= _FIRST_FLEXIBLE)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-import crc32c
-
 from kafkaclient.errors import ProtocolError
+from kafkaclient.wire.checksum import crc32c
 from kafkaclient.wire.compression import decompress
 
 if TYPE_CHECKING:
@@ -102,8 +101,7 @@ def verify_crc(batch: Buffer) -> bool:
 
 def checksum_matches(header: BatchHeader, batch: Buffer) -> bool:
     """Whether the batch's checksum matches, for a header that was read before."""
-    checksum: int = crc32c.crc32c(memoryview(batch)[CRC_START : header.size])
-    return checksum == header.crc
+    return crc32c(memoryview(batch)[CRC_START : header.size]) == header.crc
 
 
 def iter_records(batch: Buffer) -> Iterator[Record]:

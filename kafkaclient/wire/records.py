@@ -1,6 +1,7 @@
 """Builds record batches (format 2, KIP-98), the unit in which Kafka stores and sends records.
 
-This module has the work per batch, ``record_buffer.py`` the work per record.
+This module has the work per batch, ``record_buffer.py`` the work per record. It is the source of
+the compiled ``_records`` as well; ``_records.pxd`` has the C types.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-import crc32c
-
+from kafkaclient.compiled_modules import use_compiled
+from kafkaclient.wire.checksum import crc32c
 from kafkaclient.wire.compression import Codec, compress
-from kafkaclient.wire.record_buffer import RecordBuffer, fields_size, record_size
+from kafkaclient.wire.record_buffer import fields_size, record_size
 from kafkaclient.wire.record_reader import (
     BATCH_OVERHEAD,
     CRC_START,
@@ -27,7 +28,14 @@ from kafkaclient.wire.record_reader import (
 )
 
 if TYPE_CHECKING:
+    import cython
+
     from kafkaclient.types import Buffer, Headers
+else:
+    from kafkaclient.compiled_modules import cython
+
+if not cython.compiled:  # in C, see _records.pxd: it has the compiled class
+    from kafkaclient.wire.record_buffer import RecordBuffer
 
 __all__ = [
     "BATCH_OVERHEAD",
@@ -51,9 +59,6 @@ _NO_PARTITION_LEADER_EPOCH = -1
 _NO_PRODUCER = -1
 _CRC = struct.Struct(">I")
 _CRC_OFFSET = 17
-_ATTRIBUTES = struct.Struct(">h")
-_PRODUCER = struct.Struct(">qhi")
-_PRODUCER_OFFSET = 43
 
 
 class BatchBuilder(RecordBuffer):
@@ -63,13 +68,21 @@ class BatchBuilder(RecordBuffer):
     methods after it raise RuntimeError if they are called in the wrong order.
     """
 
-    __slots__ = ("_attributes", "_batch", "_checksum_due")
+    __slots__ = (
+        "_attributes",
+        "_base_sequence",
+        "_batch",
+        "_header_due",
+        "_producer_epoch",
+        "_producer_id",
+    )
 
     def __init__(self, capacity: int) -> None:
         RecordBuffer.__init__(self, capacity)  # super() would double the time
         self._batch: bytearray | None = None
         self._attributes = 0
-        self._checksum_due = True
+        self._producer_id = self._producer_epoch = self._base_sequence = _NO_PRODUCER
+        self._header_due = True
 
     def __repr__(self) -> str:
         state = "open" if self._batch is None else f"sealed to {len(self._batch)} B"
@@ -88,7 +101,7 @@ class BatchBuilder(RecordBuffer):
         return Codec(self._attributes & ~TRANSACTIONAL)
 
     def seal(self, codec: int = Codec.NONE, level: int | None = None) -> None:
-        """Close the batch for records, compress them and write the header.
+        """Close the batch for records, and compress them.
 
         Records that would not become smaller stay uncompressed: a sealed batch is never larger than
         :attr:`size`. Raises RuntimeError for an empty batch or a sealed one.
@@ -100,13 +113,12 @@ class BatchBuilder(RecordBuffer):
         self.replace(chosen, pack(chosen, self.close(), level))
 
     def close(self) -> bytearray:
-        """Close the batch for records; returns it without compression."""
+        """Close the batch for records; returns it without compression and without its header."""
         if self._batch is not None:
             raise RuntimeError("the batch is sealed already")
         if self.count == 0:
             raise RuntimeError("a batch without records cannot be sealed")
         batch = self._batch = self.freeze()
-        self._write_header(batch)
         return batch
 
     def replace(self, codec: int, packed: bytearray | None) -> None:
@@ -114,7 +126,7 @@ class BatchBuilder(RecordBuffer):
         if packed is not None:
             self._batch = packed
             self._attributes = Codec(codec).value
-            self._write_header(packed)
+            self._header_due = True
 
     def stamp(
         self,
@@ -123,50 +135,47 @@ class BatchBuilder(RecordBuffer):
         base_sequence: int,
         transactional: bool = False,
     ) -> None:
-        """Write an idempotent producer's id, epoch and sequence into the sealed batch (KIP-98).
+        """Give the sealed batch an idempotent producer's id, epoch and sequence (KIP-98).
 
         It may be called again before a retry, but not while an open connection still has the
         buffer. A batch that was never stamped is sent without a producer id.
         """
-        batch = self._batch
-        if batch is None:
+        if self._batch is None:
             raise _not_sealed()
         codec = self._attributes & ~TRANSACTIONAL
         self._attributes = codec | TRANSACTIONAL if transactional else codec
-        _ATTRIBUTES.pack_into(batch, CRC_START, self._attributes)
-        _PRODUCER.pack_into(batch, _PRODUCER_OFFSET, producer_id, producer_epoch, base_sequence)
-        self._checksum_due = True
+        self._producer_id = producer_id
+        self._producer_epoch = producer_epoch
+        self._base_sequence = base_sequence
+        self._header_due = True
 
     def buffer(self) -> memoryview:
         """The bytes of the sealed batch, without a copy."""
         batch = self._batch
         if batch is None:
             raise _not_sealed()
-        if self._checksum_due:
-            # Computed only here: sealing and stamping would each read the whole batch.
-            checksum = crc32c.crc32c(memoryview(batch)[CRC_START:])
-            _CRC.pack_into(batch, _CRC_OFFSET, checksum)
-            self._checksum_due = False
-        return memoryview(batch)
-
-    def _write_header(self, batch: bytearray) -> None:
-        HEADER.pack_into(
-            batch,
-            0,
-            0,  # base offset: the broker sets it
-            len(batch) - LENGTH_OVERHEAD,
-            _NO_PARTITION_LEADER_EPOCH,
-            MAGIC,
-            0,  # checksum: see buffer()
-            self._attributes,
-            self.count - 1,
-            self.base_timestamp,
-            self.max_timestamp,
-            _NO_PRODUCER,
-            _NO_PRODUCER,
-            _NO_PRODUCER,
-            self.count,
-        )
+        view = memoryview(batch)
+        if self._header_due:  # only here: sealing and stamping would each read the whole batch
+            self._header_due = False
+            HEADER.pack_into(
+                view,
+                0,
+                0,  # base offset: the broker sets it
+                len(batch) - LENGTH_OVERHEAD,
+                _NO_PARTITION_LEADER_EPOCH,
+                MAGIC,
+                0,  # checksum: see below
+                self._attributes,
+                self.count - 1,
+                self.base_timestamp,
+                self.max_timestamp,
+                self._producer_id,
+                self._producer_epoch,
+                self._base_sequence,
+                self.count,
+            )
+            _CRC.pack_into(view, _CRC_OFFSET, crc32c(view[CRC_START:]))
+        return view
 
 
 def _not_sealed() -> RuntimeError:
@@ -189,3 +198,6 @@ def record_size_upper_bound(key: Buffer | None, value: Buffer | None, headers: H
     not exceed ``max.request.size`` (Java: estimateSizeInBytesUpperBound).
     """
     return MAX_RECORD_OVERHEAD + fields_size(key, value, headers)
+
+
+use_compiled(globals())

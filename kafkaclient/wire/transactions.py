@@ -1,4 +1,4 @@
-"""The calls of idempotent and transactional producers (KIP-98, KIP-447, KIP-890), and OffsetFetch.
+"""The calls of transactional producers (KIP-98, KIP-447, KIP-890), and OffsetFetch.
 
 Some version ranges end below what the codec supports: from version 4 on only brokers send
 AddPartitionsToTxn, and from version 10 on OffsetFetch names topics by id.
@@ -107,48 +107,6 @@ class FindCoordinatorCall(
         return CoordinatorFound(
             found.error_code, found.error_message, found.node_id, message.throttle_time_ms
         )
-
-
-class InitProducerIdResult(NamedTuple):
-    """The identity of an idempotent producer; both numbers are -1 with an error."""
-
-    error_code: int
-    producer_id: int
-    producer_epoch: int
-    throttle_ms: int
-
-
-@dataclass(frozen=True)
-class InitProducerIdCall(
-    CodecCall[InitProducerIdResult], api_key=ApiKey.INIT_PRODUCER_ID, versions=(0, 5)
-):
-    """Requests a new producer id, or from version 3 on the next epoch of one (KIP-360)."""
-
-    transactional_id: str | None = None
-    timeout_ms: int = 60_000
-    producer_id: int = -1
-    producer_epoch: int = -1
-
-    def _fields(self) -> dict[str, Any]:
-        return {
-            "transactional_id": self.transactional_id,
-            "transaction_timeout_ms": self.timeout_ms,
-            "producer_id": self.producer_id,
-            "producer_epoch": self.producer_epoch,
-        }
-
-    def _result(self, message: Any) -> InitProducerIdResult:
-        return InitProducerIdResult(
-            message.error_code,
-            message.producer_id,
-            message.producer_epoch,
-            message.throttle_time_ms,
-        )
-
-
-class InitTransactionsCall(InitProducerIdCall, versions=(3, 5)):
-    """InitProducerId with a transactional id: ends the transaction of an older instance and fences
-    that instance. Recovery needs version 3, which can raise the producer's own epoch (KIP-360)."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
+    from kafkaclient.perf.payload import KeyValue
+
 
 class InstantClient:
     """Fails every seventh record when asked to by ``client.id=failing``."""
@@ -46,17 +48,15 @@ class InstantClient:
             raise BootstrapError("none of nowhere:1 could be reached")
         self._completed = completed
 
-    def send_nowait(self, key: bytes | None, value: bytes, started: float) -> bool:
-        self.values.append(value)
-        self._taken += 1
-        self._pending += 1
-        failed = self._failing and self._taken % 7 == 0
-        error = TimeoutError("too late") if failed else None
-        asyncio.get_running_loop().call_soon(self._answer, started, len(value), error)
-        return True
-
-    async def send(self, key: bytes | None, value: bytes, started: float) -> None:
-        raise AssertionError("there is always room")
+    async def send(self, records: list[KeyValue], started: float) -> int:
+        for _key, value in records:
+            self.values.append(value)
+            self._taken += 1
+            self._pending += 1
+            failed = self._failing and self._taken % 7 == 0
+            error = TimeoutError("too late") if failed else None
+            asyncio.get_running_loop().call_soon(self._answer, started, len(value), error)
+        return len(records)
 
     async def begin_transaction(self) -> None:
         self.transactions.append("begin")
@@ -87,7 +87,7 @@ class InstantClient:
 
     def _answer(self, started: float, nbytes: int, error: BaseException | None) -> None:
         self._pending -= 1
-        self._completed(started, perf_counter(), nbytes, error)
+        self._completed(started, perf_counter(), 1, nbytes, error)
 
 
 @pytest.fixture

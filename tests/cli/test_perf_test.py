@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -290,11 +291,38 @@ def test_a_flag_may_take_several_words(words: str, repeated: str) -> None:
     assert list(repeat_flags(words.split())) == [*repeated.split(), "--topic", "t"]
 
 
-def test_many_producers_need_spark(perf_test: PerfTest) -> None:
-    result = perf_test("--record-size", "10", "--producers", "3")
+def test_many_producers_run_in_processes(perf_test: PerfTest) -> None:
+    result = perf_test("--record-size", "10", "--producers", "2")
     assert result.exit_code == 2
-    assert "--spark-master" in result.stderr
-    assert "local[3]" in result.stderr
+    assert "producer 0: no client 'instant'" in result.stderr, "it is known in this process only"
+
+
+@pytest.mark.parametrize("flag", ["--print-metrics", "--profile=graph.html"])
+def test_what_is_for_one_producer_is_refused_for_many(perf_test: PerfTest, flag: str) -> None:
+    result = perf_test("--record-size", "10", "--producers", "2", flag)
+    assert result.exit_code == 2
+    assert f"{flag.partition('=')[0]} is for one producer" in result.stderr
+
+
+@pytest.mark.parametrize(("name", "expected"), [("a.html", "<html"), ("a.json", "speedscope.app")])
+def test_a_profile_is_a_flame_graph(
+    perf_test: PerfTest, tmp_path: Path, name: str, expected: str
+) -> None:
+    pytest.importorskip("pyinstrument")
+    path = tmp_path / "new" / name
+    result = perf_test("--record-size", "10", "--throughput", "1000", "--profile", str(path))
+    assert result.exit_code == 0, result.stderr
+    assert expected in path.read_text()
+    assert "kafkaclient" in path.read_text()
+
+
+def test_a_profile_needs_pyinstrument(
+    perf_test: PerfTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyinstrument", None)
+    result = perf_test("--record-size", "10", "--profile", str(tmp_path / "a.html"))
+    assert result.exit_code == 2
+    assert "pip install 'kafkaclient[profile]'" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +12,9 @@ import kafkaclient.wire.metadata as wire_metadata
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.wire.results import TopicInfo
 from tests.cluster.memory_cluster import Bench, now
+
+if TYPE_CHECKING:
+    from kafkaclient.cluster.view import ClusterView
 
 
 @virtual_time
@@ -89,6 +92,51 @@ async def test_a_refresh_reads_only_the_topics_that_have_changed(
         assert (read, len(heard)) == (["t7"], 1)
         after = b.metadata.view.topics
         assert [name for name in names if after[name] is not before[name]] == ["t7"]
+
+
+@virtual_time
+async def test_a_refresh_of_many_topics_takes_several_requests() -> None:
+    """No response keeps the event loop busy for long. A failure repeats the whole refresh."""
+    async with Bench() as b:
+        names = sorted([f"t{n}" for n in range(50)])
+        for name in names:
+            b.net.topic(name, *[n % 3 for n in range(100)])
+        b.net.topic("large", *[n % 3 for n in range(2100)])
+        await b.metadata.start()
+        await asyncio.gather(*(b.metadata.wait_topic(name, 10) for name in [*names, "large"]))
+        await asyncio.sleep(5)
+        b.net.seen.clear()
+        await b.metadata.refresh()
+        asked = b.net.asked_topics()
+        assert sorted(name for names in asked for name in names) == ["large", *names]
+        assert ["large"] in asked
+        assert max(len(names) for names in asked) == 20
+        assert b.metadata.refreshed_at > b.net.asked()[-1].at
+
+        for name in [*names, "large"]:
+            leaders = [(n + 1) % 3 for n in range(100 if name != "large" else 2100)]
+            b.net.topic(name, *leaders, epoch=1)
+        b.net.seen.clear()
+        heard: list[int] = []
+
+        def listener(old: ClusterView, new: ClusterView) -> None:
+            heard.append(sum(old.topics[name] is not view for name, view in new.topics.items()))
+            if len(heard) == 3:
+                b.net.metadata_error = 41
+                loop = asyncio.get_running_loop()
+                loop.call_later(0.01, setattr, b.net, "metadata_error", 0)
+
+        b.metadata.subscribe(listener)
+        before = b.metadata.refreshed_at
+        await b.metadata.refresh()
+        assert sum(heard) == 51
+        assert max(heard) == 2
+        assert len(b.net.asked()) == 2 + len(asked), "the second response is an error"
+        assert b.metadata.refreshed_at > before
+        epochs = {
+            p.leader_epoch for view in b.metadata.view.topics.values() for p in view.partitions
+        }
+        assert epochs == {1}
 
 
 @virtual_time

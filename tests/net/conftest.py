@@ -10,7 +10,7 @@ import pytest
 import trustme
 
 from kafkaclient.net.connection import Connection
-from kafkaclient.net.pipeline import PendingRequest
+from kafkaclient.net.pending_request import PendingRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -19,7 +19,8 @@ from kafkaclient.errors import (
     RequestTimedOutError,
 )
 from kafkaclient.net.connection import Connection
-from kafkaclient.net.pipeline import MAX_FRAME_SIZE, PendingRequest
+from kafkaclient.net.pending_request import PendingRequest
+from kafkaclient.net.pipeline import MAX_FRAME_SIZE
 from kafkaclient.testing.clock import run_virtual, virtual_time
 
 # --- frames ---------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import BrokerConnectionError, SslAuthenticationError
 from kafkaclient.net.connection import Connection
 from kafkaclient.net.dialer import TcpDialer
-from kafkaclient.net.pipeline import PendingRequest
+from kafkaclient.net.pending_request import PendingRequest
 from kafkaclient.net.tls import TlsContexts
 from kafkaclient.net.tls_failures import is_plain_kafka, is_tls
 from kafkaclient.wire.codec import decode_request, encode_response

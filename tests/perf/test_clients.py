@@ -88,6 +88,43 @@ async def test_a_record_refused_at_once_counts_as_failed() -> None:
 
 
 @virtual_time
+async def test_records_of_a_batch_that_was_split_count_once_each() -> None:
+    fake = FakeCluster(brokers=1, partitions=1)
+    fake.create_topic("flights", 1, max_message_bytes=1024)
+    ours = client(fake, **{"linger.ms": "1000", "batch.size": "1000000"})
+    load = Load(ours, LoadSpec(600), clock=asyncio.get_running_loop().time)
+    values = [b"%0100d" % number for number in range(600)]
+    values[300] = bytes(2000)
+    run = await measure(ours, load, [(None, value) for value in values], Labels("x", 5))
+    assert (run.record.records, run.record.errors) == (599, 1)
+    assert next(iter(run.outcome.errors)).startswith(RecordTooLargeError.__name__)
+    assert len(fake.log("flights", 0)) == 599
+    assert run.outcome.summary.nbytes == pytest.approx(60_000, rel=0.04)
+
+
+@virtual_time
+async def test_records_that_the_broker_names_fail_alone(caplog: pytest.LogCaptureFixture) -> None:
+    fake = FakeCluster(brokers=1, partitions=1)
+    fake.create_topic("flights", 1)
+    fake.fail_produce("flights", 0, 87, record_errors=[(3, "no schema")], message="bad")
+    ours = client(fake)
+    load = Load(ours, LoadSpec(20), clock=asyncio.get_running_loop().time)
+    run = await measure(ours, load, cycle([(None, b"v")]), Labels("x", 5))
+    assert (run.record.records, run.record.errors) == (19, 1)
+    assert "no schema" in next(iter(run.outcome.errors))
+    assert not caplog.records, "the load counts its failures itself"
+
+
+@virtual_time
+async def test_a_topic_that_never_appears_fails_every_record() -> None:
+    fake = FakeCluster(brokers=1, auto_create_topics=False)
+    ours = client(fake, **{"max.block.ms": "500"})
+    load = Load(ours, LoadSpec(10), clock=asyncio.get_running_loop().time)
+    run = await measure(ours, load, cycle([(None, b"v")]), Labels("x", 5))
+    assert (run.record.records, run.record.errors) == (0, 10)
+
+
+@virtual_time
 async def test_a_run_that_fails_stops_its_client() -> None:
     ours = client(FakeCluster())
     load = Load(ours, LoadSpec(10), clock=asyncio.get_running_loop().time)

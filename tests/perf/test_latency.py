@@ -24,7 +24,7 @@ FINAL = re.compile(
 def recorded(latencies_ms: list[float], *, interval_s: float = 1e9) -> LatencyRecorder:
     recorder = LatencyRecorder(0.0, interval_s)
     for number, latency in enumerate(latencies_ms):
-        recorder.record(float(number), number + latency / 1e3, 100)
+        recorder.record(float(number), number + latency / 1e3, 1, 100)
     return recorder
 
 
@@ -63,17 +63,17 @@ def test_window_line_is_that_of_kafkas_tool() -> None:
 def test_a_window_ends_with_the_first_record_after_its_interval() -> None:
     windows: list[Window] = []
     recorder = LatencyRecorder(0.0, 1.0, windows.append)
-    recorder.record(0.0, 0.5, 10)
-    recorder.record(0.2, 0.9, 10)
+    recorder.record(0.0, 0.5, 1, 10)
+    recorder.record(0.2, 0.9, 1, 10)
     assert windows == []
-    recorder.record(0.9, 1.5, 10)
-    recorder.record(1.5, 1.6, 10)
+    recorder.record(0.9, 1.5, 1, 10)
+    recorder.record(1.5, 1.6, 1, 10)
     assert len(windows) == 1
     (window,) = windows
     assert (window.records, window.nbytes, window.seconds) == (3, 30, 1.5)
     assert window.avg_ms == pytest.approx(600)
     assert window.max_ms == pytest.approx(700)
-    recorder.record(1.0, 2.5, 10)
+    recorder.record(1.0, 2.5, 1, 10)
     assert windows[1].records == 2
     assert windows[1].max_ms == pytest.approx(1500)
 
@@ -82,9 +82,19 @@ def test_a_muted_recorder_reports_no_windows_and_keeps_counting() -> None:
     windows: list[Window] = []
     recorder = LatencyRecorder(0.0, 1.0, windows.append)
     recorder.mute()
-    recorder.record(0.0, 5.0, 10)
+    recorder.record(0.0, 5.0, 1, 10)
     assert windows == []
     assert recorder.count == 1
+
+
+def test_records_with_the_same_latency_count_as_so_many() -> None:
+    one_by_one, together = LatencyRecorder(0.0, 5.0), LatencyRecorder(0.0, 5.0)
+    for started, finished, count in ((0.0, 0.25, 3), (0.5, 1.5, 90), (1.0, 1.5, 7)):
+        together.record(started, finished, count, 10 * count)
+        for _ in range(count):
+            one_by_one.record(started, finished, 1, 10)
+    assert together.count == 100
+    assert together.summary(2.0).line() == one_by_one.summary(2.0).line()
 
 
 @given(st.lists(st.floats(1e-6, 3000, allow_nan=False), min_size=1, max_size=200))

@@ -4,7 +4,9 @@ import asyncio
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.perf.load import Load, LoadSpec, Outcome, Throttle
+import pytest
+
+from kafkaclient.perf.load import Load, LoadSpec, Outcome, SliceSize, Throttle
 from kafkaclient.perf.traffic import Completed, Traffic, unheard
 from kafkaclient.testing.clock import run_virtual
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkaclient.perf.latency import Window
+    from kafkaclient.perf.payload import KeyValue
 
 RECORDS = repeat((None, b"x" * 10))
 
@@ -28,6 +31,7 @@ class FakeClient:
         self.sent_at: list[float] = []
         self.pending = 0
         self.waited = 0
+        self.slices: list[int] = []
         self.transactions: list[int] = []
         """How many records each took."""
         self.began_at: int | None = None
@@ -37,21 +41,20 @@ class FakeClient:
         self._completed = completed
         self._loop = asyncio.get_running_loop()
 
-    def send_nowait(self, key: bytes | None, value: bytes, started: float) -> bool:
-        if self.pending >= self.room:
-            return False
-        self.pending += 1
-        self.sent_at.append(self._loop.time())
-        error = None
-        if self.fail_every and len(self.sent_at) % self.fail_every == 0:
-            error = TimeoutError("too late")
-        self._loop.call_later(self.delay, self._answer, started, len(value), error)
-        return True
-
-    async def send(self, key: bytes | None, value: bytes, started: float) -> None:
-        self.waited += 1
-        while not self.send_nowait(key, value, started):
+    async def send(self, records: list[KeyValue], started: float) -> int:
+        self.waited += self.pending >= self.room
+        while self.pending >= self.room:
             await asyncio.sleep(0.001)
+        taken = records[: self.room - self.pending]
+        self.slices.append(len(taken))
+        for _key, value in taken:
+            self.pending += 1
+            self.sent_at.append(self._loop.time())
+            error = None
+            if self.fail_every and len(self.sent_at) % self.fail_every == 0:
+                error = TimeoutError("too late")
+            self._loop.call_later(self.delay, self._answer, started, len(value), error)
+        return len(taken)
 
     async def begin_transaction(self) -> None:
         assert self.began_at is None, "one after the other"
@@ -77,7 +80,7 @@ class FakeClient:
 
     def _answer(self, started: float, nbytes: int, error: BaseException | None) -> None:
         self.pending -= 1
-        self._completed(started, self._loop.time(), nbytes, error)
+        self._completed(started, self._loop.time(), 1, nbytes, error)
 
 
 def run(client: FakeClient, spec: LoadSpec, windows: list[Window] | None = None) -> Outcome:
@@ -166,18 +169,62 @@ def test_no_transaction_begins_without_a_record() -> None:
 
 
 class TestThrottle:
-    def test_without_a_rate_it_never_pauses(self) -> None:
-        assert Throttle(None, 0.0).pause(1_000_000, 0.0) == 0.0
+    def test_without_a_rate_everything_is_due_and_it_never_pauses(self) -> None:
+        throttle = Throttle(None, 0.0)
+        assert throttle.due(1_000_000, 0.0) > 1_000_000
+        assert throttle.pause(1_000_000, 1_000_000, 0.0) == 0.0
 
     def test_a_sender_ahead_owes_a_records_time_each_and_sleeps_from_two_ms(self) -> None:
         throttle = Throttle(1000, 0.0)
-        assert throttle.pause(1, 0.0005) == 0.0
-        assert throttle.pause(2, 0.0006) == 0.002
-        assert throttle.pause(3, 0.0007) == 0.0
+        assert throttle.pause(1, 1, 0.0) == 0.0
+        assert throttle.pause(2, 1, 0.0005) == 0.0
+        assert throttle.pause(3, 1, 0.0006) == 0.002
+        assert throttle.pause(4, 1, 0.0007) == 0.0
 
     def test_a_sender_behind_catches_up_in_a_burst(self) -> None:
         throttle = Throttle(1000, 0.0)
-        assert all(throttle.pause(sent, 1.0) == 0.0 for sent in range(1000))
+        assert throttle.due(0, 1.0) == 1003
+        assert throttle.pause(1000, 1000, 1.0) == 0.0
+
+    @pytest.mark.parametrize("rate", [0.5, 1, 300, 1000, 2048, 100_000])
+    def test_a_slice_is_what_single_records_would_be_until_the_pause(self, rate: float) -> None:
+        in_slices, one_by_one = Throttle(rate, 0.0), Throttle(rate, 0.0)
+        now, sent = 0.0, 0
+        for _ in range(20):
+            count = in_slices.due(sent, now)
+            single = [one_by_one.pause(sent + n + 1, 1, now) for n in range(count)]
+            sent += count
+            pause = in_slices.pause(sent, count, now)
+            assert not any(single[:-1])
+            assert single[-1] == pytest.approx(pause)
+            assert pause >= 0.002
+            now += pause * 1.3  # the timer fires late
+
+
+class TestSliceSize:
+    def test_a_slice_takes_about_a_tenth_of_a_millisecond(self) -> None:
+        size, seconds_each = SliceSize(), 1e-6
+        for _ in range(10):
+            size.adapt(size.records, size.records * seconds_each)
+        assert 50 <= size.records <= 200
+        for _ in range(10):
+            size.adapt(size.records, size.records * seconds_each * 1000)
+        assert size.records == 1
+
+    def test_a_slice_that_was_cut_short_says_nothing(self) -> None:
+        size = SliceSize()
+        before = size.records
+        size.adapt(before - 1, 0.0)
+        size.adapt(1, 1.0)  # it waited for buffer space
+        assert size.records == before
+
+
+def test_slices_end_with_the_warm_up() -> None:
+    client = FakeClient()
+    run(client, LoadSpec(5000, warmup_records=123))
+    sums = [sum(client.slices[: n + 1]) for n in range(len(client.slices))]
+    assert 123 in sums
+    assert max(client.slices) > 100
 
 
 def test_the_load_never_runs_ahead_of_its_rate_on_timers_that_fire_early() -> None:

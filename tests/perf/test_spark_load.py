@@ -11,17 +11,12 @@ import pytest
 
 from kafkaclient.errors import BootstrapError, ConfigError
 from kafkaclient.perf import spark_load
+from kafkaclient.perf.fleet import ProducerPlan, merged, shares
 from kafkaclient.perf.latency import Distribution, Summary
 from kafkaclient.perf.load import LoadSpec, Outcome
 from kafkaclient.perf.payload import random_payloads
 from kafkaclient.perf.run import Labels, Run, record_of
-from kafkaclient.perf.spark_load import (
-    ProducerPlan,
-    check_slots,
-    merged,
-    run_together,
-    shares,
-)
+from kafkaclient.perf.spark_load import check_slots, run_together
 from kafkaclient.perf.traffic import BrokerTraffic, PartitionTraffic, Traffic
 from kafkaclient.spark.jobs import SparkJobError
 
@@ -144,7 +139,7 @@ def test_what_a_task_measured_arrives_whole(spark: Any, monkeypatch: pytest.Monk
         await asyncio.sleep(0)
         return run([1.0] * plan.spec.num_records, 2.0, 150)
 
-    monkeypatch.setattr(spark_load, "_measured", measured)
+    monkeypatch.setattr(spark_load, "measured", measured)
     found = run_together(spark, plans())
     for before, after in zip([run([1.0] * n, 2.0, 150) for n in (4, 3, 3)], found, strict=True):
         assert after.outcome.summary.line() == before.outcome.summary.line()
@@ -166,7 +161,7 @@ def test_a_task_that_fails_is_named(
             raise raised
         return run([1.0], 2.0, 150)
 
-    monkeypatch.setattr(spark_load, "_measured", measured)
+    monkeypatch.setattr(spark_load, "measured", measured)
     with pytest.raises(expected, match=f"producer 1: {raised}"):
         run_together(spark, plans())
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import kafkaclient.wire.records
+from kafkaclient.compiled_modules import COMPILED
 
 PACKAGE = Path(kafkaclient.wire.records.__file__).parent.parent
 SETUP = PACKAGE.parent / "setup.py"
@@ -26,6 +27,10 @@ def project(tmp_path):
             (tmp_path / package / "__init__.py").touch()
         target.touch()
     shutil.copy(SETUP, tmp_path)
+    (tmp_path / "kafkaclient" / "native.py").write_text("ANSWER: int = 42\n")
+    (tmp_path / "kafkaclient" / "compiled_modules.py").write_text(
+        'NATIVE = ("kafkaclient.native",)\n'
+    )
     return tmp_path
 
 
@@ -45,11 +50,21 @@ def test_a_build_without_a_compiler_leaves_the_extensions_out(project):
     pytest.importorskip("Cython")
     done = build(project, CC="/nonexistent/compiler")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("building extension") == 10
+    native = 2  # mypyc makes a library for all modules, and a small one for each
+    assert done.stderr.count("building extension") == len(COMPILED) + native
     assert not list(project.rglob("*.so"))
 
 
-def test_a_build_without_cython_leaves_the_extensions_out(project):
-    done = build(project, prelude="sys.modules['Cython'] = sys.modules['Cython.Build'] = None")
+def test_a_build_without_cython_and_mypyc_leaves_the_extensions_out(project):
+    missing = "sys.modules['Cython'] = sys.modules['Cython.Build'] = None"
+    missing += "; sys.modules['mypyc'] = sys.modules['mypyc.build'] = None"
+    done = build(project, prelude=missing)
+    assert done.returncode == 0, done.stderr
+    assert not list(project.rglob("*.so"))
+
+
+def test_a_build_leaves_mypyc_out_on_request(project):
+    without_cython = "sys.modules['Cython'] = sys.modules['Cython.Build'] = None"
+    done = build(project, prelude=without_cython, KAFKACLIENT_MYPYC="0")
     assert done.returncode == 0, done.stderr
     assert not list(project.rglob("*.so"))

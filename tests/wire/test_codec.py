@@ -15,6 +15,7 @@ from kafkaclient.wire.api_versions import ApiVersions, ApiVersionsCall
 from kafkaclient.wire.codec import decode_request, encode_response
 from kafkaclient.wire.metadata import MetadataCall
 from kafkaclient.wire.offsets import ListOffsetsCall, ListOffsetsResult, PartitionOffset
+from kafkaclient.wire.producer_ids import InitProducerIdCall, InitProducerIdResult
 from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
 from kafkaclient.wire.topics import (
     CreateTopicsCall,
@@ -23,7 +24,6 @@ from kafkaclient.wire.topics import (
     TopicOutcome,
     TopicOutcomes,
 )
-from kafkaclient.wire.transactions import InitProducerIdCall, InitProducerIdResult
 from tests.wire.conftest import sent
 
 TOPIC_ID = uuid.UUID(int=77)
@@ -207,6 +207,55 @@ def test_a_broker_too_old_for_the_question_answers_in_version_0(asked):
 def test_an_api_versions_answer_never_has_a_flexible_header():
     frame = encode_response(ApiKey.API_VERSIONS, 3, 1, error_code=0, api_keys=[])
     assert frame[8:10] == b"\0\0"  # the error code at once, no tagged fields before it
+
+
+FEATURES = st.dictionaries(st.text(min_size=1, max_size=8), st.integers(0, 99), max_size=3)
+
+
+@pytest.mark.parametrize("version", range(5))
+@given(
+    ranges=st.dictionaries(
+        st.integers(0, 99), st.tuples(st.integers(0, 9), st.integers(10, 19)), max_size=5
+    ),
+    features=FEATURES,
+    supported=FEATURES,
+    throttle_ms=st.integers(0, 2**31 - 1),
+)
+def test_api_versions_are_read_as_the_schema_says(
+    version, ranges, features, supported, throttle_ms
+):
+    frame = encode_response(
+        ApiKey.API_VERSIONS,
+        version,
+        1,
+        error_code=0,
+        api_keys=[
+            {"api_key": key, "min_version": oldest, "max_version": newest}
+            for key, (oldest, newest) in ranges.items()
+        ],
+        throttle_time_ms=throttle_ms,
+        supported_features=[
+            {"name": name, "min_version": 1, "max_version": level}
+            for name, level in supported.items()
+        ],
+        finalized_features_epoch=7,
+        finalized_features=[
+            {"name": name, "min_version_level": 0, "max_version_level": level}
+            for name, level in features.items()
+        ],
+        zk_migration_ready=True,
+    )
+    answer = ApiVersionsCall().decode(version, frame[8:])
+    assert (answer.error_code, answer.ranges) == (0, ranges)
+    assert answer.throttle_ms == (throttle_ms if version >= 1 else 0)
+    assert answer.features == (features if version >= 3 else {})
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_the_client_names_its_software(version):
+    message = sent(ApiVersionsCall("software", "1.2"), version)
+    software = (message.client_software_name, message.client_software_version)
+    assert software == (("software", "1.2") if version >= 3 else ("", ""))
 
 
 def test_pick_takes_the_newest_common_version():

@@ -141,6 +141,19 @@ def test_packing_what_gets_no_smaller_gains_nothing(records):
     assert builder.codec is Codec.NONE
 
 
+def test_a_new_stamp_is_written_with_its_checksum(records):
+    builder = build(records, [(50, None, b"a", ())])
+    builder.seal()
+    for producer in ((-1, -1, -1), (4000, 5, 77), (4000, 6, 0)):  # none, sent, under a raised epoch
+        if producer[0] >= 0:
+            builder.stamp(*producer)
+        batch = builder.buffer()
+        assert records.verify_crc(batch)
+        header = records.batch_header(batch)
+        assert (header.producer_id, header.producer_epoch, header.base_sequence) == producer
+        assert bytes(builder.buffer()) == bytes(batch)
+
+
 def test_header_fields(records):
     builder = build(records, [(50, None, b"a", ()), (90, None, b"b", ()), (10, None, b"c", ())])
     builder.seal()

@@ -119,6 +119,8 @@ class RecordAccumulator:
         self._wake = wake
         self._random31 = random31
         self._new_result = new_result
+        self._on_awaited = self._awaited
+        """Bound once, not for each batch."""
         self._new_strategy = new_strategy or self._built_in_strategy
 
     def __repr__(self) -> str:
@@ -225,10 +227,11 @@ class RecordAccumulator:
         # A full batch is due at any time.
         self.ready_queues.schedule(batch.queue, batch.created)
 
-    def _awaited(self, batch: ProducerBatch) -> None:
-        """A task awaits the batch's only record. If there is no other batch, the batch does not
+    def _awaited(self) -> None:
+        """A task awaits a batch's only record. If there is no other batch, the batch does not
         linger: the task may send the next record only after this one (as in Nagle's algorithm)."""
-        if len(self.incomplete) == 1 and not batch.closed:
+        batch = self.incomplete.only
+        if batch is not None and not batch.closed:
             batch.stop_lingering()
             self.ready_queues.schedule(batch.queue, batch.created)
 
@@ -266,20 +269,21 @@ class RecordAccumulator:
     ) -> ProducerBatch | None:
         """A new batch with the record at the end of the queue. None: no buffer space. ``chosen``:
         the topic's strategy chose the queue."""
-        settings, strategy, upper_bound = self.settings, queue.topic.strategy, record.upper_bound
-        room = self.buffer_pool.room
-        capacity = self._batch_factory.capacity_for(queue, upper_bound, room, now)
-        if not self.buffer_pool.try_take(capacity):
+        upper_bound, buffer_pool = record.upper_bound, self.buffer_pool
+        capacity = self._batch_factory.capacity_for(queue, upper_bound, buffer_pool.room, now)
+        if not buffer_pool.try_take(capacity):
             if not force:
                 return None
-            self.buffer_pool.force(capacity)
+            buffer_pool.force(capacity)
         fits = False
         try:
-            rebindable = chosen and strategy.is_rebindable(queue)
+            rebindable = chosen and queue.topic.strategy.is_rebindable(queue)
+            batch_result = self._new_result(queue.topic.name)
+            batch_result.awaited = self._on_awaited
             batch = self._batch_factory.new(
                 queue,
-                self._new_result(queue.topic.name),
-                limit=max(settings.batch_size, upper_bound),
+                batch_result,
+                limit=max(self.settings.batch_size, upper_bound),
                 capacity=capacity,
                 created=created,
                 rebindable=rebindable,
@@ -288,7 +292,7 @@ class RecordAccumulator:
             fits = batch.append(record)
         finally:
             if not fits:
-                self.buffer_pool.give_back(capacity)
+                buffer_pool.give_back(capacity)
         if not fits:
             raise defect(
                 f"a record for {queue.tp} was not sent: it is larger than its upper bound of "
@@ -299,10 +303,9 @@ class RecordAccumulator:
         queue.enqueue(batch)
         self.incomplete.add(batch)
         batch.open_append_slot(partial(self._filled_up, batch))
-        batch.result.awaited = partial(self._awaited, batch)
         self.ready_queues.schedule(queue, now)
         # A batch that may not be sent yet has no other timer. The sender fails it once it expires.
-        self._wake(created + settings.delivery_timeout)
+        self._wake(created + self.settings.delivery_timeout)
         return batch
 
     # --- out: to the sender -------------------------------------------------------------------

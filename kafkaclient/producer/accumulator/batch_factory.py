@@ -19,12 +19,20 @@ _INITIAL_CAPACITY = 1024  # bytes: there may be thousands of quiet topics
 class BatchFactory:
     """``small_batch_bytes``: the most bytes of a batch that is compressed at once."""
 
-    __slots__ = ("_elastic_limit", "_serials", "_settings", "_small_batch_bytes", "_transactional")
+    __slots__ = (
+        "_batch_size",
+        "_compression",
+        "_elastic_limit",
+        "_serials",
+        "_small_batch_bytes",
+        "_transactional",
+    )
 
     def __init__(
         self, settings: AccumulatorSettings, *, small_batch_bytes: int, transactional: bool
     ) -> None:
-        self._settings = settings
+        self._batch_size = settings.batch_size
+        self._compression = (settings.codec, settings.level)
         self._small_batch_bytes = small_batch_bytes
         self._transactional = transactional
         elastic = settings.late and settings.adaptive and settings.batch_size
@@ -34,7 +42,7 @@ class BatchFactory:
     def capacity_for(self, queue: PartitionQueue, upper_bound: int, room: int, now: float) -> int:
         """The first buffer size of a batch whose first record needs ``upper_bound`` bytes, with
         ``room`` bytes of free buffer memory: small, unless the queue's last batch was larger."""
-        limit = max(self._settings.batch_size, upper_bound)
+        limit = max(self._batch_size, upper_bound)
         capacity, usual = min(limit, _INITIAL_CAPACITY), queue.typical_batch_size
         if usual > capacity:
             # A batch is looked at when it gets large, in case it is compressed ahead.
@@ -55,7 +63,6 @@ class BatchFactory:
         serial: int | None = None,
     ) -> ProducerBatch:
         """An open batch that is full at ``limit`` bytes, with a buffer of ``capacity`` bytes."""
-        settings = self._settings
         return ProducerBatch(
             batch_result,
             queue,
@@ -64,7 +71,7 @@ class BatchFactory:
             limit=limit,
             capacity=capacity,
             elastic_limit=min(self._elastic_limit, queue.topic.batch_limit.at(created)),
-            compression=(settings.codec, settings.level),
+            compression=self._compression,
             rebindable=rebindable,
             transactional=self._transactional,
         )

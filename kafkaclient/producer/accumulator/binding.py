@@ -81,11 +81,12 @@ class BatchBinding:
     def unbind_unsendable(self, now: float) -> None:
         """Take the partition away from batches whose partition cannot be written to, if every
         partition would do."""
-        for queue in list(self._ready_queues.leaderless):
-            if queue.is_deleted:
+        leaderless = self._ready_queues.leaderless
+        if leaderless:
+            for queue in [queue for queue in leaderless if queue.is_deleted]:
                 self._rescue_from_deleted_partition(queue, now)
         reserved, brokers = self._conditions.reserved_queues, self._conditions.brokers
-        for queue in list(reserved):
+        for queue in list(reserved) if reserved else ():
             retrying = bool(queue.batches) and bool(queue.batches[0].attempts)
             avoided = queue.partition in queue.topic.avoided
             if retrying or avoided or brokers is None or not brokers.keeps_reserved(queue.lane):

@@ -52,10 +52,13 @@ class BufferPool:
     def try_take(self, nbytes: int) -> bool:
         """Charge ``nbytes`` and return True if they are free. While claims wait, only bytes within
         :meth:`spend` are free."""
-        if nbytes > max(0, self.available) or (self.waiters and nbytes > self._spendable):
+        if nbytes > self.available and nbytes > 0:
+            return False
+        if self.waiters and nbytes > self._spendable:
             return False
         self.available -= nbytes
-        self._spendable = max(0, self._spendable - nbytes)
+        if self._spendable:
+            self._spendable = max(0, self._spendable - nbytes)
         return True
 
     def force(self, nbytes: int) -> None:

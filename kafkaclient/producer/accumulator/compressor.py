@@ -8,8 +8,8 @@ a batch   that is                                is compressed
 ========  =====================================  ==============================================
 small     about to be sent                       at once, as long as the pass has time for it
 large     due, or full and among the next of     in the background: by the producer's own
-          its queue, whether a broker is free    threads, a few batches at a time, while the
-          or not                                 next batch fills
+          its queue, whether a broker is free    threads (``compression.threads``), several
+          or not                                 batches at a time, while the next batch fills
 ========  =====================================  ==============================================
 
 While a batch is ``compressing``, no batch of its queue is sent (``QueueState.SEALING``); the
@@ -39,11 +39,10 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
 
-# How many batches of a queue are compressed before a broker takes them. More of them would be
-# closed before they are as large as they could get.
+# How many batches of a queue are closed and compressed before a broker takes them. More of them
+# would be closed before they are as large as they could get.
 _AHEAD = 2
-# The most threads. Half of the cores are left to the application.
-_MOST_AT_A_TIME = 4
+_DEFAULT_MOST_THREADS = 4
 # How many times ``small_batch_bytes`` are compressed at once in one pass of the sender.
 _QUICK_PER_PASS = 4
 _UNLIMITED = 2**31
@@ -80,10 +79,14 @@ class InlineCompression:
 
 class CompressionThreads:
     """The producer's own threads, started with the first batch: the application may fill the event
-    loop's default executor. The work is done even if the threads are gone."""
+    loop's default executor. The work is done even if the threads are gone.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.at_a_time = max(1, min(_MOST_AT_A_TIME, (os.cpu_count() or 1) // 2 + 1))
+    ``threads`` None: one more than half of the cores, at most 4.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int | None = None) -> None:
+        cores = os.cpu_count() or 1
+        self.at_a_time = threads or min(_DEFAULT_MOST_THREADS, cores // 2 + 1)
         self._loop = loop
         self._jobs: set[asyncio.Future[Packed]] = set()
         self._executor: Executor | None = None
@@ -181,9 +184,12 @@ class BatchCompressor:
         return batch.compressing
 
     def compress_ahead(self, queue: PartitionQueue) -> None:
-        """Compress the queue's next large batches before a broker can take them."""
-        for batch in islice(queue.batches, _AHEAD):
-            if batch.full:
+        """Compress the queue's next large batches before a broker can take them. A batch that is
+        closed already may occupy any free thread."""
+        for index, batch in enumerate(
+            islice(queue.batches, max(_AHEAD, self._background.at_a_time))
+        ):
+            if batch.full and (index < _AHEAD or batch.closed):
                 self.start_if_large(batch)
 
     def finished(self) -> list[tuple[ProducerBatch, KafkaError | None]]:

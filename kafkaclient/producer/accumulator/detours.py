@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.producer.lane_id import side_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from kafkaclient.cluster.view import PartitionView
     from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
@@ -37,6 +37,10 @@ class Detours:
         self._ready_queues = ready_queues
         self._adaptive = adaptive
         self._dead: frozenset[int] = frozenset()
+        self._clean: dict[TopicBuffer, frozenset[int]] = {}
+        """By topic: the leaders of its clean partitions, which wait for no dead broker."""
+        self._clean_leaders: frozenset[int] = frozenset()
+        """Of all topics. A broker that leads no clean partition needs no side lane."""
         self.side_lanes: set[int] = set()
         """The side lanes that any partition is to use."""
         self._detoured = False
@@ -45,43 +49,56 @@ class Detours:
         """These brokers, and no others, are presumed dead."""
         if dead != self._dead:
             self._dead = dead
-            self.recompute(now)
+            self._clean.clear()
+            self.update((), now)
 
-    def recompute(self, now: float) -> None:
-        """Update all topics. To be called when leaders or in-sync replicas have changed."""
+    def update(self, changed: Collection[str], now: float) -> None:
+        """Use the metadata of these topics, whose leaders or in-sync replicas have changed."""
         if not self._dead and not self._detoured:
             return
-        partitions = {
-            topic: () if topic.view is None else topic.view.partitions
-            for topic in self._topics.values()
-        }
-        # A broker that leads no other partition needs no side lane.
+        topics, before = self._topics.values(), self._clean
+        clean = {t: before[t] for t in topics if t in before and t.name not in changed}
+        stale = [topic for topic in topics if topic not in clean]
+        for topic in stale:
+            clean[topic] = frozenset([p.leader for p in _partitions(topic) if self._is_clean(p)])
+        self._clean = clean
+        leaders = frozenset[int]().union(*clean.values())
+        if leaders != self._clean_leaders:
+            self._clean_leaders = leaders
+            stale = list(topics)
+        for topic in stale:
+            self._update_topic(topic, now)
         self.side_lanes.clear()
-        clean = {p.leader for known in partitions.values() for p in known if self._is_clean(p)}
-        for topic, known in partitions.items():
-            needy = [p for p in known if self._is_needy(p)]
-            others = any(self._is_clean(p) for p in known)
-            side_lane_of = {p.partition: side_of(p.leader) for p in needy if p.leader in clean}
-            self.side_lanes.update(side_lane_of.values())
-            avoided = known if self._adaptive and others else ()
-            topic.set_detours(
-                side_lane_of, frozenset([p.partition for p in avoided if not self._is_clean(p)])
-            )
-            for partition, queue in topic.queues.items():
-                lane = side_lane_of.get(partition, queue.leader)
-                if queue.target_lane != lane:
-                    queue.set_target_lane(lane)
-                    self._ready_queues.schedule(queue, now)
-            if topic.view is not None:
-                topic.strategy.update_metadata(topic.view)
+        self.side_lanes.update(*[topic.side_lane_of.values() for topic in topics])
         self._detoured = bool(self._dead)
 
-    def _is_needy(self, partition: PartitionView) -> bool:
-        """Whether the leader is alive and waits for a dead replica."""
-        return self._has_leader(partition) and not self._is_clean(partition)
+    def _update_topic(self, topic: TopicBuffer, now: float) -> None:
+        partitions = _partitions(topic)
+        unclean = [p for p in partitions if not self._is_clean(p)]
+        if not unclean and not topic.side_lane_of and not topic.avoided:
+            return
+        side_lane_of = {
+            p.partition: side_of(p.leader)
+            for p in unclean
+            if p.leader in self._clean_leaders  # it is alive
+        }
+        avoid = bool(self._dead) and self._adaptive and len(unclean) < len(partitions)
+        avoided = frozenset([p.partition for p in unclean]) if avoid else frozenset[int]()
+        topic.set_detours(side_lane_of, avoided)
+        for partition, queue in topic.queues.items():
+            lane = side_lane_of.get(partition, queue.leader)
+            if queue.target_lane != lane:
+                queue.set_target_lane(lane)
+                self._ready_queues.schedule(queue, now)
+        if topic.view is not None:
+            topic.strategy.update_metadata(topic.view)
 
     def _is_clean(self, partition: PartitionView) -> bool:
-        return self._has_leader(partition) and self._dead.isdisjoint(partition.isr)
+        """Whether the partition has a leader, and waits for no dead broker."""
+        _, leader, _, _, isr = partition
+        dead = self._dead
+        return leader >= 0 and leader not in dead and dead.isdisjoint(isr)
 
-    def _has_leader(self, partition: PartitionView) -> bool:
-        return partition.leader >= 0 and partition.leader not in self._dead
+
+def _partitions(topic: TopicBuffer) -> tuple[PartitionView, ...]:
+    return () if topic.view is None else topic.view.partitions

@@ -76,11 +76,18 @@ class IncompleteBatches:
     def __iter__(self) -> Iterator[ProducerBatch]:
         return iter(self._batches)
 
+    @property
+    def only(self) -> ProducerBatch | None:
+        """The batch, if there is exactly one."""
+        return next(iter(self._batches)) if len(self._batches) == 1 else None
+
     def add(self, batch: ProducerBatch) -> None:
         self._batches[batch] = None
-        if batch.created < self._newest:
-            heappush(self._early, (batch.created, next(self._order), batch))
-        self._newest = max(self._newest, batch.created)
+        created = batch.created
+        if created < self._newest:
+            heappush(self._early, (created, next(self._order), batch))
+        else:
+            self._newest = created
 
     def reschedule(self, now: float) -> None:
         """Schedule every queue that has batches: a flush began, or the producer id arrived."""
@@ -214,7 +221,7 @@ class IncompleteBatches:
 
     def next_expiry(self) -> float | None:
         """When the next batch expires. None: there are no batches."""
-        batch = self._oldest()
+        batch = self._oldest() if self._batches else None
         return None if batch is None else batch.created + self._settings.delivery_timeout
 
     def _oldest(self) -> ProducerBatch | None:
@@ -289,7 +296,7 @@ class IncompleteBatches:
         if self._observer is not None and batch in self._batches:  # else it failed before
             self._observer.on_outcome(batch, now)
         self._batches.pop(batch, None)
-        if not self._batches:
+        if self._early and not self._batches:
             self._early.clear()
         if self.flushes:
             self._end_flushes()

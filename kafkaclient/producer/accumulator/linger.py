@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.producer.time_constants import SOON
-
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -41,10 +39,10 @@ class Linger:
             seconds = max(seconds, queue.topic.strategy.extra_linger(queue))
         return now + seconds
 
-    def lingers(self, queue: PartitionQueue, head: ProducerBatch, now: float) -> bool:
-        """Whether ``head``, the queue's first batch, still waits for more records. A retry, a full
-        batch, and a batch with another one behind it do not."""
-        return now + SOON < head.lingers_until and not (
+    def lingers(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
+        """Whether ``head``, the queue's first batch, waits for more records while its linger time
+        lasts. A retry, a full batch, and a batch with another one behind it do not."""
+        return not (
             self._never_lingers
             or self._flushes
             or self._buffer_pool.waiters

@@ -87,26 +87,25 @@ class LateBinding(PartitionStrategy):
     def choose_queue(self, record: Record, view: TopicView) -> PartitionQueue:
         if len(view.partitions) == 1:
             return self._topic.queue(0)  # a single partition keeps the order of the records
-        if self._reserved is not None and not self._reserved.batches:
-            self._reserved = None  # its batch has expired
         queue = self._reserved
+        if queue is not None and not queue.batches:
+            queue = self._reserved = None  # its batch has expired
         if queue is None and self._searched_in_pass != self._conditions.sender_passes:
             queue = self._reserved = self._find()
         return queue or self._topic.unbound
 
     def _find(self) -> PartitionQueue | None:
-        brokers = self._conditions.brokers
+        conditions, topic = self._conditions, self._topic
         # No reserved batch overtakes an unbound one.
-        idle = brokers is not None and not self._topic.unbound.batches
-        partition = (
-            self._minimum_share.most_underserved(brokers.has_capacity) if brokers and idle else None
-        )
-        queue = None if partition is None else self._topic.queue(partition)
-        if queue is None or queue.batches or not self._conditions.accepts_new_batch(queue):
-            self._searched_in_pass = self._conditions.sender_passes
-            return None
-        self._conditions.reserved_queues[queue] = None
-        return queue
+        if conditions.brokers is not None and not topic.unbound.batches:
+            partition = self._minimum_share.most_underserved(conditions.brokers.has_capacity)
+            if partition is not None:
+                queue = topic.queue(partition)
+                if not queue.batches and conditions.accepts_new_batch(queue):
+                    conditions.reserved_queues[queue] = None
+                    return queue
+        self._searched_in_pass = conditions.sender_passes
+        return None
 
     def queue_for_new_batch(
         self, queue: PartitionQueue, record: Record, view: TopicView

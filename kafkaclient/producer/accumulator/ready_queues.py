@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 
 _NOW = 0.0
+# A member looked up in its Enum costs a Python call before 3.12.
+_IDLE, _READY = QueueState.IDLE, QueueState.READY
+_LINGER, _BACKOFF = QueueState.LINGER, QueueState.BACKOFF
+_BLOCKED, _LEADERLESS = QueueState.BLOCKED, QueueState.LEADERLESS
 
 
 class TransactionGate(Protocol):
@@ -102,10 +106,9 @@ class ReadyQueues:
             self._wake(_NOW)  # a producer id may be wanted
         if self._compressor.enabled:
             self._compressor.compress_ahead(queue)
-        batches = queue.batches
-        if queue.state is not QueueState.IDLE:
-            ready = queue.state is QueueState.READY and batches and not batches[0].compressing
-            if ready and not had_turn:
+        batches, state = queue.batches, queue.state
+        if state is not _IDLE:
+            if state is _READY and not had_turn and batches and not batches[0].compressing:
                 return  # it is looked at again before a batch is taken
             # A ready queue leaves its lane, too, when its first batch has expired or is being
             # compressed: else the sender would go on asking for a connection for it.
@@ -115,42 +118,45 @@ class ReadyQueues:
 
     def _enter_state(self, queue: PartitionQueue, head: ProducerBatch, now: float) -> None:
         """Put an idle queue where its first batch ``head`` belongs."""
-        if not queue.unbound and queue.leader < 0:
-            queue.enter(QueueState.LEADERLESS)
-            self.leaderless[queue] = None
-            self._wake(_NOW)
-            return
-        if not queue.unbound and not self._may_leave(queue, head):
-            queue.enter(QueueState.BLOCKED)
-            self.blocked[queue.lane] += 1
-            return
-        if head.retry_at > now + SOON:
-            self._wait(queue, QueueState.BACKOFF, head.retry_at)
-        elif self._linger.lingers(queue, head, now):
-            self._wait(queue, QueueState.LINGER, head.lingers_until)
+        if not queue.unbound:
+            if queue.leader < 0:
+                queue.enter(_LEADERLESS)
+                self.leaderless[queue] = None
+                self._wake(_NOW)
+                return
+            if not self._may_leave(queue, head):
+                queue.enter(_BLOCKED)
+                self.blocked[queue.lane] += 1
+                return
+        soon = now + SOON
+        if head.retry_at > soon:
+            self._wait(queue, _BACKOFF, head.retry_at)
+        elif head.lingers_until > soon and self._linger.lingers(queue, head):
+            self._wait(queue, _LINGER, head.lingers_until)
         elif self._compressor.enabled and self._compressor.start_if_large(head):
             queue.enter(QueueState.SEALING)
         else:
-            queue.enter(QueueState.READY, number=next(self._order))
+            queue.become_ready(next(self._order))
             ready = self.unbound if queue.unbound else self.ready[queue.lane]
             ready.append(queue)
             self._wake(_NOW)
 
     def _wait(self, queue: PartitionQueue, state: QueueState, until: float) -> None:
-        queue.enter(state, timer=until)
+        queue.wait_until(until, state)
         heappush(self._timers, (until, next(self._order), queue))
         self._wake(until)
 
     def _detach(self, queue: PartitionQueue) -> None:
         """Make the queue idle."""
-        if queue.state is QueueState.READY:
+        state = queue.state
+        if state is _READY:
             ready = self.unbound if queue.unbound else self.ready[queue.lane]
             ready.remove(queue)
-        elif queue.state is QueueState.LEADERLESS:
+        elif state is _LEADERLESS:
             del self.leaderless[queue]
-        elif queue.state is QueueState.BLOCKED:
+        elif state is _BLOCKED:
             self.blocked[queue.lane] -= 1
-        queue.enter(QueueState.IDLE)
+        queue.enter(_IDLE)
 
     def lanes_with_work(self) -> set[int]:
         """The lanes that have a batch to send, or could get an unbound batch."""
@@ -246,4 +252,4 @@ class ReadyQueues:
 
 def _is_current(queue: PartitionQueue, when: float) -> bool:
     """Whether the timer is the queue's latest. Earlier ones are not taken out of the heap."""
-    return queue.timer == when and queue.state in (QueueState.LINGER, QueueState.BACKOFF)
+    return queue.timer == when and (queue.state is _LINGER or queue.state is _BACKOFF)

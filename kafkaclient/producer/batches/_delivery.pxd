@@ -1,5 +1,7 @@
 cimport cython
 
+from kafkaclient.producer.batches._waiters cimport Callback, TaskWaiter, Waiter, is_kept_loop, wake_soon
+
 cdef extern from *:
     """
     static CYTHON_INLINE void kafkaclient_untrack(PyObject *object) {
@@ -14,6 +16,7 @@ cdef extern from *:
 
 cdef object _log
 cdef object _running_loop
+cdef object _new_metadata
 
 
 @cython.final
@@ -45,43 +48,16 @@ cdef class BatchResult:
     cpdef tuple resolve_index(self, Py_ssize_t index)
     @cython.locals(batch_result=BatchResult, at=Py_ssize_t, run=Py_ssize_t)
     cpdef tuple run_at(self, Py_ssize_t index)
-    cpdef int when_done(self, index, _Waiter waiter) except -1
+    cpdef int when_done(self, index, Waiter waiter) except -1
     @cython.locals(batch_result=BatchResult)
-    cpdef int await_record(self, Py_ssize_t index, _Waiter waiter) except -1
+    cpdef int await_record(self, Py_ssize_t index, Waiter waiter) except -1
     cpdef bint knows(self, waiter)
     cpdef bint forget(self, waiter)
     cpdef list take_waiters(self)
     cpdef error_of(self, index)
-    cpdef int check_home(self, loop) except -1
+    cpdef object home_loop(self)
     @cython.locals(waiters=list)
     cdef int _finish(self) except -1
-
-
-@cython.locals(n=Py_ssize_t, waiter=_Waiter)
-cpdef _wake(list waiters)
-
-
-cdef class _Waiter:
-    cdef readonly object loop
-    cdef object context
-
-    cdef wake(self)
-
-
-@cython.final
-cdef class Callback(_Waiter):
-    cdef readonly tuple _key
-
-
-@cython.final
-cdef class _Awaiting(_Waiter):
-    cdef public bint _asyncio_future_blocking
-    cdef Delivery _delivery
-    cdef object _callback
-    cdef bint _cancelled
-
-    @cython.locals(batch_result=BatchResult)
-    cpdef bint cancel(self, msg=*)
 
 
 @cython.final

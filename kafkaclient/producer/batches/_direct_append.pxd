@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from kafkaclient.producer.batches cimport _delivery
 from kafkaclient.producer.batches._delivery cimport Delivery
+from kafkaclient.producer.batches._waiters cimport is_kept_loop
 from kafkaclient.wire cimport _record_buffer
 from kafkaclient.wire._murmur2 cimport hash_bytes
 from kafkaclient.wire._record_buffer cimport headers_size
@@ -11,40 +12,15 @@ cdef extern from *:
     """
     #include <time.h>
 
-    #if PY_VERSION_HEX < 0x030C0000
-    typedef struct { PyObject_HEAD PyObject *loop; } RunningLoopHolder;
-    #endif
-
-    /* Whether the event loop runs in this thread, by what asyncio keeps in the thread's dictionary,
-       before Python 3.12 inside of an object of its own. 0: it does not, or asyncio has to be
-       asked, which takes a Python call, and before 3.12 a system call. */
-    static CYTHON_INLINE int kafkaclient_is_kept_loop(PyObject *key, PyObject *loop) {
-    #if PY_VERSION_HEX < 0x030E0000 && defined(CYTHON_COMPILING_IN_CPYTHON) && CYTHON_COMPILING_IN_CPYTHON
-        PyObject *dict = PyThreadState_GetDict();
-        PyObject *kept = dict == NULL ? NULL : PyDict_GetItemWithError(dict, key);
-        if (kept == NULL) { PyErr_Clear(); return 0; }
-    #if PY_VERSION_HEX < 0x030C0000
-        if (Py_TYPE(kept)->tp_basicsize < (Py_ssize_t)sizeof(RunningLoopHolder)) return 0;
-        return ((RunningLoopHolder *)kept)->loop == loop;
-    #else
-        return kept == loop;
-    #endif
-    #else
-        return 0;
-    #endif
-    }
-
     static CYTHON_INLINE int64_t kafkaclient_system_ms(void) {
         struct timespec now;
         clock_gettime(CLOCK_REALTIME, &now);
         return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
     }
     """
-    bint _is_kept_loop "kafkaclient_is_kept_loop" (object key, object loop)
     int64_t _system_ms "kafkaclient_system_ms" ()
 
 cdef object RawRecord
-cdef str _LOOP_KEY
 cdef object _LAST_TIMESTAMP
 cdef object _running_loop
 cdef object _system_clock
@@ -86,13 +62,12 @@ cdef class TopicAppendSlots:
 cdef class DirectAppend:
     cdef dict _slots
     cdef object _home
-    cdef bint _kept
     cdef Py_ssize_t _largest
     cdef object _wall_clock_s
     cdef object _serialize
 
     @cython.locals(
-        slots=TopicAppendSlots, serialized=bint, convert=bint, delivery=_delivery.Delivery
+        slots=TopicAppendSlots, serialized=bint, ready=bint, delivery=_delivery.Delivery
     )
     cdef object _try_append(self, topic, value, key, partition, timestamp_ms, headers)
     @cython.locals(slots=TopicAppendSlots)

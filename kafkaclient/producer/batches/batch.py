@@ -27,6 +27,7 @@ NO_SEQUENCE = -1
 _LARGEST = 2**31 - 1
 _MOST_RAW = 4  # the most bytes before compression, as a multiple of the limit after compression
 _ESTIMATE_MARGIN = 1.05  # of the expected compressed size, as in Java
+_NO_CODEC = Codec.NONE  # a member looked up in its Enum costs a Python call before 3.12
 
 
 @dataclass(slots=True)
@@ -55,8 +56,7 @@ class ProducerBatch:
     """
 
     __slots__ = (
-        "_codec",
-        "_level",
+        "_compression",
         "_ratio",
         "_ratio_factor",
         "_raw_limit",
@@ -104,7 +104,7 @@ class ProducerBatch:
         limit: int,
         capacity: int,
         elastic_limit: int = 0,
-        compression: tuple[Codec, int | None] = (Codec.NONE, None),
+        compression: tuple[Codec, int | None] = (_NO_CODEC, None),
         rebindable: bool = False,
         transactional: bool = False,
     ) -> None:
@@ -147,20 +147,18 @@ class ProducerBatch:
         """The number of the batch's first record, and how many batches of the partition were
         numbered before this one."""
         self.producer_id = self.producer_epoch = -1
-        self._codec, self._level = compression
         self.transactional = transactional
+        self._compression = compression
         self._ratio = queue.topic.ratio
-        self._ratio_factor = (
-            1.0 if self._codec is Codec.NONE else self._ratio.value * _ESTIMATE_MARGIN
-        )
-        raw_limit = elastic_limit
-        if self._ratio_factor != 1.0:
+        self._ratio_factor = 1.0
+        if compression[0] is not _NO_CODEC:
+            self._ratio_factor = self._ratio.value * _ESTIMATE_MARGIN
             # However well the records compress: compressing a batch is one piece of work.
-            raw_limit = min(self._raw_size_of(elastic_limit), _MOST_RAW * elastic_limit)
+            elastic_limit = min(self._raw_size_of(elastic_limit), _MOST_RAW * elastic_limit)
             limit = self._raw_size_of(limit)
         self.raw_full = limit
         """The size before compression from which on the batch is ready."""
-        self._raw_limit = max(limit, raw_limit)
+        self._raw_limit = limit if limit > elastic_limit else elastic_limit
 
     def __repr__(self) -> str:
         batch_result = self.result
@@ -290,23 +288,26 @@ class ProducerBatch:
         """Compress, and fix everything but producer id, epoch and sequence. Idempotent."""
         if not self.sealed:
             self.close()
-            self.end_compression(pack(self._codec, self.builder.close(), self._level))
+            codec, level = self._compression
+            self.end_compression(pack(codec, self.builder.close(), level))
 
     def begin_compression(self) -> Callable[[], bytearray | None]:
         """Close the batch. Returns the work, which any thread may do. The result of the work is
         for :meth:`end_compression`."""
         self.close()
         self.compressing = True
-        return partial(pack, self._codec, self.builder.close(), self._level)
+        codec, level = self._compression
+        return partial(pack, codec, self.builder.close(), level)
 
     def end_compression(self, packed: bytearray | None) -> None:
         """The batch is sealed. ``packed`` is None when compression gained nothing."""
-        raw = self.sealed_size = self.builder.size
+        raw, codec = self.builder.size, self._compression[0]
+        self.sealed_size = raw
         self.compressing, self.sealed = False, True
         if packed is not None:
-            self.builder.replace(self._codec, packed)
+            self.builder.replace(codec, packed)
             self.sealed_size = len(packed)
-        if self._codec is not Codec.NONE and raw > BATCH_OVERHEAD:
+        if codec is not _NO_CODEC and raw > BATCH_OVERHEAD:
             self._ratio.observe((self.sealed_size - BATCH_OVERHEAD) / (raw - BATCH_OVERHEAD))
 
     def reset_compression_estimate(self) -> None:
@@ -333,14 +334,14 @@ class ProducerBatch:
         """Whether the batch has a sequence number."""
         return self.base_sequence != NO_SEQUENCE
 
-    def begin_flight(self) -> None:
+    def begin_flight(self, leader_epoch: int, topic_id: bytes | None) -> None:
         """The batch goes on the wire. To be called by its queue."""
         assert self.sealed, "only a sealed batch is sent"
         assert not self.in_flight, "a batch is on the wire once"
         self.rebindable = False
         self.attempts += 1
-        self.leader_epoch = self.queue.leader_epoch
-        self.topic_id = self.queue.topic.topic_id
+        self.leader_epoch = leader_epoch
+        self.topic_id = topic_id
         self.in_flight = True
 
     def land(self) -> None:

@@ -14,9 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_right
-from contextvars import copy_context
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Never, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Never, TypeAlias
 
 from kafkaclient.compiled_modules import use_compiled
 from kafkaclient.errors import ProducerStateError
@@ -24,7 +23,6 @@ from kafkaclient.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-    from contextvars import Context
 
     import cython
 
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 else:
     from kafkaclient.compiled_modules import cython
 
-__all__ = ["BatchResult", "Callback", "Delivery", "Run"]
+__all__ = ["BatchResult", "Delivery", "Run"]
 
 Run: TypeAlias = "tuple[BatchResult, int, int]"
 """Records that follow each other in a batch: the batch's result, the index of the first, their
@@ -45,8 +43,18 @@ _WRONG_LOOP = (
     "another thread, use asyncio.run_coroutine_threadsafe"
 )
 
-if not cython.compiled:  # in C, see _delivery.pxd: whether the garbage collector visits a delivery
-    _track = _untrack = id  # nothing to do
+_new_metadata = tuple.__new__  # RecordMetadata's own __new__ is a Python function
+
+if not cython.compiled:  # in C, see _delivery.pxd
+    from kafkaclient.producer.batches.waiters import (
+        Callback,
+        TaskWaiter,
+        Waiter,
+        is_kept_loop,
+        wake_soon,
+    )
+
+    _track = _untrack = id  # whether the garbage collector visits a delivery: nothing to do
 
 
 class BatchResult:
@@ -100,7 +108,7 @@ class BatchResult:
         """The deliveries that ``on_delivery`` will be called with; empty without it."""
         self.awaited: Callable[[], None] | None = None
         """Called when a task awaits the only record so far."""
-        self._waiters: dict[_Waiter, int] | None = None  # to the record's index
+        self._waiters: dict[Waiter, int] | None = None  # to the record's index
         self._parts: tuple[list[int], list[BatchResult], list[int]] | None = None
         # Records without a live delivery: the latest run of them, and the runs before it.
         self._dropped_from = self._dropped_to = 0
@@ -204,27 +212,27 @@ class BatchResult:
         """How many tasks and callbacks wait here."""
         return len(self._waiters or ())
 
-    def when_done(self, index: int, waiter: _Waiter) -> None:
+    def when_done(self, index: int, waiter: Waiter) -> None:
         """Wake the waiter once this batch, or the part that ``index`` moves to, is done."""
         if self._waiters is None:
             self._waiters = {}
         self._waiters[waiter] = index
 
-    def await_record(self, index: int, waiter: _Waiter) -> None:
+    def await_record(self, index: int, waiter: Waiter) -> None:
         """:meth:`when_done` where the record is after splits; its batch is awaited now."""
         batch_result, index = self.resolve_index(index)
         batch_result.when_done(index, waiter)
         if batch_result.count == 1 and batch_result.awaited is not None:
             batch_result.awaited()
 
-    def knows(self, waiter: _Waiter) -> bool:
+    def knows(self, waiter: Waiter) -> bool:
         return self._waiters is not None and waiter in self._waiters
 
-    def forget(self, waiter: _Waiter) -> bool:
+    def forget(self, waiter: Waiter) -> bool:
         """Undo :meth:`when_done`; False when there is nothing to undo."""
         return self._waiters is not None and self._waiters.pop(waiter, None) is not None
 
-    def take_waiters(self) -> list[tuple[_Waiter, int]]:
+    def take_waiters(self) -> list[tuple[Waiter, int]]:
         waiters, self._waiters = self._waiters, None
         return list(waiters.items()) if waiters else []
 
@@ -234,10 +242,15 @@ class BatchResult:
             return self.record_errors.get(index, self.error)
         return self.error
 
-    def check_home(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Raise unless a waiter in ``loop`` can be woken."""
-        if self.loop is not None and loop is not self.loop:
-            raise ProducerStateError(_WRONG_LOOP)
+    def home_loop(self) -> asyncio.AbstractEventLoop:
+        """The running event loop; raises unless it is the one that wakes waiters."""
+        loop = self.loop
+        if loop is None or not is_kept_loop(loop):
+            running = _running_loop()
+            if loop is not None and loop is not running:
+                raise ProducerStateError(_WRONG_LOOP)
+            return running
+        return loop
 
     def _finish(self) -> None:
         self.done = True
@@ -245,121 +258,13 @@ class BatchResult:
         if self._waiters:
             waiters, self._waiters = list(self._waiters), None
             try:
-                waiters[0].loop.call_soon(_wake, waiters)
+                wake_soon(waiters)
             except Exception:  # noqa: BLE001 - a closed event loop
                 _log.exception("cannot wake the tasks that await %s-%d", self.topic, self.partition)
         if self.on_delivery is not None:
             hooked, self.hooked = self.hooked, []
             for delivery in hooked:
                 delivery.add_done_callback(self.on_delivery)
-
-
-def _wake(waiters: list[_Waiter]) -> None:
-    """Wake all waiters of a batch, in one turn of the event loop."""
-    for n, waiter in enumerate(waiters):
-        try:
-            waiter.wake()
-        except Exception as error:  # noqa: BLE001 - the other waiters must be woken
-            waiter.loop.call_exception_handler(
-                {"message": f"Exception in callback {waiter!r}", "exception": error}
-            )
-        except BaseException:  # the program is asked to end, and may go on all the same
-            waiter.loop.call_soon(_wake, waiters[n + 1 :])
-            raise
-
-
-class _Waiter:
-    """A task or a callback that waits for a batch's outcome."""
-
-    __slots__ = ("context", "loop")
-
-    loop: asyncio.AbstractEventLoop
-    context: Context
-
-    def wake(self) -> None:
-        raise NotImplementedError
-
-
-class Callback(_Waiter):
-    """A callback of a delivery, or of any object it is called with; equal ones are the same
-    callback of the same delivery."""
-
-    __slots__ = ("_key",)
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        callback: Callable[[Any], object],
-        delivery: object,
-        nth: int,
-    ) -> None:
-        self.loop = loop
-        self.context = copy_context()
-        self._key = (callback, delivery, nth)
-
-    def __repr__(self) -> str:
-        return f"{self._key[0]!r}({self._key[1]!r})"
-
-    def __hash__(self) -> int:
-        return hash(self._key[1:])  # a callback need not have a hash
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Callback) and self._key == other._key
-
-    def wake(self) -> None:
-        self.context.run(self._key[0], self._key[1])
-
-
-class _Awaiting(_Waiter):
-    """A task that awaits a delivery. It is an asyncio future as far as the task needs one, at a
-    fraction of its cost. Tasks look for ``_asyncio_future_blocking``."""
-
-    __slots__ = ("_asyncio_future_blocking", "_callback", "_cancelled", "_delivery")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, delivery: Delivery) -> None:
-        self.loop = loop
-        self._delivery = delivery
-        self._callback: Callable[[_Awaiting], object] | None = None
-        self._cancelled = False
-        self._asyncio_future_blocking = False
-
-    def __iter__(self) -> _Awaiting:
-        return self
-
-    def __next__(self) -> _Awaiting:
-        """The first call waits, the next one returns the record's outcome."""
-        if self._callback is None and not self._delivery.done():
-            self._delivery._batch_result.check_home(self.loop)
-            self._asyncio_future_blocking = True
-            return self
-        raise StopIteration(self._delivery.result())
-
-    def get_loop(self) -> asyncio.AbstractEventLoop:
-        return self.loop
-
-    def add_done_callback(
-        self, callback: Callable[[_Awaiting], object], *, context: Context
-    ) -> None:
-        self._callback, self.context = callback, context
-        self._delivery._batch_result.await_record(self._delivery._index, self)
-
-    def cancel(self, msg: object = None) -> bool:
-        batch_result, _ = self._delivery._batch_result.resolve_index(self._delivery._index)
-        if batch_result.done or self._cancelled or self._callback is None:
-            return False
-        self._cancelled = True
-        batch_result.forget(self)
-        self.loop.call_soon(self._callback, self, context=self.context)
-        return True
-
-    def result(self) -> None:
-        """Called by the task when it wakes; it gets the record's own result from ``__next__``."""
-        if self._cancelled:
-            raise asyncio.CancelledError
-
-    def wake(self) -> None:
-        assert self._callback is not None
-        self.context.run(self._callback, self)
 
 
 @cython.freelist(256)
@@ -457,11 +362,15 @@ class Delivery:
         if batch_result.error is not None:
             raise (batch_result.error_of(index) or batch_result.error).for_one()
         offset = batch_result.base_offset
-        return RecordMetadata(
-            batch_result.topic,
-            batch_result.partition,
-            offset if offset < 0 else offset + index,
-            self._timestamp if batch_result.log_append_time < 0 else batch_result.log_append_time,
+        at = self._timestamp if batch_result.log_append_time < 0 else batch_result.log_append_time
+        return _new_metadata(
+            RecordMetadata,
+            (
+                batch_result.topic,
+                batch_result.partition,
+                offset if offset < 0 else offset + index,
+                at,
+            ),
         )
 
     def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
@@ -475,12 +384,11 @@ class Delivery:
         if not callable(callback) or iscoroutinefunction(callback):
             raise TypeError(f"a callback must be a plain function, not {callback!r}")
         self._unseen = False
-        loop = _running_loop()
         batch_result, index = self._batch_result.resolve_index(self._index)
         if batch_result.done:
-            loop.call_soon(callback, self)
+            _running_loop().call_soon(callback, self)
             return
-        self._batch_result.check_home(loop)
+        loop = batch_result.home_loop()
         _track(self)
         nth = 0
         while batch_result.knows(waiting := Callback(loop, callback, self, nth)):
@@ -497,10 +405,17 @@ class Delivery:
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         self._unseen = False
-        if not self._batch_result.done:
+        if not self.done():
+            waiter = TaskWaiter(self._batch_result.home_loop())
             _track(self)
-        awaiting = _Awaiting(_running_loop(), self)
-        return cast("Generator[Any, None, RecordMetadata]", awaiting)
+            self._batch_result.await_record(self._index, waiter)
+            try:
+                yield waiter
+            except BaseException:  # the task is cancelled, or freed
+                batch_result, _ = self._batch_result.resolve_index(self._index)
+                batch_result.forget(waiter)
+                raise
+        return self.result()
 
     def move_to(self, other: Delivery) -> None:
         """Stand for another delivery's record: a held record got its place in a batch."""

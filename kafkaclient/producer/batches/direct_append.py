@@ -35,19 +35,15 @@ else:
 
 __all__ = ["AppendSlot", "DirectAppend", "TopicAppendSlots"]
 
-_LOOP_KEY = "__asyncio_running_event_loop__"
 _LAST_TIMESTAMP = 2**63 - 1
 _running_loop = asyncio._get_running_loop
 _system_clock = time.time
 
 if not cython.compiled:  # in C: see _direct_append.pxd and what it takes from others
     from kafkaclient.producer.batches.delivery import Delivery
+    from kafkaclient.producer.batches.waiters import is_kept_loop
     from kafkaclient.wire.murmur2 import hash_bytes
     from kafkaclient.wire.record_buffer import headers_size
-
-    def _is_kept_loop(key: str, loop: asyncio.AbstractEventLoop | None) -> bool:
-        """Whether the loop runs in this thread, by what asyncio keeps in the thread's state."""
-        return False  # only asyncio itself knows
 
     def _system_ms() -> int:
         return int(time.time() * 1000)
@@ -179,12 +175,12 @@ class TopicAppendSlots:
 
 
 class DirectAppend:
-    """The producer's ``send_nowait``; ``_send_slowly`` in the producer is the slow way."""
+    """The producer's ``send`` and ``send_nowait``; the producer has the slow ways, ``_append`` and
+    ``_send_slowly``. Compiled, a coroutine costs half as much as one of Python's."""
 
     if not cython.compiled:  # in C these are the initial values
         _slots: dict[str, TopicAppendSlots] | None = None
         _home: asyncio.AbstractEventLoop | None = None
-        _kept = False
         _largest = 0
         _wall_clock_s: Callable[[], float] | None = None
         _serialize: Callable[[str, Any, Any], tuple[Any, Any]] | None = None
@@ -204,8 +200,6 @@ class DirectAppend:
         self._slots, self._home, self._largest = slots, loop, largest
         self._wall_clock_s = None if wall_clock is _system_clock else wall_clock
         self._serialize = serialize
-        # Called in the event loop: this shows whether asyncio keeps the loop where C looks for it.
-        self._kept = _is_kept_loop(_LOOP_KEY, loop)
 
     def _close_direct_append(self) -> None:
         self._slots = None
@@ -220,12 +214,13 @@ class DirectAppend:
         headers: HeadersLike,
     ) -> Delivery | RawRecord:
         """Put a record through its slot; or the record, which has to take the slow way."""
-        slots, serialized = self._slots_of(topic), self._serialize is None
-        convert = not (serialized and _is_bytes(value) and _is_bytes(key))
-        if convert and slots is not None and slots.knows(partition):
+        slots, serialized = self._slots_of(topic), False
+        ready = self._serialize is None and _is_bytes(value) and _is_bytes(key)
+        if not ready and slots is not None and slots.knows(partition):
             value, key = self._in_bytes(topic, value, key)
-            serialized, slots = True, self._slots_of(topic)  # serializers are user code
-        if slots is not None and serialized:
+            ready = serialized = True
+            slots = self._slots_of(topic)  # serializers are user code
+        if ready and slots is not None:
             delivery = self._append_bytes(slots, value, key, partition, timestamp_ms, headers)
             if delivery is not None:
                 return delivery
@@ -270,9 +265,7 @@ class DirectAppend:
 
     def _at_home(self) -> bool:
         """Whether the producer's event loop runs, in this thread."""
-        if self._kept:
-            return _is_kept_loop(_LOOP_KEY, self._home)
-        return _running_loop() is self._home
+        return is_kept_loop(self._home) or _running_loop() is self._home
 
     def _timestamp(self, timestamp_ms: int | None) -> int:
         """The record's timestamp; negative if the slow way has to check it."""
@@ -292,6 +285,42 @@ class DirectAppend:
         headers: HeadersLike,
     ) -> Delivery | RawRecord:
         return self._try_append(topic, value, key, partition, timestamp_ms, headers)
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = (),
+    ) -> Delivery:
+        """Hand over a record; await the returned :class:`Delivery` for its acknowledgement.
+
+        The call waits only for the topic's metadata and for buffer space, for both together up to
+        ``max.block.ms``. If the call is cancelled while it waits, the record is not sent. Once the
+        call has returned, the record is sent even if the caller is cancelled.
+
+        Parameters: ``value`` and ``key`` are bytes (or objects that the serializers turn into
+        bytes); None is no value (a tombstone) or no key. Records with the same key go to the same
+        partition (murmur2, as in Java), records without key to a partition chosen by load;
+        ``partition`` overrides both. ``timestamp_ms``: milliseconds since the epoch, default now.
+        ``headers``: pairs of a str and bytes or None, or a mapping.
+
+        Raises:
+            InvalidRecordError: the record is not acceptable (also InvalidTopicError,
+                SerializationError, RecordTooLargeError, PartitionOutOfRangeError,
+                PartitionerError).
+            MetadataTimeoutError: the topic's metadata did not arrive within ``max.block.ms``.
+            BufferFullError: ``buffer.memory`` stayed full for ``max.block.ms``.
+            BrokerError: a broker refused, for example access to the topic.
+            ProducerStateError: the producer is not running, or has a ``transactional.id`` and no
+                transaction is open.
+            TransactionAbortableError: a record or request of the transaction has failed.
+        """
+        done = self._try_append(topic, value, key, partition, timestamp_ms, headers)
+        return done if isinstance(done, Delivery) else await self._append(done)
 
     def send_nowait(
         self,
@@ -314,7 +343,10 @@ class DirectAppend:
         done = self._try_append(topic, value, key, partition, timestamp_ms, headers)
         return done if isinstance(done, Delivery) else self._send_slowly(done)
 
-    if not cython.compiled:  # in C the producer's own is called
+    if not cython.compiled:  # in C the producer's own are called
+
+        async def _append(self, raw: RawRecord) -> Delivery:
+            raise NotImplementedError
 
         def _send_slowly(self, raw: RawRecord) -> Delivery:
             raise NotImplementedError

@@ -34,6 +34,10 @@ class QueueState(Enum):
     READY = "the first batch waits for its leader to take another request"
 
 
+# A member looked up in its Enum costs a Python call before 3.12.
+_IDLE, _READY = QueueState.IDLE, QueueState.READY
+
+
 class PartitionQueue:
     """The batches of one partition, from their binding to their outcome (franz-go: ``recBuf``).
 
@@ -96,7 +100,7 @@ class PartitionQueue:
         """The lane that the queue is ready for, or has batches on the wire in."""
         self.target_lane = lane
         """The lane that the queue changes to once nothing is on the wire."""
-        self.state = QueueState.IDLE
+        self.state = _IDLE
         self.timer = 0.0
         """When the latest linger time or back-off ends."""
         self.ready_number = 0
@@ -212,7 +216,7 @@ class PartitionQueue:
             self.batches_bound += 1
             self.bytes_bound += batch.sealed_size
             self.topic.strategy.on_sent(self, batch)
-        batch.begin_flight()
+        batch.begin_flight(self.leader_epoch, self.topic.topic_id)
         self.in_flight += 1
 
     def complete(self, batch: ProducerBatch) -> None:
@@ -309,11 +313,18 @@ class PartitionQueue:
         """A batch of the queue was sealed that had ``raw_size`` bytes before compression."""
         self.typical_batch_size = raw_size
 
-    def enter(self, state: QueueState, *, number: int = 0, timer: float | None = None) -> None:
-        """The queue is in this state from now on. To be called by :class:`ReadyQueues`."""
-        assert state is not QueueState.READY or self._batches, "a ready queue has a batch"
+    def enter(self, state: QueueState) -> None:
+        """The queue is in this state from now on. To be called by :class:`ReadyQueues`, as are the
+        next two methods."""
         self.state = state
-        if number:
-            self.ready_number = number
-        if timer is not None:
-            self.timer = timer
+
+    def become_ready(self, number: int) -> None:
+        """The first batch may be sent."""
+        assert self._batches, "a ready queue has a batch"
+        self.state = _READY
+        self.ready_number = number
+
+    def wait_until(self, timer: float, state: QueueState) -> None:
+        """The first batch waits until the time ``timer``."""
+        self.state = state
+        self.timer = timer

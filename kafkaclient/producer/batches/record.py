@@ -49,9 +49,10 @@ def checked_record(
     Buffers that may change are copied: the record may be encoded much later.
     """
     check_place(raw.topic, raw.partition)
-    if not raw.serialized:
+    plain = config.key_serializer is None and config.value_serializer is None
+    if not (plain or raw.serialized):
         value, key = serialize(config, raw.topic, raw.value, raw.key)
-        raw = RawRecord(raw.topic, value, key, *raw[3:])
+        raw = raw._replace(value=value, key=key)
     return record_of_bytes(config, wall_clock, raw)
 
 

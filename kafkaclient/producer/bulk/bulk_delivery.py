@@ -7,14 +7,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Never
 
 from kafkaclient.errors import BulkDeliveryError, BulkFailure
-from kafkaclient.producer.batches.delivery import Callback, Run
+from kafkaclient.producer.batches.waiters import Callback
 from kafkaclient.types import NO_OFFSET, BulkMetadata, OffsetRange
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
     from kafkaclient.errors import KafkaError
-    from kafkaclient.producer.batches.delivery import BatchResult
+    from kafkaclient.producer.batches.delivery import BatchResult, Run
 
 _KEPT = 64  # runs that are kept before those with an outcome are summed up
 
@@ -139,7 +139,7 @@ class BulkDelivery:
         """Release batches that are done: a call may have many more batches than are in flight."""
         left: list[Run] = []
         for run in self._pending:
-            for part, first, count in _parts(*run):
+            for part, first, count in parts_of(*run):
                 if part.done:
                     self._add_outcome(part, first, count)
                 else:
@@ -196,7 +196,7 @@ class BulkDelivery:
         return error
 
 
-def _parts(batch_result: BatchResult, first: int, count: int) -> Iterator[Run]:
+def parts_of(batch_result: BatchResult, first: int, count: int) -> Iterator[Run]:
     """Yields the run of records by batch, as they are after all splits."""
     while count > 0:
         part, at, run = batch_result.run_at(first)
@@ -229,8 +229,7 @@ def _merged(ranges: list[OffsetRange]) -> tuple[OffsetRange, ...]:
 
 async def _until_done(batch_result: BatchResult, first: int, count: int) -> None:
     """Wait for the last of the records of a batch."""
-    loop = asyncio.get_running_loop()
-    batch_result.check_home(loop)
+    loop = batch_result.home_loop()
     woken = loop.create_future()
     waiter = Callback(loop, _wake, woken, 0)
     batch_result.await_record(first + count - 1, waiter)

@@ -126,11 +126,17 @@ class FairShare:
 
     def add(self, partition: int, nbytes: int) -> None:
         """The partition was given ``nbytes``."""
-        if partition < len(self._bytes_given):
-            least = max(self._least_of_all, self._reset_to.get(self._lanes[partition], 0))
-            given = self._bytes_given[partition] = max(self._bytes_given[partition], least) + nbytes
+        bytes_given = self._bytes_given
+        if partition < len(bytes_given):
+            least = self._least(self._lanes[partition])
+            given = bytes_given[partition] = max(bytes_given[partition], least) + nbytes
             self._batch = max(nbytes, _DECAY * self._batch)
             self._least_of_all = max(self._least_of_all, given - int(_MOST_BEHIND * self._batch))
+
+    def _least(self, lane: int) -> int:
+        """The least bytes that a partition of the lane counts with."""
+        least = self._least_of_all
+        return max(least, self._reset_to.get(lane, 0)) if self._reset_to else least
 
     def reset_to_average(self, lane: int) -> None:
         """The lane's broker recovered. Raise its partitions to the average of the others, so that
@@ -149,8 +155,10 @@ class FairShare:
 
     def pick(self, lanes: Iterable[int], is_open: Callable[[int], bool]) -> int | None:
         """The open partition of these lanes that is furthest behind. None: none is open."""
-        first = [found for lane in lanes if (found := self._first(lane))]
-        heapify(first)
+        first: list[tuple[int, int, int, int]] = []
+        for lane in lanes:
+            if found := self._first(lane):
+                heappush(first, found)
         closed: list[tuple[int, _Entry]] = []
         while first and not is_open(first[0][2]):
             lane = heappop(first)[3]
@@ -173,7 +181,6 @@ class FairShare:
             given = self._bytes_given[partition]
             if noted >= given:
                 # Partitions further behind than allowed are equal.
-                least = max(self._least_of_all, self._reset_to.get(lane, 0))
-                return max(noted, least), tie, partition, lane
+                return max(noted, self._least(lane)), tie, partition, lane
             heapreplace(heap, (given, self._random(), partition))
         return None

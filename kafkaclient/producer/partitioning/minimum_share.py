@@ -32,7 +32,7 @@ class MinimumShare:
     def __init__(self, fraction: float, batch: int) -> None:
         self._fraction = fraction
         self._usual = batch
-        self._batch: float = batch
+        self._batch = float(batch)
         self._total = 0.0
         self._price = 0.0
         """How many bytes of the topic one byte of a partition pays for."""

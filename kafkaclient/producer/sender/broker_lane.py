@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from statistics import median
 from typing import TYPE_CHECKING
 
-from kafkaclient.net.pipeline import PendingRequest
+from kafkaclient.net.pending_request import PendingRequest
 from kafkaclient.producer.lane_id import node_of
 from kafkaclient.producer.sender.broker_exclusion import LaneState
 from kafkaclient.producer.sender.in_flight_window import PROBE_PATIENCE_S, InFlightWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kafkaclient.net.connection import Connection
-    from kafkaclient.net.pipeline import OnDone
+    from kafkaclient.net.pending_request import OnDone
     from kafkaclient.producer.batches.batch import ProducerBatch
 
 _LATENCIES_KEPT = 64  # how many latencies the 95th percentile is taken over
@@ -214,3 +213,10 @@ class BrokerLane:
         """The median latency of the latest Produce requests, in seconds; None before the first
         answer."""
         return median(self.latencies) if self.latencies else None
+
+
+def median(values: Iterable[float]) -> float:
+    """As ``statistics.median``, whose module takes longer to import than this package's sender."""
+    ordered: list[float] = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2

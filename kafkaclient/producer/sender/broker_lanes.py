@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkaclient.errors import AuthenticationError
 from kafkaclient.producer.lane_id import node_of
 from kafkaclient.producer.sender.broker_exclusion import LaneState
-from kafkaclient.producer.sender.broker_lane import MIN_OVERDUE_S, BrokerLane
+from kafkaclient.producer.sender.broker_lane import MIN_OVERDUE_S, BrokerLane, median
 from kafkaclient.producer.sender.liveness import BELIEVED_S
 from kafkaclient.producer.time_constants import NEVER
 
@@ -30,22 +29,40 @@ _HEALTHY = LaneState.HEALTHY  # an Enum's member costs a Python call before Pyth
 _COOL_DOWN_RATIO = 4  # a slow broker rests for this many latencies between two batches
 
 
-class BrokerSurvey(NamedTuple):
+class BrokerSurvey:
     """The lanes at one moment, by their numbers."""
 
-    available: dict[int, Connection]
-    """The lanes that can take a request now."""
-    saturated: Collection[int]
-    """Available lanes whose in-flight window is full. They take one extra request, for partitions
-    of that broker only."""
-    eligible: AbstractSet[int]
-    """The lanes that are not excluded, available or not."""
-    last_resort: Collection[int]
-    """The lanes that are excluded only because the broker is slow to answer."""
-    next_look: float
-    """When to survey again although nothing wakes the sender."""
-    liveness_pending: bool = False
-    """A liveness probe is pending: wait for it before falling back to an overdue broker."""
+    __slots__ = (
+        "available",
+        "eligible",
+        "last_resort",
+        "liveness_pending",
+        "next_look",
+        "saturated",
+    )
+
+    def __init__(
+        self,
+        available: dict[int, Connection],
+        saturated: Collection[int],
+        eligible: AbstractSet[int],
+        last_resort: Collection[int],
+        next_look: float,
+        liveness_pending: bool = False,
+    ) -> None:
+        self.available = available
+        """The lanes that can take a request now."""
+        self.saturated = saturated
+        """Available lanes whose in-flight window is full. They take one extra request, for
+        partitions of that broker only."""
+        self.eligible = eligible
+        """The lanes that are not excluded, available or not."""
+        self.last_resort = last_resort
+        """The lanes that are excluded only because the broker is slow to answer."""
+        self.next_look = next_look
+        """When to survey again although nothing wakes the sender."""
+        self.liveness_pending = liveness_pending
+        """A liveness probe is pending: wait for it before falling back to an overdue broker."""
 
 
 class BrokerLanes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from kafkaclient.net.pipeline import PendingRequest
+from kafkaclient.net.pending_request import PendingRequest
 from kafkaclient.producer.time_constants import NEVER
 from kafkaclient.wire.api_versions import ApiVersionsCall
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import BrokerConnectionError
 from kafkaclient.producer.lane_id import side_of
-from kafkaclient.producer.sender.broker_lane import MIN_OVERDUE_S
+from kafkaclient.producer.sender.broker_lane import MIN_OVERDUE_S, median
 from kafkaclient.producer.sender.liveness import BELIEVED_S
 
 if TYPE_CHECKING:

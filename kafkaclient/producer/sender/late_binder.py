@@ -4,7 +4,6 @@ gets: late binding gives it to a broker that can take it."""
 from __future__ import annotations
 
 from functools import partial
-from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -54,10 +53,13 @@ class LateBinder:
         The batches are sealed, stamped and count as in flight.
         """
         ready = self.ready_queues
-        late = ready.unbound if self.identity.valid else ()  # else it has no stamp
-        bound = [ready.ready.get(lane, ()) for lane in survey.available]
+        turns = list(ready.unbound) if self.identity.valid else []  # else they have no stamp
+        for lane in survey.available:
+            turns += ready.ready.get(lane, ())
+        if len(turns) > 1:
+            turns.sort(key=_ready_number)
         filler = _RequestFiller(self, survey, max_bytes, now)
-        for queue in sorted(chain(late, *bound), key=_ready_number):
+        for queue in turns:
             if queue.unbound:
                 filler.bind_first(queue)
             else:
@@ -160,12 +162,11 @@ class _RequestFiller:
         # A lane with a full window takes an unbound batch only if a bound batch that became ready
         # later will use the same request. Without this, full keyed batches would starve it.
         for candidates in (self._unsaturated, self._must_send):
-            usable = [
-                lane
-                for lane in tuple(self.room)
-                if lane in candidates and lane in allowed and lane != kept_free
-                if lane not in self.requests or self._fits(batch, lane)
-            ]
+            usable = []
+            for lane in tuple(self.room) if candidates else ():
+                usual = lane in candidates and lane in allowed and lane != kept_free
+                if usual and (lane not in self.requests or self._fits(batch, lane)):
+                    usable.append(lane)
             if not usable:
                 continue
             if gate is not None:

@@ -35,11 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from kafkaclient.config.limit import Limit
+    from kafkaclient.producer.transactions.identity import TransactionalIdentity
     from kafkaclient.producer.transactions.participants import TransactionRecords
-    from kafkaclient.producer.transactions.requests import (
-        TransactionalIdentity,
-        TransactionRequests,
-    )
+    from kafkaclient.producer.transactions.requests import TransactionRequests
     from kafkaclient.types import (
         ConsumerGroupMetadata,
         OffsetAndMetadata,
@@ -61,6 +59,8 @@ class TransactionManager:
     :meth:`on_producer_failed`. ``on_waited(call, seconds)`` gets the duration of each call.
     ``wake()`` starts a pass of the sender.
     """
+
+    is_fatal = staticmethod(is_fatal)
 
     def __init__(
         self,

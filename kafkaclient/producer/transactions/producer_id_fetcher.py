@@ -20,7 +20,7 @@ from kafkaclient.errors import (
     ProducerFencedError,
     UnsupportedVersionError,
 )
-from kafkaclient.wire.transactions import InitProducerIdCall
+from kafkaclient.wire.producer_ids import InitProducerIdCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.router import Router
     from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.batches.idempotence import ProducerIdentity
-    from kafkaclient.wire.transactions import InitProducerIdResult
+    from kafkaclient.wire.producer_ids import InitProducerIdResult
 
 _log = logging.getLogger(__name__)
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.coordinator import Outcome, outcome_of
 from kafkaclient.errors import KafkaError, ProducerFencedError, UnsupportedVersionError
-from kafkaclient.producer.batches.idempotence import NO_PRODUCER_ID, ProducerIdentity
+from kafkaclient.producer.batches.idempotence import NO_PRODUCER_ID
 from kafkaclient.types import OffsetAndMetadata, PreparedTransaction
 from kafkaclient.wire.api_versions import ApiVersionsCall
+from kafkaclient.wire.producer_ids import InitTransactionsCall
 from kafkaclient.wire.transactions import (
     AddOffsetsToTxnCall,
     AddPartitionsToTxnCall,
     CoordinatorKind,
     EndTxnCall,
     EndTxnV2Call,
-    InitTransactionsCall,
     OffsetFetchCall,
     TxnIdentity,
     TxnOffsetCommitCall,
@@ -25,10 +25,10 @@ from kafkaclient.wire.transactions import (
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Mapping
 
     from kafkaclient.cluster.coordinator import Coordinators
-    from kafkaclient.producer.batches.idempotence import PartitionSequence
+    from kafkaclient.producer.transactions.identity import TransactionalIdentity
     from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
 _NOT_COMMITTED = frozenset({48, 49, 59, 120})
@@ -42,48 +42,6 @@ def is_fatal(error: KafkaError) -> bool:
     if error.code is None:
         return isinstance(error, UnsupportedVersionError)
     return outcome_of(error.code) is Outcome.FATAL
-
-
-class TransactionalIdentity(ProducerIdentity):
-    """The identity that the coordinator assigns. Batches may leave while a transaction is open.
-
-    ``on_sequence_gap(error)`` is called when a partition's sequence cannot go on within the
-    transaction.
-    """
-
-    __slots__ = ("_on_sequence_gap", "abort_only", "open")
-
-    transactional = True
-
-    def __init__(self, on_sequence_gap: Callable[[KafkaError], None]) -> None:
-        super().__init__(enabled=True)
-        self._on_sequence_gap = on_sequence_gap
-        self.open = False
-        """Whether batches may leave."""
-        self.abort_only = False
-        """Whether no batch is retried, because the transaction will be aborted."""
-
-    @property
-    def valid(self) -> bool:
-        return self.open
-
-    @property
-    def wanted(self) -> bool:
-        return False
-
-    def forget_sequences(self, sequences: Iterable[PartitionSequence]) -> bool:
-        # Only the coordinator raises the epoch. With transactions v2 each transaction has its own.
-        return not any(sequence.is_of(self) for sequence in sequences)
-
-    def raise_epoch(self) -> bool:
-        # A gap within a transaction is not repaired: aborting the transaction brings a new epoch.
-        self._on_sequence_gap(
-            KafkaError(
-                "a partition's log does not continue this producer's records: the topic was "
-                "deleted and created again, or records are missing"
-            )
-        )
-        return False
 
 
 class TransactionRequests:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from experiments.slow_broker.results import Results
+    from kafkaclient.perf.payload import KeyValue
 
 JAVA_LINE = (
     "100 records sent, 2045.4 records/sec (1.00 MB/sec), 40.06 ms avg latency, "
@@ -78,9 +79,11 @@ class Client:
             await asyncio.Event().wait()
         self._completed = completed
 
-    def send_nowait(self, key: bytes | None, value: bytes, started: float) -> bool:
-        self._completed(started, started + 0.008, len(value), None)
-        return True
+    async def send(self, records: list[KeyValue], started: float) -> int:
+        self._completed(
+            started, started + 0.008, len(records), sum(len(v) for _, v in records), None
+        )
+        return len(records)
 
     async def flush(self) -> None: ...
 

@@ -43,7 +43,13 @@ ALLOWED: dict[tuple[str, str, str], str] = {}
 
 
 def owners_of(attribute: str) -> set[str]:
-    return {file for owner, file in OWNERS.items() if attribute in vars(owner)["__slots__"]}
+    return {file for owner, file in OWNERS.items() if attribute in attributes(owner)}
+
+
+def attributes(owner: type) -> tuple[str, ...]:
+    """mypyc keeps no ``__slots__``, but a list of its own."""
+    names: tuple[str, ...] = vars(owner).get("__mypyc_attrs__") or vars(owner)["__slots__"]
+    return names
 
 
 def changes(tree: ast.AST) -> Iterator[ast.Attribute]:

@@ -9,7 +9,7 @@ import pytest
 
 from kafkaclient.errors import BrokerConnectionError, RequestTimedOutError
 from kafkaclient.net.connection import Connection
-from kafkaclient.net.pipeline import PendingRequest
+from kafkaclient.net.pending_request import PendingRequest
 from kafkaclient.testing import FakeCluster
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP

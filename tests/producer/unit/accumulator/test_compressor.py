@@ -16,7 +16,7 @@ from kafkaclient.errors import BrokerConnectionError, KafkaError
 from kafkaclient.producer.accumulator.compressor import CompressionThreads
 from kafkaclient.producer.batches.partition_queue import QueueState
 from kafkaclient.wire.compression import Codec
-from kafkaclient.wire.records import iter_records
+from kafkaclient.wire.records import iter_records, pack
 
 if TYPE_CHECKING:
     from tests.producer.support import Bench
@@ -146,6 +146,20 @@ def test_other_partitions_do_not_wait(sealing: Any, hand: ByHand) -> None:
     b.put(0, bytes(LARGE))
     b.put(1, b"small")
     assert [values(batch) for batch in b.drain()] == [[b"small"]]
+
+
+def test_closed_batches_of_a_queue_occupy_every_thread(sealing: Any, hand: ByHand) -> None:
+    """In whatever order they are done, they leave in the order of their records."""
+    hand.at_a_time = 4
+    b = sealing((0,))
+    for mark in b"12345":
+        b.put(0, bytes([mark]) * LARGE)
+    batches = b.queue(0).batches
+    assert [batch.compressing for batch in batches] == [True, True, True, True, False]
+    assert len(hand.jobs) == 4
+    while hand.jobs:
+        finish(b, hand, -1)
+    assert [values(b.drain()[0])[0][:1] for _ in range(4)] == [b"1", b"2", b"3", b"4"]
 
 
 def test_two_of_a_queue_are_compressed_ahead_while_nobody_takes_them(
@@ -279,7 +293,7 @@ def test_whatever_the_codec_raises_is_brought_back(
 
     b = sealing()
     delivery = b.put(0, bytes(LARGE))
-    monkeypatch.setattr("kafkaclient.wire.records.compress", broken)
+    monkeypatch.setattr(f"{pack.__module__}.compress", broken)
     finish(b, hand)
     assert "MemoryError" in str(delivery.exception())
     assert b.used == 0
@@ -370,6 +384,20 @@ async def test_a_job_that_others_cancelled_is_done_all_the_same() -> None:
     await asyncio.sleep(0)
     assert told == [b"x"]
     assert not executor._jobs
+
+
+async def test_the_number_of_threads_is_an_option() -> None:
+    loop = asyncio.get_running_loop()
+    threads = CompressionThreads(loop, 3)
+    assert threads.at_a_time == 3
+    gate, waiting = threading.Barrier(4), []
+    done = [loop.create_future() for _ in range(3)]
+    for future in done:
+        threads.run(lambda: waiting.append(gate.wait(10)), future.set_result)
+    await loop.run_in_executor(None, gate.wait, 10)  # three at the same time
+    await asyncio.gather(*done)
+    threads.close()
+    assert 1 <= CompressionThreads(loop).at_a_time <= 4
 
 
 async def test_there_are_no_threads_before_there_is_work() -> None:

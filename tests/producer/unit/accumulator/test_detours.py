@@ -85,7 +85,7 @@ def test_a_new_leader_and_a_smaller_isr_are_followed(bench: type[Bench]) -> None
     queues = [b.topic.queue(n) for n in range(3)]
     b.accumulator.detours.set_dead_brokers(frozenset({2}), 0.0)
     b.accumulator.update_topic(view("test", [0, 1], [0], [1]), 1.0)
-    b.accumulator.detours.recompute(1.0)
+    b.accumulator.detours.update({"test"}, 1.0)
     assert [queue.lane for queue in queues] == [0, 0, 1]
     assert not b.topic.avoided
     assert set(b.topic.fair_share.lanes) == {0, 1}
@@ -115,3 +115,38 @@ def test_every_partition_has_one_way_and_comes_back_to_its_own(
     b.accumulator.detours.set_dead_brokers(frozenset(), 0.0)
     assert [queue.lane for queue in queues] == [queue.leader for queue in queues]
     assert set(b.topic.fair_share.lanes) == {isr[0] for isr in replicas if isr}
+
+
+ISRS = st.lists(st.lists(NODES, min_size=0, max_size=3, unique=True), min_size=1, max_size=4)
+VIEWS = st.dictionaries(st.sampled_from(["a", "b", "c"]), ISRS, min_size=1)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # it is a class
+@given(VIEWS, st.lists(st.one_of(st.frozensets(NODES, max_size=2), VIEWS), max_size=5))
+def test_to_look_at_changed_topics_alone_is_enough(
+    bench: type[Bench], first: dict[str, list[list[int]]], events: list[object]
+) -> None:
+    """Brokers die and return, and leaders change: the outcome is that of a look at everything."""
+    b = bench(late=True)
+    detours, views, dead = b.accumulator.detours, dict(first), frozenset[int]()
+    for event in [first, *events]:
+        if isinstance(event, frozenset):
+            dead = event
+            detours.set_dead_brokers(dead, 0.0)
+            continue
+        assert isinstance(event, dict)
+        views |= event
+        for name, isrs in event.items():
+            b.accumulator.topic(name)
+            b.accumulator.update_topic(view(name, *isrs), 0.0)
+        detours.update(event, 0.0)
+    other = bench(late=True)
+    for name, isrs in views.items():
+        other.accumulator.topic(name)
+        other.accumulator.update_topic(view(name, *isrs), 0.0)
+    other.accumulator.detours.set_dead_brokers(dead, 0.0)
+    for name in views:
+        mine, theirs = b.accumulator.topic(name), other.accumulator.topic(name)
+        assert mine.side_lane_of == theirs.side_lane_of
+        assert mine.avoided == theirs.avoided
+    assert detours.side_lanes == other.accumulator.detours.side_lanes

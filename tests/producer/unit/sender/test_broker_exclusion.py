@@ -10,6 +10,7 @@ import pytest
 from kafkaclient.producer.sender.broker_exclusion import LaneState
 from kafkaclient.producer.sender.broker_lane import ProduceRequest
 from kafkaclient.producer.sender.broker_lanes import BrokerLanes
+from kafkaclient.producer.sender.liveness import BrokerLiveness
 from kafkaclient.producer.settings import SenderSettings
 
 OPEN = {"closed": False, "writable": True, "throttled_until": 0.0}
@@ -24,7 +25,7 @@ class World:
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
             SenderSettings(client_id="test", **settings),
-            self,  # type: ignore[arg-type]
+            BrokerLiveness(self, clock=lambda: 0.0, on_change=print),  # type: ignore[arg-type]
             on_recovery=self.recovered.append,
         )
 

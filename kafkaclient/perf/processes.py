@@ -1,0 +1,56 @@
+"""A load through many producers on this machine, each in its own process, which start together."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import ConfigError, KafkaError
+from kafkaclient.event_loop import loop_factory
+from kafkaclient.perf.fleet import all_runs, measured
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from multiprocessing.synchronize import Barrier
+
+    from kafkaclient.perf.fleet import ProducerPlan
+    from kafkaclient.perf.run import Run
+
+_together: Barrier | None = None
+"""In a producer's process: where it waits until all processes have started."""
+
+
+def run_in_processes(plans: Sequence[ProducerPlan]) -> list[Run]:
+    """Run each plan in a new process, which has an event loop and a client; all start together.
+
+    Raises KafkaError or ConfigError for the first plan that failed.
+    """
+    context = get_context("spawn")  # a fork would inherit threads' locks
+    barrier = context.Barrier(len(plans))
+    pool = ProcessPoolExecutor(len(plans), context, _prepare, (barrier,))
+    with pool:
+        try:
+            # No process is free for a second plan before all have reached the barrier.
+            return all_runs(pool.map(_work, plans))
+        except BrokenProcessPool as error:
+            raise KafkaError("a producer's process was killed, so the load was given up") from error
+
+
+def _prepare(barrier: Barrier) -> None:
+    global _together  # noqa: PLW0603 - the only way to hand a barrier to the pool's processes
+    _together = barrier
+
+
+def _work(plan: ProducerPlan) -> Run | KafkaError:
+    assert _together is not None
+    _together.wait()
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(measured(plan))
+    except ConfigError as error:
+        return ConfigError(str(error))
+    except (KafkaError, OSError) as error:
+        return KafkaError(str(error))  # not every error can be pickled

@@ -1,0 +1,78 @@
+"""Hands records to a producer in slices, and remembers which batch took which of them.
+
+A load at the client's limit has no time for a callback per record. All records of a batch are
+acknowledged together, so one callback for the records of a slice in one batch is enough.
+
+This file is the source of the compiled ``_slices`` as well; ``_slices.pxd`` has the C types.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkaclient.compiled_modules import use_compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.perf.payload import KeyValue
+    from kafkaclient.producer.batches.delivery import BatchResult, Delivery
+
+__all__ = ["RecordRun", "Slice"]
+
+
+class RecordRun:
+    """Records of a slice that follow each other in a batch. ``last``: the delivery of the last one,
+    which stands for the others as well."""
+
+    __slots__ = ("count", "last", "nbytes")
+
+    def __init__(self, last: Delivery, count: int = 0, nbytes: int = 0) -> None:
+        self.last = last
+        self.count = count
+        self.nbytes = nbytes
+        """Bytes of keys and values."""
+
+    def extend(self, delivery: Delivery, nbytes: int) -> None:
+        """Include the batch's next record."""
+        if self.count:
+            self.last.detach()
+        self.last = delivery
+        self.count += 1
+        self.nbytes += nbytes
+
+
+class Slice:
+    """Records that are handed over one right after the other."""
+
+    __slots__ = ("runs", "taken")
+
+    def __init__(self) -> None:
+        self.taken = 0
+        """How many records, from the first, were handed over."""
+        self.runs: dict[BatchResult, RecordRun] = {}
+        """The records that the producer accepted, by batch."""
+
+    def hand_over(
+        self,
+        send_nowait: Callable[[str, bytes, bytes | None], Delivery],
+        topic: str,
+        records: list[KeyValue],
+    ) -> None:
+        """Call ``send_nowait`` for each record from number ``taken`` on.
+
+        Raises what ``send_nowait`` raises for a record, which is not counted as taken.
+        """
+        run = None
+        for at in range(self.taken, len(records)):
+            key, value = records[at]
+            delivery = send_nowait(topic, value, key)
+            self.taken = at + 1
+            if run is None or run.last._batch_result is not delivery._batch_result:
+                run = self.runs.get(delivery._batch_result)
+                if run is None:
+                    run = self.runs[delivery._batch_result] = RecordRun(delivery)
+            run.extend(delivery, len(value) + (0 if key is None else len(key)))
+
+
+use_compiled(globals())

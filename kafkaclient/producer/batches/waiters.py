@@ -1,0 +1,139 @@
+"""Who waits for the outcome of a batch: tasks and callbacks, woken together.
+
+This file is the source of the compiled ``_waiters`` as well; ``_waiters.pxd`` has the C types.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.compiled_modules import use_compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextvars import Context
+
+    import cython
+else:
+    from kafkaclient.compiled_modules import cython
+
+__all__ = ["Callback", "TaskWaiter", "Waiter", "wake_soon"]
+
+if not cython.compiled:  # in C, see _waiters.pxd
+
+    def is_kept_loop(loop: asyncio.AbstractEventLoop | None) -> bool:
+        """Whether the loop runs in this thread, by what asyncio keeps in the thread's state."""
+        return False  # only asyncio itself knows
+
+
+class Waiter:
+    """A task or a callback that waits for a batch's outcome."""
+
+    __slots__ = ("context", "loop")
+
+    loop: asyncio.AbstractEventLoop
+    context: Context
+
+    def wake(self) -> None:
+        raise NotImplementedError
+
+
+def wake_soon(waiters: list[Waiter]) -> None:
+    """Wake the waiters of a batch in the next iteration of their event loop, all in one call."""
+    first = waiters[0]
+    first.loop.call_soon(_wake, waiters)
+
+
+def _wake(waiters: list[Any]) -> None:
+    """Wake each waiter, and take it out of the list, so that it is freed at once.
+
+    Otherwise the waiters pile up beside those that the same tasks create for their next records,
+    and the garbage collector runs.
+    """
+    for n, waiter in enumerate(waiters):
+        waiters[n] = None
+        try:
+            waiter.wake()
+        except Exception as error:  # noqa: BLE001 - the other waiters must be woken
+            waiter.loop.call_exception_handler(
+                {"message": f"Exception in callback {waiter!r}", "exception": error}
+            )
+        except BaseException:  # the program is asked to end, and may go on all the same
+            waiter.loop.call_soon(_wake, waiters[n + 1 :])
+            raise
+
+
+class Callback(Waiter):
+    """A callback of a delivery, or of any object it is called with; equal ones are the same
+    callback of the same delivery."""
+
+    __slots__ = ("_key",)
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        callback: Callable[[Any], object],
+        delivery: object,
+        nth: int,
+    ) -> None:
+        self.loop = loop
+        self.context = copy_context()
+        self._key = (callback, delivery, nth)
+
+    def __repr__(self) -> str:
+        return f"{self._key[0]!r}({self._key[1]!r})"
+
+    def __hash__(self) -> int:
+        return hash(self._key[1:])  # a callback need not have a hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Callback) and self._key == other._key
+
+    def wake(self) -> None:
+        self.context.run(self._key[0], self._key[1])
+
+
+class TaskWaiter(Waiter):
+    """What a task waits for while it awaits a delivery: an asyncio future as far as the task needs
+    one, at a fraction of its cost. Tasks look for ``_asyncio_future_blocking``."""
+
+    __slots__ = ("_asyncio_future_blocking", "_callback", "_cancelled", "_done")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._callback: Callable[[TaskWaiter], object] | None = None
+        self._cancelled = self._done = False
+        self._asyncio_future_blocking = True
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self.loop
+
+    def add_done_callback(
+        self, callback: Callable[[TaskWaiter], object], *, context: Context
+    ) -> None:
+        if self._done:  # only if the coroutine is run by other code than a task in between
+            self.loop.call_soon(callback, self, context=context)
+        self._callback, self.context = callback, context
+
+    def cancel(self, msg: object = None) -> bool:
+        if self._done or self._callback is None:
+            return False
+        self._done = self._cancelled = True
+        self.loop.call_soon(self._callback, self, context=self.context)
+        return True
+
+    def result(self) -> None:
+        """Called by the task when it wakes; it gets the record's own result from the delivery."""
+        if self._cancelled:
+            raise asyncio.CancelledError
+
+    def wake(self) -> None:
+        if not self._done:
+            self._done = True
+            if self._callback is not None:
+                self.context.run(self._callback, self)
+
+
+use_compiled(globals())

@@ -1,0 +1,71 @@
+"""Which modules a program loads that creates a producer, and which it loads when it needs them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# What takes long to import, or belongs to other clients, and what loads it.
+WITHOUT = (
+    "importlib.metadata",
+    "statistics",
+    "difflib",
+    "urllib.request",
+    "tempfile",
+    "kafka",
+    "crc32c",
+    "pyarrow",
+    "kafkaclient.admin",
+    "kafkaclient.cli",
+    "kafkaclient.cluster.coordinator",
+    "kafkaclient.net.sasl.login",
+    "kafkaclient.net.tls",
+    "kafkaclient.producer.bulk",
+    "kafkaclient.producer.observability.batch_telemetry",
+    "kafkaclient.producer.transactions.manager",
+    "kafkaclient.reader",
+    "kafkaclient.spark",
+    "kafkaclient.streams",
+    "kafkaclient.testing",
+    "kafkaclient.wire.codec",
+)
+
+
+def loaded(code: str) -> set[str]:
+    """The modules that a new process has loaded after ``code``."""
+    code += "\nimport sys\nprint(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(found.stdout.split())
+
+
+def producer(options: str = "") -> set[str]:
+    return loaded(f"import kafkaclient\nkafkaclient.Producer('127.0.0.1:9092'{options})")
+
+
+def test_the_package_alone_loads_no_client() -> None:
+    modules = loaded("import kafkaclient")
+    assert "asyncio" not in modules
+    assert {name for name in modules if name.startswith("kafkaclient")} == {"kafkaclient"}
+
+
+def test_a_producer_loads_only_what_it_uses() -> None:
+    before = loaded("pass")  # an editable installation has modules of its own
+    modules = producer() - before
+    assert "kafkaclient.producer.runtime" in modules  # nothing is left for the first record
+    assert modules.isdisjoint(WITHOUT)
+
+
+@pytest.mark.parametrize(
+    ("options", "needed"),
+    [
+        (", transactional_id='tx'", {"kafkaclient.producer.transactions.manager", "kafka"}),
+        (", key_serializer=str.encode", set()),
+    ],
+)
+def test_an_option_loads_what_it_needs(options: str, needed: set[str]) -> None:
+    """When the producer is created: importing takes long, and would hold up its event loop."""
+    modules = producer(options)
+    assert needed <= modules
+    assert needed or "kafka" not in modules

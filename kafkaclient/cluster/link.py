@@ -8,12 +8,7 @@ import logging
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaclient.cluster.reconnect_backoff import ReconnectBackoff
-from kafkaclient.errors import (
-    AuthenticationError,
-    BrokerConnectionError,
-    KafkaError,
-    ProtocolError,
-)
+from kafkaclient.errors import AuthenticationError, BrokerConnectionError, KafkaError, ProtocolError
 from kafkaclient.net.connection import Connection
 
 if TYPE_CHECKING:

@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING, Any, Never
 
 from kafkaclient.cluster.client import Client, LeftOpen
 from kafkaclient.config import ProducerConfig
-from kafkaclient.errors import (
-    FlushTimeoutError,
-    ProducerClosedError,
-    ProducerStateError,
-)
+from kafkaclient.errors import FlushTimeoutError, ProducerClosedError, ProducerStateError
 from kafkaclient.net.fork import guard
 from kafkaclient.producer.batches.delivery import Delivery
 from kafkaclient.producer.batches.direct_append import DirectAppend

@@ -8,13 +8,7 @@ from kafkaclient.admin import Admin
 from kafkaclient.config.admin import AdminConfig
 from kafkaclient.errors import ConfigError, UnknownTopicError
 from kafkaclient.reader import Reader
-from kafkaclient.spark.offsets import (
-    EARLIEST,
-    LATEST,
-    ByTime,
-    OffsetRange,
-    split,
-)
+from kafkaclient.spark.offsets import EARLIEST, LATEST, ByTime, OffsetRange, split
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:

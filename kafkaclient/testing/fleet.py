@@ -11,12 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.testing.broker import (
-    CHECKPOINT_FILE,
-    Broker,
-    BrokerProcess,
-    BrokerState,
-)
+from kafkaclient.testing.broker import CHECKPOINT_FILE, Broker, BrokerProcess, BrokerState
 from kafkaclient.testing.errors import BrokerStartError
 from kafkaclient.testing.ports import free_ports
 from kafkaclient.testing.probe import membership

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.producer.batches.direct_append import AppendSlot
 from kafkaclient.wire.compression import Codec
-from kafkaclient.wire.records import (
-    BATCH_OVERHEAD,
-    BatchBuilder,
-    pack,
-    record_size,
-)
+from kafkaclient.wire.records import BATCH_OVERHEAD, BatchBuilder, pack, record_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.cluster.backoff import exponential_s
 from kafkaclient.cluster.view import LeaderHint
-from kafkaclient.errors import (
-    KafkaError,
-    ProtocolError,
-    defect,
-)
+from kafkaclient.errors import KafkaError, ProtocolError, defect
 from kafkaclient.producer.batches.delivery_errors import (
     rejected_records,
     rejection,

@@ -63,7 +63,7 @@ class Detours:
             others = any(self._is_clean(p) for p in known)
             side_lane_of = {p.partition: side_of(p.leader) for p in needy if p.leader in clean}
             self.side_lanes.update(side_lane_of.values())
-            avoided = known if self._adaptive and others else ()
+            avoided = known if self._dead and self._adaptive and others else ()
             topic.set_detours(
                 side_lane_of, frozenset([p.partition for p in avoided if not self._is_clean(p)])
             )

@@ -91,6 +91,20 @@ def test_a_new_leader_and_a_smaller_isr_are_followed(bench: type[Bench]) -> None
     assert set(b.topic.fair_share.lanes) == {0, 1}
 
 
+def test_a_partition_that_had_no_leader_when_the_dead_broker_returned(bench: type[Bench]) -> None:
+    b = bench(late=True)
+    b.accumulator.update_topic(view("test", [0], [2], [1]), 0.0)
+    b.accumulator.detours.set_dead_brokers(frozenset({2}), 0.0)
+    b.accumulator.update_topic(view("test", [0], [], [1]), 1.0)
+    b.accumulator.detours.update({"test"}, 1.0)
+    assert b.topic.avoided == {1}
+    b.accumulator.detours.set_dead_brokers(frozenset(), 2.0)
+    b.accumulator.update_topic(view("test", [0], [2], [1]), 3.0)
+    b.accumulator.detours.update({"test"}, 3.0)
+    assert not b.topic.avoided, "records without key go to it again"
+    assert set(b.topic.fair_share.lanes) == {0, 1, 2}
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # it is a class
 @given(
     st.lists(st.lists(NODES, min_size=0, max_size=3, unique=True), min_size=1, max_size=8),

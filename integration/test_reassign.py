@@ -197,7 +197,9 @@ async def test_records_do_not_wait_for_what_the_quota_withholds(
 
 @asynccontextmanager
 async def executing(cluster, admin, plan: str, topic: str):
-    """``kafkaclient reassign execute``, with its moves begun and crawling."""
+    """``kafkaclient reassign execute``, with its moves begun and crawling, and its announcement
+    deleted: a process killed before that keeps others from clearing until it expires, which
+    ``test_whatever_change_was_the_last_nothing_is_left`` is about."""
     process = await spawn(
         cluster,
         *("reassign", "execute", "--reassignment-json-file", plan, "--throttle", "1000000"),
@@ -207,7 +209,9 @@ async def executing(cluster, admin, plan: str, topic: str):
 
         async def crawls() -> bool:
             moving = await admin.list_partition_reassignments()
-            return any(partition.topic == topic for partition in moving)
+            defaults = await admin.describe_configs(ConfigResource.broker_defaults())
+            begun = any(partition.topic == topic for partition in moving)
+            return begun and not any("throttle.setting" in key for key in defaults)
 
         await until(crawls)
         yield process

@@ -9,22 +9,29 @@ from asyncio.subprocess import PIPE
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.produce.meter import Meter, cpu_share, latencies, rss_sampled, ticking
 from benchmarks.produce.result import WARM_UP, Measured, UnavailableError
-from benchmarks.produce.supply import HEADERS, Supply
+from benchmarks.produce.supply import Supply
 from benchmarks.produce.turns import Turns
-from benchmarks.produce.ways import CHUNK, awaited_behind, in_tasks
+from benchmarks.produce.ways import (
+    CHUNK,
+    awaited_behind,
+    in_tasks,
+    put,
+    put_keyed,
+    put_with_header,
+)
 from kafkaclient.compiled_modules import why_pure_python
 from kafkaclient.errors import BufferFullError
 from kafkaclient.producer.producer import Producer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from benchmarks.produce.entry import Job
+    from benchmarks.produce.ways import Put
 
 __all__ = ["WAYS"]
 
@@ -94,30 +101,13 @@ def _method(producer: Producer, name: str) -> Callable[..., Any]:
 # --- the ways -------------------------------------------------------------------------------------
 
 
-async def _offer(run: Run) -> None:
+async def _offer(run: Run, put: Put) -> None:
     """``send_nowait`` as fast as it goes; handles are dropped."""
     send, topic, turns = run.producer.send_nowait, run.topic, Turns()
     for values, keys in run.supply.offered():
-        if keys:
-            records: Iterable[tuple[bytes, bytes]] = zip(values, keys, strict=True)
-            while True:
-                try:
-                    for value, key in records:
-                        send(topic, value, key)
-                    break
-                except BufferFullError:
-                    await turns.wait(_NO_ROOM_S)
-                    records = chain(((value, key),), records)
-        else:
-            left = iter(values)
-            while True:
-                try:
-                    for value in left:
-                        send(topic, value)
-                    break
-                except BufferFullError:
-                    await turns.wait(_NO_ROOM_S)
-                    left = chain((value,), left)
+        left: Iterator[Any] | None = zip(values, keys, strict=True) if keys else iter(values)
+        while left := put(send, topic, left, BufferFullError):
+            await turns.wait(_NO_ROOM_S)
         await turns.end_when_long()
     await run.producer.flush()
 
@@ -125,27 +115,15 @@ async def _offer(run: Run) -> None:
 async def send_nowait(job: Job, started: Callable[[], None]) -> Measured:
     async with _running(job, CHUNK) as run:
         with run.meter.running(started):
-            await _offer(run)
+            await _offer(run, put_keyed if job.entry.keyed else put)
         return run.measured()
 
 
 async def send_nowait_header(job: Job, started: Callable[[], None]) -> Measured:
     """As ``send_nowait``; each record has one header of 16 bytes."""
     async with _running(job, CHUNK) as run:
-        send, topic, turns, headers = run.producer.send_nowait, run.topic, Turns(), HEADERS
         with run.meter.running(started):
-            for values, _keys in run.supply.offered():
-                left = iter(values)
-                while True:
-                    try:
-                        for value in left:
-                            send(topic, value, headers=headers)
-                        break
-                    except BufferFullError:
-                        await turns.wait(_NO_ROOM_S)
-                        left = chain((value,), left)
-                await turns.end_when_long()
-            await run.producer.flush()
+            await _offer(run, put_with_header)
         return run.measured()
 
 
@@ -226,7 +204,7 @@ async def ticking_send_nowait(job: Job, started: Callable[[], None]) -> Measured
     async with _running(job, CHUNK) as run:
         with run.meter.running(started):
             async with ticking(run.extras):
-                await _offer(run)
+                await _offer(run, put_keyed if job.entry.keyed else put)
         return run.measured()
 
 
@@ -273,7 +251,7 @@ async def overload(job: Job, started: Callable[[], None]) -> Measured:
     async with _running(job, CHUNK) as run:
         with run.meter.running(started):
             async with rss_sampled(run.extras, _RSS_EVERY_S):
-                await _offer(run)
+                await _offer(run, put_keyed if job.entry.keyed else put)
         run.extras["buffer_memory_mb"] = run.producer.config.buffer_memory / (1024 * 1024)
         exhausted = run.producer.metrics()["producer-metrics"]["buffer-exhausted-total"]
         run.extras["refused_for_lack_of_room"] = int(exhausted)
@@ -284,7 +262,7 @@ async def send_nowait_then_idle(job: Job, started: Callable[[], None]) -> Measur
     """What a producer costs with so many partitions, and what it costs to have one around."""
     async with _running(job, CHUNK) as run:
         with run.meter.running(started):
-            await _offer(run)
+            await _offer(run, put_keyed if job.entry.keyed else put)
         await asyncio.sleep(_SETTLED_S)
         run.extras["idle_cpu_share"] = await cpu_share(2 * job.seconds)
         return run.measured()

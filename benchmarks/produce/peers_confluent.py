@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
 
 from benchmarks.produce.meter import Meter
 from benchmarks.produce.result import WARM_UP, Measured, UnavailableError
-from benchmarks.produce.supply import HEADERS, Supply
-from benchmarks.produce.ways import CHUNK
+from benchmarks.produce.supply import Supply
+from benchmarks.produce.ways import CHUNK, put, put_keyed, put_with_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from benchmarks.produce.entry import Job
+    from benchmarks.produce.ways import Put
 
 __all__ = ["WAYS", "options"]
 
@@ -58,59 +58,30 @@ def _flush(producer: Any) -> None:
         raise TimeoutError(f"{left} records were not delivered within {_GIVE_UP_S:.0f} s")
 
 
-async def produce(job: Job, started: Callable[[], None]) -> Measured:
+def _offer(job: Job, started: Callable[[], None], put: Put) -> Measured:
     """No delivery callbacks; polled now and then, and until there is room when there is none."""
     supply, meter = Supply(job, CHUNK), Meter()
     with _running(job, supply) as producer:
         send, poll, topic = producer.produce, producer.poll, job.topic
-
-        def wait_and_send(value: bytes, key: bytes | None = None) -> None:
-            while True:
-                poll(_NO_ROOM_S)
-                try:
-                    send(topic, value, key)
-                except BufferError:
-                    continue
-                return
-
         with meter.running(started):
             for values, keys in supply.offered():
-                if keys:
-                    for value, key in zip(values, keys, strict=True):
-                        try:
-                            send(topic, value, key)
-                        except BufferError:
-                            wait_and_send(value, key)
-                else:
-                    for value in values:
-                        try:
-                            send(topic, value)
-                        except BufferError:
-                            wait_and_send(value)
+                left: Iterator[Any] | None = (
+                    zip(values, keys, strict=True) if keys else iter(values)
+                )
+                while left := put(send, topic, left, BufferError):
+                    poll(_NO_ROOM_S)
                 poll(0)
             _flush(producer)
     return Measured.of(supply, meter)
+
+
+async def produce(job: Job, started: Callable[[], None]) -> Measured:
+    return _offer(job, started, put_keyed if job.entry.keyed else put)
 
 
 async def produce_header(job: Job, started: Callable[[], None]) -> Measured:
     """As ``produce``; each record has one header of 16 bytes."""
-    supply, meter = Supply(job, CHUNK), Meter()
-    with _running(job, supply) as producer:
-        send, poll, topic, headers = producer.produce, producer.poll, job.topic, HEADERS
-        with meter.running(started):
-            for values, _keys in supply.offered():
-                left = iter(values)
-                while True:
-                    try:
-                        for value in left:
-                            send(topic, value, headers=headers)
-                        break
-                    except BufferError:
-                        poll(_NO_ROOM_S)
-                        left = chain((value,), left)
-                poll(0)
-            _flush(producer)
-    return Measured.of(supply, meter)
+    return _offer(job, started, put_with_header)
 
 
 async def produce_batch(job: Job, started: Callable[[], None]) -> Measured:

@@ -1,4 +1,4 @@
-"""Ways to send that are the same for every asyncio client."""
+"""Ways to send that several clients share."""
 
 from __future__ import annotations
 
@@ -8,19 +8,63 @@ from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.produce.supply import HEADERS
 from benchmarks.produce.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from benchmarks.produce.supply import Supply
 
-__all__ = ["CHUNK", "awaited_behind", "in_tasks"]
+    Put = Callable[
+        [Callable[..., object], str, Iterator[Any], type[Exception]], Iterator[Any] | None
+    ]
+    """Sends records until ``send`` raises that the buffer is full; returns what is left."""
+
+__all__ = ["CHUNK", "awaited_behind", "in_tasks", "put", "put_keyed", "put_with_header"]
 
 CHUNK = 32
 """Records that a loop sends between two looks at the clock."""
 
 _BEHIND = 20_000
+
+
+def put(
+    send: Callable[..., object], topic: str, values: Iterator[bytes], full: type[Exception]
+) -> Iterator[bytes] | None:
+    for value in values:
+        try:
+            send(topic, value)
+        except full:
+            return chain((value,), values)
+    return None
+
+
+def put_with_header(
+    send: Callable[..., object], topic: str, values: Iterator[bytes], full: type[Exception]
+) -> Iterator[bytes] | None:
+    headers = HEADERS
+    for value in values:
+        try:
+            send(topic, value, headers=headers)
+        except full:
+            return chain((value,), values)
+    return None
+
+
+def put_keyed(
+    send: Callable[..., object],
+    topic: str,
+    records: Iterator[tuple[bytes, bytes]],
+    full: type[Exception],
+) -> Iterator[tuple[bytes, bytes]] | None:
+    for record in records:
+        value, key = record
+        try:
+            send(topic, value, key)
+        except full:
+            return chain((record,), records)
+    return None
 
 
 async def awaited_behind(

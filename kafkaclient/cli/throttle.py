@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Quotas for the replication between brokers (KIP-73).\n\n"
-    "`kafkaclient reassign execute` sets and removes quotas by itself. The commands here change "
-    "quotas while replicas are moved, set them for brokers that have much to replicate, and remove "
-    "quotas that were not removed.\n\n"
+    "`kafkaclient reassign execute` sets its quotas and removes its quotas by itself. Use the "
+    "commands of `throttle` to change quotas during a reassignment, to set quotas for brokers that "
+    "have much to replicate, and to remove quotas that are left over.\n\n"
     "Examples: `kafkaclient throttle show`, `kafkaclient throttle set --replication-quota "
     "50000000`, `kafkaclient throttle clear`.\n\n"
     "Exit status: 0 done, 1 failed, 2 wrong use.",

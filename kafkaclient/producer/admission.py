@@ -102,9 +102,8 @@ class Admission:
         self, topic: str, record: Record, *, force: bool = False, refreshed: bool = False
     ) -> Delivery | None:
         """Append without waiting. Call it only if the topic has no waiters, or for an admitted
-        caller. Returns None if there is no buffer space, or if
-        :meth:`must_wait_for_partition` is true. With ``force`` the
-        record is appended although there is no buffer space."""
+        caller. Returns None if :meth:`must_wait_for_partition` is true, or if there is no buffer
+        space; with ``force`` the record is appended without space."""
         buffer = self._accumulator.topic(topic)
         if self.must_wait_for_partition(buffer, record.partition, refreshed=refreshed):
             return None

@@ -133,8 +133,7 @@ def late_binder(accumulator: RecordAccumulator) -> LateBinder:
 
 
 class Bench:
-    """A RecordAccumulator with one topic; ``leaders[p]`` leads partition p; a
-    partition with -1 has no leader.
+    """A RecordAccumulator with one topic. ``leaders[p]`` leads partition p; -1 means no leader.
 
     Random draws are 0, 1, 2, ...; ``draws`` counts them. ``woken`` lists what the sender is told.
     """

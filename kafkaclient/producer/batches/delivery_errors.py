@@ -36,7 +36,7 @@ def with_verdict(error: KafkaError, batch: ProducerBatch) -> KafkaError:
 
 
 def _may_be_in_log(batch: ProducerBatch) -> bool:
-    """Also if the current attempt has no answer yet."""
+    """Whether an earlier attempt may have written the batch, or the attempt on the wire may."""
     return batch.in_flight or batch.maybe_written
 
 

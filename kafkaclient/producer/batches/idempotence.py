@@ -194,8 +194,7 @@ class PartitionSequence:
         # gaps: if the first batch is not in it, no later one is.
         if unacked and unacked[0].maybe_written:
             return False
-        is_of_current_epoch = self.is_of(identity)
-        if is_of_current_epoch and not identity.raise_epoch():
+        if self.is_of(identity) and not identity.raise_epoch():
             return False  # to be continued with the new producer id
         self.restart_due = self.unresolved = False
         self.producer_id, self.epoch = identity.producer_id, identity.epoch

@@ -154,7 +154,7 @@ class _RequestFiller:
 
     def _target_for(self, topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
         survey, fair_share, gate = self._survey, topic.fair_share, self._ready_queues.gate
-        # While any broker of the topic is healthy, busy or not, the brokers of last resort wait.
+        # While a broker of the topic is not excluded, busy or not, the brokers of last resort wait.
         any_eligible = survey.liveness_pending or not survey.eligible.isdisjoint(fair_share.lanes)
         allowed = survey.eligible if any_eligible else survey.last_resort
         reserved = topic.strategy.reserved_queue

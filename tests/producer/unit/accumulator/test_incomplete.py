@@ -46,7 +46,7 @@ ENDS = {
     "retry": lambda b, batch: b.incomplete.retry(batch, LOST, 1.0, 0.0),
     "resequence": lambda b, batch: b.incomplete.resequence(batch, LOST, 1.0, 0.0),
     "split": lambda b, batch: b.incomplete.split(batch, 0.0),
-    "abandon": lambda b, batch: b.incomplete.fail_without_answer(batch, CLOSED, 0.0),
+    "fail_without_answer": lambda b, batch: b.incomplete.fail_without_answer(batch, CLOSED, 0.0),
 }
 
 
@@ -55,8 +55,8 @@ ENDS = {
 @pytest.mark.parametrize(
     ("state", "end"),
     [
-        *((queued, end) for end in ("abandon",)),
-        *((queued_for_retry, end) for end in ("abandon",)),
+        *((queued, end) for end in ("fail_without_answer",)),
+        *((queued_for_retry, end) for end in ("fail_without_answer",)),
         *((on_wire, end) for end in ENDS),
         *((expired_on_wire, end) for end in ("complete", "fail", "retry", "resequence")),
     ],

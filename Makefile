@@ -54,6 +54,9 @@ integration: $(STAMP) ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for anoth
 compose-test: $(STAMP) ## the same against containers of docker-compose.yml; COMPOSE_TEST="integration/test_faults.py ..."
 	$(BIN)/python -m integration.compose.run $(COMPOSE_TEST)
 
+aiokafka-tests: $(STAMP) ## aiokafka's producer tests with the drop-in; AIOKAFKA=<checkout or bare repository>
+	$(BIN)/python -m integration.aiokafka_tests.run "$(AIOKAFKA)" $(AIOKAFKA_TESTS)
+
 bench: $(STAMP) ## this producer beside its peers on one broker, half an hour; BENCH="--seconds 1 ..."
 	$(BIN)/python -m benchmarks.produce --out build/bench $(BENCH)
 
@@ -86,9 +89,10 @@ pictures: $(STAMP) ## docs/pictures from the slow-broker experiment's results in
 	$(BIN)/python -m experiments pictures $(RESULTS) docs/pictures
 
 constraints: ## pin the newest versions that pyproject.toml allows
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o constraints.txt
+	$(COMPILE) --all-extras --group dev pyproject.toml -o constraints.txt
+	$(COMPILE) --extra streams --group faust pyproject.toml -o $(FAUST).txt
 
 clean: ## remove what was built
 	rm -rf build dist *.egg-info && find kafkaclient \( -name "*.so" -o -name "*.c" \) -delete
 
-.PHONY: help install build demo test check unit slice integration compose-test sanitize bench bench-spark fuzz chaos soak pictures constraints clean
+.PHONY: help install build demo test check unit slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos soak pictures constraints clean

@@ -16,6 +16,7 @@ SOURCES = [
     "kafkaclient/producer/bulk/_rows.pyx",
     "kafkaclient/producer/bulk/_arrow_rows.pyx",
     "kafkaclient/producer/batches/delivery.py",
+    "kafkaclient/producer/batches/delivery_future.py",
     "kafkaclient/producer/batches/direct_append.py",
     "kafkaclient/producer/batches/waiters.py",
     "kafkaclient/wire/murmur2.py",

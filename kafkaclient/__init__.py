@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
     from kafkaclient.net.sasl.tokens import Token, TokenProvider
     from kafkaclient.producer.batches.delivery import Delivery
+    from kafkaclient.producer.batches.delivery_future import DeliveryFuture
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
     from kafkaclient.producer.observability.unobserved_failures import UnseenFailure
     from kafkaclient.producer.partitioning.load_view import (
@@ -42,6 +43,7 @@ __all__ = [
     "ClusterView",
     "ConsumerGroupMetadata",
     "Delivery",
+    "DeliveryFuture",
     "KafkaError",
     "LoadSnapshot",
     "LoadView",
@@ -68,6 +70,7 @@ _HOMES = {
     "errors": ("KafkaError",),
     "net.sasl.tokens": ("Token", "TokenProvider"),
     "producer.batches.delivery": ("Delivery",),
+    "producer.batches.delivery_future": ("DeliveryFuture",),
     "producer.bulk.bulk_delivery": ("BulkDelivery",),
     "producer.observability.unobserved_failures": ("UnseenFailure",),
     "producer.partitioning.load_view": ("BrokerLoad", "LoadSnapshot", "LoadView", "PartitionLoad"),

@@ -45,6 +45,7 @@ COMPILED = (
     "kafkaclient.producer.bulk._rows",
     "kafkaclient.producer.bulk._arrow_rows",
     "kafkaclient.producer.batches._delivery",
+    "kafkaclient.producer.batches._delivery_future",
     "kafkaclient.producer.batches._direct_append",
     "kafkaclient.producer.batches._waiters",
     "kafkaclient.wire._murmur2",

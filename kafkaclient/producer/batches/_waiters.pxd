@@ -40,7 +40,7 @@ cdef class Waiter:
 
 
 @cython.locals(n=Py_ssize_t, waiter=Waiter)
-cpdef _wake(list waiters)
+cpdef wake_all(list waiters)
 @cython.locals(first=Waiter)
 cpdef wake_soon(list waiters)
 
@@ -48,6 +48,8 @@ cpdef wake_soon(list waiters)
 @cython.final
 cdef class Callback(Waiter):
     cdef readonly tuple _key
+
+    cpdef bint calls(self, callback) except -1
 
 
 @cython.final

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
     from kafkaclient.compiled_modules import cython
 
-__all__ = ["Callback", "TaskWaiter", "Waiter", "wake_soon"]
+__all__ = ["Callback", "TaskWaiter", "Waiter", "wake_all", "wake_soon"]
 
 if not cython.compiled:  # in C, see _waiters.pxd
 
@@ -43,10 +43,10 @@ class Waiter:
 def wake_soon(waiters: list[Waiter]) -> None:
     """Wake the waiters of a batch in the next iteration of their event loop, all in one call."""
     first = waiters[0]
-    first.loop.call_soon(_wake, waiters)
+    first.loop.call_soon(wake_all, waiters)
 
 
-def _wake(waiters: list[Any]) -> None:
+def wake_all(waiters: list[Any]) -> None:
     """Wake each waiter, and take it out of the list, so that it is freed at once.
 
     Otherwise the waiters pile up beside those that the same tasks create for their next records,
@@ -61,7 +61,7 @@ def _wake(waiters: list[Any]) -> None:
                 {"message": f"Exception in callback {waiter!r}", "exception": error}
             )
         except BaseException:  # the program is asked to end, and may go on all the same
-            waiter.loop.call_soon(_wake, waiters[n + 1 :])
+            waiter.loop.call_soon(wake_all, waiters[n + 1 :])
             raise
 
 
@@ -77,9 +77,10 @@ class Callback(Waiter):
         callback: Callable[[Any], object],
         delivery: object,
         nth: int,
+        context: Context | None = None,
     ) -> None:
         self.loop = loop
-        self.context = copy_context()
+        self.context = copy_context() if context is None else context
         self._key = (callback, delivery, nth)
 
     def __repr__(self) -> str:
@@ -90,6 +91,10 @@ class Callback(Waiter):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Callback) and self._key == other._key
+
+    def calls(self, callback: object) -> bool:
+        """Whether it is this callback."""
+        return bool(self._key[0] == callback)
 
     def wake(self) -> None:
         self.context.run(self._key[0], self._key[1])

@@ -40,6 +40,9 @@ class ClientFacade:
     """The attributes and methods of ``aiokafka.AIOKafkaClient`` that instrumentations and
     frameworks use with a producer."""
 
+    api_version = (4, 0)
+    """What faust compares with the version from which brokers take headers, (0, 11)."""
+
     def __init__(self, bootstrap_servers: Any, client_id: str) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._client_id = client_id

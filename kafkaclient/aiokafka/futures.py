@@ -1,62 +1,66 @@
-"""The one place that knows how a delivery becomes the asyncio future that ``send`` returns."""
+"""The futures that ``send`` returns: deliveries as asyncio futures, with aiokafka's outcomes."""
 
 from __future__ import annotations
 
-import asyncio
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
 
+from kafkaclient import DeliveryFuture
 from kafkaclient.aiokafka.errors import aiokafka_error
 from kafkaclient.aiokafka.structs import RecordMetadata, TopicPartition
-from kafkaclient.errors import KafkaError
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
-    from typing import TypeAlias
 
     from kafkaclient import Delivery
-    from kafkaclient.types import RecordMetadata as OurMetadata
+    from kafkaclient import RecordMetadata as OurMetadata
+    from kafkaclient.errors import KafkaError
 
-    FutureFactory: TypeAlias = Callable[[Delivery], asyncio.Future[RecordMetadata]]
+__all__ = ["SendFuture", "UnacknowledgedFuture", "future_class"]
 
-__all__ = ["future_factory"]
-
+_new = tuple.__new__  # the classes' own __new__ are Python functions
 _topic_partition = lru_cache(maxsize=4096)(TopicPartition)
 
 
-def future_factory(acks: int) -> FutureFactory:
-    """A function from a delivery to its asyncio future. With ``acks`` 0 its result is None."""
-    return partial(_bridged, unknown if acks == 0 else _metadata)
+class SendFuture(DeliveryFuture):
+    """The outcome of one record, or of one batch: aiokafka's RecordMetadata, or an error of
+    aiokafka's class. Both are made when the outcome is read."""
+
+    __slots__ = ()
+
+    def _translate_result(self, metadata: OurMetadata) -> Any:
+        topic, partition, offset, timestamp, timestamp_type, log_start_offset = metadata
+        return _new(
+            RecordMetadata,
+            (
+                topic,
+                partition,
+                _topic_partition(topic, partition),
+                offset,
+                timestamp,
+                1 if timestamp_type == 1 else 0,
+                None if log_start_offset < 0 else log_start_offset,
+            ),
+        )
+
+    def _translate_error(self, error: KafkaError) -> BaseException:
+        return aiokafka_error(error)
 
 
-def _metadata(ours: OurMetadata) -> RecordMetadata:
-    topic, partition, offset, timestamp = ours
-    place = _topic_partition(topic, partition)
-    return RecordMetadata(topic, partition, place, offset, timestamp, 0, None)
+class UnacknowledgedFuture(SendFuture):
+    """With ``acks=0`` no broker answers: the result is None."""
+
+    __slots__ = ()
+
+    def _translate_result(self, _metadata: OurMetadata) -> Any:
+        return None
 
 
-def unknown(_ours: OurMetadata) -> RecordMetadata:
-    return cast("RecordMetadata", None)
+def future_class(acks: int) -> Callable[[Delivery], asyncio.Future[RecordMetadata]]:
+    """What makes an asyncio future of a delivery, with this option ``acks``.
 
-
-def _bridged(
-    translate: Callable[[OurMetadata], RecordMetadata], delivery: Delivery
-) -> asyncio.Future[RecordMetadata]:
-    future = asyncio.get_running_loop().create_future()
-    delivery.add_done_callback(partial(_settle, future, translate))
-    return future
-
-
-def _settle(
-    future: asyncio.Future[RecordMetadata],
-    translate: Callable[[OurMetadata], RecordMetadata],
-    delivery: Delivery,
-) -> None:
-    if future.done():
-        return
-    try:
-        future.set_result(translate(delivery.result()))
-    except KafkaError as error:
-        future.set_exception(aiokafka_error(error))
-    except Exception as defect:  # noqa: BLE001 - the future must not stay pending
-        future.set_exception(defect)
+    To a type checker it is a future; asyncio asks with ``asyncio.isfuture``, not by the class.
+    """
+    kind = UnacknowledgedFuture if acks == 0 else SendFuture
+    return cast("Callable[[Delivery], asyncio.Future[RecordMetadata]]", kind)

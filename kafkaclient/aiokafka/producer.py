@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Self
 from aiokafka.partitioner import DefaultPartitioner
 
 from kafkaclient import Producer
+from kafkaclient.aiokafka.batch import BatchBuilder
 from kafkaclient.aiokafka.client import ClientFacade
 from kafkaclient.aiokafka.errors import Translation, aiokafka_error
-from kafkaclient.aiokafka.futures import future_factory
+from kafkaclient.aiokafka.futures import future_class
 from kafkaclient.aiokafka.options import (
     MISSING,
     acks_and_idempotence,
@@ -150,7 +151,7 @@ class AIOKafkaProducer(TransactionMixin):
         self._choose = partition_function(options.get("partitioner", partitioner))
         self.client = ClientFacade(bootstrap_servers, client_id)
         self._use(Producer(**self._options))
-        self._future = future_factory(self._producer.config.acks)
+        self._future = future_class(self._producer.config.acks)
         self._closed = False
 
     def _use(self, producer: Producer) -> None:
@@ -280,6 +281,31 @@ class AIOKafkaProducer(TransactionMixin):
         as well."""
         return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
 
+    def create_batch(self) -> BatchBuilder:
+        """An empty batch of at most ``max_batch_size`` bytes, to be filled by the caller."""
+        records = self._producer.create_batch()
+        return BatchBuilder(records, self._key_serializer, self._value_serializer)
+
+    async def send_batch(
+        self, batch: BatchBuilder, topic: str, *, partition: int | None
+    ) -> asyncio.Future[RecordMetadata]:
+        """Send a batch as one record batch: the broker writes all its records, or none. The result
+        is a future of the first record's RecordMetadata; of None if the batch is empty.
+
+        With ``partition`` None a partition is chosen. The batch is closed. A batch is sent once.
+        Raises what :meth:`send` raises.
+        """
+        if partition is not None and partition < 0:
+            raise AssertionError("a partition is not negative")
+        if not batch.record_count():
+            batch.close()
+            nothing: asyncio.Future[Any] = self._loop.create_future()
+            nothing.set_result(None)
+            return nothing
+        with Translation():
+            delivery = await self._producer.send_batch(batch._records, topic, partition=partition)
+        return self._future(delivery)
+
     async def partitions_for(self, topic: str) -> set[int]:
         """The numbers of the topic's partitions.
 
@@ -291,10 +317,10 @@ class AIOKafkaProducer(TransactionMixin):
         self,
         topic: str,
         partition: int | None,
-        _key: Any,
-        _value: Any,
+        key: Any,
+        value: Any,
         serialized_key: bytes | None,
-        _serialized_value: bytes | None,
+        serialized_value: bytes | None,
     ) -> int | None:
         """The partition that the record would get, for instrumentations.
 

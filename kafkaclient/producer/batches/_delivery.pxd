@@ -25,6 +25,7 @@ cdef class BatchResult:
     cdef public long partition
     cdef public long long base_offset
     cdef public long long log_append_time
+    cdef public long long log_start_offset
     cdef public Py_ssize_t count
     cdef public bint done
     cdef public object error
@@ -73,7 +74,13 @@ cdef class Delivery:
     cpdef bint done(self)
     @cython.locals(batch_result=BatchResult)
     cpdef exception(self)
-    @cython.locals(batch_result=BatchResult, index=Py_ssize_t, offset=cython.longlong)
+    @cython.locals(
+        batch_result=BatchResult,
+        index=Py_ssize_t,
+        offset=cython.longlong,
+        at=cython.longlong,
+        timestamp_type=int,
+    )
     cpdef result(self)
     @cython.locals(batch_result=BatchResult)
     cpdef add_done_callback(self, callback)

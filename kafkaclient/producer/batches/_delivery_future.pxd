@@ -27,7 +27,7 @@ cdef class DeliveryFuture(Waiter):
     cpdef bint cancelled(self)
     cpdef result(self)
     cpdef exception(self)
-    cdef int _settle(self) except -1
+    cdef object _settle(self)
     @cython.locals(waiters=list, kept=list)
     cpdef Py_ssize_t remove_done_callback(self, callback) except -1
     @cython.locals(waiters=list)

@@ -78,6 +78,7 @@ class BatchResult:
         "hooked",
         "live_deliveries",
         "log_append_time",
+        "log_start_offset",
         "loop",
         "on_delivery",
         "on_unseen",
@@ -93,6 +94,7 @@ class BatchResult:
         self.partition = -1
         self.base_offset = NO_OFFSET
         self.log_append_time = NO_TIMESTAMP
+        self.log_start_offset = NO_OFFSET
         self.count = 0
         self.done = False
         self.error: KafkaError | None = None
@@ -143,10 +145,16 @@ class BatchResult:
             self._dropped.append((self._dropped_from, self._dropped_to))
             self._dropped_from, self._dropped_to = index, index + count
 
-    def resolve(self, base_offset: int, log_append_time: int = NO_TIMESTAMP) -> None:
+    def resolve(
+        self,
+        base_offset: int,
+        log_append_time: int = NO_TIMESTAMP,
+        log_start_offset: int = NO_OFFSET,
+    ) -> None:
         """The batch is written: its first record has ``base_offset`` (-1: not known)."""
         self.base_offset = base_offset
         self.log_append_time = log_append_time
+        self.log_start_offset = log_start_offset
         self._finish()
 
     def fail(self, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
@@ -362,7 +370,10 @@ class Delivery:
         if batch_result.error is not None:
             raise (batch_result.error_of(index) or batch_result.error).for_one()
         offset = batch_result.base_offset
-        at = self._timestamp if batch_result.log_append_time < 0 else batch_result.log_append_time
+        if batch_result.log_append_time >= 0:
+            at, timestamp_type = batch_result.log_append_time, 1
+        else:  # the broker said so, or nothing
+            at, timestamp_type = self._timestamp, -1 if offset < 0 else 0
         return _new_metadata(
             RecordMetadata,
             (
@@ -370,6 +381,8 @@ class Delivery:
                 batch_result.partition,
                 offset if offset < 0 else offset + index,
                 at,
+                timestamp_type,
+                batch_result.log_start_offset,
             ),
         )
 

@@ -104,10 +104,13 @@ class ResponseHandler:
                 elif known.error_code:
                     self._apply_error(batch, known, node_id, now)
                 else:
-                    offset, appended_at = known.base_offset, known.log_append_time_ms
-                    self._incomplete.complete(batch, offset, appended_at, now)
+                    self._complete(batch, known, now)
             except Exception as problem:  # noqa: BLE001 - it costs no other batch
                 self._internal_error(batch, problem, now)
+
+    def _complete(self, batch: ProducerBatch, answer: PartitionResult, now: float) -> None:
+        appended_at, log_start = answer.log_append_time_ms, answer.log_start_offset
+        self._incomplete.complete(batch, answer.base_offset, appended_at, now, log_start)
 
     def _apply_leader_hints(
         self,
@@ -176,7 +179,7 @@ class ResponseHandler:
         code = answer.error_code
         action = action_for(code)
         if action is ErrorAction.DONE:
-            self._incomplete.complete(batch, answer.base_offset, answer.log_append_time_ms, now)
+            self._complete(batch, answer, now)
             return
         error = rejection(batch, answer, node_id)
         if code in AMBIGUOUS_CODES:

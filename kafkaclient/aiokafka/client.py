@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kafkaclient.aiokafka.errors import Translation
 from kafkaclient.errors import KafkaError
@@ -17,31 +17,43 @@ __all__ = ["ClientFacade", "ClusterFacade"]
 
 
 class ClusterFacade:
-    """The topics that the producer has asked for. It reads no network."""
+    """What the producer knows of topics at this moment. No call waits."""
 
     def __init__(self) -> None:
-        self._partitions: dict[str, set[int]] = {}
-        self._available: dict[str, set[int]] = {}
+        self._producer: Producer | None = None
+        self._topics: set[str] = set()
 
     def topics(self) -> set[str]:
-        """The names of the topics whose metadata has arrived."""
-        return set(self._partitions)
+        """The topics that :class:`ClientFacade` was asked for, and whose metadata has arrived."""
+        return set(self._topics)
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The numbers of the topic's partitions; None if its metadata has not arrived."""
-        return self._partitions.get(topic)
+        """The numbers of the topic's partitions; None if its metadata is not known."""
+        views = self._views(topic)
+        return None if views is None else {view.partition for view in views}
 
     def available_partitions_for_topic(self, topic: str) -> set[int] | None:
         """The numbers of the topic's partitions with a leader; None as above."""
-        return self._available.get(topic)
+        views = self._views(topic)
+        return None if views is None else {view.partition for view in views if view.leader >= 0}
+
+    def _views(self, topic: str) -> tuple[Any, ...] | None:
+        assert self._producer is not None
+        asking = self._producer.partitions_for(topic)
+        try:
+            asking.send(None)  # it returns at once if the metadata is known
+        except StopIteration as known:
+            return cast("tuple[Any, ...]", known.value)
+        except KafkaError:
+            return None
+        finally:
+            asking.close()
+        return None
 
 
 class ClientFacade:
     """The attributes and methods of ``aiokafka.AIOKafkaClient`` that instrumentations and
     frameworks use with a producer."""
-
-    api_version = (4, 0)
-    """What faust compares with the version from which brokers take headers, (0, 11)."""
 
     def __init__(self, bootstrap_servers: Any, client_id: str) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -55,7 +67,7 @@ class ClientFacade:
 
     def attach(self, producer: Producer) -> None:
         """Ask this producer from now on."""
-        self._producer = producer
+        self._producer = self.cluster._producer = producer
 
     async def _wait_on_metadata(self, topic: str) -> set[int]:
         """The numbers of the topic's partitions.
@@ -65,10 +77,8 @@ class ClientFacade:
         assert self._producer is not None
         with Translation():
             views = await self._producer.partitions_for(topic)
-        cluster, found = self.cluster, {view.partition for view in views}
-        cluster._partitions[topic] = found
-        cluster._available[topic] = {view.partition for view in views if view.leader >= 0}
-        return found
+        self.cluster._topics.add(topic)
+        return {view.partition for view in views}
 
     def add_topic(self, topic: str) -> asyncio.Future[bool]:
         """Have the topic's metadata fetched. The result: whether it has arrived."""
@@ -80,9 +90,8 @@ class ClientFacade:
 
     async def _update(self) -> None:
         assert self._producer is not None
-        await self._producer.refresh_metadata()
-        for topic in self.cluster.topics():
-            await self._wait_on_metadata(topic)
+        with Translation():
+            await self._producer.refresh_metadata()
 
     def _in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Future[bool]:
         async def succeeds() -> bool:

@@ -109,6 +109,7 @@ def _both(bases: _Bases, kind: type[ours.KafkaError]) -> type[BaseException]:
     names = {
         "__doc__": f"{bases[0].__name__} of aiokafka, {kind.__name__} of kafkaclient.",
         "__module__": __name__,
+        "__new__": kind.__new__,  # a timeout is an OSError, which RuntimeError cannot make
         "__reduce__": _reduced,
         "_bases": bases,
         "_kind": kind,

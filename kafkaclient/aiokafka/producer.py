@@ -9,6 +9,7 @@ import traceback
 import warnings
 from typing import TYPE_CHECKING, Any, Self
 
+from aiokafka.errors import UnknownTopicOrPartitionError
 from aiokafka.partitioner import DefaultPartitioner
 
 from kafkaclient import Producer
@@ -327,7 +328,9 @@ class AIOKafkaProducer(TransactionMixin):
         None: it is not known beforehand, because the record gets its partition when a broker can
         take the record's batch.
         """
-        everything = self.client.cluster.partitions_for_topic(topic) or set()
+        everything = self.client.cluster.partitions_for_topic(topic)
+        if everything is None:
+            raise UnknownTopicOrPartitionError(topic)
         if partition is not None:
             assert partition >= 0
             assert partition in everything, "Unrecognized partition"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
     from kafkaclient.net.sasl.tokens import Token, TokenProvider
     from kafkaclient.producer.batches.delivery import Delivery
+    from kafkaclient.producer.bulk.batch_builder import RecordBatchBuilder
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
     from kafkaclient.producer.observability.unobserved_failures import UnseenFailure
     from kafkaclient.producer.partitioning.load_view import (
@@ -52,6 +53,7 @@ __all__ = [
     "PreparedTransaction",
     "Producer",
     "ProducerConfig",
+    "RecordBatchBuilder",
     "RecordMetadata",
     "Token",
     "TokenProvider",
@@ -68,6 +70,7 @@ _HOMES = {
     "errors": ("KafkaError",),
     "net.sasl.tokens": ("Token", "TokenProvider"),
     "producer.batches.delivery": ("Delivery",),
+    "producer.bulk.batch_builder": ("RecordBatchBuilder",),
     "producer.bulk.bulk_delivery": ("BulkDelivery",),
     "producer.observability.unobserved_failures": ("UnseenFailure",),
     "producer.partitioning.load_view": ("BrokerLoad", "LoadSnapshot", "LoadView", "PartitionLoad"),

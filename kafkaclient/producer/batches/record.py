@@ -89,7 +89,7 @@ def record_of_bytes(
     """:func:`checked_record` without the serializers; topic and partition are checked already."""
     topic, value, key, partition, timestamp_ms, headers, _ = raw
     try:
-        headers = _pairs(headers) if headers else ()
+        headers = header_pairs(headers) if headers else ()
         if value.__class__ is not bytes:
             value = _frozen(value)
         if key is not None:
@@ -98,7 +98,7 @@ def record_of_bytes(
     except (TypeError, ValueError) as error:
         raise InvalidRecordError(f"{_described(topic)}: {error}") from error
     if upper_bound > config.max_request_size or upper_bound > config.buffer_memory:
-        raise _too_large(config, topic, upper_bound)
+        raise too_large(config, topic, upper_bound)
     if timestamp_ms is None:
         timestamp_ms = int(wall_clock() * 1000)
     if timestamp_ms.__class__ is not int or not 0 <= timestamp_ms < 2**63:
@@ -114,13 +114,13 @@ def _frozen(item: Any) -> Any:
     return bytes(item) if isinstance(item, (bytearray, memoryview)) else item
 
 
-def _pairs(headers: Any) -> Headers:
+def header_pairs(headers: Any) -> Headers:
     """The headers as a tuple: an iterator could be read only once."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return tuple([(name, _frozen(item)) for name, item in pairs])
 
 
-def _too_large(config: ProducerConfig, topic: str, upper_bound: int) -> RecordTooLargeError:
+def too_large(config: ProducerConfig, topic: str, upper_bound: int) -> RecordTooLargeError:
     name, limit = min(
         (("max.request.size", config.max_request_size), ("buffer.memory", config.buffer_memory)),
         key=lambda option: option[1],

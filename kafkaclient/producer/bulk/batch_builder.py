@@ -11,13 +11,18 @@ from kafkaclient.errors import (
     RecordTooLargeError,
 )
 from kafkaclient.producer.batches.record import (
-    RawRecord,
     Record,
     check_place,
-    record_of_bytes,
+    header_pairs,
     serialize,
+    too_large,
 )
-from kafkaclient.wire.records import BATCH_OVERHEAD, BatchBuilder, record_size
+from kafkaclient.wire.records import (
+    BATCH_OVERHEAD,
+    BatchBuilder,
+    record_size,
+    record_size_upper_bound,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,16 +88,32 @@ class RecordBatchBuilder:
             raise ProducerStateError(f"a record was not appended: {self._closed_because()}")
         if not self._plain:
             value, key = serialize(self._config, "", value, key)
-        raw = RawRecord("", value, key, None, timestamp_ms, headers)
-        record = record_of_bytes(self._config, self._wall_clock, raw)
-        records, limit = self._records, self._limit
+        if timestamp_ms is None:
+            timestamp_ms = int(self._wall_clock() * 1000)
+        try:
+            if headers.__class__ is not tuple and headers.__class__ is not list:
+                headers = header_pairs(headers) if headers else ()
+            while not self._records.append(timestamp_ms, key, value, headers):
+                if not self._make_room(key, value, headers):
+                    return False
+        except InvalidRecordError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise InvalidRecordError(f"a record of a batch: {error}") from error
+        return True
+
+    def _make_room(self, key: Any, value: Any, headers: Any) -> bool:
+        """Enlarge the buffer for a record that it has no room for. False: the batch is full."""
+        records = self._records
+        upper_bound = BATCH_OVERHEAD + record_size_upper_bound(key, value, headers)
+        if upper_bound > min(self._config.max_request_size, self._config.buffer_memory):
+            raise too_large(self._config, "", upper_bound)
         if not records.count:
-            alone = record_size(0, 0, record.key, record.value, record.headers)
-            records.reserve(BATCH_OVERHEAD + alone)
-        while not records.append(record.timestamp, record.key, record.value, record.headers):
-            if records.capacity >= limit:
-                return False
-            records.reserve(min(2 * records.capacity, limit))
+            records.reserve(BATCH_OVERHEAD + record_size(0, 0, key, value, headers))
+        elif records.capacity < self._limit:
+            records.reserve(min(2 * records.capacity, self._limit))
+        else:
+            return False
         return True
 
     @property

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkaclient.net.sasl.tokens import Token, TokenProvider
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.delivery_future import DeliveryFuture
+    from kafkaclient.producer.bulk.batch_builder import RecordBatchBuilder
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
     from kafkaclient.producer.observability.unobserved_failures import UnseenFailure
     from kafkaclient.producer.partitioning.load_view import (
@@ -54,6 +55,7 @@ __all__ = [
     "PreparedTransaction",
     "Producer",
     "ProducerConfig",
+    "RecordBatchBuilder",
     "RecordMetadata",
     "Token",
     "TokenProvider",
@@ -71,6 +73,7 @@ _HOMES = {
     "net.sasl.tokens": ("Token", "TokenProvider"),
     "producer.batches.delivery": ("Delivery",),
     "producer.batches.delivery_future": ("DeliveryFuture",),
+    "producer.bulk.batch_builder": ("RecordBatchBuilder",),
     "producer.bulk.bulk_delivery": ("BulkDelivery",),
     "producer.observability.unobserved_failures": ("UnseenFailure",),
     "producer.partitioning.load_view": ("BrokerLoad", "LoadSnapshot", "LoadView", "PartitionLoad"),

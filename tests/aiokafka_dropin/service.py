@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
+from typing import Any
 
 from kafkaclient.aiokafka import AIOKafkaProducer, RecordMetadata, TopicPartition
 from kafkaclient.errors import DeliveryTimeoutError, KafkaError
@@ -74,7 +75,7 @@ async def move(producer: AIOKafkaProducer, topic: str, offsets: dict[TopicPartit
     return (await future).offset
 
 
-async def run(bootstrap_servers: list[str], topic: str, **options: object) -> Outbox:
+async def run(bootstrap_servers: list[str], topic: str, **options: Any) -> Outbox:
     producer = AIOKafkaProducer(
         bootstrap_servers=bootstrap_servers,
         client_id="outbox",

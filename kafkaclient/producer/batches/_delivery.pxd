@@ -32,6 +32,7 @@ cdef class BatchResult:
     cdef public dict record_errors
     cdef public object on_unseen
     cdef public object loop
+    cdef public bint atomic
     cdef public Py_ssize_t live_deliveries
     cdef public object on_delivery
     cdef public list hooked
@@ -44,6 +45,8 @@ cdef class BatchResult:
 
     @cython.locals(delivery=Delivery)
     cpdef Delivery delivery_for_last(self, long long timestamp)
+    @cython.locals(delivery=Delivery)
+    cpdef Delivery new_delivery(self, long long timestamp)
     cpdef int drop(self, Py_ssize_t index, Py_ssize_t count=*) except -1
     @cython.locals(batch_result=BatchResult, at=Py_ssize_t)
     cpdef tuple resolve_index(self, Py_ssize_t index)

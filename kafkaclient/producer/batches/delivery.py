@@ -70,6 +70,7 @@ class BatchResult:
         "_dropped_to",
         "_parts",
         "_waiters",
+        "atomic",
         "awaited",
         "base_offset",
         "count",
@@ -102,6 +103,8 @@ class BatchResult:
         self.on_unseen = on_unseen
         self.loop: asyncio.AbstractEventLoop | None = None
         """The producer's event loop, the only one that wakes waiters; None: not known."""
+        self.atomic = False
+        """Whether one delivery stands for all records, which have one outcome (``send_batch``)."""
         self.live_deliveries = 0
         """Deliveries of this batch that are still referenced."""
         self.on_delivery: Callable[[Delivery], object] | None = None
@@ -128,6 +131,14 @@ class BatchResult:
             _untrack(delivery)
         else:
             self.hooked.append(delivery)
+        return delivery
+
+    def new_delivery(self, timestamp: int) -> Delivery:
+        """The delivery of the record that was added last, or of an atomic batch's first record.
+        ``timestamp`` is the record's."""
+        delivery = self.delivery_for_last(timestamp)
+        if self.atomic:
+            delivery._index = 0
         return delivery
 
     def drop(self, index: int, count: int = 1) -> None:
@@ -163,6 +174,8 @@ class BatchResult:
         self.record_errors = record_errors
         self._finish()
         unseen = self.count - self.live_deliveries
+        if self.atomic and self.live_deliveries:
+            unseen = 0  # the one delivery stands for all records
         if unseen > 0 and self.on_unseen is not None:
             self.on_unseen(self, error, unseen)
 
@@ -326,7 +339,8 @@ class Delivery:
         part, index = batch_result.resolve_index(self._index)
         part.drop(index)
         if self._unseen and part.error is not None and part.on_unseen is not None:
-            part.on_unseen(part, part.error_of(index) or part.error, 1)
+            records = part.count if part.atomic else 1
+            part.on_unseen(part, part.error_of(index) or part.error, records)
 
     if not cython.compiled:
         __del__ = __dealloc__

@@ -188,7 +188,7 @@ class ResponseHandler:
             self._metadata.request_refresh(str(error))
         if batch.result.done:  # it expired meanwhile: only its place in the sequence matters
             self._incomplete.retry(batch, error, now, now)
-        elif action is ErrorAction.SPLIT and batch.count > 1:
+        elif action is ErrorAction.SPLIT and batch.count > 1 and not batch.atomic:
             self._metrics.batch_split()
             self._incomplete.split(batch, now)
         elif (
@@ -214,6 +214,9 @@ class ResponseHandler:
     ) -> None:
         """Fail the rejected records, and send the others again; all if they cannot be separated,
         or if their transaction has to be aborted anyway."""
+        if batch.atomic:
+            self.fail(batch, error, now)
+            return
         rejected = rejected_records(answer, batch)
         accepted = batch.count - len(rejected)
         aborting = self._identity.transactional

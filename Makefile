@@ -45,10 +45,17 @@ unit: $(STAMP) ## no network; compiled, then once more what has a way in pure Py
 	$(UNIT) tests
 	KAFKACLIENT_PURE_PYTHON=1 HYPOTHESIS_PROFILE=quick $(UNIT) $(PURE)
 
-slice: $(STAMP) ## real brokers, without what takes long
+FAUST := build/faust
+
+$(FAUST)/.installed: $(STAMP) integration/neighbours/faust.txt
+	rm -rf $(FAUST) && $(BIN)/uv venv --quiet --python $(BIN)/python $(FAUST)
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(FAUST) --require-hashes -r integration/neighbours/faust.txt
+	touch $@
+
+slice: $(STAMP) $(FAUST)/.installed ## real brokers, without what takes long
 	$(BIN)/pytest integration -m "not full" --durations=25
 
-integration: $(STAMP) ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for another cluster
+integration: $(STAMP) $(FAUST)/.installed ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for another cluster
 	$(BIN)/pytest integration
 
 compose-test: $(STAMP) ## the same against containers of docker-compose.yml; COMPOSE_TEST="integration/test_faults.py ..."
@@ -90,7 +97,7 @@ pictures: $(STAMP) ## docs/pictures from the slow-broker experiment's results in
 
 constraints: ## pin the newest versions that pyproject.toml allows
 	$(COMPILE) --all-extras --group dev pyproject.toml -o constraints.txt
-	$(COMPILE) --extra streams --group faust pyproject.toml -o $(FAUST).txt
+	$(COMPILE) --extra streams --group faust pyproject.toml -o integration/neighbours/faust.txt
 
 clean: ## remove what was built
 	rm -rf build dist *.egg-info && find kafkaclient \( -name "*.so" -o -name "*.c" \) -delete

@@ -1,7 +1,7 @@
 """Frameworks and instrumentations that use aiokafka, unmodified, over ``install()``.
 
 FastStream and OpenTelemetry's instrumentation are installed beside this package. faust-streaming
-refuses this project's version of click, so it has an environment of its own (``make build/faust``).
+refuses this project's version of click, so it has an environment of its own (``build/faust``, made by ``make slice``).
 """
 
 from __future__ import annotations
@@ -89,12 +89,8 @@ async def test_faststream_publishes_and_subscribes(
         await received.wait(6)
     assert producer._closed
 
-    assert [body["n"] for body, m in received.messages if m.raw_message.partition == 1][:4] == [
-        1,
-        2,
-        3,
-        4,
-    ]
+    in_order = [body["n"] for body, m in received.messages if m.raw_message.partition == 1]
+    assert in_order[:4] == [1, 2, 3, 4]
     assert received.messages[0][1].headers["h"] == "v"
     records = await read_topic(topic)
     last = {r.partition for r in records if r.value in (b'{"n":5}', b'{"n":6}')}
@@ -177,7 +173,7 @@ def _traceparent(record: Any) -> list[str]:
     return dict(record.headers)["traceparent"].decode().split("-")
 
 
-@pytest.mark.skipif(not FAUST_PYTHON.exists(), reason="make build/faust installs faust-streaming")
+@pytest.mark.skipif(not FAUST_PYTHON.exists(), reason="make slice installs faust-streaming")
 async def test_fausts_producer(kafka_cluster, topic, create_topic, read_topic):
     """In a process of its own, because faust-streaming has its own environment."""
     await create_topic(topic, 4)

@@ -51,9 +51,11 @@ def main(repository: str, arguments: list[str]) -> int:
 
 def extract(repository: str) -> None:
     """``tests/`` of the commit, with this package's conftest.py and pytest.ini."""
-    archive = subprocess.run(
-        ["git", "-C", repository, "archive", COMMIT, "tests"], stdout=subprocess.PIPE, check=True
-    )
+    command = ["git", "-C", repository, "archive", COMMIT, "tests"]
+    archive = subprocess.run(command, capture_output=True, check=False)
+    if archive.returncode:
+        reason = archive.stderr.decode("utf-8", "replace").strip()
+        sys.exit(f"aiokafka-tests: {repository} has no commit {COMMIT[:7]}: {reason}")
     shutil.rmtree(_BUILD, ignore_errors=True)
     _BUILD.mkdir(parents=True)
     with tarfile.open(fileobj=BytesIO(archive.stdout)) as tar:

@@ -1,7 +1,8 @@
 """Frameworks and instrumentations that use aiokafka, unmodified, over ``install()``.
 
 FastStream and OpenTelemetry's instrumentation are installed beside this package. faust-streaming
-refuses this project's version of click, so it has an environment of its own (``build/faust``, made by ``make slice``).
+refuses the version of click that this project uses, so it has an environment of its own:
+``build/faust``, which ``make slice`` makes.
 """
 
 from __future__ import annotations

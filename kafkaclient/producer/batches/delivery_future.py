@@ -237,6 +237,7 @@ class DeliveryFuture(Waiter):
             self._waiters = []
             self.loop = waiter.loop
             _track(self)
+            _track(self._delivery)
             batch_result, index = self._delivery._batch_result.resolve_index(self._delivery._index)
             batch_result.when_done(index, self)
         self._waiters.append(waiter)

@@ -14,12 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import KafkaError
-from tests.producer.unit.batches.test_delivery_future import Form, form, new_loop, turns, wait
+from tests.producer.unit.batches.test_delivery_future import Form, turns, wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = ["form", "new_loop"]  # pytest finds the fixtures here
 
 _RECORDS = 3
 _FUTURES = 2 * _RECORDS  # two for each record
@@ -37,6 +35,16 @@ _steps = st.one_of(
     st.tuples(st.just("end"), st.booleans()),
 )
 _scripts = st.lists(_steps, max_size=25)
+
+
+@pytest.fixture(
+    params=[f"{kind}-{loop}" for kind in ("compiled", "pure") for loop in ("asyncio", "uvloop")],
+    scope="module",
+)
+def form(request: pytest.FixtureRequest) -> Form:
+    kind, loop = request.param.split("-")
+    module = pytest.importorskip(loop)
+    return Form(compiled=kind == "compiled", new_loop=module.new_event_loop)
 
 
 class Ours:
@@ -217,6 +225,3 @@ def test_nothing_stays_pending(form: Form, script: list[Any], data: st.DataObjec
         )
 
     form.run(main, debug=False)
-
-
-pytestmark = pytest.mark.filterwarnings("error")

@@ -125,7 +125,7 @@ async def test_an_empty_batch_is_not_sent() -> None:
 @pytest.mark.parametrize(
     ("arguments", "kind"),
     [
-        ({"timestamp": 1.5}, TypeError),
+        ({"timestamp": "1"}, TypeError),
         ({"value": "text"}, TypeError),
         ({"key": 5}, TypeError),
         ({"headers": [("h", "text")]}, TypeError),

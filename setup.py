@@ -11,6 +11,7 @@ from setuptools import Extension, setup
 
 # The compiled form of x is _x, made of x.py with the C types in _x.pxd, or of _x.pyx.
 SOURCES = [
+    "kafkaclient/aiokafka/futures.py",
     "kafkaclient/metrics/stats.py",
     "kafkaclient/perf/slices.py",
     "kafkaclient/producer/bulk/_rows.pyx",

@@ -31,7 +31,7 @@ async def test_a_record_arrives_with_all_it_was_given(
         metadata = await producer.send_and_wait(
             topic, b"value", key=b"UA", headers=headers, timestamp_ms=1_500_000_000_000, partition=2
         )
-    assert metadata == RecordMetadata(topic, 2, 0, 1_500_000_000_000)
+    assert metadata == RecordMetadata(topic, 2, 0, 1_500_000_000_000, 0, 0)
     assert await read_topic(topic) == [
         (2, 0, 1_500_000_000_000, b"UA", b"value", tuple(headers)),
     ]

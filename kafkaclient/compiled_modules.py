@@ -40,6 +40,7 @@ FORCE_PURE_PYTHON = "KAFKACLIENT_PURE_PYTHON"
 """Environment variable: with any value except 0, the compiled modules are not used."""
 
 COMPILED = (
+    "kafkaclient.aiokafka._futures",
     "kafkaclient.metrics._stats",
     "kafkaclient.perf._slices",
     "kafkaclient.producer.bulk._rows",

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.aiokafka.errors import Translation
+from kafkaclient.aiokafka.structs import whole_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +44,7 @@ class BatchBuilder:
         self._value_serializer = value_serializer
 
     def append(
-        self, *, timestamp: int | None, key: Any, value: Any, headers: HeadersLike = None
+        self, *, timestamp: float | None, key: Any, value: Any, headers: HeadersLike = None
     ) -> AppendedRecord | None:
         """Add a record; None: the batch is closed, or now full and closed. The first record fits
         always.
@@ -59,8 +60,8 @@ class BatchBuilder:
             return None
         if timestamp is None:
             timestamp = int(time.time() * 1000)
-        elif type(timestamp) is not int:
-            raise TypeError(timestamp)
+        elif timestamp.__class__ is not int:
+            timestamp = whole_ms(timestamp)
         if self._key_serializer is not None:
             key = self._key_serializer(key)
         if self._value_serializer is not None:

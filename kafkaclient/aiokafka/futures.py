@@ -1,26 +1,40 @@
-"""The futures that ``send`` returns: deliveries as asyncio futures, with aiokafka's outcomes."""
+"""The futures that ``send`` returns: deliveries as asyncio futures, with aiokafka's outcomes.
+
+This file is the source of the compiled ``_futures`` as well; ``_futures.pxd`` has the C types. So
+reading the outcome of a record runs no Python function.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
-from kafkaclient import DeliveryFuture
 from kafkaclient.aiokafka.errors import aiokafka_error
 from kafkaclient.aiokafka.structs import RecordMetadata, TopicPartition
+from kafkaclient.compiled_modules import use_compiled
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    import cython
+
     from kafkaclient import Delivery
     from kafkaclient import RecordMetadata as OurMetadata
     from kafkaclient.errors import KafkaError
+else:
+    from kafkaclient.compiled_modules import cython
 
 __all__ = ["SendFuture", "UnacknowledgedFuture", "future_class"]
 
+if not cython.compiled:  # in C, see _futures.pxd
+    from kafkaclient import DeliveryFuture
+
+# What is called in C is read from variables of C.
 _new = tuple.__new__  # the classes' own __new__ are Python functions
+_metadata = RecordMetadata
 _topic_partition = lru_cache(maxsize=4096)(TopicPartition)
+_aiokafka_error = aiokafka_error
 
 
 class SendFuture(DeliveryFuture):
@@ -32,7 +46,7 @@ class SendFuture(DeliveryFuture):
     def _translate_result(self, metadata: OurMetadata) -> Any:
         topic, partition, offset, timestamp, timestamp_type, log_start_offset = metadata
         return _new(
-            RecordMetadata,
+            _metadata,
             (
                 topic,
                 partition,
@@ -40,12 +54,12 @@ class SendFuture(DeliveryFuture):
                 offset,
                 timestamp,
                 1 if timestamp_type == 1 else 0,
-                None if log_start_offset < 0 else log_start_offset,
+                None if log_start_offset == -1 else log_start_offset,
             ),
         )
 
     def _translate_error(self, error: KafkaError) -> BaseException:
-        return aiokafka_error(error)
+        return _aiokafka_error(error)
 
 
 class UnacknowledgedFuture(SendFuture):
@@ -53,7 +67,7 @@ class UnacknowledgedFuture(SendFuture):
 
     __slots__ = ()
 
-    def _translate_result(self, _metadata: OurMetadata) -> Any:
+    def _translate_result(self, metadata: OurMetadata) -> Any:
         return None
 
 
@@ -64,3 +78,6 @@ def future_class(acks: int) -> Callable[[Delivery], asyncio.Future[RecordMetadat
     """
     kind = UnacknowledgedFuture if acks == 0 else SendFuture
     return cast("Callable[[Delivery], asyncio.Future[RecordMetadata]]", kind)
+
+
+use_compiled(globals())

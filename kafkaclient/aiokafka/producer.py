@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import sys
 import traceback
 import warnings
@@ -26,6 +27,7 @@ from kafkaclient.aiokafka.options import (
     time_limits,
 )
 from kafkaclient.aiokafka.partitioner import option_for, partition_function
+from kafkaclient.aiokafka.structs import whole_ms
 from kafkaclient.aiokafka.tokens import token_provider_for
 from kafkaclient.aiokafka.transactions import TransactionMixin
 from kafkaclient.errors import KafkaError
@@ -77,8 +79,8 @@ class AIOKafkaProducer(TransactionMixin):
         loop: asyncio.AbstractEventLoop | None = None,
         bootstrap_servers: str | Iterable[str] = "localhost",
         client_id: str | None = None,
-        metadata_max_age_ms: int = 300_000,
-        request_timeout_ms: int = 40_000,
+        metadata_max_age_ms: float = 300_000,
+        request_timeout_ms: float = 40_000,
         api_version: str | None = None,
         acks: int | str = MISSING,
         key_serializer: Callable[[Any], Any] | None = None,
@@ -88,13 +90,13 @@ class AIOKafkaProducer(TransactionMixin):
         partitioner: Any = _DEFAULT_PARTITIONER,
         max_request_size: int = 1_048_576,
         linger_ms: float = 0,
-        retry_backoff_ms: int = 100,
+        retry_backoff_ms: float = 100,
         security_protocol: str = "PLAINTEXT",
         ssl_context: ssl.SSLContext | None = None,
-        connections_max_idle_ms: int | None = 540_000,
+        connections_max_idle_ms: float | None = 540_000,
         enable_idempotence: bool = False,
         transactional_id: str | None = None,
-        transaction_timeout_ms: int = 60_000,
+        transaction_timeout_ms: float = 60_000,
         sasl_mechanism: str = "PLAIN",
         sasl_plain_password: str | None = None,
         sasl_plain_username: str | None = None,
@@ -113,7 +115,7 @@ class AIOKafkaProducer(TransactionMixin):
                 DeprecationWarning,
                 stacklevel=2,
             )
-        idempotent = enable_idempotence or transactional_id is not None
+        idempotent = bool(enable_idempotence) or transactional_id is not None
         acks = acks_and_idempotence(acks, idempotent=idempotent)
         AIOKafkaProducer._PRODUCER_CLIENT_ID_SEQUENCE += 1
         if client_id is None:
@@ -127,14 +129,14 @@ class AIOKafkaProducer(TransactionMixin):
         mapped: dict[str, Any] = {
             "bootstrap_servers": servers_with_ports(bootstrap_servers),
             "client_id": client_id,
-            "metadata_max_age_ms": metadata_max_age_ms,
+            "metadata_max_age_ms": math.ceil(metadata_max_age_ms),
             "acks": acks,
             "compression_type": checked_compression(compression_type),
             "batch_size": max_batch_size,
             "partitioner": option_for(partitioner),
             "max_request_size": max_request_size,
             "connections_max_idle_ms": (
-                -1 if connections_max_idle_ms is None else connections_max_idle_ms
+                -1 if connections_max_idle_ms is None else math.ceil(connections_max_idle_ms)
             ),
             "enable_idempotence": idempotent,
             **time_limits(request_timeout_ms, linger_ms, retry_backoff_ms, idempotent=idempotent),
@@ -145,7 +147,7 @@ class AIOKafkaProducer(TransactionMixin):
             mapped["max_in_flight_requests_per_connection"] = 1
         if transactional_id is not None:
             mapped["transactional_id"] = transactional_id
-            mapped["transaction_timeout_ms"] = transaction_timeout_ms
+            mapped["transaction_timeout_ms"] = math.ceil(transaction_timeout_ms)
         self._options = {**mapped, **options}
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
@@ -232,7 +234,7 @@ class AIOKafkaProducer(TransactionMixin):
         value: Any = None,
         key: Any = None,
         partition: int | None = None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: float | None = None,
         headers: HeadersLike = None,
     ) -> asyncio.Future[RecordMetadata]:
         """Hand over a record. The result is a future of its RecordMetadata (None with ``acks=0``).
@@ -254,8 +256,8 @@ class AIOKafkaProducer(TransactionMixin):
             raise AssertionError("Need at least one: key or value")
         if partition is not None and partition < 0:
             raise AssertionError("a partition is not negative")
-        if timestamp_ms is not None and type(timestamp_ms) is not int:
-            raise TypeError(timestamp_ms)
+        if timestamp_ms is not None and timestamp_ms.__class__ is not int:
+            timestamp_ms = whole_ms(timestamp_ms)
         if self._key_serializer is not None:
             key = self._key_serializer(key)
         if self._value_serializer is not None:
@@ -275,7 +277,7 @@ class AIOKafkaProducer(TransactionMixin):
         value: Any = None,
         key: Any = None,
         partition: int | None = None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: float | None = None,
         headers: HeadersLike = None,
     ) -> RecordMetadata:
         """:meth:`send`, then wait for the acknowledgement. Raises the error of a failed delivery

@@ -105,16 +105,16 @@ class TransactionMixin:
 
     async def send_offsets_to_transaction(
         self,
-        offsets: Mapping[Any, OffsetAndMetadata | int | tuple[int, str | None] | Any],
+        offsets: Mapping[Any, OffsetAndMetadata | int | Any],
         group: str | ConsumerGroupMetadata,
     ) -> None:
         """Have the offsets of consumed records committed together with the transaction.
 
         Parameters: ``offsets`` maps (topic, partition) pairs, such as aiokafka's TopicPartition,
         to the offset of the next record to read: an int, a pair (offset, metadata), or an object
-        with ``offset`` and ``metadata`` (a str or None). ``group`` is the group's name, or a :class:`ConsumerGroupMetadata`
-        with the member's id and generation: then the group's coordinator refuses the offsets of a
-        member that is no longer in the group (KIP-447).
+        with ``offset`` and ``metadata`` (a str or None). ``group`` is the group's name, or a
+        :class:`ConsumerGroupMetadata` with the member's id and generation: then the group's
+        coordinator refuses the offsets of a member that is no longer in the group (KIP-447).
 
         Raises:
             TransactionAbortableError: the offsets were refused, for example because the group has

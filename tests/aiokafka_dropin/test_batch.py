@@ -65,7 +65,7 @@ async def test_one_batch_on_the_wire() -> None:
     assert [r.value for r in log] == [b"before", b"v", b"v" * 100, None, b"after"]
     assert [r.timestamp for r in log][1:4] == [1_000, 1_500, 900]
     assert log[3].headers == (("h", b"1"), ("h", None))
-    assert fake.batches("t", 1)[1].records_count == 3
+    assert [header.record_count for header in fake.batches("t", 1)] == [1, 3, 1]
 
 
 @virtual_time
@@ -125,7 +125,7 @@ async def test_an_empty_batch_is_not_sent() -> None:
 @pytest.mark.parametrize(
     ("arguments", "kind"),
     [
-        ({"timestamp": 1.5}, TypeError),
+        ({"timestamp": "1"}, TypeError),
         ({"value": "text"}, TypeError),
         ({"key": 5}, TypeError),
         ({"headers": [("h", "text")]}, TypeError),

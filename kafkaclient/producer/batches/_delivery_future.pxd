@@ -27,6 +27,7 @@ cdef class DeliveryFuture(Waiter):
     cpdef bint cancelled(self)
     cpdef result(self)
     cpdef exception(self)
+    @cython.locals(failed=bint)
     cdef object _settle(self)
     @cython.locals(waiters=list, kept=list)
     cpdef Py_ssize_t remove_done_callback(self, callback) except -1

@@ -37,7 +37,7 @@ _running_loop = asyncio.get_running_loop
 _running_loop_or_none = asyncio._get_running_loop
 
 if not cython.compiled:  # in C, see _delivery_future.pxd
-    from kafkaclient.producer.batches.delivery import Delivery
+    from kafkaclient.producer.batches.delivery import Delivery  # noqa: TC001 - C needs it here
     from kafkaclient.producer.batches.waiters import (
         Callback,
         TaskWaiter,
@@ -149,20 +149,20 @@ class DeliveryFuture(Waiter):
         if self._settled:
             return
         error = self._delivery.exception()
-        failure: object = None
+        failed = error is not None
         try:
             if error is None:
-                self._outcome = self._translate_result(self._delivery.result())
+                outcome = self._translate_result(self._delivery.result())
             else:
-                failure = self._translate_error(error.for_one())
-                if not isinstance(failure, BaseException):
-                    raise TypeError(f"an error was translated to {failure!r}, not to an exception")
-        except Exception as defect:  # it must reach what waits for this future
+                outcome = self._translate_error(error.for_one())
+        except Exception as defect:  # noqa: BLE001 - it must reach what waits for this future
             _log.exception("cannot translate the outcome of %r", self._delivery)
-            failure = defect
-        if failure is not None:
+            outcome, failed = defect, True
+        if failed:
+            if not isinstance(outcome, BaseException):
+                outcome = TypeError(f"an error was translated to {outcome!r}, not to an exception")
             _track(self)  # the traceback of a raised error may lead back here
-            self._outcome, self._failed = failure, True
+        self._outcome, self._failed = outcome, failed
         self._settled = True
 
     # --- callbacks and cancelling ---------------------------------------------------------------
@@ -237,6 +237,7 @@ class DeliveryFuture(Waiter):
             self._waiters = []
             self.loop = waiter.loop
             _track(self)
+            _track(self._delivery)
             batch_result, index = self._delivery._batch_result.resolve_index(self._delivery._index)
             batch_result.when_done(index, self)
         self._waiters.append(waiter)

@@ -112,8 +112,7 @@ def test_asyncio_uses_it_as_a_future(form: Form, debug: bool) -> None:
         both = asyncio.create_task(asyncio.wait({first, second}))
         earliest = next(asyncio.as_completed([second]))
         await turns()
-        assert not any(w.done() for w in waiting)
-        assert not (first.done() or both.done())
+        assert not any(w.done() for w in (*waiting, first, both))
         batch_result.resolve(7, -1, 2)
         outcomes = await asyncio.gather(*waiting)
         one, two = RecordMetadata("t", 3, 7, 1000, 0, 2), RecordMetadata("t", 3, 8, 1001, 0, 2)
@@ -218,7 +217,7 @@ def test_cancelling_harms_no_other(form: Form) -> None:
         await turns()
         assert called == [future]
         assert ended.cancelled(), "as with asyncio's futures"
-        assert not (delivery.done() or other.done() or patient.done())
+        assert not any(w.done() for w in (delivery, other, patient))
         batch_result.resolve(7)
         assert [metadata.offset for metadata in await patient] == [7, 7, 7]
         assert (future.cancelled(), called) == (True, [future])

@@ -14,29 +14,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import KafkaError
-from tests.producer.unit.batches.test_delivery_future import Form, form, new_loop, turns, wait
+from tests.producer.unit.batches.test_delivery_future import Form, turns, wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = ["form", "new_loop"]  # pytest finds the fixtures here
 
 _RECORDS = 3
 _FUTURES = 2 * _RECORDS  # two for each record
 
 _at = st.integers(0, _FUTURES - 1)
 _steps = st.one_of(
-    st.tuples(st.just("callback"), _at, st.booleans()),
+    st.tuples(st.just("add"), _at, st.booleans()),
     st.tuples(st.just("remove"), _at),
     st.tuples(st.just("cancel"), _at),
-    st.tuples(st.just("cancel user"), _at),
-    st.tuples(st.sampled_from(["await", "shield", "wait_for"]), _at),
+    st.tuples(st.just("cancel_user"), _at),
+    st.tuples(st.sampled_from(["wait_alone", "shield", "wait_for"]), _at),
     st.tuples(st.just("gather"), st.lists(_at, min_size=1), st.booleans()),
     st.tuples(st.just("wait"), st.sets(_at, min_size=1)),
     st.tuples(st.just("split")),
     st.tuples(st.just("end"), st.booleans()),
 )
 _scripts = st.lists(_steps, max_size=25)
+
+
+@pytest.fixture(
+    params=[f"{kind}-{loop}" for kind in ("compiled", "pure") for loop in ("asyncio", "uvloop")],
+    scope="module",
+)
+def form(request: pytest.FixtureRequest) -> Form:
+    kind, loop = request.param.split("-")
+    module = pytest.importorskip(loop)
+    return Form(compiled=kind == "compiled", new_loop=module.new_event_loop)
 
 
 class Ours:
@@ -122,74 +130,90 @@ def shown(result: Any) -> str:
     return str(getattr(result, "offset", result))
 
 
-async def play(world: Any, script: list[Any], loop: Any, pauses: Callable[[], int]) -> Seen:
-    seen, users, added = Seen(), [], {}
-    problems: list[Any] = []
-    loop.set_exception_handler(lambda _, context: problems.append(context))
+class Play:
+    """Plays scripts: each step has a method."""
 
-    def callback(at: int, fails: bool) -> Any:
-        number = len(added)
+    def __init__(self, world: Any, loop: Any) -> None:
+        self._world, self._loop = world, loop
+        self._futures = world.futures
+        self._added: list[tuple[int, Callable[[Any], None]]] = []
+        self._users: list[Any] = []
+        self._seen = Seen()
+        loop.set_exception_handler(self._report)
+
+    async def play(self, script: list[Any], pauses: Callable[[], int]) -> Seen:
+        for step, *args in script:
+            getattr(self, step)(*args)
+            await turns(pauses())
+        self._world.end(False)
+        await turns(8)
+        self._seen.users = [told(user) for user in self._users]
+        self._seen.futures = [told(future) for future in self._futures]
+        return self._seen
+
+    def _report(self, loop: Any, context: dict[str, Any]) -> None:
+        if str(context.get("exception")) == "a defect of the application":
+            self._seen.reported += 1
+
+    def add(self, at: int, fails: bool) -> None:
+        number = len(self._added)
 
         def called(future: Any) -> None:
-            assert future is world.futures[at]
-            seen.called.setdefault(at, []).append(number)
+            assert future is self._futures[at]
+            self._seen.called.setdefault(at, []).append(number)
             if fails:
                 raise RuntimeError("a defect of the application")
 
-        added[number] = (at, called)
-        return called
+        self._added.append((at, called))
+        self._futures[at].add_done_callback(called)
 
-    async def waited(ats: set[int]) -> Any:
-        return await asyncio.wait([world.futures[at] for at in ats])
+    def remove(self, at: int) -> None:
+        for added_at, callback in self._added:
+            if added_at == at:
+                self._futures[at].remove_done_callback(callback)
+                return
 
-    for step, *args in script:
-        match step:
-            case "callback":
-                world.futures[args[0]].add_done_callback(callback(*args))
-            case "remove":
-                for at, added_callback in added.values():
-                    if at == args[0]:
-                        world.futures[at].remove_done_callback(added_callback)
-                        break
-            case "cancel":
-                world.futures[args[0]].cancel("enough")
-            case "cancel user":
-                if args[0] < len(users):
-                    users[args[0]].cancel()
-            case "await":
-                users.append(loop.create_task(wait(world.awaited(args[0]))))
-            case "shield":
-                users.append(asyncio.shield(world.futures[args[0]]))
-            case "wait_for":
-                awaited = world.in_wait_for(args[0])
-                users.append(loop.create_task(asyncio.wait_for(awaited, 60)))
-            case "gather":
-                futures = [world.futures[at] for at in args[0]]
-                users.append(asyncio.gather(*futures, return_exceptions=args[1]))
-            case "wait":
-                users.append(loop.create_task(waited(args[0])))
-            case "split":
-                world.split()
-            case "end":
-                world.end(*args)
-        await turns(pauses())
-    world.end(False)
-    await turns(8)
-    seen.users = [told(user) for user in users]
-    seen.futures = [told(future) for future in world.futures]
-    seen.reported = len(problems)
-    return seen
+    def cancel(self, at: int) -> None:
+        self._futures[at].cancel("enough")
+
+    def cancel_user(self, at: int) -> None:
+        if at < len(self._users):
+            self._users[at].cancel()
+
+    def wait_alone(self, at: int) -> None:
+        self._users.append(self._loop.create_task(wait(self._world.awaited(at))))
+
+    def shield(self, at: int) -> None:
+        self._users.append(asyncio.shield(self._futures[at]))
+
+    def wait_for(self, at: int) -> None:
+        waiting = asyncio.wait_for(self._world.in_wait_for(at), 60)
+        self._users.append(self._loop.create_task(waiting))
+
+    def gather(self, ats: list[int], return_exceptions: bool) -> None:
+        futures = [self._futures[at] for at in ats]
+        self._users.append(asyncio.gather(*futures, return_exceptions=return_exceptions))
+
+    def wait(self, ats: set[int]) -> None:
+        waiting = asyncio.wait([self._futures[at] for at in ats])
+        self._users.append(self._loop.create_task(waiting))
+
+    def split(self) -> None:
+        self._world.split()
+
+    def end(self, fails: bool) -> None:
+        self._world.end(fails)
 
 
 @given(script=_scripts)
 def test_the_same_script_has_the_same_outcomes(form: Form, script: list[Any]) -> None:
     async def ours(loop: Any) -> None:
         world = Ours(form, loop)
-        seen.append(await play(world, script, loop, lambda: 6))
+        seen.append(await Play(world, loop).play(script, lambda: 6))
         assert world.waiting == 0
 
     async def model(loop: Any) -> None:
-        seen.append(await play(Model(loop), script, loop, lambda: 6))
+        seen.append(await Play(Model(loop), loop).play(script, lambda: 6))
 
     seen: list[Seen] = []
     form.run(ours, debug=False)
@@ -204,7 +228,7 @@ def test_nothing_stays_pending(form: Form, script: list[Any], data: st.DataObjec
 
     async def main(loop: Any) -> None:
         world = Ours(form, loop)
-        seen = await play(world, script, loop, lambda: data.draw(st.integers(0, 2)))
+        seen = await Play(world, loop).play(script, lambda: data.draw(st.integers(0, 2)))
         assert "pending" not in seen.users
         assert "pending" not in seen.futures
         assert world.waiting == 0
@@ -217,6 +241,3 @@ def test_nothing_stays_pending(form: Form, script: list[Any], data: st.DataObjec
         )
 
     form.run(main, debug=False)
-
-
-pytestmark = pytest.mark.filterwarnings("error")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from integration.aiokafka_tests.acls import AclManager, Users
 from kafkaclient.testing import ClusterSecurity, LocalCluster
 
 if TYPE_CHECKING:
@@ -28,7 +29,11 @@ if os.environ.get("PRODUCER") != "aiokafka":
     install_facade()
 
 _KEY_PASSWORD = b"abcdefgh"  # in aiokafka's tests
-_PARTITIONS = "2"  # of a topic that a producer creates; the tests expect 0 and 1
+_USERS = {"test": "test"}
+_BROKER = {
+    "num.partitions": "2",  # of a topic that a producer creates; the tests expect 0 and 1
+    "allow.everyone.if.no.acl.found": "true",
+}
 
 
 def _run(coroutine: Coroutine[Any, Any, None]) -> None:
@@ -39,8 +44,7 @@ def _run(coroutine: Coroutine[Any, Any, None]) -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[LocalCluster]:
-    security = ClusterSecurity(users={"test": "test"})
-    made = LocalCluster(1, config={"num.partitions": _PARTITIONS}, security=security)
+    made = LocalCluster(1, config=_BROKER, security=ClusterSecurity(users=_USERS, acls=True))
     _run(made.start())
     try:
         yield made
@@ -110,4 +114,6 @@ def setup_test_class(
     given.kafka_sasl_ssl_port = _port(cluster.secured_bootstrap("SASL_SSL"))
     given.kafka_version = cluster.version
     given.ssl_folder = ssl_folder
-    given.acl_manager = given.kerberos_utils = given.kafka_config = None
+    given.acl_manager = AclManager(cluster.bootstrap)
+    given.kafka_config = Users(_USERS)
+    given.kerberos_utils = None  # no test with Kerberos can pass

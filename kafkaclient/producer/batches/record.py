@@ -122,6 +122,7 @@ def header_pairs(headers: Any) -> Headers:
 
 
 def too_large(config: ProducerConfig, topic: str, upper_bound: int) -> RecordTooLargeError:
+    """The error for a record that takes up to ``upper_bound`` bytes in a batch of its own."""
     name, limit = min(
         (("max.request.size", config.max_request_size), ("buffer.memory", config.buffer_memory)),
         key=lambda option: option[1],

@@ -118,7 +118,7 @@ class BulkSend:
             numbered = _with_message(error, f"record {number}: {error}")
             numbered.index = number
             raise numbered from error
-        timestamp = None if raw.timestamp_ms is None else int(record.timestamp)
+        timestamp = None if raw.timestamp_ms is None else record.timestamp
         value, key = _as_bytes(record.value), _as_bytes(record.key)
         rows.replace(at, value, key, timestamp, record.headers)
 

@@ -7,6 +7,13 @@ docs/aiokafka.md describes both.
 
 from __future__ import annotations
 
+try:
+    import aiokafka as _aiokafka  # noqa: F401 - only to say what is missing
+except ImportError as error:
+    raise ImportError(
+        f"kafkaclient.aiokafka needs aiokafka ({error}): pip install 'kafkaclient[aiokafka]'"
+    ) from error
+
 from kafkaclient.aiokafka.install import install, uninstall
 from kafkaclient.aiokafka.producer import AIOKafkaProducer
 from kafkaclient.aiokafka.structs import RecordMetadata, TopicPartition

@@ -30,7 +30,7 @@ from kafkaclient.aiokafka.partitioner import option_for, partition_function
 from kafkaclient.aiokafka.structs import whole_ms
 from kafkaclient.aiokafka.tokens import token_provider_for
 from kafkaclient.aiokafka.transactions import TransactionMixin
-from kafkaclient.errors import KafkaError
+from kafkaclient.errors import KafkaError, ProducerClosedError, ProducerStateError
 
 if TYPE_CHECKING:
     import ssl
@@ -301,13 +301,26 @@ class AIOKafkaProducer(TransactionMixin):
         if partition is not None and partition < 0:
             raise AssertionError("a partition is not negative")
         if not batch.record_count():
-            batch.close()
-            nothing: asyncio.Future[Any] = self._loop.create_future()
-            nothing.set_result(None)
-            return nothing
+            return await self._send_nothing(batch, topic, partition)
         with Translation():
             delivery = await self._producer.send_batch(batch._records, topic, partition=partition)
         return self._future(delivery)
+
+    async def _send_nothing(
+        self, batch: BatchBuilder, topic: str, partition: int | None
+    ) -> asyncio.Future[Any]:
+        """:meth:`send_batch` for an empty batch: the same checks, and a future that is done."""
+        with Translation():
+            if self._closed:
+                raise ProducerClosedError("the batch was not sent: the producer is stopped")
+            partitions = await self.partitions_for(topic)
+            if self._producer.config.transactional_id is not None and not self._in_transaction:
+                raise ProducerStateError("the batch was not sent: no transaction is open")
+        assert partition is None or partition in partitions, "Unrecognized partition"
+        batch.close()
+        future: asyncio.Future[Any] = self._loop.create_future()
+        future.set_result(None)
+        return future
 
     async def partitions_for(self, topic: str) -> set[int]:
         """The numbers of the topic's partitions.

@@ -129,10 +129,10 @@ class SendManyMixin:
 
         Without ``partition`` the producer chooses one partition for the whole batch, as for a
         record without key: keys do not choose the partition. A custom partitioner is asked once,
-        with neither key nor value. Records that were sent to the partition before are written
-        before the batch, later ones after it. The producer neither splits the batch nor adds to it.
-        The producer that made the batch has serialized keys and values; the producer that sends it
-        compresses them. The call waits as :meth:`send` does.
+        with neither key nor value. With ``partition``, the records that were sent to it before are
+        written before the batch, and later ones after it. The producer neither splits the batch nor
+        adds to it. The producer that made the batch has serialized keys and values; the producer
+        that sends it compresses them. The call waits as :meth:`send` does.
 
         Raises:
             InvalidRecordError: the batch is empty, the topic or partition is not acceptable.

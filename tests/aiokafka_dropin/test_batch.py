@@ -119,6 +119,13 @@ async def test_an_empty_batch_is_not_sent() -> None:
     async with dropin(fake) as producer:
         future = await producer.send_batch(producer.create_batch(), "t", partition=0)
         assert await future is None
+        with pytest.raises(AssertionError, match="Unrecognized partition"):
+            await producer.send_batch(producer.create_batch(), "t", partition=2)
+    with pytest.raises(theirs.ProducerClosed):
+        await producer.send_batch(producer.create_batch(), "t", partition=0)
+    async with dropin(fake, transactional_id="tx") as producer:
+        with pytest.raises(theirs.IllegalOperation):
+            await producer.send_batch(producer.create_batch(), "t", partition=0)
     assert not fake.log("t", 0)
 
 

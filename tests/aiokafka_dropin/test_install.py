@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,12 @@ def restored() -> Iterator[None]:
 def test_import_alone_changes_nothing() -> None:
     assert kafkaclient.aiokafka.AIOKafkaProducer is not THEIRS
     assert [place.AIOKafkaProducer for place in PLACES] == [THEIRS] * 3
+
+
+def test_without_aiokafka_the_extra_is_named() -> None:
+    code = "import sys; sys.modules['aiokafka'] = None; import kafkaclient.aiokafka"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'kafkaclient[aiokafka]'" in done.stderr.splitlines()[-1]
 
 
 def test_all_three_names() -> None:

@@ -138,7 +138,7 @@ class RecordBatchBuilder:
     def take(self, config: ProducerConfig, topic: object, partition: int | None) -> Record:
         """The records for a producer with these options, which sends them; not for applications.
         :meth:`give_back` follows if they were not sent."""
-        check_place(topic, partition)
+        partition = check_place(topic, partition)
         records, largest = self._records, min(config.max_request_size, config.buffer_memory)
         if self._sent:
             raise ProducerStateError(f"nothing was sent: {self._closed_because()}")

@@ -54,9 +54,9 @@ class BulkSend:
         self, core: ProducerRuntime, shared: RawRecord, *, serialize: bool = False
     ) -> None:
         config = core.config
-        check_place(shared.topic, shared.partition)
+        partition = check_place(shared.topic, shared.partition)
         topic = str.__str__(shared.topic)  # a subclass, such as an enum, may override __str__
-        shared = shared._replace(topic=topic)
+        shared = shared._replace(topic=topic, partition=partition)
         self.headers = record_of_bytes(config, core.wall_clock, shared).headers
         self.delivery = BulkDelivery(topic)
         self.partitions = _MAX_PARTITIONS
@@ -118,7 +118,7 @@ class BulkSend:
             numbered = _with_message(error, f"record {number}: {error}")
             numbered.index = number
             raise numbered from error
-        timestamp = None if raw.timestamp_ms is None else int(record.timestamp)
+        timestamp = None if raw.timestamp_ms is None else record.timestamp
         value, key = _as_bytes(record.value), _as_bytes(record.key)
         rows.replace(at, value, key, timestamp, record.headers)
 

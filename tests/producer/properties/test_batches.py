@@ -60,11 +60,13 @@ damage = st.lists(
         st.tuples(st.just("answer"), st.sampled_from([CLOSE, CLOSE_ANSWER, DROP, DROP_ANSWER])),
         st.tuples(st.just("error"), st.tuples(partitions, st.sampled_from([3, 5, 6, 7, 19, 56]))),
         st.tuples(st.just("refuse"), st.tuples(partitions, st.sampled_from([18, 29]))),
-        st.tuples(st.just("reject"), st.tuples(partitions, st.integers(0, 3))),
+        st.tuples(st.just("reject"), st.tuples(partitions, st.integers(0, 1))),
+        st.tuples(st.just("reject"), st.tuples(partitions, st.integers(0, 5))),
         st.tuples(st.just("move"), st.tuples(partitions, st.integers(0, 2))),
-        st.tuples(st.just("shrink"), st.sampled_from([200, 400])),
+        st.tuples(st.just("shrink"), st.sampled_from([150, 400])),
+        st.tuples(st.just("shrink"), st.sampled_from([150, 400])),
     ),
-    max_size=6,
+    max_size=12,
 )
 
 
@@ -89,7 +91,7 @@ class Story:
         ) as producer:
             waiting = []
             for n, call in enumerate(self.plan):
-                values = [b"%d.%d" % (n, part) for part in range(call.records)]
+                values = [b"%d.%030d" % (n, part) for part in range(call.records)]
                 values = values if call.kind in ("many", "batch") else values[:1]
                 try:
                     delivery = await getattr(self, call.kind)(producer, values, call.partition)
@@ -150,7 +152,7 @@ class Story:
         later(0.05, lambda: self.fake.configure_topic("t", max_message_bytes=10**6))
 
 
-@settings(max_examples=max(40, settings.default.max_examples))
+@settings(max_examples=max(100, settings.default.max_examples))
 @given(calls, damage, options)
 def test_a_batch_is_written_whole_and_in_order_or_not_at_all(
     plan: list[Call], faults: list[Any], how: dict[str, Any]
@@ -201,7 +203,7 @@ def test_one_partition_keeps_the_order_of_all_calls(
             fake.bootstrap, dialer=fake, batch_size=batch_size, partitioner=partitioner
         ) as producer:
             for n, call in enumerate(plan):
-                values = [b"%d.%d" % (n, part) for part in range(call.records)]
+                values = [b"%d.%030d" % (n, part) for part in range(call.records)]
                 values = values if call.kind in ("many", "batch") else values[:1]
                 where = None if call.partition is None else 0
                 await getattr(story, call.kind)(producer, values, where)

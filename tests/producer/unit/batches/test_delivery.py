@@ -143,7 +143,9 @@ async def test_asyncio_wait() -> None:
     done, pending = await asyncio.wait(deliveries)
     assert (done, pending) == (set(deliveries), set())
     assert not any(d.cancelled() for d in done)
-    assert [await first for first in asyncio.as_completed(deliveries[:1])] == [("t", 3, 5, 1000)]
+    assert [await first for first in asyncio.as_completed(deliveries[:1])] == [
+        ("t", 3, 5, 1000, 0, -1)
+    ]
     assert (await asyncio.ensure_future(deliveries[2])).offset == 7
 
 

@@ -7,9 +7,7 @@ error of the drop-in must be an instance of the class that aiokafka raises at th
 from __future__ import annotations
 
 import asyncio
-import time
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import aiokafka
 import pytest
@@ -24,13 +22,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from integration.differential import Side, both_read, same
 from kafkaclient import aiokafka as dropin
 from kafkaclient.testing import ClusterSecurity, LocalCluster
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-
-    Script = Callable[["Side"], AsyncIterator[tuple[str, Awaitable[Any]]]]
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -40,7 +37,6 @@ pytestmark = [
 USERS = {"alice": "alice-password", "bob": "bob-password"}
 LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 SOME_TIME = 1_500_000_000_000
-RECENT_MS = 60_000
 SOON_MS = 1500
 """For requests that no broker answers as hoped."""
 
@@ -57,18 +53,6 @@ def kafka_cluster() -> Iterator[LocalCluster]:
         asyncio.run(cluster.stop())
 
 
-class Side(NamedTuple):
-    """One of the two producers, and the names that only this one uses."""
-
-    name: str
-    producer: Callable[..., Any]
-    cluster: LocalCluster
-    topic: str
-
-    def make(self, **options: Any) -> Any:
-        return self.producer(**{"bootstrap_servers": self.cluster.bootstrap} | options)
-
-
 @pytest.fixture
 def sides(kafka_cluster: LocalCluster, topic: str) -> tuple[Side, Side]:
     """aiokafka, then the drop-in."""
@@ -78,86 +62,9 @@ def sides(kafka_cluster: LocalCluster, topic: str) -> tuple[Side, Side]:
     )
 
 
-def plain(result: Any, side: Side) -> Any:
-    """A result without the parts that differ between two topics and two moments."""
-    if isinstance(result, aiokafka.structs.RecordMetadata):
-        assert result.topic == side.topic
-        assert result.topic_partition == TopicPartition(side.topic, result.partition)
-        recent = abs(time.time() * 1000 - result.timestamp) < RECENT_MS
-        when = "now" if recent else result.timestamp
-        return (
-            result.partition,
-            result.offset,
-            when,
-            result.timestamp_type,
-            result.log_start_offset,
-        )
-    return result
-
-
-async def outcomes(script: Script, side: Side) -> dict[str, Any]:
-    """Step -> its plain result, or its exception."""
-    found: dict[str, Any] = {}
-    async for step, work in script(side):
-        assert step not in found
-        try:
-            async with asyncio.timeout(30):
-                found[step] = plain(await work, side)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - compared below
-            found[step] = error
-    return found
-
-
-async def same(
-    script: Script,
-    sides: tuple[Side, Side],
-    different: Mapping[str, type[BaseException]] = MappingProxyType({}),
-) -> dict[str, Any]:
-    """Run the script on both sides, and compare; returns aiokafka's outcomes.
-
-    ``different``: the steps at which the drop-in raises another error on purpose.
-    """
-    theirs, ours = [await outcomes(script, side) for side in sides]
-    assert list(theirs) == list(ours)
-    wrong = [
-        f"{step}: aiokafka {theirs[step]!r}, drop-in {ours[step]!r}"
-        for step in theirs
-        if not (
-            isinstance(ours[step], different[step])
-            if step in different
-            else _agree(theirs[step], ours[step])
-        )
-    ]
-    assert not wrong, "\n".join(wrong)
-    return theirs
-
-
-def _agree(theirs: Any, ours: Any) -> bool:
-    if isinstance(theirs, BaseException):
-        return isinstance(ours, type(theirs))
-    return not isinstance(ours, BaseException) and bool(theirs == ours)
-
-
 async def _both_topics(create_topic: Any, sides: tuple[Side, Side], *args: Any, **kw: Any) -> None:
     for side in sides:
         await create_topic(side.topic, *args, **kw)
-
-
-async def _both_read(read_topic: Any, sides: tuple[Side, Side], **kw: Any) -> list[Any]:
-    """The records that both sides wrote; asserts that they are the same but for recent times."""
-    read = []
-    for side in sides:
-        records = await read_topic(side.topic, **kw)
-        now = time.time() * 1000
-        recent = [abs(now - record.timestamp) < RECENT_MS for record in records]
-        read.append(
-            sorted(
-                record._replace(timestamp=-1) if new else record
-                for record, new in zip(records, recent, strict=True)
-            )
-        )
-    assert read[0] == read[1]
-    return read[0]
 
 
 # --- results -------------------------------------------------------------------------------------
@@ -195,7 +102,7 @@ async def test_results_and_records_are_the_same(sides, create_topic, read_topic,
 
     results = await same(script, sides)
     assert {results[f"keyed {n}"][0] for n in range(20)} == set(range(5))
-    records = await _both_read(read_topic, sides)
+    records = await both_read(read_topic, sides)
     assert len(records) == 26
     assert next(r for r in records if r.key == b"k" and r.headers).headers[2][0] == "ünïcode"
 
@@ -236,7 +143,7 @@ async def test_unkeyed_records_and_a_partitioner(sides, create_topic, read_topic
     results = await same(script, sides)
     assert isinstance(results["failing"], ZeroDivisionError)
     assert asked["aiokafka"] == asked["drop-in"] == [(b"k", [0], [0]), (None, [0], [0])]
-    await _both_read(read_topic, sides)
+    await both_read(read_topic, sides)
 
 
 async def test_acks_0_serializers_and_wait(sides, create_topic, read_topic):
@@ -264,7 +171,7 @@ async def test_acks_0_serializers_and_wait(sides, create_topic, read_topic):
 
     results = await same(script, sides)
     assert results["acks 0"] is None
-    records = await _both_read(read_topic, sides)
+    records = await both_read(read_topic, sides)
     assert b"<cancelled>" in [record.value for record in records]
 
 
@@ -338,7 +245,7 @@ async def test_errors_of_a_record(sides, create_topic, read_topic):
     assert isinstance(results["unknown topic"], aiokafka.errors.UnknownTopicOrPartitionError)
     assert isinstance(results["too large"], aiokafka.errors.MessageSizeTooLargeError)
     assert isinstance(results["stopped"], aiokafka.errors.ProducerClosed)
-    assert len(await _both_read(read_topic, sides)) == 2
+    assert len(await both_read(read_topic, sides)) == 2
 
 
 async def test_the_broker_refuses_a_record(sides, create_topic, read_topic):
@@ -351,7 +258,7 @@ async def test_the_broker_refuses_a_record(sides, create_topic, read_topic):
 
     results = await same(script, sides)
     assert isinstance(results["too large for the broker"], aiokafka.errors.MessageSizeTooLargeError)
-    assert len(await _both_read(read_topic, sides)) == 1
+    assert len(await both_read(read_topic, sides)) == 1
 
 
 async def test_errors_of_the_constructor(sides):
@@ -424,7 +331,7 @@ async def test_misuse_of_transactions(sides, create_topic, read_topic):
     different = dict.fromkeys(steps, aiokafka.errors.IllegalOperation)
     results = await same(script, sides, different)
     assert results["offsets read"] == 7
-    committed = await _both_read(read_topic, sides, isolation_level="read_committed")
+    committed = await both_read(read_topic, sides, isolation_level="read_committed")
     assert [record.value for record in committed] == [b"committed"]
 
 
@@ -444,7 +351,7 @@ async def test_fenced(sides, create_topic, read_topic):
     different = {"still fenced": aiokafka.errors.ProducerFenced}
     results = await same(script, sides, different)
     assert isinstance(results["fenced"], aiokafka.errors.ProducerFenced)
-    committed = await _both_read(read_topic, sides, isolation_level="read_committed")
+    committed = await both_read(read_topic, sides, isolation_level="read_committed")
     assert [record.value for record in committed] == [b"second", b"again"]
 
 

@@ -47,6 +47,7 @@ unit: $(STAMP) ## no network; compiled, then once more what has a way in pure Py
 
 FAUST := build/faust
 
+# faust-streaming, for integration/test_neighbours.py, which needs an older click than the rest.
 $(FAUST)/.installed: $(STAMP) integration/neighbours/faust.txt
 	rm -rf $(FAUST) && $(BIN)/uv venv --quiet --python $(BIN)/python $(FAUST)
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(FAUST) --require-hashes -r integration/neighbours/faust.txt
@@ -95,9 +96,11 @@ fuzz: $(STAMP) ## a million inputs over all decoders, guided by coverage, some m
 pictures: $(STAMP) ## docs/pictures from the slow-broker experiment's results in RESULTS
 	$(BIN)/python -m experiments pictures $(RESULTS) docs/pictures
 
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
+
 constraints: ## pin the newest versions that pyproject.toml allows
 	$(COMPILE) --all-extras --group dev pyproject.toml -o constraints.txt
-	$(COMPILE) --extra streams --group faust pyproject.toml -o integration/neighbours/faust.txt
+	$(COMPILE) --extra aiokafka --group faust pyproject.toml -o integration/neighbours/faust.txt
 
 clean: ## remove what was built
 	rm -rf build dist *.egg-info && find kafkaclient \( -name "*.so" -o -name "*.c" \) -delete

@@ -7,10 +7,13 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -188,6 +191,45 @@ def test_many_producers_in_processes(
     assert {one["rate"] for one in each} == {750}
     assert record["max_ms"] == max(one["max_ms"] for one in each)
     assert len(asyncio.run(read_topic(topic))) == 3000
+
+
+def children(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(each) for each in listed]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_producers_in_processes_end_with_their_parent(
+    kafka_cluster, topic: str, create_topic, number: signal.Signals
+) -> None:
+    asyncio.run(create_topic(topic, partitions=1))
+    words = ("--num-records", "60000", "--throughput", "1000", "--record-size", "10")
+    words += ("--producers", "2")
+    process = subprocess.Popen(
+        [*COMMAND, "--bootstrap-server", kafka_cluster.bootstrap, "--topic", topic, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 30
+    while len(producers := children(process.pid)) < 3:  # two, and what watches their semaphores
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    time.sleep(2)  # until they send
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=15)  # to the end of the pipes: nobody writes
+    if number != signal.SIGKILL:
+        status, word = {signal.SIGTERM: (143, "terminated"), signal.SIGINT: (130, "interrupted")}[
+            number
+        ]
+        assert (process.returncode, stdout) == (status, "")
+        assert stderr.split()[-1] == word
+        assert "Traceback" not in stderr
+    until = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in producers):
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 @pytest.mark.timeout(180)

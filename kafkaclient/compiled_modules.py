@@ -6,13 +6,13 @@ group (:func:`choose_native`).
 
 In ``COMPILED``, ``x.py`` is the pure-Python form, which other modules import. ``_x`` is the
 compiled form. Its source is ``x.py`` with the C types of ``_x.pxd``, or a second implementation in
-``_x.pyx``. A
-compiled module uses the types of other compiled modules, and does not work with their pure forms.
-None is used if one is missing. One that exists but cannot be loaded raises its ImportError.
+``_x.pyx``. A compiled module uses the types of other compiled modules, and does not work with their
+pure forms. None is used if one is missing. One that exists but cannot be loaded raises its
+ImportError.
 
 To add one: its name in ``COMPILED``, its source in the list of ``setup.py``, ``__all__`` and at the
 end ``use_compiled(globals())`` in ``x.py``, ``_x.pxd`` or ``_x.pyx`` beside it, and an empty
-``__init__.pxd`` in each package above it.
+``__init__.pxd`` in each package above it. To add a module to ``NATIVE``, its name is enough.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ FORCE_PURE_PYTHON = "KAFKACLIENT_PURE_PYTHON"
 
 COMPILED = (
     "kafkaclient.metrics._stats",
-    "kafkaclient.perf._slices",
     "kafkaclient.producer.bulk._rows",
     "kafkaclient.producer.bulk._arrow_rows",
     "kafkaclient.producer.batches._delivery",
@@ -56,6 +55,9 @@ COMPILED = (
     "kafkaclient.wire._records",
 )
 """The compiled forms. If one of them is missing, none is used."""
+
+COMPILED_TOOLS = ("kafkaclient.perf._slices",)
+"""Compiled forms that only tools use. Each is used if it is there, together with ``COMPILED``."""
 
 NATIVE = (
     "kafkaclient.metrics.producer",
@@ -103,7 +105,10 @@ def use_compiled(module: dict[str, Any]) -> None:
     """
     package, _, name = module["__name__"].rpartition(".")
     if not name.startswith("_") and why_pure_python() is None:
-        compiled = import_module(f"{package}._{name}")
+        form = f"{package}._{name}"
+        if form in COMPILED_TOOLS and _missing(Path(__file__).parent, (form,)):
+            return
+        compiled = import_module(form)
         module.update({public: getattr(compiled, public) for public in module["__all__"]})
 
 
@@ -139,12 +144,23 @@ def why_pure_python() -> str | None:
 
 
 @cache
+def why_not_native() -> str | None:
+    """Why the modules of ``NATIVE`` are used from their sources; None when they are compiled."""
+    why = why_pure_python()
+    if why is None and (missing := _missing(Path(__file__).parent, (*NATIVE, _NATIVE_LIBRARY))):
+        return f"not built: {', '.join(missing)}"
+    return why
+
+
+@cache
 def log_pure_python() -> None:
-    """Log once that the compiled modules are not used, and why."""
+    """Log once that compiled modules are not used, and why."""
     why = why_pure_python()
     if why is not None:
         level = logging.INFO if why.startswith(FORCE_PURE_PYTHON) else logging.WARNING
         _log.log(level, "running without compiled modules, several times slower: %s", why)
+    elif (why := why_not_native()) is not None:
+        _log.warning("running without the modules that mypyc compiles, batches cost more: %s", why)
 
 
 class _SourceFinder:
@@ -162,12 +178,9 @@ class _SourceFinder:
 
 @cache
 def choose_native() -> None:
-    """Decide whether the modules of ``NATIVE`` are used. Each package that has some calls it at its
-    own import, which comes before theirs."""
-    unusable = why_pure_python() is not None or _missing(
-        Path(__file__).parent, (*NATIVE, _NATIVE_LIBRARY)
-    )
-    if unusable and _SourceFinder not in sys.meta_path:
+    """Decide whether the modules of ``NATIVE`` are used. The packages ``metrics``, ``net`` and
+    ``producer`` call this function before any of their modules is imported."""
+    if why_not_native() is not None and _SourceFinder not in sys.meta_path:
         sys.meta_path.insert(0, _SourceFinder)
 
 

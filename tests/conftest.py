@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 import kafkaclient
-from kafkaclient.compiled_modules import NATIVE
+from kafkaclient.compiled_modules import COMPILED, COMPILED_TOOLS, NATIVE, why_pure_python
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -46,6 +46,7 @@ _ALLOWED = frozenset({("tls.py", "_read"), ("parquet.py", "read")})
 """Certificates, which are read at the start and when they have changed; telemetry.read, which is no
 part of a producer."""
 
+_SOURCE_SUFFIXES = (".py", ".pyx", ".pxd")
 _caught: list[str] = []
 
 
@@ -79,7 +80,7 @@ def _is_literal(host: Any) -> bool:
     return True
 
 
-sys.addaudithook(_listen)  # for good: there is no way to take it back
+sys.addaudithook(_listen)  # an audit hook cannot be removed
 
 
 @pytest.fixture(autouse=True)
@@ -92,12 +93,24 @@ def blocking_calls() -> Iterator[list[str]]:
 
 def pytest_configure() -> None:
     """Refuse to test compiled code that is older than its source."""
+    if why_pure_python() is not None:
+        return
     package = Path(kafkaclient.__file__).parent
-    for built in package.glob("_native__mypyc.*.so"):
-        for source in (package.parent / f"{name.replace('.', '/')}.py" for name in NATIVE):
-            if source.stat().st_mtime > built.stat().st_mtime and _is_compiled():
-                why = f"{source} has changed since it was compiled: make build"
-                raise pytest.UsageError(f"{why}, or set KAFKACLIENT_PURE_PYTHON=1")
+    forms = {"_native__mypyc": [_path(name) for name in NATIVE]} if _is_compiled() else {}
+    for name in COMPILED + COMPILED_TOOLS:
+        folder, _, module = _path(name).rpartition("/")
+        forms[_path(name)] = [_path(name), f"{folder}/{module.removeprefix('_')}"]
+    for form, sources in forms.items():
+        for built in package.glob(f"{form}.*.so"):
+            for source in (package / (s + end) for s in sources for end in _SOURCE_SUFFIXES):
+                if source.exists() and source.stat().st_mtime > built.stat().st_mtime:
+                    why = f"{source} has changed since it was compiled: make build"
+                    raise pytest.UsageError(f"{why}, or set KAFKACLIENT_PURE_PYTHON=1")
+
+
+def _path(module: str) -> str:
+    """In the package's folder, without a suffix."""
+    return module.partition(".")[2].replace(".", "/")
 
 
 def _is_compiled() -> bool:
@@ -107,7 +120,7 @@ def _is_compiled() -> bool:
 
 
 def is_native(target: object) -> bool:
-    """Whether mypyc compiled this class or module, or the object's class."""
+    """Whether mypyc compiled this class or object's class, or the module of this dotted name."""
     if isinstance(target, str):
         return target.rpartition(".")[0] in NATIVE and _is_compiled()
     kind = target if isinstance(target, type) else type(target)
@@ -135,6 +148,8 @@ def pytest_runtest_call() -> Generator[None]:
     try:
         yield
     except AttributeError as error:
-        if re.fullmatch(r".* object attribute .* is read-only", str(error)):
+        *_, innermost = traceback.walk_tb(error.__traceback__)
+        in_test = innermost[0].f_code.co_filename.startswith(str(_HERE))
+        if in_test and re.fullmatch(r".* object attribute .* is read-only", str(error)):
             pytest.skip("replaces a method of a compiled object, runs in pure Python only")
         raise

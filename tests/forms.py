@@ -7,7 +7,12 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from kafkaclient.compiled_modules import COMPILED, FORCE_PURE_PYTHON, why_pure_python
+from kafkaclient.compiled_modules import (
+    COMPILED,
+    COMPILED_TOOLS,
+    FORCE_PURE_PYTHON,
+    why_pure_python,
+)
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -16,7 +21,7 @@ if TYPE_CHECKING:
 def load_form(name: str, *, compiled: bool) -> ModuleType:
     """A private copy of a module in one of its two forms, for tests: all modules with a compiled
     form that the copy imports have the same form. Pure Python where nothing is compiled."""
-    sources = [name, *(module.replace("._", ".") for module in COMPILED)]
+    sources = [name, *(module.replace("._", ".") for module in COMPILED + COMPILED_TOOLS)]
     kept = {source: import_module(source) for source in sources}
     forced = os.environ.get(FORCE_PURE_PYTHON, "0")
     os.environ[FORCE_PURE_PYTHON] = "0" if compiled else "1"

@@ -11,12 +11,18 @@ from pathlib import Path
 import pytest
 
 import kafkaclient
-from kafkaclient.compiled_modules import COMPILED, FORCE_PURE_PYTHON, NATIVE, _missing
+from kafkaclient.compiled_modules import (
+    COMPILED,
+    COMPILED_TOOLS,
+    FORCE_PURE_PYTHON,
+    NATIVE,
+    _missing,
+)
 from tests.forms import load_form
 
 PACKAGE = Path(kafkaclient.__file__).parent
-BUILT = not _missing(PACKAGE, COMPILED + NATIVE)
-SOURCE_OF = {name: name.replace("._", ".") for name in COMPILED}
+BUILT = not _missing(PACKAGE, COMPILED + COMPILED_TOOLS + NATIVE)
+SOURCE_OF = {name: name.replace("._", ".") for name in COMPILED + COMPILED_TOOLS}
 
 SEND = """
 import asyncio, logging, sys
@@ -67,7 +73,7 @@ def test_all_that_is_compiled_is_listed() -> None:
         pytest.skip("not a source tree")
     sources = re.findall(r'^    "([\w/]+)\.pyx?",', setup.read_text(), re.MULTILINE)
     modules = [source.replace("/", ".").replace("._", ".") for source in sources]
-    assert modules == list(SOURCE_OF.values())
+    assert sorted(modules) == sorted(SOURCE_OF.values())
 
 
 @pytest.mark.skipif(not BUILT, reason="nothing is compiled")
@@ -115,7 +121,16 @@ def test_without_any_the_pure_ones_are_taken(package: Path) -> None:
 def test_without_one_that_mypyc_compiles_none_of_them_is_used(package: Path, name: str) -> None:
     for built in package.glob(f"{name}.*.so"):
         built.unlink()
-    assert run(SEND, package) == (["compiled", "source"], [])
+    printed, (line,) = run(SEND, package)
+    assert printed == ["compiled", "source"]
+    assert line.endswith(f"not built: kafkaclient.{name.replace('/', '.')}")
+
+
+@pytest.mark.skipif(not BUILT, reason="nothing is compiled")
+def test_without_one_that_only_a_tool_uses_the_others_are_used(package: Path) -> None:
+    for built in package.glob("perf/_slices.*.so"):
+        built.unlink()
+    assert run(f"{SEND}\nimport kafkaclient.perf.slices", package) == (["compiled", "native"], [])
 
 
 def test_what_mypyc_compiles_loses_no_cause() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaclient.cli.output import stderr_console
 from kafkaclient.cli.perf_report import print_summary, show_run
+from kafkaclient.cli.run import exit_on_signals
 from kafkaclient.cli.spark import job_progress, spark_with_progress
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf.fleet import merged, shares
@@ -58,7 +59,7 @@ def run_fleet(plan: PerfTestPlan, master: str | None, producers: int) -> list[Ru
 
 @contextmanager
 def _in_processes() -> Iterator[tuple[RunAll, Progress, TaskID]]:
-    with job_progress(*_FIELDS) as progress:
+    with exit_on_signals(), job_progress(*_FIELDS) as progress:
         task = progress.add_task("starting processes", total=None, records="", producers="")
         yield run_in_processes, progress, task
 

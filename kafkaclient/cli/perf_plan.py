@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
@@ -82,16 +83,18 @@ def load_spec(
     num_records: int, throughput: float, warmup: int, interval_ms: int, transaction_ms: int | None
 ) -> LoadSpec:
     """The load. Raises ConfigError for numbers that leave nothing to send or to measure."""
-    if not throughput:
+    if not (throughput > 0 or throughput == -1):
         raise ConfigError("--throughput must be a positive number, or -1 for no limit")
+    if warmup < 0:
+        raise ConfigError(f"--warmup-records must not be negative, not {warmup}")
     if warmup >= num_records:
         raise ConfigError(
             f"--warmup-records {warmup} leaves none of the --num-records {num_records} to measure"
         )
     return LoadSpec(
         num_records=num_records,
-        rate=throughput if throughput > 0 else None,
-        warmup_records=max(warmup, 0),
+        rate=throughput if 0 < throughput < inf else None,
+        warmup_records=warmup,
         reporting_interval_s=interval_ms / 1e3,
         transaction_s=None if transaction_ms is None else transaction_ms / 1e3,
     )
@@ -112,6 +115,8 @@ def records(
         return partial(payload.random_payloads, record_size)
     if file is None:
         return payload.monotonic_payloads
+    if not delimiter:
+        raise ConfigError("--payload-delimiter must not be empty")
     found = tuple(payload.read_payloads(file, "\n" if delimiter == "\\n" else delimiter))
     if not found:
         raise ConfigError(f"--payload-file {file} is empty")

@@ -74,7 +74,7 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
     record_size: Annotated[int | None, typer.Option(min=1, help="Record size in bytes.")] = None,
     payload_file: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="UTF-8 file to draw payloads from."),
+        typer.Option(exists=True, dir_okay=False, help="File to draw payloads from."),
     ] = None,
     payload_monotonic: Annotated[bool, "Payloads are the numbers from 0."] = False,
     payload_delimiter: Annotated[str, "What separates the payloads in --payload-file."] = "\\n",

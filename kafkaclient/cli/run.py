@@ -52,7 +52,8 @@ def run_blocking(main: Callable[[], T]) -> T:
 
 @contextmanager
 def exit_on_signals() -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the command at once, while a prompt blocks its event loop."""
+    """Ctrl-C and SIGTERM end the command at once, while it blocks: at a prompt, or until other
+    processes have done their work."""
 
     def end(number: int, _frame: object) -> None:
         stderr_console().print()

@@ -38,8 +38,8 @@ class LoadClient(Protocol):
     async def send(self, records: list[KeyValue], started: float) -> int:
         """Take records in order, each with one call of the client, and return how many.
 
-        Waits for buffer space for the first record only; at least one record is taken. Their
-        latency runs from ``started``.
+        Waits for buffer space for the first record only; at least one record is taken. The
+        records' latency runs from ``started``; a client that waits at any record counts from there.
         """
 
     async def begin_transaction(self) -> None:

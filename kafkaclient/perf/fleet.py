@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import ConfigError, KafkaError
@@ -14,7 +16,7 @@ from kafkaclient.perf.run import Labels, Run, measure, record_of
 from kafkaclient.perf.traffic import merged_traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkaclient.perf.payload import KeyValue
 
@@ -33,7 +35,7 @@ class ProducerPlan:
 
 
 def shares(whole: ProducerPlan, producers: int) -> list[ProducerPlan]:
-    """The load in equal shares of records, rate and warm-up.
+    """The load in equal shares of records, rate and warm-up. Each producer sends other records.
 
     Client ids and transactional ids get a number. Raises ConfigError if there are fewer records
     than producers.
@@ -54,6 +56,7 @@ def shares(whole: ProducerPlan, producers: int) -> list[ProducerPlan]:
                 rate=None if spec.rate is None else spec.rate / producers,
                 warmup_records=_share(spec.warmup_records, number, producers),
             ),
+            records=partial(_every, producers, number, whole.records),
         )
         for number in range(producers)
     ]
@@ -99,6 +102,10 @@ def _merged_summary(parts: Sequence[Summary]) -> Summary:
         avg_ms=total_ms / records if records else None,
         distribution=Distribution.merged(part.distribution for part in parts),
     )
+
+
+def _every(step: int, first: int, records: Callable[[], Iterable[KeyValue]]) -> Iterator[KeyValue]:
+    return islice(records(), first, None, step)
 
 
 def _share(total: int, number: int, producers: int) -> int:

@@ -5,7 +5,8 @@ record's latency runs from the call of the client, including the wait for buffer
 acknowledgement is known (Java: ``ProducerPerformance``).
 
 The records that are due are handed to the client in slices of about 0.1 ms of work. The latency of
-each record of a slice runs from the slice's first call.
+each record of a slice runs from the slice's first call. Only with aiokafka it runs from the
+record's own call, which may wait for buffer space in the middle of a slice.
 """
 
 from __future__ import annotations

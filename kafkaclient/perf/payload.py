@@ -35,11 +35,11 @@ def monotonic_payloads() -> Iterator[KeyValue]:
 
 
 def read_payloads(path: Path, delimiter: str) -> list[bytes]:
-    """The payloads in a UTF-8 file, split at ``delimiter``, which may also end the file."""
-    payloads = path.read_text(encoding="utf-8").split(delimiter)
-    if payloads and not payloads[-1]:
+    """The payloads in a file, split at ``delimiter``, which may also end the file."""
+    payloads = path.read_bytes().split(delimiter.encode())
+    if not payloads[-1]:
         payloads.pop()
-    return [payload.encode() for payload in payloads]
+    return payloads
 
 
 def file_payloads(payloads: Iterable[bytes], seed: int = 0) -> Iterator[KeyValue]:

@@ -34,7 +34,8 @@ class RunRecord:
     """The figures of a run; ``None``: not known.
 
     Times are in milliseconds unless the name says seconds; ``mb_per_s`` counts 1024 * 1024 bytes
-    of record values, as Kafka's own tool does. Lists are in the order of broker ids.
+    of keys and values. Kafka's own tool, whose records have no keys, counts values. Lists are in
+    the order of broker ids.
     """
 
     client: str

@@ -102,6 +102,8 @@ def test_windows_are_reported_at_the_interval(perf_test: PerfTest) -> None:
         (("--payload-monotonic",), [b"0", b"1", b"2"]),
         (("--payload-file", "FILE"), {b"a b", b"c"}),
         (("--payload-file", "FILE", "--payload-delimiter", " "), {b"a", b"b\nc\n"}),
+        (("--payload-file", "BINARY", "--payload-delimiter", "\r\n"), {b"\xff", b"\n\r"}),
+        (("--payload-monotonic", "--throughput", "inf"), [b"0", b"1", b"2"]),
     ],
 )
 def test_payloads(
@@ -111,9 +113,10 @@ def test_payloads(
     words: tuple[str, ...],
     values: list[bytes] | set[bytes],
 ) -> None:
-    file = tmp_path / "payloads"
-    file.write_text("a b\nc\n")
-    result = perf_test(*(str(file) if word == "FILE" else word for word in words))
+    files = {"FILE": b"a b\nc\n", "BINARY": b"\xff\r\n\n\r\r\n"}
+    for name, payloads in files.items():
+        (tmp_path / name).write_bytes(payloads)
+    result = perf_test(*(str(tmp_path / word) if word in files else word for word in words))
     assert result.exit_code == 0, result.stderr
     if isinstance(values, list):
         assert instant.values[:3] == values
@@ -249,6 +252,10 @@ def test_failed_records_are_told_and_fail_the_command(perf_test: PerfTest) -> No
         ((), "exactly one of --record-size, --payload-file and --payload-monotonic"),
         (("--record-size", "1", "--payload-monotonic"), "exactly one of"),
         (("--record-size", "1", "--throughput", "0"), "--throughput must be"),
+        (("--record-size", "1", "--throughput", "-2"), "--throughput must be"),
+        (("--record-size", "1", "--throughput", "nan"), "--throughput must be"),
+        (("--record-size", "1", "--warmup-records", "-1"), "must not be negative"),
+        (("--payload-file", __file__, "--payload-delimiter", ""), "must not be empty"),
         (("--record-size", "1", "--warmup-records", "100"), "--warmup-records 100 leaves none"),
         (("--record-size", "1", "--transaction-duration-ms", "0"), "greater than or equal to 1"),
         (("--record-size", "1", "--command-property", "acks"), "takes NAME=VALUE, not 'acks'"),

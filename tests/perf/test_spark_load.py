@@ -5,6 +5,7 @@ import pickle
 from array import array
 from collections import Counter
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ from kafkaclient.perf import spark_load
 from kafkaclient.perf.fleet import ProducerPlan, merged, shares
 from kafkaclient.perf.latency import Distribution, Summary
 from kafkaclient.perf.load import LoadSpec, Outcome
-from kafkaclient.perf.payload import random_payloads
+from kafkaclient.perf.payload import monotonic_payloads, random_payloads
 from kafkaclient.perf.run import Labels, Run, record_of
 from kafkaclient.perf.spark_load import check_slots, run_together
 from kafkaclient.perf.traffic import BrokerTraffic, PartitionTraffic, Traffic
@@ -57,6 +58,12 @@ def test_a_load_is_shared_evenly_and_whole() -> None:
     assert [plan.config["client.id"] for plan in found] == ["c-0", "c-1", "c-2"]
     assert {plan.config["bootstrap.servers"] for plan in found} == {"b:1"}
     assert {plan.spec.rate for plan in plans(spec=LoadSpec(10))} == {None}
+
+
+def test_each_producer_sends_other_records() -> None:
+    whole = ProducerPlan("kafkaclient", "topic", CONFIG, SPEC, LABELS, monotonic_payloads)
+    shared = [[value for _, value in islice(plan.records(), 3)] for plan in shares(whole, 3)]
+    assert shared == [[b"0", b"3", b"6"], [b"1", b"4", b"7"], [b"2", b"5", b"8"]]
 
 
 def test_more_producers_than_records_are_refused() -> None:

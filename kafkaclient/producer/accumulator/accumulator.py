@@ -312,7 +312,7 @@ class RecordAccumulator:
 
     def take_sealed(self, now: float) -> None:
         """Schedule the queues whose batches were compressed in the background since the sender's
-        last pass. To be called at the begin of each pass."""
+        last pass. To be called at the start of each pass."""
         for batch, error in self.compressor.finished():
             if error is not None:
                 self.incomplete.fail_and_free(batch, error, now)

@@ -48,7 +48,9 @@ def checked_record(
 
     Buffers that may change are copied: the record may be encoded much later.
     """
-    check_place(raw.topic, raw.partition)
+    partition = check_place(raw.topic, raw.partition)
+    if partition is not raw.partition:
+        raw = raw._replace(partition=partition)
     plain = config.key_serializer is None and config.value_serializer is None
     if not (plain or raw.serialized):
         value, key = serialize(config, raw.topic, raw.value, raw.key)
@@ -68,12 +70,11 @@ def serialize(config: ProducerConfig, topic: str, value: Any, key: Any) -> tuple
     return value, key
 
 
-def check_place(topic: object, partition: object) -> None:
-    """Raises :class:`InvalidRecordError` if ``topic`` cannot be a topic's name, or ``partition`` a
-    partition."""
+def check_place(topic: object, partition: object) -> int | None:
+    """The partition as a plain int. Raises :class:`InvalidRecordError` if ``topic`` cannot be a
+    topic's name, or ``partition`` a partition."""
     check_topic_name(topic)
-    if partition is not None:
-        _check_number("partition", partition)
+    return None if partition is None else _checked_number("partition", partition)
 
 
 def record_of_bytes(
@@ -95,7 +96,7 @@ def record_of_bytes(
     if timestamp_ms is None:
         timestamp_ms = int(wall_clock() * 1000)
     if timestamp_ms.__class__ is not int or not 0 <= timestamp_ms < 2**63:
-        _check_number("timestamp_ms", timestamp_ms)
+        timestamp_ms = _checked_number("timestamp_ms", timestamp_ms)
     return Record(timestamp_ms, key, value, headers, partition, upper_bound)
 
 
@@ -120,9 +121,10 @@ def _too_large(config: ProducerConfig, topic: str, upper_bound: int) -> RecordTo
     )
 
 
-def _check_number(name: str, number: object) -> None:
+def _checked_number(name: str, number: object) -> int:
     if not isinstance(number, int) or not 0 <= number < 2**63:
         raise InvalidRecordError(f"{name} must be an int that is not negative, not {number!r}")
+    return int.__index__(number)  # a plain int in place of a subclass, such as an enum
 
 
 def _serialize(serializer: Callable[[Any], bytes | None], item: Any, what: str) -> bytes | None:

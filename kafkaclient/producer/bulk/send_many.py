@@ -54,9 +54,9 @@ class BulkSend:
         self, core: ProducerRuntime, shared: RawRecord, *, serialize: bool = False
     ) -> None:
         config = core.config
-        check_place(shared.topic, shared.partition)
+        partition = check_place(shared.topic, shared.partition)
         topic = str.__str__(shared.topic)  # a subclass, such as an enum, may override __str__
-        shared = shared._replace(topic=topic)
+        shared = shared._replace(topic=topic, partition=partition)
         self.headers = record_of_bytes(config, core.wall_clock, shared).headers
         self.delivery = BulkDelivery(topic)
         self.partitions = _MAX_PARTITIONS

@@ -171,6 +171,7 @@ class BrokerLanes:
         """
         available: dict[int, Connection] = {}
         saturated, eligible, last_resort, next_look = set(), set(), set(), NEVER
+        large = ready_queues.has_large_unbound
         for number in wanted:
             lane = self._lanes.get(number) or self.lane(number, now)
             connection = lane.connection
@@ -190,7 +191,7 @@ class BrokerLanes:
                 # wakes it at the end of a broker's throttling.
                 next_look = min(next_look, connection.throttled_until)
             elif connection.writable:
-                free = lane.free_slots(ready_queues.has_large_unbound, now) if lane.in_flight else 1
+                free = lane.free_slots(large, now) if lane.in_flight else 1
                 if free > 0:
                     available[number] = connection
                 elif free == 0 and ready_queues.has_full_head(number):

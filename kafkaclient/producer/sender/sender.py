@@ -315,7 +315,7 @@ class Sender:
             self._late_answers.request_ended(request, unblocked_since, now)
         try:
             self._handle(request, payload, error, unblocked_since, now)
-        except Exception as cause:  # noqa: BLE001 - no batch may stay in flight for ever
+        except Exception as cause:  # noqa: BLE001 - no batch may stay without an outcome
             node_id = lane.node_id
             _log.exception("handling the answer from broker %d failed", node_id)
             reason = defect(f"handling the answer from broker {node_id}", cause)

@@ -321,6 +321,19 @@ async def test_a_topic_may_be_an_enum(producing: StartProducer) -> None:
 
 
 @virtual_time
+async def test_numbers_of_other_int_types_are_plain_ints_afterwards(
+    producing: StartProducer,
+) -> None:
+    """Also for those who send to the partition later."""
+    async with producing(one_topic(3)) as producer:
+        odd = await producer.send_and_wait("t", b"1", partition=True, timestamp_ms=True)
+        later = await producer.send_and_wait("t", b"2", partition=1)
+        bulk = await (await producer.send_many("t", [b"3"], partition=1))
+    numbers = [odd.partition, odd.timestamp, later.partition, *bulk.partitions]
+    assert [(type(number), number) for number in numbers] == [(int, 1)] * 4
+
+
+@virtual_time
 async def test_a_clock_from_before_time_began(producing: StartProducer) -> None:
     fake, at = one_topic(1), [12.5]
     async with producing(fake, wall_clock=lambda: at[0]) as producer:

@@ -47,8 +47,11 @@ cpdef wake_soon(list waiters)
 
 @cython.final
 cdef class Callback(Waiter):
-    cdef readonly tuple _key
+    cdef object _callback
+    cdef object _delivery
+    cdef Py_ssize_t _nth
 
+    cdef tuple _key(self)
     cpdef bint calls(self, callback) except -1
 
 

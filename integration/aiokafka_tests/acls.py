@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
+from unittest import SkipTest
 
 from confluent_kafka.admin import (
     AclBinding,
@@ -18,9 +19,10 @@ from confluent_kafka.admin import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["AclManager", "Users"]
+__all__ = ["AclManager", "NoKerberos", "Users"]
 
 _WITHIN_S = 10.0
+_CRITICAL = 2  # otherwise librdkafka writes to stderr that the broker has stopped
 _TYPES = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
@@ -32,7 +34,7 @@ class AclManager:
     """``ACLManager`` of aiokafka's tests."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": _CRITICAL})
         self._active: list[AclBinding] = []
 
     def list_acl(self) -> list[AclBinding]:
@@ -113,3 +115,10 @@ class Users:
 
     def add_scram_user(self, username: str, password: str) -> None:
         assert self._users.get(username) == password
+
+
+class NoKerberos:
+    """``KerberosUtils`` of aiokafka's tests: skips each test that needs Kerberos."""
+
+    def kinit(self, principal: str) -> Never:
+        raise SkipTest(f"there is no Kerberos for {principal}")

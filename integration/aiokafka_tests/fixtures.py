@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from integration.aiokafka_tests.acls import AclManager, Users
+from integration.aiokafka_tests.acls import AclManager, NoKerberos, Users
 from kafkaclient.testing import ClusterSecurity, LocalCluster
 
 if TYPE_CHECKING:
@@ -116,4 +116,4 @@ def setup_test_class(
     given.ssl_folder = ssl_folder
     given.acl_manager = AclManager(cluster.bootstrap)
     given.kafka_config = Users(_USERS)
-    given.kerberos_utils = None  # no test with Kerberos can pass
+    given.kerberos_utils = NoKerberos()

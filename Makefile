@@ -45,14 +45,25 @@ unit: $(STAMP) ## no network; compiled, then once more what has a way in pure Py
 	$(UNIT) tests
 	KAFKACLIENT_PURE_PYTHON=1 HYPOTHESIS_PROFILE=quick $(UNIT) $(PURE)
 
-slice: $(STAMP) ## real brokers, without what takes long
+FAUST := build/faust
+
+# faust-streaming, for integration/test_neighbours.py, which needs an older click than the rest.
+$(FAUST)/.installed: $(STAMP) integration/neighbours/faust.txt
+	rm -rf $(FAUST) && $(BIN)/uv venv --quiet --python $(BIN)/python $(FAUST)
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(FAUST) --require-hashes -r integration/neighbours/faust.txt
+	touch $@
+
+slice: $(STAMP) $(FAUST)/.installed ## real brokers, without what takes long
 	$(BIN)/pytest integration -m "not full" --durations=25
 
-integration: $(STAMP) ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for another cluster
+integration: $(STAMP) $(FAUST)/.installed ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for another cluster
 	$(BIN)/pytest integration
 
 compose-test: $(STAMP) ## the same against containers of docker-compose.yml; COMPOSE_TEST="integration/test_faults.py ..."
 	$(BIN)/python -m integration.compose.run $(COMPOSE_TEST)
+
+aiokafka-tests: $(STAMP) ## aiokafka's producer tests with the drop-in; AIOKAFKA=<checkout or bare repository>
+	$(BIN)/python -m integration.aiokafka_tests.run "$(AIOKAFKA)" $(AIOKAFKA_TESTS)
 
 bench: $(STAMP) ## this producer beside its peers on one broker, half an hour; BENCH="--seconds 1 ..."
 	$(BIN)/python -m benchmarks.produce --out build/bench $(BENCH)
@@ -85,10 +96,13 @@ fuzz: $(STAMP) ## a million inputs over all decoders, guided by coverage, some m
 pictures: $(STAMP) ## docs/pictures from the slow-broker experiment's results in RESULTS
 	$(BIN)/python -m experiments pictures $(RESULTS) docs/pictures
 
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
+
 constraints: ## pin the newest versions that pyproject.toml allows
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o constraints.txt
+	$(COMPILE) --all-extras --group dev pyproject.toml -o constraints.txt
+	$(COMPILE) --extra aiokafka --group faust pyproject.toml -o integration/neighbours/faust.txt
 
 clean: ## remove what was built
 	rm -rf build dist *.egg-info && find kafkaclient \( -name "*.so" -o -name "*.c" \) -delete
 
-.PHONY: help install build demo test check unit slice integration compose-test sanitize bench bench-spark fuzz chaos soak pictures constraints clean
+.PHONY: help install build demo test check unit slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos soak pictures constraints clean

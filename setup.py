@@ -12,11 +12,13 @@ from setuptools import Extension, setup
 
 # The compiled form of x is _x, made of x.py with the C types in _x.pxd, or of _x.pyx.
 SOURCES = [
+    "kafkaclient/aiokafka/futures.py",
     "kafkaclient/metrics/stats.py",
     "kafkaclient/perf/slices.py",
     "kafkaclient/producer/bulk/_rows.pyx",
     "kafkaclient/producer/bulk/_arrow_rows.pyx",
     "kafkaclient/producer/batches/delivery.py",
+    "kafkaclient/producer/batches/delivery_future.py",
     "kafkaclient/producer/batches/direct_append.py",
     "kafkaclient/producer/batches/waiters.py",
     "kafkaclient/wire/murmur2.py",

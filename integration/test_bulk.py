@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 import pytest
 
 from kafkaclient import Producer
+from kafkaclient.errors import BrokerError
 from kafkaclient.wire.murmur2 import partition_for_key
 
 pytestmark = pytest.mark.timeout(180)
@@ -65,3 +68,59 @@ async def test_send_arrow(kafka_cluster, topic, create_topic, read_topic):
         if n % 5 == 0:
             assert r.partition == n % 3
     assert sorted(rows) == list(range(count))
+
+
+@pytest.mark.local_cluster(not_in_containers="reads the broker's files")
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+async def test_send_batch(kafka_cluster, topic, create_topic, read_topic, codec):
+    """The log has the caller's batches as they were made, between those of other records."""
+    await create_topic(topic, 1)
+    async with Producer(kafka_cluster.bootstrap, compression_type=codec, linger_ms=50) as producer:
+        deliveries, expected, batches = [], [], []
+        for n in range(20):
+            await producer.send(topic, b"before")
+            batch = producer.create_batch()
+            for part in range(n + 1):
+                key, headers = b"%d" % n, [("part", b"%d" % part)]
+                assert batch.append(b"%d" % part * 50, key, timestamp_ms=part, headers=headers)
+            deliveries.append(await producer.send_batch(batch, topic))
+            expected += [(b"before", None, ())]
+            expected += [(b"%d" % p * 50, b"%d" % n, (("part", b"%d" % p),)) for p in range(n + 1)]
+            batches += [1, n + 1]
+        placed = [await delivery for delivery in deliveries]
+        leader = (await producer.partitions_for(topic))[0].leader
+    read = await read_topic(topic)
+    assert [(r.value, r.key, r.headers) for r in read] == expected
+    for n, first in enumerate(placed):
+        assert (first.partition, first.timestamp) == (0, 0)
+        own = read[first.offset : first.offset + n + 1]
+        assert [(r.offset, r.timestamp) for r in own] == [
+            (first.offset + part, part) for part in range(n + 1)
+        ]
+    (segment,) = (kafka_cluster.log_dir(leader) / f"{topic}-0").glob("*.log")
+    dump = await kafka_cluster.run_tool(
+        "org.apache.kafka.tools.DumpLogSegments", "--files", str(segment)
+    )
+    assert dump.returncode == 0
+    assert [
+        int(count) for count in re.findall(r"^baseOffset: .* count: (\d+)", dump.stdout, re.M)
+    ] == (batches)
+    assert set(re.findall(r"^baseOffset: .* compresscodec: (\w+)", dump.stdout, re.M)) >= {codec}
+
+
+async def test_a_rejected_record_fails_its_batch(kafka_cluster, topic, create_topic, read_topic):
+    """A compacted topic refuses records without key, which the broker names."""
+    await create_topic(topic, 1, config={"cleanup.policy": "compact"})
+    async with Producer(kafka_cluster.bootstrap) as producer:
+        await producer.send(topic, b"before", key=b"k")
+        batch = producer.create_batch()
+        for n in range(5):
+            batch.append(b"%d" % n, None if n in (1, 3) else b"k")
+        delivery = await producer.send_batch(batch, topic)
+        await producer.send(topic, b"after", key=b"k")
+        with pytest.raises(
+            BrokerError, match=r"5 records .* rejected for record 1.*, record 3"
+        ) as e:
+            await delivery
+        assert e.value.code == 87
+    assert [r.value for r in await read_topic(topic)] == [b"before", b"after"]

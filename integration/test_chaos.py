@@ -50,6 +50,21 @@ def test_a_minute_of_faults_costs_no_record(tmp_path: Path) -> None:
     assert (tmp_path / "report.html").stat().st_size > 100_000
 
 
+@pytest.mark.timeout(240)
+def test_faults_cost_no_record_through_the_drop_in(tmp_path: Path) -> None:
+    options = ("--api", "aiokafka", "--seconds", "25", "--seed", "3", "--rate", "1000")
+    summary = campaign(tmp_path, *options, limit_s=220)
+    wrong = ("lost", "duplicated", "reordered", "misplaced", "unexpected", "unresolved")
+    assert {name: summary[name] for name in wrong} == dict.fromkeys(wrong, 0)
+    assert summary["failed"] == {}
+    assert summary["sent"] == summary["acked"] > 25 * 1000 * 0.8
+    began = {fault["kind"] for fault in summary["faults"] if fault["began"] is not None}
+    assert began & TAKEN_AWAY
+    assert began & SMALLER
+    for kind in ("unkeyed", "keyed", "explicit"):
+        assert summary["latency_ms"][kind]["max"] > 500, "the faults were not felt"
+
+
 @pytest.mark.full
 @pytest.mark.timeout(300)
 def test_all_brokers_away_and_back_costs_no_record(tmp_path: Path) -> None:

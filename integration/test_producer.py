@@ -31,10 +31,19 @@ async def test_a_record_arrives_with_all_it_was_given(
         metadata = await producer.send_and_wait(
             topic, b"value", key=b"UA", headers=headers, timestamp_ms=1_500_000_000_000, partition=2
         )
-    assert metadata == RecordMetadata(topic, 2, 0, 1_500_000_000_000)
+    assert metadata == RecordMetadata(topic, 2, 0, 1_500_000_000_000, 0, 0)
     assert await read_topic(topic) == [
         (2, 0, 1_500_000_000_000, b"UA", b"value", tuple(headers)),
     ]
+
+
+async def test_the_metadata_tell_whose_timestamp_it_is(kafka_cluster, topic, create_topic):
+    await create_topic(topic, 1, config={"message.timestamp.type": "LogAppendTime"})
+    async with Producer(kafka_cluster.bootstrap) as producer:
+        before = time.time() * 1000
+        metadata = await producer.send_and_wait(topic, b"v", timestamp_ms=1_500_000_000_000)
+    assert metadata.timestamp == pytest.approx(before, abs=60_000)
+    assert (metadata.timestamp_type, metadata.log_start_offset) == (1, 0)
 
 
 async def test_no_value_no_key_and_empty_ones_are_different_things(

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
     from kafkaclient.net.sasl.tokens import Token, TokenProvider
     from kafkaclient.producer.batches.delivery import Delivery
+    from kafkaclient.producer.batches.delivery_future import DeliveryFuture
+    from kafkaclient.producer.bulk.batch_builder import RecordBatchBuilder
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
     from kafkaclient.producer.observability.unobserved_failures import UnseenFailure
     from kafkaclient.producer.partitioning.load_view import (
@@ -42,6 +44,7 @@ __all__ = [
     "ClusterView",
     "ConsumerGroupMetadata",
     "Delivery",
+    "DeliveryFuture",
     "KafkaError",
     "LoadSnapshot",
     "LoadView",
@@ -52,6 +55,7 @@ __all__ = [
     "PreparedTransaction",
     "Producer",
     "ProducerConfig",
+    "RecordBatchBuilder",
     "RecordMetadata",
     "Token",
     "TokenProvider",
@@ -68,6 +72,8 @@ _HOMES = {
     "errors": ("KafkaError",),
     "net.sasl.tokens": ("Token", "TokenProvider"),
     "producer.batches.delivery": ("Delivery",),
+    "producer.batches.delivery_future": ("DeliveryFuture",),
+    "producer.bulk.batch_builder": ("RecordBatchBuilder",),
     "producer.bulk.bulk_delivery": ("BulkDelivery",),
     "producer.observability.unobserved_failures": ("UnseenFailure",),
     "producer.partitioning.load_view": ("BrokerLoad", "LoadSnapshot", "LoadView", "PartitionLoad"),

@@ -40,10 +40,12 @@ FORCE_PURE_PYTHON = "KAFKACLIENT_PURE_PYTHON"
 """Environment variable: with any value except 0, the compiled modules are not used."""
 
 COMPILED = (
+    "kafkaclient.aiokafka._futures",
     "kafkaclient.metrics._stats",
     "kafkaclient.producer.bulk._rows",
     "kafkaclient.producer.bulk._arrow_rows",
     "kafkaclient.producer.batches._delivery",
+    "kafkaclient.producer.batches._delivery_future",
     "kafkaclient.producer.batches._direct_append",
     "kafkaclient.producer.batches._waiters",
     "kafkaclient.wire._murmur2",

@@ -139,7 +139,8 @@ class PartitionerError(InvalidRecordError):
 
 
 class ProducerStateError(KafkaError, RuntimeError):
-    """The producer's state does not allow the call: it is not started, or in another event loop."""
+    """The producer's state does not allow the call: it is not started, or in another event loop. Or
+    a batch of ``create_batch`` is closed, or was sent before."""
 
 
 class ProducerClosedError(ProducerStateError):

@@ -48,12 +48,19 @@ class RecordMetadata(NamedTuple):
     batch that the broker no longer remembers). ``timestamp`` is in milliseconds since the epoch:
     the broker's append time on topics with ``message.timestamp.type=LogAppendTime``, otherwise
     the record's timestamp, or the time of ``send``.
+
+    ``timestamp_type`` says which of the two it is: 0 is CreateTime, 1 is LogAppendTime.
+    ``log_start_offset`` is the first offset of the partition's log when the record was written.
+    Both are -1 if the broker does not return them: with acks=0, for such a duplicate, and
+    ``log_start_offset`` also before Produce version 5 (Kafka 1.0).
     """
 
     topic: str
     partition: int
     offset: int
     timestamp: int
+    timestamp_type: int = -1
+    log_start_offset: int = NO_OFFSET
 
     @property
     def topic_partition(self) -> TopicPartition:

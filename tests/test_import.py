@@ -9,6 +9,7 @@ import pytest
 
 # What takes long to import, or belongs to other clients, and what loads it.
 WITHOUT = (
+    "aiokafka",
     "importlib.metadata",
     "statistics",
     "difflib",
@@ -18,6 +19,7 @@ WITHOUT = (
     "crc32c",
     "pyarrow",
     "kafkaclient.admin",
+    "kafkaclient.aiokafka",
     "kafkaclient.cli",
     "kafkaclient.cluster.coordinator",
     "kafkaclient.net.sasl.login",

@@ -13,9 +13,22 @@ from benchmarks.produce.entry import FLIGHTS, Entry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["AIO", "ALL", "CONFLUENT", "JAVA", "KAFKA_PYTHON", "OURS", "PEER", "RAW", "choose"]
+__all__ = [
+    "AIO",
+    "ALL",
+    "CONFLUENT",
+    "DROP_IN",
+    "JAVA",
+    "KAFKA_PYTHON",
+    "OURS",
+    "PEER",
+    "RAW",
+    "choose",
+]
 
 OURS = "kafkaclient"
+DROP_IN = "drop-in"
+"""This package's producer behind aiokafka's API."""
 PEER = "aiokafka"
 CONFLUENT = "confluent"
 AIO = "confluent AIOProducer"
@@ -36,8 +49,10 @@ ALL = (
     Entry(client=CONFLUENT, setting="produce", way="produce"),
     Entry(client=JAVA, setting="perf tool", way="perf_tool"),
     Entry(client=PEER, setting="send", way="send"),
+    Entry(client=DROP_IN, setting="send", way="send"),
     Entry(client=OURS, setting="send_nowait, pure Python", way="send_nowait", pure_python=True),
     Entry(client=PEER, setting="send, futures awaited", way="send_awaited"),
+    Entry(client=DROP_IN, setting="send, futures awaited", way="send_awaited"),
     Entry(client=OURS, setting="send, handles awaited", way="send"),
     Entry(client=OURS, setting="send_nowait, asyncio's loop", way="send_nowait", loop="asyncio"),
     Entry(client=PEER, setting="send, asyncio's loop", way="send", loop="asyncio"),
@@ -102,9 +117,18 @@ ALL = (
             slow=1000 // tasks,
         )
         for tasks in (10, 100, 1000)
-        for client in (OURS, PEER)
+        for client in (OURS, PEER, *((DROP_IN,) if tasks == 1000 else ()))
     ),
     Entry(client=AIO, setting="send_and_wait, 1000 tasks", way="send_and_wait", tasks=1000),
+    *(
+        Entry(
+            client=client,
+            setting="FastStream publish, 1000 tasks",
+            way="faststream",
+            tasks=1000,
+        )
+        for client in (DROP_IN, PEER)
+    ),
     # the event loop, beside the same load on the broker
     Entry(client=OURS, setting="event loop, send_nowait", way="ticking_send_nowait"),
     Entry(client=OURS, setting="event loop, send_many", way="ticking_send_many"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.produce.entries import AIO, KAFKA_PYTHON, RAW
+from benchmarks.produce.entries import AIO, DROP_IN, KAFKA_PYTHON, RAW
 from benchmarks.produce.table import number
 from benchmarks.produce.targets import medians
 from experiments.slow_broker.figures import CLIENT_COLORS
@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["draw"]
 
-_COLORS = CLIENT_COLORS | {AIO: "#a46ede", KAFKA_PYTHON: "#14a38b", RAW: "#8d99ae"}
+_COLORS = CLIENT_COLORS | {
+    AIO: "#a46ede",
+    DROP_IN: "#5aa9e6",
+    KAFKA_PYTHON: "#14a38b",
+    RAW: "#8d99ae",
+}
 _PANELS = (("records/s", "records_per_s"), ("client's CPU per record, µs", "cpu_us_per_record"))
 _LEFT_OUT = ("event loop", "overload", "round trip")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
-from benchmarks.produce.entries import CONFLUENT, JAVA, OURS, PEER, RAW
+from benchmarks.produce.entries import CONFLUENT, DROP_IN, JAVA, OURS, PEER, RAW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -129,21 +129,36 @@ def judge(runs: Sequence[Mapping[str, Any]]) -> list[Line]:
             (f"{PEER}: send", f"{PEER}: send, futures awaited"),
             1.0,
         ),
+        *_drop_in(medians(runs)),
     ]
     return lines
+
+
+def _drop_in(medians: Medians) -> Iterable[Line]:
+    """The drop-in against aiokafka, way by way."""
+    found = _Found(medians, DROP_IN)
+    rate = found.ratio("records_per_s", "records/s")
+    yield found.cpu("send", 1.5, "CPU, drop-in send")
+    for setting, target in (
+        ("send", 4.0),
+        ("send_and_wait, 1000 tasks", 2.5),
+        ("FastStream publish, 1000 tasks", 1.5),
+    ):
+        yield rate(f"drop-in, {setting}", setting, (f"{PEER}: {setting}",), target)
 
 
 class _Found:
     """The medians, asked for what a target compares."""
 
-    def __init__(self, medians: Medians) -> None:
+    def __init__(self, medians: Medians, client: str = OURS) -> None:
         self._medians = medians
+        self._client = client
 
     def _get(self, entry: str, name: str) -> float | None:
         return self._medians.get(entry, {}).get(name)
 
     def _ours(self, setting: str, name: str) -> float | None:
-        return self._get(f"{OURS}: {setting}", name)
+        return self._get(f"{self._client}: {setting}", name)
 
     def ratio(self, name: str, unit: str) -> Callable[[str, str, Sequence[str], float], Line]:
         """Ours against the best of the others, where more is better."""
@@ -160,9 +175,9 @@ class _Found:
 
         return line
 
-    def cpu(self, setting: str, target: float) -> Line:
+    def cpu(self, setting: str, target: float, what: str | None = None) -> Line:
         ours = self._ours(setting, "cpu_us_per_record")
-        return Line(f"CPU, {setting}", ours, None, "µs/record", ours, target, "at most")
+        return Line(what or f"CPU, {setting}", ours, None, "µs/record", ours, target, "at most")
 
     def one_task(self) -> Line:
         """Two ways to meet it; told is the one that is met, or else the first."""

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from benchmarks.produce.entries import AIO, CONFLUENT, KAFKA_PYTHON, OURS, PEER, RAW
+from benchmarks.produce.entries import AIO, CONFLUENT, DROP_IN, KAFKA_PYTHON, OURS, PEER, RAW
 from benchmarks.produce.entry import Job
 from benchmarks.produce.result import UnavailableError
 
@@ -27,6 +27,7 @@ __all__ = ["MODULES", "main"]
 
 MODULES = {
     OURS: "ours",
+    DROP_IN: "drop_in",
     PEER: "peers_aiokafka",
     CONFLUENT: "peers_confluent",
     AIO: "peers_aioproducer",

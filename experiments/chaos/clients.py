@@ -8,6 +8,7 @@ from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from experiments.clients import OURS
 from kafkaclient.errors import BrokerError, KafkaError
 from kafkaclient.perf.peers import aiokafka_options, import_peer
 from kafkaclient.producer.producer import Producer
@@ -17,10 +18,13 @@ if TYPE_CHECKING:
 
     from kafkaclient.producer.batches.delivery import Delivery
 
-__all__ = ["CLIENTS", "ChaosClient", "Done", "cause_of", "make_client"]
+__all__ = ["CLIENTS", "DROP_IN", "ChaosClient", "Done", "cause_of", "make_client"]
 
 Done: TypeAlias = "Callable[[BaseException | None, int, int], None]"
 """``done(error, partition, offset)``: a record's outcome; a number that is not known is -1."""
+
+DROP_IN = "drop-in"
+"""This package's producer behind aiokafka's API."""
 
 _DRAIN_EVERY_S = 0.002
 _FULL_PAUSE_S = 0.001
@@ -77,15 +81,15 @@ def _delivered(done: Done, delivery: Delivery) -> None:
 
 
 class AiokafkaClient:
-    """aiokafka's ``AIOKafkaProducer``."""
+    """The ``AIOKafkaProducer`` of a module: aiokafka's own, or the drop-in."""
 
-    def __init__(self, config: Mapping[str, str]) -> None:
-        self._aiokafka = import_peer("aiokafka")
+    def __init__(self, module: str, config: Mapping[str, str]) -> None:
+        self._module = import_peer(module)
         self._options = aiokafka_options(config)
         self._producer: Any = None
 
     async def start(self) -> None:
-        self._producer = self._aiokafka.AIOKafkaProducer(**self._options)
+        self._producer = self._module.AIOKafkaProducer(**self._options)
         await self._producer.start()
 
     async def send(
@@ -187,8 +191,9 @@ class ConfluentClient:
 
 
 CLIENTS: Mapping[str, Callable[[Mapping[str, str]], ChaosClient]] = {
-    "kafkaclient": KafkaclientClient,
-    "aiokafka": AiokafkaClient,
+    OURS: KafkaclientClient,
+    DROP_IN: partial(AiokafkaClient, "kafkaclient.aiokafka"),
+    "aiokafka": partial(AiokafkaClient, "aiokafka"),
     "confluent": ConfluentClient,
 }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.chaos.experiment import Experiment
-from experiments.chaos.plan import PEERS, Plan, parse_kinds
+from experiments.chaos.plan import APIS, PEERS, Plan, parse_kinds
 from experiments.chaos.report import write_report
 from experiments.chaos.streams import KINDS
 from experiments.command import (
@@ -45,6 +45,10 @@ def chaos(  # noqa: PLR0913 - an option for each field of the plan
         str,
         typer.Option(help=f"Clients beside ours: {', '.join(PEERS)}, joined by commas."),
     ] = "none",
+    api: Annotated[
+        str,
+        typer.Option(help=f"The API of our producer: {' or '.join(APIS)} (the drop-in)."),
+    ] = "kafkaclient",
     rate: Annotated[float, typer.Option(help="Records per second of each client.")] = 5000.0,
     kinds: Annotated[str, typer.Option(help="Kinds of records, joined by commas.")] = ",".join(
         KINDS
@@ -82,6 +86,7 @@ def chaos(  # noqa: PLR0913 - an option for each field of the plan
             brokers=brokers,
             rate=rate,
             peers=parse_peers(peers, PEERS),
+            api=api,
             producers=producers,
             kinds=parse_kinds(kinds),
             record_size=record_size,

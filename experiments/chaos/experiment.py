@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.chaos.clients import DROP_IN
 from experiments.chaos.fault_runner import FaultRunner, Target
 from experiments.chaos.ledger import Ledger
 from experiments.chaos.outcomes import read_outcomes
@@ -63,6 +64,7 @@ class Experiment(BaseExperiment[Plan, Results]):
         return WorkerProcess(
             Spec(
                 client=client,
+                way=DROP_IN if (client, plan.api) == (OURS, "aiokafka") else client,
                 bootstrap=cluster.proxied_bootstrap,
                 topics=plan.topics(client),
                 partitions=plan.partitions,

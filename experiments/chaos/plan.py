@@ -14,8 +14,9 @@ from kafkaclient.errors import ConfigError
 if TYPE_CHECKING:
     from experiments.chaos.schedule import Fault
 
-__all__ = ["PEERS", "REPLICATION", "Plan", "parse_kinds"]
+__all__ = ["APIS", "PEERS", "REPLICATION", "Plan", "parse_kinds"]
 
+APIS = ("kafkaclient", "aiokafka")
 PEERS = ("aiokafka", "confluent", JAVA)
 
 REPLICATION = 3
@@ -34,6 +35,8 @@ class Plan:
     rate: float = 5_000.0
     """Records per second of each client."""
     peers: tuple[str, ...] = ()
+    api: str = "kafkaclient"
+    """The API through which this package's producer is used; ``aiokafka``: the drop-in."""
     producers: int = 4
     """Producers of each client."""
     keys: int = 32
@@ -44,6 +47,8 @@ class Plan:
     """Seconds that all brokers are away, which replaces the schedule. 0: the schedule."""
 
     def __post_init__(self) -> None:
+        if self.api not in APIS:
+            raise ConfigError(f"--api must be one of {', '.join(APIS)}, not {self.api}")
         if self.brokers < REPLICATION:
             raise ConfigError(
                 f"--brokers must be at least {REPLICATION}, not {self.brokers}: the topics have "
@@ -94,6 +99,7 @@ class Plan:
             "replication": REPLICATION,
             "rate": self.rate,
             "peers": list(self.peers),
+            "api": self.api,
             "producers": self.producers,
             "keys": self.keys,
             "kinds": list(self.kinds),

@@ -55,6 +55,8 @@ class Spec:
     """One client's load."""
 
     client: str
+    way: str = ""
+    """The key of ``clients.CLIENTS`` that sends; empty: the client's name."""
     bootstrap: str
     topics: Mapping[str, str]
     """Kind of record -> topic."""

@@ -170,7 +170,7 @@ async def run(
     ``begins_at()`` is awaited once all producers have connected, and returns a time of ``clock``.
     """
     config = {"bootstrap.servers": spec.bootstrap, "client.id": "kafkaclient-chaos", **spec.options}
-    clients = [make_client(spec.client, config) for _ in range(spec.producers)]
+    clients = [make_client(spec.way or spec.client, config) for _ in range(spec.producers)]
     await asyncio.gather(*(client.start() for client in clients))
     report({"ready": True})
     begins = await begins_at()

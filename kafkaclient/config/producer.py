@@ -177,7 +177,7 @@ class ProducerConfig(ClientConfig):
         None, optional(function("(delivery)"))
     )
     """A function that is called on the event loop with each record's Delivery when the record is
-    delivered or has failed."""
+    delivered or has failed. The batch of a send_batch has one Delivery for all its records."""
     on_error: Callable[..., object] | None = _HOOKS.option(None, optional(function("(failure)")))
     """A function that is called on the event loop with an UnseenFailure (topic, partition, records,
     error) when records have failed and their Delivery was neither awaited nor inspected."""

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.producer.batches.record import RawRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from kafkaclient.config import ProducerConfig
+    from kafkaclient.producer.batches.delivery import Delivery
+    from kafkaclient.producer.bulk.batch_builder import RecordBatchBuilder
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
     from kafkaclient.producer.runtime import ProducerRuntime
     from kafkaclient.types import HeadersLike
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 
 class SendManyMixin:
     """The methods of :class:`~kafkaclient.Producer` for many records."""
+
+    config: ProducerConfig
+    _wall_clock: Callable[[], float]
 
     async def send_many(
         self,
@@ -27,6 +33,8 @@ class SendManyMixin:
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: HeadersLike = (),
+        timestamps_ms: Iterable[int | None] | None = None,
+        record_headers: Iterable[HeadersLike] | None = None,
     ) -> BulkDelivery:
         """Hand over many records, at a fraction of the cost of :meth:`send` for each; await the
         returned :class:`BulkDelivery` for their acknowledgement::
@@ -39,9 +47,11 @@ class SendManyMixin:
         other tasks run about every millisecond. If the call is cancelled, the records appended
         before are delivered, the others are not sent. See docs/bulk.md.
 
-        Parameters: ``values`` and ``keys`` as for :meth:`send`, a key for each value; the other
-        parameters apply to all records. Without ``timestamp_ms`` a record has the time when it is
-        appended.
+        Parameters: ``values``, and with an item for each of them ``keys``, ``timestamps_ms`` and
+        ``record_headers``; the items are as for :meth:`send`. ``partition`` applies to all records,
+        ``timestamp_ms`` and ``headers`` to those whose item in ``timestamps_ms`` or
+        ``record_headers`` is None or not given. A record without any timestamp has the time when it
+        is appended.
 
         Raises:
             InvalidRecordError: as for :meth:`send`; ``index`` is the record's. Nothing was sent.
@@ -53,7 +63,8 @@ class SendManyMixin:
 
         shared = RawRecord(topic, None, None, partition, timestamp_ms, headers)
         bulk = BulkSend(self._open(), shared, serialize=True)
-        return await bulk.run(send_values(bulk, values, keys, partition, timestamp_ms))
+        columns = {"keys": keys, "timestamps_ms": timestamps_ms, "record_headers": record_headers}
+        return await bulk.run(send_values(bulk, shared, values, columns))
 
     async def send_arrow(
         self,
@@ -88,6 +99,57 @@ class SendManyMixin:
         shared = RawRecord(topic, None, None, partition, timestamp_ms)
         bulk = BulkSend(self._open(), shared)
         return await bulk.run(columns.send_columns(bulk, data, partition, timestamp_ms))
+
+    def create_batch(self, *, batch_size: int | None = None) -> RecordBatchBuilder:
+        """A builder for the records of one record batch, which :meth:`send_batch` sends.
+
+        ``batch_size``: the most bytes before compression; default: the option ``batch.size``, at
+        most ``max.request.size`` and ``buffer.memory``. The producer need not be started.
+
+        Raises:
+            ConfigError: ``batch_size`` is not an int, or negative.
+        """
+        from kafkaclient.producer.bulk.batch_builder import RecordBatchBuilder  # noqa: PLC0415
+
+        return RecordBatchBuilder(self.config, self._wall_clock, batch_size)
+
+    async def send_batch(
+        self, batch: RecordBatchBuilder, topic: str, *, partition: int | None = None
+    ) -> Delivery:
+        """Send records as one record batch: the broker writes all of them, or none::
+
+            batch = producer.create_batch()
+            batch.append(b"debit", key=b"A", headers={"transfer": b"7"})
+            batch.append(b"credit", key=b"B", headers={"transfer": b"7"})
+            metadata = await (await producer.send_batch(batch, "bookings"))
+
+        The delivery stands for all records. Its result is the :class:`RecordMetadata` of the first
+        record: the others have the offsets behind it, ``batch.record_count`` in all. If a record is
+        rejected, all fail. ``on_delivery`` is called once, with this delivery.
+
+        Without ``partition`` the producer chooses one partition for the whole batch, as for a
+        record without key: keys do not choose the partition. A custom partitioner is asked once,
+        with neither key nor value. With ``partition``, the records that were sent to it before are
+        written before the batch, and later ones after it. The producer neither splits the batch nor
+        adds to it. The producer that made the batch has serialized keys and values; the producer
+        that sends it compresses them. The call waits as :meth:`send` does.
+
+        Raises:
+            InvalidRecordError: the batch is empty, the topic or partition is not acceptable.
+            RecordTooLargeError: the batch was made by another producer, and is larger than this
+                producer's ``max.request.size`` or ``buffer.memory``.
+            ProducerStateError: the batch was sent before, or the producer is not running.
+            KafkaError: what :meth:`send` raises (BufferFullError, MetadataTimeoutError,
+                PartitionerError, ...). The batch was not sent, and can be passed again.
+        """
+        core = self._open()
+        record = batch.take(core.config, topic, partition)
+        try:
+            delivery = core.admission.try_append(topic, record)
+            return delivery or await core.admission.wait_and_append(topic, record)
+        except BaseException:
+            batch.give_back()
+            raise
 
     def _open(self, *, in_transaction: bool = True) -> ProducerRuntime:
         raise NotImplementedError  # Producer implements it

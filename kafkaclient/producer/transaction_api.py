@@ -111,10 +111,10 @@ class TransactionMixin:
         """Have the offsets of consumed records committed together with the transaction.
 
         Parameters: ``offsets`` maps (topic, partition) pairs, such as aiokafka's TopicPartition,
-        to the offset of the next record to read: an int, or an object with ``offset`` and
-        ``metadata`` (a str). ``group`` is the group's name, or a :class:`ConsumerGroupMetadata`
-        with the member's id and generation: then the group's coordinator refuses the offsets of a
-        member that is no longer in the group (KIP-447).
+        to the offset of the next record to read: an int, a pair (offset, metadata), or an object
+        with ``offset`` and ``metadata`` (a str or None). ``group`` is the group's name, or a
+        :class:`ConsumerGroupMetadata` with the member's id and generation: then the group's
+        coordinator refuses the offsets of a member that is no longer in the group (KIP-447).
 
         Raises:
             TransactionAbortableError: the offsets were refused, for example because the group has
@@ -228,14 +228,22 @@ def _partition(pair: Any) -> TopicPartition:
 def _offset(value: Any) -> OffsetAndMetadata:
     if isinstance(value, int):
         value = OffsetAndMetadata(value)
+    elif type(value) is tuple and len(value) == 2:
+        value = OffsetAndMetadata(*value)
     try:
         offset, metadata = value.offset, value.metadata
     except AttributeError:
         raise TypeError(
-            f"an offset must be an int, or have offset and metadata, not {value!r}"
+            "an offset must be an int, a pair (offset, metadata), or have offset and metadata, "
+            f"not {value!r}"
         ) from None
     if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < 2**63:
         raise ValueError(f"an offset must be an int from 0 to 2**63 - 1, not {offset!r}")
     if not isinstance(metadata, (str, NoneType)):
         raise TypeError(f"an offset's metadata must be a str, not {metadata!r}")
-    return OffsetAndMetadata(int(offset), metadata or "", getattr(value, "leader_epoch", -1))
+    epoch = getattr(value, "leader_epoch", None)
+    if epoch is None:
+        epoch = -1
+    if isinstance(epoch, bool) or not isinstance(epoch, int) or not -1 <= epoch < 2**31:
+        raise ValueError(f"a leader epoch must be an int from -1 to 2**31 - 1, not {epoch!r}")
+    return OffsetAndMetadata(int(offset), metadata or "", int(epoch))

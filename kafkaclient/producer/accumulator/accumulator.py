@@ -164,6 +164,7 @@ class RecordAccumulator:
         since: float | None = None,
     ) -> Delivery | None:
         """Append a record to its partition's open batch, or to a new one. None: no buffer space.
+        The records of a ``send_batch`` get a batch of their own, behind the open batch.
 
         With ``partition`` None the topic's strategy chooses. ``force`` goes beyond the buffer
         memory, for a record that is in memory already. The topic's metadata must be known. The
@@ -204,7 +205,7 @@ class RecordAccumulator:
         if batch.full:
             self.ready_queues.schedule(queue, now)
         self._install_append_slot(queue, batch, now, unkeyed=sticky)
-        return batch.result.delivery_for_last(record.timestamp)
+        return batch.result.new_delivery(record.timestamp)
 
     def _install_append_slot(
         self, queue: PartitionQueue, batch: ProducerBatch, now: float, *, unkeyed: bool
@@ -239,7 +240,7 @@ class RecordAccumulator:
         self, batch: ProducerBatch, record: Record, created: float, *, force: bool
     ) -> bool | None:
         """Append to the open batch, growing it within its limit. None: no buffer space."""
-        if not 0 <= created - batch.created <= self._open_for:
+        if record.batch is not None or not 0 <= created - batch.created <= self._open_for:
             return False
         if batch.append(record):
             return True
@@ -270,7 +271,9 @@ class RecordAccumulator:
         """A new batch with the record at the end of the queue. None: no buffer space. ``chosen``:
         the topic's strategy chose the queue."""
         upper_bound, buffer_pool = record.upper_bound, self.buffer_pool
-        capacity = self._batch_factory.capacity_for(queue, upper_bound, buffer_pool.room, now)
+        records, capacity = record.batch, upper_bound
+        if records is None:
+            capacity = self._batch_factory.capacity_for(queue, upper_bound, buffer_pool.room, now)
         if not buffer_pool.try_take(capacity):
             if not force:
                 return None
@@ -289,7 +292,7 @@ class RecordAccumulator:
                 rebindable=rebindable,
             )
             batch.linger_until(self._linger.until(queue, now, rebindable=rebindable))
-            fits = batch.append(record)
+            fits = batch.adopt(records) if records is not None else batch.append(record)
         finally:
             if not fits:
                 buffer_pool.give_back(capacity)
@@ -302,7 +305,8 @@ class RecordAccumulator:
             self.binding.opened(batch, queue, now, chosen=chosen)
         queue.enqueue(batch)
         self.incomplete.add(batch)
-        batch.open_append_slot(partial(self._filled_up, batch))
+        if records is None:
+            batch.open_append_slot(partial(self._filled_up, batch))
         self.ready_queues.schedule(queue, now)
         # A batch that may not be sent yet has no other timer. The sender fails it once it expires.
         self._wake(created + self.settings.delivery_timeout)

@@ -19,6 +19,7 @@ from kafkaclient.producer.batches.split import (
     without_records,
 )
 from kafkaclient.producer.time_constants import SOON
+from kafkaclient.types import NO_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -116,12 +117,17 @@ class IncompleteBatches:
     # --- outcomes -----------------------------------------------------------------------------
 
     def complete(
-        self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float
+        self,
+        batch: ProducerBatch,
+        base_offset: int,
+        log_append_time: int,
+        now: float,
+        log_start_offset: int = NO_OFFSET,
     ) -> None:
         """The batch is in the log."""
         batch.queue.complete(batch)
         if not batch.result.done:
-            batch.result.resolve(base_offset, log_append_time)
+            batch.result.resolve(base_offset, log_append_time, log_start_offset)
         self._finish(batch, now)
 
     def fail(

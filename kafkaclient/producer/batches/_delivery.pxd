@@ -25,12 +25,14 @@ cdef class BatchResult:
     cdef public long partition
     cdef public long long base_offset
     cdef public long long log_append_time
+    cdef public long long log_start_offset
     cdef public Py_ssize_t count
     cdef public bint done
     cdef public object error
     cdef public dict record_errors
     cdef public object on_unseen
     cdef public object loop
+    cdef public bint atomic
     cdef public Py_ssize_t live_deliveries
     cdef public object on_delivery
     cdef public list hooked
@@ -43,6 +45,8 @@ cdef class BatchResult:
 
     @cython.locals(delivery=Delivery)
     cpdef Delivery delivery_for_last(self, long long timestamp)
+    @cython.locals(delivery=Delivery)
+    cpdef Delivery new_delivery(self, long long timestamp)
     cpdef int drop(self, Py_ssize_t index, Py_ssize_t count=*) except -1
     @cython.locals(batch_result=BatchResult, at=Py_ssize_t)
     cpdef tuple resolve_index(self, Py_ssize_t index)
@@ -73,7 +77,13 @@ cdef class Delivery:
     cpdef bint done(self)
     @cython.locals(batch_result=BatchResult)
     cpdef exception(self)
-    @cython.locals(batch_result=BatchResult, index=Py_ssize_t, offset=cython.longlong)
+    @cython.locals(
+        batch_result=BatchResult,
+        index=Py_ssize_t,
+        offset=cython.longlong,
+        at=cython.longlong,
+        timestamp_type=int,
+    )
     cpdef result(self)
     @cython.locals(batch_result=BatchResult)
     cpdef add_done_callback(self, callback)

@@ -40,14 +40,19 @@ cdef class Waiter:
 
 
 @cython.locals(n=Py_ssize_t, waiter=Waiter)
-cpdef _wake(list waiters)
+cpdef wake_all(list waiters)
 @cython.locals(first=Waiter)
 cpdef wake_soon(list waiters)
 
 
 @cython.final
 cdef class Callback(Waiter):
-    cdef readonly tuple _key
+    cdef object _callback
+    cdef object _delivery
+    cdef Py_ssize_t _nth
+
+    cdef tuple _key(self)
+    cpdef bint calls(self, callback) except -1
 
 
 @cython.final

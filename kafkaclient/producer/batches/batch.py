@@ -178,6 +178,15 @@ class ProducerBatch:
         self.result.count += 1
         return True
 
+    def adopt(self, records: BatchBuilder) -> bool:
+        """Take these records of a ``send_batch`` and no others. True: a batch has room for them."""
+        assert not self.count, "a batch adopts records before it has any"
+        self.builder = records
+        self.result.count = records.count
+        self.result.atomic = True
+        self.close()
+        return True
+
     def growth_for(self, record: Record) -> tuple[int, int] | None:
         """(least, best) bytes by which the buffer must grow to take a record that :meth:`append`
         did not take. None: the record is for the next batch."""
@@ -197,6 +206,11 @@ class ProducerBatch:
     @property
     def count(self) -> int:
         return self.result.count
+
+    @property
+    def atomic(self) -> bool:
+        """Whether the records have one outcome: the batch is sent as the caller made it."""
+        return self.result.atomic
 
     @property
     def size(self) -> int:

@@ -70,6 +70,7 @@ class BatchResult:
         "_dropped_to",
         "_parts",
         "_waiters",
+        "atomic",
         "awaited",
         "base_offset",
         "count",
@@ -78,6 +79,7 @@ class BatchResult:
         "hooked",
         "live_deliveries",
         "log_append_time",
+        "log_start_offset",
         "loop",
         "on_delivery",
         "on_unseen",
@@ -93,6 +95,7 @@ class BatchResult:
         self.partition = -1
         self.base_offset = NO_OFFSET
         self.log_append_time = NO_TIMESTAMP
+        self.log_start_offset = NO_OFFSET
         self.count = 0
         self.done = False
         self.error: KafkaError | None = None
@@ -100,6 +103,8 @@ class BatchResult:
         self.on_unseen = on_unseen
         self.loop: asyncio.AbstractEventLoop | None = None
         """The producer's event loop, the only one that wakes waiters; None: not known."""
+        self.atomic = False
+        """Whether one delivery stands for all records, which have one outcome (``send_batch``)."""
         self.live_deliveries = 0
         """Deliveries of this batch that are still referenced."""
         self.on_delivery: Callable[[Delivery], object] | None = None
@@ -128,6 +133,14 @@ class BatchResult:
             self.hooked.append(delivery)
         return delivery
 
+    def new_delivery(self, timestamp: int) -> Delivery:
+        """The delivery of the record that was added last, or of an atomic batch's first record.
+        ``timestamp`` is the record's."""
+        delivery = self.delivery_for_last(timestamp)
+        if self.atomic:
+            delivery._index = 0
+        return delivery
+
     def drop(self, index: int, count: int = 1) -> None:
         """The records from ``index`` on have no live delivery any more."""
         self.live_deliveries -= count
@@ -143,10 +156,16 @@ class BatchResult:
             self._dropped.append((self._dropped_from, self._dropped_to))
             self._dropped_from, self._dropped_to = index, index + count
 
-    def resolve(self, base_offset: int, log_append_time: int = NO_TIMESTAMP) -> None:
+    def resolve(
+        self,
+        base_offset: int,
+        log_append_time: int = NO_TIMESTAMP,
+        log_start_offset: int = NO_OFFSET,
+    ) -> None:
         """The batch is written: its first record has ``base_offset`` (-1: not known)."""
         self.base_offset = base_offset
         self.log_append_time = log_append_time
+        self.log_start_offset = log_start_offset
         self._finish()
 
     def fail(self, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
@@ -155,6 +174,8 @@ class BatchResult:
         self.record_errors = record_errors
         self._finish()
         unseen = self.count - self.live_deliveries
+        if self.atomic and self.live_deliveries:
+            unseen = 0  # the one delivery stands for all records
         if unseen > 0 and self.on_unseen is not None:
             self.on_unseen(self, error, unseen)
 
@@ -318,7 +339,8 @@ class Delivery:
         part, index = batch_result.resolve_index(self._index)
         part.drop(index)
         if self._unseen and part.error is not None and part.on_unseen is not None:
-            part.on_unseen(part, part.error_of(index) or part.error, 1)
+            records = part.count if part.atomic else 1
+            part.on_unseen(part, part.error_of(index) or part.error, records)
 
     if not cython.compiled:
         __del__ = __dealloc__
@@ -362,7 +384,10 @@ class Delivery:
         if batch_result.error is not None:
             raise (batch_result.error_of(index) or batch_result.error).for_one()
         offset = batch_result.base_offset
-        at = self._timestamp if batch_result.log_append_time < 0 else batch_result.log_append_time
+        if batch_result.log_append_time >= 0:
+            at, timestamp_type = batch_result.log_append_time, 1
+        else:  # the broker said so, or nothing
+            at, timestamp_type = self._timestamp, -1 if offset < 0 else 0
         return _new_metadata(
             RecordMetadata,
             (
@@ -370,6 +395,8 @@ class Delivery:
                 batch_result.partition,
                 offset if offset < 0 else offset + index,
                 at,
+                timestamp_type,
+                batch_result.log_start_offset,
             ),
         )
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.produce import PartitionResult
 
 _TOPIC_DENIED, _CLUSTER_DENIED = 29, 31
+_NAMED = 3  # rejected records that an error names
 
 
 def with_verdict(error: KafkaError, batch: ProducerBatch) -> KafkaError:
@@ -46,6 +47,13 @@ def rejection(batch: ProducerBatch, answer: PartitionResult, node_id: int) -> Ka
     operation = "IdempotentWrite" if code == _CLUSTER_DENIED else "Write"
     advice = denied(code, operation, topic if code == _TOPIC_DENIED else "")
     what = f"{batch.count} records to {batch.queue.tp} on broker {node_id}"
+    if batch.atomic and answer.record_errors:  # the others fail with the rejected ones
+        rejected = [
+            f"record {index}" + (f" ({message})" if message else "")
+            for index, message in answer.record_errors[:_NAMED]
+        ]
+        more = len(answer.record_errors) - len(rejected)
+        what += f", rejected for {', '.join(rejected)}" + (f" and {more} more" if more else "")
     return broker_error(code, what, answer.error_message, advice=advice)
 
 

@@ -15,11 +15,16 @@ if TYPE_CHECKING:
 
     from kafkaclient.config import ProducerConfig
     from kafkaclient.types import Headers, HeadersLike
+    from kafkaclient.wire.records import BatchBuilder
 
 
 class Record(NamedTuple):
     """A checked record. ``timestamp`` is in milliseconds since the epoch; ``upper_bound`` is the
-    largest size in bytes that a batch with this record alone can have."""
+    largest size in bytes that a batch with this record alone can have.
+
+    With ``batch`` it stands for the encoded records of a ``send_batch``: ``timestamp`` is that of
+    the first one, and ``upper_bound`` the size of the batch before compression.
+    """
 
     timestamp: int
     key: bytes | None
@@ -27,10 +32,12 @@ class Record(NamedTuple):
     headers: Headers
     partition: int | None
     upper_bound: int
+    batch: BatchBuilder | None = None
 
 
 class RawRecord(NamedTuple):
-    """A record as the caller of ``send`` gives it; ``serialized``: as the serializers return it."""
+    """A record as the caller of ``send`` gives it; ``serialized``: as the serializers return it.
+    ``topic`` is empty for a record of ``create_batch``, which has no topic yet."""
 
     topic: str
     value: Any = None
@@ -64,9 +71,9 @@ def serialize(config: ProducerConfig, topic: str, value: Any, key: Any) -> tuple
     Raises :class:`SerializationError` if a serializer raises, or returns anything but a buffer.
     """
     if config.key_serializer is not None and key is not None:
-        key = _serialize(config.key_serializer, key, f"the key of a record for {topic!r}")
+        key = _serialize(config.key_serializer, key, f"the key of {_described(topic)}")
     if config.value_serializer is not None and value is not None:
-        value = _serialize(config.value_serializer, value, f"a value for topic {topic!r}")
+        value = _serialize(config.value_serializer, value, f"the value of {_described(topic)}")
     return value, key
 
 
@@ -83,16 +90,16 @@ def record_of_bytes(
     """:func:`checked_record` without the serializers; topic and partition are checked already."""
     topic, value, key, partition, timestamp_ms, headers, _ = raw
     try:
-        headers = _pairs(headers) if headers else ()
+        headers = header_pairs(headers) if headers else ()
         if value.__class__ is not bytes:
             value = _frozen(value)
         if key is not None:
             key = _frozen(key)
         upper_bound = BATCH_OVERHEAD + record_size_upper_bound(key, value, headers)
     except (TypeError, ValueError) as error:
-        raise InvalidRecordError(f"a record for topic {topic!r}: {error}") from error
+        raise InvalidRecordError(f"{_described(topic)}: {error}") from error
     if upper_bound > config.max_request_size or upper_bound > config.buffer_memory:
-        raise _too_large(config, topic, upper_bound)
+        raise too_large(config, topic, upper_bound)
     if timestamp_ms is None:
         timestamp_ms = int(wall_clock() * 1000)
     if timestamp_ms.__class__ is not int or not 0 <= timestamp_ms < 2**63:
@@ -100,23 +107,28 @@ def record_of_bytes(
     return Record(timestamp_ms, key, value, headers, partition, upper_bound)
 
 
+def _described(topic: str) -> str:
+    return f"a record for topic {topic!r}" if topic else "a record of a batch"
+
+
 def _frozen(item: Any) -> Any:
     return bytes(item) if isinstance(item, (bytearray, memoryview)) else item
 
 
-def _pairs(headers: Any) -> Headers:
+def header_pairs(headers: Any) -> Headers:
     """The headers as a tuple: an iterator could be read only once."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return tuple([(name, _frozen(item)) for name, item in pairs])
 
 
-def _too_large(config: ProducerConfig, topic: str, upper_bound: int) -> RecordTooLargeError:
+def too_large(config: ProducerConfig, topic: str, upper_bound: int) -> RecordTooLargeError:
+    """The error for a record that takes up to ``upper_bound`` bytes in a batch of its own."""
     name, limit = min(
         (("max.request.size", config.max_request_size), ("buffer.memory", config.buffer_memory)),
         key=lambda option: option[1],
     )
     return RecordTooLargeError(
-        f"a record for topic {topic!r} takes up to {upper_bound} bytes, more than {name}={limit}; "
+        f"{_described(topic)} takes up to {upper_bound} bytes, more than {name}={limit}; "
         "it was not sent"
     )
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
     from kafkaclient.compiled_modules import cython
 
-__all__ = ["Callback", "TaskWaiter", "Waiter", "wake_soon"]
+__all__ = ["Callback", "TaskWaiter", "Waiter", "wake_all", "wake_soon"]
 
 if not cython.compiled:  # in C, see _waiters.pxd
 
@@ -43,10 +43,10 @@ class Waiter:
 def wake_soon(waiters: list[Waiter]) -> None:
     """Wake the waiters of a batch in the next iteration of their event loop, all in one call."""
     first = waiters[0]
-    first.loop.call_soon(_wake, waiters)
+    first.loop.call_soon(wake_all, waiters)
 
 
-def _wake(waiters: list[Any]) -> None:
+def wake_all(waiters: list[Any]) -> None:
     """Wake each waiter, and take it out of the list, so that it is freed at once.
 
     Otherwise the waiters pile up beside those that the same tasks create for their next records,
@@ -61,7 +61,7 @@ def _wake(waiters: list[Any]) -> None:
                 {"message": f"Exception in callback {waiter!r}", "exception": error}
             )
         except BaseException:  # the program is asked to end, and may go on all the same
-            waiter.loop.call_soon(_wake, waiters[n + 1 :])
+            waiter.loop.call_soon(wake_all, waiters[n + 1 :])
             raise
 
 
@@ -69,7 +69,7 @@ class Callback(Waiter):
     """A callback of a delivery, or of any object it is called with; equal ones are the same
     callback of the same delivery."""
 
-    __slots__ = ("_key",)
+    __slots__ = ("_callback", "_delivery", "_nth")
 
     def __init__(
         self,
@@ -77,22 +77,30 @@ class Callback(Waiter):
         callback: Callable[[Any], object],
         delivery: object,
         nth: int,
+        context: Context | None = None,
     ) -> None:
         self.loop = loop
-        self.context = copy_context()
-        self._key = (callback, delivery, nth)
+        self.context = copy_context() if context is None else context
+        self._callback, self._delivery, self._nth = callback, delivery, nth
 
     def __repr__(self) -> str:
-        return f"{self._key[0]!r}({self._key[1]!r})"
+        return f"{self._callback!r}({self._delivery!r})"
 
     def __hash__(self) -> int:
-        return hash(self._key[1:])  # a callback need not have a hash
+        return hash((self._delivery, self._nth))  # a callback need not have a hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Callback) and self._key == other._key
+        return isinstance(other, Callback) and self._key() == other._key()
+
+    def _key(self) -> tuple[object, object, int]:
+        return self._callback, self._delivery, self._nth
+
+    def calls(self, callback: object) -> bool:
+        """Whether it is this callback."""
+        return bool(self._callback == callback)
 
     def wake(self) -> None:
-        self.context.run(self._key[0], self._key[1])
+        self.context.run(self._callback, self._delivery)
 
 
 class TaskWaiter(Waiter):

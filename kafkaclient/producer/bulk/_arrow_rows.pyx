@@ -268,7 +268,7 @@ cdef class Columns(Rows):
             () if self._headers is None else self._headers.get(at),
         )
 
-    def replace(self, Py_ssize_t at, value, key):
+    def replace(self, Py_ssize_t at, value, key, timestamp, headers):
         """Columns are not serialized, so no value is replaced."""
 
     cdef int locate(self, Py_ssize_t at, Row* row) except -1:

@@ -16,6 +16,9 @@ from kafkaclient.producer.batches._direct_append cimport AppendSlot, TopicAppend
 from kafkaclient.wire._record_buffer cimport headers_size, plain_headers, put_headers
 from kafkaclient.wire._varint cimport blob_size, put_blob
 
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
+
 __all__ = ["Rows", "Values"]
 
 
@@ -79,17 +82,24 @@ cdef class Rows:
 cdef class Values(Rows):
     cdef list _values
     cdef list _keys
+    cdef list _timestamps
+    cdef list _row_headers
     cdef object _partition
     cdef object _timestamp
     cdef object _headers
     cdef bytes _encoded_headers
     cdef Row _common
 
-    def __init__(self, list values not None, list keys, partition, timestamp_ms, headers):
-        if keys is not None and len(keys) != len(values):
-            raise ValueError("there must be as many keys as values")
+    def __init__(
+        self, list values not None, list keys, partition, timestamp_ms, headers,
+        list timestamps=None, list row_headers=None,
+    ):
+        for column in (keys, timestamps, row_headers):
+            if column is not None and len(column) != len(values):
+                raise ValueError("each column must have as many items as there are values")
         self._values, self._keys = values, keys
         self._partition, self._timestamp, self._headers = partition, timestamp_ms, headers
+        self._timestamps, self._row_headers = timestamps, row_headers
         self._encoded_headers = encoded_headers(headers)
         self._common.key_size = self._common.value_size = -1
         self._common.headers_size = len(self._encoded_headers)
@@ -101,22 +111,59 @@ cdef class Values(Rows):
 
     def record(self, Py_ssize_t at):
         key = None if self._keys is None else self._keys[at]
-        return self._values[at], key, self._partition, self._timestamp, self._headers
+        timestamp, headers = self._timestamp, self._headers
+        if self._timestamps is not None and self._timestamps[at] is not None:
+            timestamp = self._timestamps[at]
+        if self._row_headers is not None and self._row_headers[at] is not None:
+            headers = self._row_headers[at]
+        return self._values[at], key, self._partition, timestamp, headers
 
-    def replace(self, Py_ssize_t at, value, key):
+    def replace(self, Py_ssize_t at, value, key, timestamp, headers):
         self._values[at] = value
         if self._keys is not None:
             self._keys[at] = key
+        if self._timestamps is not None:
+            self._timestamps[at] = timestamp
+        if self._row_headers is not None:
+            self._row_headers[at] = headers
 
     cdef int locate(self, Py_ssize_t at, Row* row) except -1:
         row[0] = self._common
         if not point(self._values, at, &row.value, &row.value_size):
             return 0
-        return self._keys is None or point(self._keys, at, &row.key, &row.key_size)
+        if self._keys is not None and not point(self._keys, at, &row.key, &row.key_size):
+            return 0
+        if self._timestamps is not None and not as_time(self._timestamps, at, &row.timestamp):
+            return 0
+        if self._row_headers is None:
+            return 1
+        headers = <object>PyList_GET_ITEM(self._row_headers, at)
+        if headers is None:
+            return 1
+        if type(headers) is list:  # the caller may change its lists later
+            headers = self._row_headers[at] = tuple(headers)
+        row.headers_size = headers_size(headers)
+        return row.headers_size >= 0
 
     cdef uint8_t* put_headers(self, Py_ssize_t at, uint8_t* end) noexcept:
+        if self._row_headers is not None:
+            headers = <object>PyList_GET_ITEM(self._row_headers, at)
+            if headers is not None:
+                return put_headers(end, headers)
         memcpy(end, PyBytes_AS_STRING(self._encoded_headers), self._common.headers_size)
         return end + self._common.headers_size
+
+
+cdef inline bint as_time(list items, Py_ssize_t at, int64_t* timestamp):
+    """Read an item, unless it is None; False: the item is no time that a record can have."""
+    cdef object item = <object>PyList_GET_ITEM(items, at)
+    cdef int overflow = 0
+    if item is None:
+        return True
+    if type(item) is not int:
+        return False
+    timestamp[0] = PyLong_AsLongLongAndOverflow(item, &overflow)
+    return not overflow and timestamp[0] >= 0
 
 
 cdef inline bint point(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaclient.compiled_modules import use_compiled
+from kafkaclient.wire.record_buffer import headers_size
 from kafkaclient.wire.records import fields_size
 
 if TYPE_CHECKING:
@@ -34,8 +35,10 @@ class Rows:
     def record(self, at: int) -> Row:
         raise NotImplementedError
 
-    def replace(self, at: int, value: bytes | None, key: bytes | None) -> None:
-        """Replace a record's value and key by their serialized or copied form."""
+    def replace(
+        self, at: int, value: bytes | None, key: bytes | None, timestamp: int | None, headers: Any
+    ) -> None:
+        """Replace a record's fields by their serialized, copied or plain form."""
 
     def check(self, start: int, stop: int, largest: int, partitions: int) -> int:
         """The first row from ``start`` on that cannot be sent as it is, or ``stop``.
@@ -44,13 +47,14 @@ class Rows:
         """
         for at in range(start, min(stop, len(self))):
             value, key, partition, timestamp, headers = self.record(at)
-            if not (_plain(value) and _plain(key)) or (timestamp or 0) < 0:
+            if not (_plain(value) and _plain(key) and _is_time(timestamp)):
                 return at
             if partition is not None and not 0 <= partition < partitions:
                 return at
-            if not headers and len(key or b"") + len(value or b"") + _LENGTHS <= largest:
-                continue
-            if any(name is None for name, _ in headers):
+            if headers.__class__ is tuple and not headers:
+                if len(key or b"") + len(value or b"") + _LENGTHS <= largest:
+                    continue
+            elif headers_size(headers) < 0:
                 return at
             if fields_size(key, value, headers) > largest:
                 return at
@@ -81,9 +85,18 @@ class Rows:
 
 
 class Values(Rows):
-    """Records of two lists, and the fields they share. ``keys`` None: no record has a key."""
+    """Records of lists, and the fields they share. ``keys`` None: no record has a key. An item of
+    ``timestamps`` or ``row_headers`` replaces what the records share, unless it is None."""
 
-    __slots__ = ("_headers", "_keys", "_partition", "_timestamp", "_values")
+    __slots__ = (
+        "_headers",
+        "_keys",
+        "_partition",
+        "_row_headers",
+        "_timestamp",
+        "_timestamps",
+        "_values",
+    )
 
     def __init__(
         self,
@@ -92,27 +105,53 @@ class Values(Rows):
         partition: int | None,
         timestamp_ms: int | None,
         headers: Any,
+        timestamps: list[Any] | None = None,
+        row_headers: list[Any] | None = None,
     ) -> None:
-        if keys is not None and len(keys) != len(values):
-            raise ValueError("there must be as many keys as values")
+        for column in (keys, timestamps, row_headers):
+            if column is not None and len(column) != len(values):
+                raise ValueError("each column must have as many items as there are values")
         self._values, self._keys = values, keys
         self._partition, self._timestamp, self._headers = partition, timestamp_ms, headers
+        self._timestamps, self._row_headers = timestamps, row_headers
 
     def __len__(self) -> int:
         return len(self._values)
 
     def record(self, at: int) -> Row:
         key = None if self._keys is None else self._keys[at]
-        return self._values[at], key, self._partition, self._timestamp, self._headers
+        timestamp, headers = self._timestamp, self._headers
+        if self._timestamps is not None and self._timestamps[at] is not None:
+            timestamp = self._timestamps[at]
+        if self._row_headers is not None and self._row_headers[at] is not None:
+            headers = self._row_headers[at]
+        return self._values[at], key, self._partition, timestamp, headers
 
-    def replace(self, at: int, value: bytes | None, key: bytes | None) -> None:
+    def check(self, start: int, stop: int, largest: int, partitions: int) -> int:
+        if self._row_headers is not None:  # the caller may change its lists later
+            for at in range(start, min(stop, len(self))):
+                if self._row_headers[at].__class__ is list:
+                    self._row_headers[at] = tuple(self._row_headers[at])
+        return super().check(start, stop, largest, partitions)
+
+    def replace(
+        self, at: int, value: bytes | None, key: bytes | None, timestamp: int | None, headers: Any
+    ) -> None:
         self._values[at] = value
         if self._keys is not None:
             self._keys[at] = key
+        if self._timestamps is not None:
+            self._timestamps[at] = timestamp
+        if self._row_headers is not None:
+            self._row_headers[at] = headers
 
 
 def _plain(item: object) -> bool:
     return item.__class__ is bytes or item is None
+
+
+def _is_time(item: object) -> bool:
+    return item is None or (item.__class__ is int and 0 <= item < 2**63)
 
 
 use_compiled(globals())

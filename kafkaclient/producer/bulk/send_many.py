@@ -27,7 +27,7 @@ from kafkaclient.producer.bulk.rows import Values
 from kafkaclient.wire.records import BATCH_OVERHEAD, MAX_RECORD_OVERHEAD
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Iterable, Mapping
 
     from kafkaclient.producer.batches.record import Record
     from kafkaclient.producer.bulk.rows import Rows
@@ -118,7 +118,9 @@ class BulkSend:
             numbered = _with_message(error, f"record {number}: {error}")
             numbered.index = number
             raise numbered from error
-        rows.replace(at, _as_bytes(record.value), _as_bytes(record.key))
+        timestamp = None if raw.timestamp_ms is None else record.timestamp
+        value, key = _as_bytes(record.value), _as_bytes(record.key)
+        rows.replace(at, value, key, timestamp, record.headers)
 
     async def append_rows(self, rows: Rows) -> None:
         """Append rows that were checked, in order.
@@ -229,18 +231,28 @@ class BulkSend:
 
 
 async def send_values(
-    bulk: BulkSend, values: Any, keys: Any, partition: Any, timestamp_ms: Any
+    bulk: BulkSend, shared: RawRecord, values: Any, columns: Mapping[str, Any]
 ) -> None:
-    """Check and append the records of ``send_many``; the result is ``bulk.delivery``."""
+    """Check and append the records of ``send_many``; the result is ``bulk.delivery``. ``columns``
+    has the arguments with an item for each record, by name; None: not given."""
     copied = await _copied(bulk, values, "values")
-    if keys is not None:
-        keys = await _copied(bulk, keys, "keys")
-        if len(keys) != len(copied):
+    items: dict[str, list[Any] | None] = {}
+    for name, column in columns.items():
+        items[name] = given = None if column is None else await _copied(bulk, column, name)
+        if given is not None and len(given) != len(copied):
             raise InvalidRecordError(
-                f"{len(keys)} keys for {len(copied)} values: each value needs a key, which may be "
-                "None; nothing was sent"
+                f"{len(given)} {name} for {len(copied)} values: each value needs an item, which "
+                "may be None; nothing was sent"
             )
-    rows = Values(copied, keys, partition, timestamp_ms, bulk.headers)
+    rows = Values(
+        copied,
+        items["keys"],
+        shared.partition,
+        shared.timestamp_ms,
+        bulk.headers,
+        items["timestamps_ms"],
+        items["record_headers"],
+    )
     await bulk.check(rows)
     try:
         await bulk.append_rows(rows)
@@ -250,7 +262,7 @@ async def send_values(
 
 async def _copied(bulk: BulkSend, items: Iterable[Any], what: str) -> list[Any]:
     """A copy of the items: the caller may change its list while the call waits."""
-    if isinstance(items, (str, bytes, bytearray, memoryview)):
+    if isinstance(items, (str, bytes, bytearray, memoryview, int)):
         raise InvalidRecordError(
             f"{what} must be a sequence with an item for each record, not a {type(items).__name__}"
         )

@@ -104,10 +104,13 @@ class ResponseHandler:
                 elif known.error_code:
                     self._apply_error(batch, known, node_id, now)
                 else:
-                    offset, appended_at = known.base_offset, known.log_append_time_ms
-                    self._incomplete.complete(batch, offset, appended_at, now)
+                    self._complete(batch, known, now)
             except Exception as problem:  # noqa: BLE001 - it costs no other batch
                 self._internal_error(batch, problem, now)
+
+    def _complete(self, batch: ProducerBatch, answer: PartitionResult, now: float) -> None:
+        appended_at, log_start = answer.log_append_time_ms, answer.log_start_offset
+        self._incomplete.complete(batch, answer.base_offset, appended_at, now, log_start)
 
     def _apply_leader_hints(
         self,
@@ -176,7 +179,7 @@ class ResponseHandler:
         code = answer.error_code
         action = action_for(code)
         if action is ErrorAction.DONE:
-            self._incomplete.complete(batch, answer.base_offset, answer.log_append_time_ms, now)
+            self._complete(batch, answer, now)
             return
         error = rejection(batch, answer, node_id)
         if code in AMBIGUOUS_CODES:
@@ -185,7 +188,7 @@ class ResponseHandler:
             self._metadata.request_refresh(str(error))
         if batch.result.done:  # it expired meanwhile: only its place in the sequence matters
             self._incomplete.retry(batch, error, now, now)
-        elif action is ErrorAction.SPLIT and batch.count > 1:
+        elif action is ErrorAction.SPLIT and batch.count > 1 and not batch.atomic:
             self._metrics.batch_split()
             self._incomplete.split(batch, now)
         elif (
@@ -211,6 +214,9 @@ class ResponseHandler:
     ) -> None:
         """Fail the rejected records, and send the others again; all if they cannot be separated,
         or if their transaction has to be aborted anyway."""
+        if batch.atomic:
+            self.fail(batch, error, now)
+            return
         rejected = rejected_records(answer, batch)
         accepted = batch.count - len(rejected)
         aborting = self._identity.transactional

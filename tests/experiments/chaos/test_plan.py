@@ -34,6 +34,7 @@ def test_an_outage_takes_the_place_of_the_schedule() -> None:
         ({"producers": 0}, "--producers must be more than 0"),
         ({"keys": 0}, "--keys must be more than 0"),
         ({"producers": 10_000}, "too many streams"),
+        ({"api": "confluent"}, "--api must be one of kafkaclient, aiokafka, not confluent"),
         ({"record_size": 20}, "--record-size must be at least 32"),
         ({"outage": 60}, "--outage must be 0 or more and less than --seconds"),
         ({"peers": ("java",), "kinds": ("keyed",)}, "needs unkeyed records"),

@@ -80,6 +80,61 @@ async def test_a_record_has_all_that_was_given(producing: StartProducer) -> None
     assert [r.timestamp for r in read] == [12_500] * 3 + [77] * 3
 
 
+@virtual_time
+async def test_each_record_has_its_own_headers_and_timestamp(producing: StartProducer) -> None:
+    """In any form that ``send`` takes; None stands for what the call gives to all records."""
+    fake = one_topic(1, brokers=1)
+    first: list[Any] = [("a", b"1")]
+    async with producing(fake, wall_clock=lambda: 12.5) as producer:
+        for shared in (None, 77):
+            delivery = await producer.send_many(
+                "t",
+                [b"%d" % n for n in range(6)],
+                timestamps_ms=iter([1, None, 2**62, 4, None, 6]),
+                record_headers=(
+                    first,
+                    None,
+                    {"b": bytearray(b"2")},
+                    (),
+                    iter([("c", None), ("c", b"3")]),
+                    [["d", b"4"]],
+                ),
+                timestamp_ms=shared,
+                headers={"all": b"0"},
+            )
+            first.append(("later", b""))
+            assert (await delivery).records == 6
+            first.pop()
+    expected = [
+        (("a", b"1"),),
+        (("all", b"0"),),
+        (("b", b"2"),),
+        (),
+        (("c", None), ("c", b"3")),
+        (("d", b"4"),),
+    ]
+    read = fake.log("t", 0)
+    assert [r.headers for r in read] == expected * 2
+    times = [[1, shared, 2**62, 4, shared, 6] for shared in (12_500, 77)]
+    assert [r.timestamp for r in read] == times[0] + times[1]
+
+
+@virtual_time
+async def test_columns_on_the_slow_way(producing: StartProducer) -> None:
+    """A new batch for each record, and no metadata at first."""
+    fake = one_topic(1, brokers=1)
+    own = [[("n", b"%d" % n)] if n % 3 else None for n in range(50)]
+    async with producing(fake, batch_size=0) as producer:
+        times = [n if n % 2 else None for n in range(50)]
+        delivery = await producer.send_many(
+            "t", [b"v"] * 50, timestamps_ms=times, record_headers=own, timestamp_ms=1000
+        )
+        await delivery
+    read = fake.log("t", 0)
+    assert [r.headers for r in read] == [tuple(headers or ()) for headers in own]
+    assert [r.timestamp for r in read] == [n if n % 2 else 1000 for n in range(50)]
+
+
 items = st.none() | st.binary(max_size=8) | st.sampled_from([bytes(900), bytes(5000)])
 batch_sizes = st.sampled_from([0, 100, 1000, 16384])
 keyed = st.lists(st.tuples(items, st.none() | st.binary(max_size=2)), max_size=40)
@@ -188,6 +243,24 @@ async def test_nothing_is_sent_if_anything_is_bad(producing: StartProducer) -> N
             ),
             (RecordTooLargeError, {"values": [*good, bytes(2000), *good]}, "record 1000: "),
             (InvalidRecordError, {"values": good, "keys": [b"k"]}, "1 keys for 1000 values"),
+            (
+                InvalidRecordError,
+                {"values": good, "timestamps_ms": [None] * 999 + [-1]},
+                "record 999: timestamp_ms",
+            ),
+            (InvalidRecordError, {"values": good, "timestamps_ms": [1]}, "1 timestamps_ms for"),
+            (InvalidRecordError, {"values": good, "timestamps_ms": 5}, "timestamps_ms must be"),
+            (
+                InvalidRecordError,
+                {"values": good, "record_headers": [()] * 998 + [{"a": 1}, ()]},
+                "record 998: .* int",
+            ),
+            (
+                RecordTooLargeError,
+                {"values": good, "record_headers": [()] * 999 + [[("a", bytes(2000))]]},
+                "record 999: ",
+            ),
+            (InvalidRecordError, {"values": good, "record_headers": []}, "0 record_headers for"),
             (InvalidRecordError, {"values": b"one"}, "a sequence with an item for each"),
             (InvalidRecordError, {"values": good, "headers": [("a", 1)]}, "header"),
             (InvalidRecordError, {"values": good, "timestamp_ms": -1}, "timestamp_ms"),

@@ -391,6 +391,11 @@ async def test_no_offsets_are_asked_for_out_of_a_transaction(transacting: StartP
         ({("in", None): 1}, "a partition must be an int, not None"),
         ({("in", True): 1}, "a partition must be an int, not True"),
         ({("in", 2**31): 1}, "from 0 to 2**31 - 1, not 2147483648"),
+        ({("in", 0): (5,)}, "a pair (offset, metadata), or have offset and metadata, not (5,)"),
+        ({("in", 0): (5, "m", 1)}, "have offset and metadata, not (5, 'm', 1)"),
+        ({("in", 0): ("5", "m")}, "an offset must be an int from 0 to 2**63 - 1, not '5'"),
+        ({("in", 0): (5, b"m")}, "an offset's metadata must be a str, not b'm'"),
+        ({("in", 0): OffsetAndMetadata(5, "", "1")}, "a leader epoch must be an int"),  # type: ignore[arg-type]
     ],
 )
 @virtual_time
@@ -415,3 +420,22 @@ async def test_an_offset_may_be_a_subclass_of_int(
         async with producer.transaction():
             await producer.send_offsets_to_transaction({("in", 0): Position.NEXT}, GROUP)
         assert fake.committed_offset(GROUP, "in", 0) == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "committed"),
+    [
+        ((5, "mine"), OffsetAndMetadata(5, "mine")),
+        ((5, None), OffsetAndMetadata(5)),
+        (OffsetAndMetadata(5, "mine", None), OffsetAndMetadata(5, "mine")),  # type: ignore[arg-type]
+    ],
+)
+@virtual_time
+async def test_an_offset_may_be_a_pair_or_have_no_epoch(
+    fake: FakeCluster, transacting: StartProducer, given: Any, committed: OffsetAndMetadata
+) -> None:
+    async with transacting(fake) as producer:
+        async with producer.transaction():
+            await producer.send_offsets_to_transaction({("in", 0): given}, GROUP)
+        found = await producer.committed(GROUP, [("in", 0)])
+    assert found == {("in", 0): committed}

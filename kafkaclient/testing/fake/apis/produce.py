@@ -107,7 +107,7 @@ def _append(
         "error_code": ErrorCode.NONE,
         "base_offset": appended,
         "log_append_time_ms": -1,
-        "log_start_offset": 0,
+        "log_start_offset": partition.log.start_offset,
     }
 
 

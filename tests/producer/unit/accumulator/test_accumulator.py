@@ -278,7 +278,7 @@ def test_deliveries_know_their_place(bench: type[Bench]) -> None:
     deliveries = [b.put(1, timestamp=7 + i) for i in range(3)]
     (batch,) = b.drain()
     b.incomplete.complete(batch, 40, -1, 0.0)
-    assert [d.result() for d in deliveries] == [("test", 1, 40 + i, 7 + i) for i in range(3)]
+    assert [d.result() for d in deliveries] == [("test", 1, 40 + i, 7 + i, 0, -1) for i in range(3)]
 
 
 def test_a_record_larger_than_was_said_is_refused_without_a_trace(bench: type[Bench]) -> None:

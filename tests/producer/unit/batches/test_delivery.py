@@ -29,16 +29,29 @@ def test_results() -> None:
     batch_result.resolve(40)
     assert first.done()
     assert first.exception() is None
-    assert first.result() == ("t", 3, 40, 1000)
-    assert second.result() == ("t", 3, 41, 1001)
+    assert first.result() == ("t", 3, 40, 1000, 0, -1)
+    assert second.result() == ("t", 3, 41, 1001, 0, -1)
     assert repr(second) == "<Delivery t-3 offset=41>"
 
 
 def test_the_brokers_time_and_an_unknown_offset() -> None:
     batch_result, (first, second) = result_of(2)
     batch_result.resolve(-1, log_append_time=77)
-    assert first.result() == second.result() == ("t", 3, -1, 77)
+    assert first.result() == second.result() == ("t", 3, -1, 77, 1, -1)
     assert not first.result().has_offset
+
+
+def test_what_the_broker_does_not_say() -> None:
+    for answer, (timestamp_type, log_start) in (
+        ((-1,), (-1, -1)),  # acks=0, or a duplicate that the broker no longer remembers
+        ((40, -1, -1), (0, -1)),  # before Produce version 5
+        ((40, -1, 12), (0, 12)),
+        ((40, 77, 12), (1, 12)),
+    ):
+        batch_result, (delivery,) = result_of(1)
+        batch_result.resolve(*answer)
+        metadata = delivery.result()
+        assert (metadata.timestamp_type, metadata.log_start_offset) == (timestamp_type, log_start)
 
 
 def test_failures() -> None:
@@ -130,7 +143,9 @@ async def test_asyncio_wait() -> None:
     done, pending = await asyncio.wait(deliveries)
     assert (done, pending) == (set(deliveries), set())
     assert not any(d.cancelled() for d in done)
-    assert [await first for first in asyncio.as_completed(deliveries[:1])] == [("t", 3, 5, 1000)]
+    assert [await first for first in asyncio.as_completed(deliveries[:1])] == [
+        ("t", 3, 5, 1000, 0, -1)
+    ]
     assert (await asyncio.ensure_future(deliveries[2])).offset == 7
 
 

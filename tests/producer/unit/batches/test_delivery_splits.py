@@ -30,7 +30,7 @@ async def test_the_parts_of_a_split_lead_their_records_on() -> None:
     assert told(await asyncio.gather(*awaited, return_exceptions=True)) == [
         100, 101, 102, 103, 104, "lost", "lost", "lost", 300, 301,
     ]  # fmt: skip
-    assert deliveries[9].result() == ("t", 3, 301, 1009)
+    assert deliveries[9].result() == ("t", 3, 301, 1009, 0, -1)
 
 
 async def test_records_that_change_places_are_led_on() -> None:
@@ -84,4 +84,4 @@ async def test_a_parked_delivery_moves_to_its_batch() -> None:
     assert await task == 71
     await asyncio.sleep(0)
     assert called == [deliveries[0], held]
-    assert held.result() == ("t", 3, 71, 1000)
+    assert held.result() == ("t", 3, 71, 1000, 0, -1)

@@ -80,7 +80,7 @@ def test_in_tasks(form: ModuleType, new_loop: Any, debug: bool) -> None:
         batch_result.resolve(7)
         outcomes = await patient
         assert [metadata.offset for metadata in outcomes] == [7, 7, 8, 8, 7, 7]
-        assert outcomes[2] == RecordMetadata("t", 3, 8, 1001)
+        assert outcomes[2] == RecordMetadata("t", 3, 8, 1001, 0)
         assert {type(metadata) for metadata in outcomes} == {RecordMetadata}
         assert (await first, await second) == (outcomes[0], outcomes[2])
 

@@ -72,7 +72,7 @@ async def test_unkeyed_records_go_through_their_tap(slots: TopicAppendSlots) -> 
     deliveries = [sending.send_nowait("t", b"%d" % n) for n in range(3)]
     assert [type(delivery) for delivery in deliveries] == [Delivery] * 3
     batch.result.resolve(100)
-    assert [d.result() for d in deliveries] == [("t", -1, 100 + n, 1500) for n in range(3)]
+    assert [d.result() for d in deliveries] == [("t", -1, 100 + n, 1500, 0, -1) for n in range(3)]
     assert batch.values == [b"0", b"1", b"2"]
 
 

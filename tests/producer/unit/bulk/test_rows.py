@@ -61,8 +61,10 @@ def values(
     partition: int | None = None,
     timestamp: int | None = None,
     headers: Any = (),
+    timestamps: list[Any] | None = None,
+    row_headers: list[Any] | None = None,
 ) -> Values:
-    return Values(items, keys, partition, timestamp, headers)
+    return Values(items, keys, partition, timestamp, headers, timestamps, row_headers)
 
 
 def test_a_run_of_records_is_accounted_once() -> None:
@@ -159,6 +161,93 @@ def test_the_bytes_are_those_of_records_one_by_one(
         assert runs == [(batch.result, 0, fitting)]
 
 
+some_headers = st.lists(
+    st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=70)), max_size=3
+)
+some_time = st.none() | st.integers(0, 2**63 - 1)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            blobs,
+            some_time,
+            st.none() | some_headers | some_headers.map(tuple),
+        ),
+        max_size=30,
+    ),
+    some_time,
+    some_headers,
+)
+def test_each_record_has_its_own_headers_and_timestamp(
+    records: list[Any], timestamp: int | None, headers: Any
+) -> None:
+    """None stands for what the records share."""
+    batch, expected = Open(1_000_000), BatchBuilder(1_000_000)
+    count = len(records)
+    times, lists = [t for _, t, _ in records], [h for _, _, h in records]
+    rows = values(
+        [v for v, _, _ in records], None, 0, timestamp, tuple(headers), times, list(lists)
+    )
+    assert rows.check(0, count, 1_000_000, ANY) == count
+    for own in lists:  # what the caller changes later is not sent
+        if isinstance(own, list):
+            own.append(("later", b""))
+    assert rows.pour(taps_of(batch), 0, count, NOW, []) == count
+    for own in lists:
+        if isinstance(own, list):
+            own.pop()
+    shared = NOW if timestamp is None else timestamp
+    for value, time, own in records:
+        in_common = headers if own is None else own
+        expected.append(shared if time is None else time, None, value, in_common)
+    if count:
+        expected.seal()
+        assert batch.content == bytes(expected.buffer())
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "headers"),
+    [
+        (-1, None),
+        (2**63, None),
+        (1.0, None),
+        ("1", None),
+        (True, None),
+        (None, {"a": b"1"}),
+        (None, iter(())),
+        (None, [("a", "1")]),
+        (None, [("a",)]),
+        (None, [["a", b"1"]]),
+        (None, [(b"a", b"1")]),
+        (None, [("\ud800", b"1")]),
+        (None, [("a", bytearray(b"1"))]),
+        (None, 5),
+        (None, "ab"),
+    ],
+)
+def test_columns_that_need_a_closer_look(timestamp: Any, headers: Any) -> None:
+    rows = values([b"v"] * 3, None, 0, None, (), [7, timestamp, 8], [None, headers, ()])
+    assert rows.check(0, 3, 1000, ANY) == 1
+    assert rows.check(2, 3, 1000, ANY) == 3
+    rows.replace(1, b"w", None, 9, (("b", b"2"),))
+    assert rows.check(0, 3, 1000, ANY) == 3
+    assert rows.record(1) == (b"w", None, 0, 9, (("b", b"2"),))
+
+
+def test_headers_of_a_row_count_towards_its_size() -> None:
+    rows = values([b""] * 2, None, 0, None, (), None, [None, [("name", bytes(100))]])
+    assert rows.check(0, 2, 100, ANY) == 1
+    assert rows.check(0, 2, 120, ANY) == 2
+
+
+def test_columns_of_another_length() -> None:
+    short: list[dict[str, Any]] = [{"keys": [b"k"]}, {"timestamps": [1]}, {"row_headers": [()]}]
+    for column in short:
+        with pytest.raises(ValueError, match="as many items"):
+            values([b"v", b"w"], **column)
+
+
 @pytest.mark.parametrize("off", [-1, 0, 1])
 @pytest.mark.parametrize("size", [0, 1, 62, 63, 64, 65, 120, 8190, 8191, 8192, 8193])
 def test_buffers_that_are_exactly_full(size: int, off: int) -> None:
@@ -177,7 +266,7 @@ def test_checking() -> None:
     assert rows.check(0, 4, 1000, ANY) == 1
     assert rows.check(2, 4, 1000, ANY) == 2
     assert rows.check(3, 4, 1000, ANY) == 3 + 1
-    rows.replace(1, b"v", b"k")
+    rows.replace(1, b"v", b"k", None, ())
     assert rows.check(0, 2, 1000, ANY) == 2
     assert rows.record(1) == (b"v", b"k", None, None, ())
     assert values([b"v"], partition=3).check(0, 1, 1000, 3) == 0
@@ -210,7 +299,9 @@ def test_nothing_is_leaked() -> None:
         slots = taps_of(*batches, unkeyed=batches[0])
         items = [b"%d %d" % (n, i) for i in range(500)]
         keys = [b"key %d" % i if i % 3 else None for i in range(500)]
-        rows, runs = values(items, keys, headers=(("name", b"content"),)), []
+        own = [[("name", b"%d" % i)] if i % 2 else None for i in range(500)]
+        times, shared = [2**40 + i for i in range(500)], (("name", b"content"),)
+        rows, runs = values(items, keys, None, None, shared, times, own), []
         assert rows.check(0, 500, 1000, ANY) == 500
         assert rows.pour(slots, 0, 500, NOW, runs) == 500
         values([*items, "bad"]).check(0, 501, 1000, ANY)

@@ -154,8 +154,8 @@ def test_an_acknowledged_batch(bench: type[Bench]) -> None:
     b = bench()
     hub = Hub(b)
     delivery = b.put(0, timestamp=5)
-    hub.take(b.drain(), 0, log_append_time_ms=99)
-    assert delivery.result() == ("test", 0, 40, 99)
+    hub.take(b.drain(), 0, log_append_time_ms=99, log_start_offset=12)
+    assert delivery.result() == ("test", 0, 40, 99, 1, 12)
     assert b.used == 0
     assert (b.queue(0).records_sent, b.queue(0).bytes_sent) == (1, 73)
     assert hub.reasons == []
@@ -165,8 +165,8 @@ def test_a_duplicate_is_a_success_without_offset(bench: type[Bench]) -> None:
     b = bench(idempotent=True)
     hub = Hub(b)
     delivery = b.put(0)
-    hub.take(b.drain(), 46)
-    assert delivery.result().offset == -1
+    hub.take(b.drain(), 46, log_start_offset=-1)
+    assert delivery.result()[2:] == (-1, 0, -1, -1)
 
 
 @pytest.mark.parametrize("code", [-1, 17, 29, 87, 42, 1234])

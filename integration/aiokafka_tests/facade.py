@@ -1,0 +1,110 @@
+"""The drop-in with the private attributes that aiokafka's own tests read.
+
+Only these tests use the facade. Applications and frameworks get the drop-in itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import aiokafka
+import aiokafka.producer
+import aiokafka.producer.producer
+from aiokafka.producer.transaction_manager import TransactionState as Theirs
+
+from kafkaclient.aiokafka import AIOKafkaProducer
+from kafkaclient.producer.transactions.states import TransactionState as Ours
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.producer.runtime import ProducerRuntime
+
+__all__ = ["FacadeProducer", "install_facade"]
+
+_STATES = {
+    Ours.UNINITIALIZED: Theirs.UNINITIALIZED,
+    Ours.INITIALIZING: Theirs.UNINITIALIZED,
+    Ours.READY: Theirs.READY,
+    Ours.IN_TRANSACTION: Theirs.IN_TRANSACTION,
+    Ours.COMMITTING: Theirs.COMMITTING_TRANSACTION,
+    Ours.ABORTING: Theirs.ABORTING_TRANSACTION,
+    Ours.ABORTABLE_ERROR: Theirs.ABORTABLE_ERROR,
+    Ours.FATAL: Theirs.FATAL_ERROR,
+}
+
+
+def install_facade() -> None:
+    """As ``kafkaclient.aiokafka.install()``, with the facade."""
+    for module in (aiokafka, aiokafka.producer, aiokafka.producer.producer):
+        module.AIOKafkaProducer = FacadeProducer
+
+
+class FacadeProducer(AIOKafkaProducer):
+    """``_sender`` and ``_txn_manager``, read from the drop-in's own producer."""
+
+    def __init__(self, **given: Any) -> None:
+        self._sender = _SenderFacade(self)
+        super().__init__(**given)
+
+    @property
+    def _txn_manager(self) -> _TransactionFacade | None:
+        return _TransactionFacade(self) if self._producer.config.enable_idempotence else None
+
+    async def flush(self) -> None:
+        """Call ``_sender._send_produce_req`` for each batch that the flush has sent."""
+        before = self._batches_sent()
+        await super().flush()
+        for _ in range(self._batches_sent() - before):
+            self._sender._send_produce_req()
+
+    def _batches_sent(self) -> int:
+        if self._producer._core is None:
+            return 0
+        partitions = self._producer.metrics()["producer-partition-metrics"].values()
+        return sum(int(partition["batch-send-total"]) for partition in partitions)
+
+    def _core(self) -> ProducerRuntime | None:
+        return self._producer._core
+
+
+class _SenderFacade:
+    """``aiokafka.producer.sender.Sender``."""
+
+    def __init__(self, producer: FacadeProducer) -> None:
+        self._producer = producer
+        self._send_produce_req: Callable[[], None] = _nothing
+        """A test replaces it, and counts the calls."""
+
+    @property
+    def _sender_task(self) -> Any:
+        core = self._producer._core()
+        return None if core is None else core._task
+
+    @property
+    def _acks(self) -> int:
+        return int(self._producer._producer.config.acks)
+
+
+def _nothing() -> None:
+    pass
+
+
+class _TransactionFacade:
+    """``aiokafka.producer.transaction_manager.TransactionManager``."""
+
+    def __init__(self, producer: FacadeProducer) -> None:
+        self._producer = producer
+
+    @property
+    def state(self) -> Theirs:
+        core = self._producer._core()
+        if core is None or core.transactions is None:
+            return Theirs.UNINITIALIZED
+        return _STATES[core.transactions.state]
+
+    @property
+    def producer_id(self) -> int:
+        core = self._producer._core()
+        assert core is not None
+        return core.accumulator.identity.producer_id

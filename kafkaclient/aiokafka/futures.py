@@ -1,0 +1,83 @@
+"""The futures that ``send`` returns: deliveries as asyncio futures, with aiokafka's outcomes.
+
+This file is the source of the compiled ``_futures`` as well; ``_futures.pxd`` has the C types. So
+reading the outcome of a record runs no Python function.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+from kafkaclient.aiokafka.errors import aiokafka_error
+from kafkaclient.aiokafka.structs import RecordMetadata, TopicPartition
+from kafkaclient.compiled_modules import use_compiled
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    import cython
+
+    from kafkaclient import Delivery
+    from kafkaclient import RecordMetadata as OurMetadata
+    from kafkaclient.errors import KafkaError
+else:
+    from kafkaclient.compiled_modules import cython
+
+__all__ = ["SendFuture", "UnacknowledgedFuture", "future_class"]
+
+if not cython.compiled:  # in C, see _futures.pxd
+    from kafkaclient import DeliveryFuture
+
+# What is called in C is read from variables of C.
+_new = tuple.__new__  # the classes' own __new__ are Python functions
+_metadata = RecordMetadata
+_topic_partition = lru_cache(maxsize=4096)(TopicPartition)
+_aiokafka_error = aiokafka_error
+
+
+class SendFuture(DeliveryFuture):
+    """The outcome of one record, or of one batch: aiokafka's RecordMetadata, or an error of
+    aiokafka's class. Both are made when the outcome is read."""
+
+    __slots__ = ()
+
+    def _translate_result(self, metadata: OurMetadata) -> Any:
+        topic, partition, offset, timestamp, timestamp_type, log_start_offset = metadata
+        return _new(
+            _metadata,
+            (
+                topic,
+                partition,
+                _topic_partition(topic, partition),
+                offset,
+                timestamp,
+                1 if timestamp_type == 1 else 0,
+                None if log_start_offset == -1 else log_start_offset,
+            ),
+        )
+
+    def _translate_error(self, error: KafkaError) -> BaseException:
+        return _aiokafka_error(error)
+
+
+class UnacknowledgedFuture(SendFuture):
+    """With ``acks=0`` no broker answers: the result is None."""
+
+    __slots__ = ()
+
+    def _translate_result(self, metadata: OurMetadata) -> Any:
+        return None
+
+
+def future_class(acks: int) -> Callable[[Delivery], asyncio.Future[RecordMetadata]]:
+    """What makes an asyncio future of a delivery, with this option ``acks``.
+
+    To a type checker it is a future; asyncio asks with ``asyncio.isfuture``, not by the class.
+    """
+    kind = UnacknowledgedFuture if acks == 0 else SendFuture
+    return cast("Callable[[Delivery], asyncio.Future[RecordMetadata]]", kind)
+
+
+use_compiled(globals())

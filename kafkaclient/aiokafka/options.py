@@ -1,0 +1,127 @@
+"""aiokafka's constructor arguments as options of :class:`kafkaclient.Producer`.
+
+The checks raise the same ValueErrors as aiokafka 0.14. docs/aiokafka.md has the table.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import aiokafka.producer.producer
+
+from kafkaclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = [
+    "MISSING",
+    "acks_and_idempotence",
+    "checked_compression",
+    "security_options",
+    "servers_with_ports",
+    "time_limits",
+]
+
+MISSING: Any = getattr(aiokafka.producer.producer, "_missing", object())
+"""aiokafka's own default of ``acks``, which FastStream passes on."""
+
+_DEFAULT_PORT = 9092
+_LEAST_IDEMPOTENT_LIMIT_MS = 120_000  # delivery.timeout.ms of Java's producer
+_PROTOCOLS = ("SSL", "PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS = ("PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+
+
+def servers_with_ports(servers: str | Iterable[str]) -> list[str]:
+    """The servers as ``host:port``; aiokafka's default port is 9092."""
+    given = servers.split(",") if isinstance(servers, str) else servers
+    return [_with_port(server.strip()) for server in given]
+
+
+def _with_port(server: str) -> str:
+    if server.startswith("["):  # an IPv6 address, maybe with a port
+        return server if "]:" in server else f"{server}:{_DEFAULT_PORT}"
+    if server.count(":") > 1:  # an IPv6 address
+        return f"[{server}]:{_DEFAULT_PORT}"
+    return server if ":" in server else f"{server}:{_DEFAULT_PORT}"
+
+
+def acks_and_idempotence(acks: Any, *, idempotent: bool) -> int:
+    """The option ``acks``: given, or 1, or -1 with idempotence."""
+    if acks not in (0, 1, -1, "all", MISSING):
+        raise ValueError("Invalid ACKS parameter")
+    if idempotent and acks not in ("all", -1, MISSING):
+        raise ValueError(f"acks={acks} not supported if enable_idempotence=True")
+    if acks is MISSING:
+        return -1 if idempotent else 1
+    return -1 if acks == "all" else int(acks)
+
+
+def checked_compression(compression_type: str | None) -> str:
+    if compression_type not in ("gzip", "snappy", "lz4", "zstd", None):
+        raise ValueError("Invalid compression type!")
+    return compression_type or "none"
+
+
+def time_limits(
+    request_timeout_ms: float, linger_ms: float, retry_backoff_ms: float, *, idempotent: bool
+) -> dict[str, Any]:
+    """How long requests, calls and deliveries may take.
+
+    aiokafka's batches expire after about two times ``request_timeout_ms``, its idempotent batches
+    never: here every delivery ends.
+    """
+    request = math.ceil(request_timeout_ms)
+    delivery = 2 * request + math.ceil(linger_ms)
+    if idempotent:
+        delivery = max(delivery, _LEAST_IDEMPOTENT_LIMIT_MS)
+    backoff = math.ceil(retry_backoff_ms)
+    return {
+        "request_timeout_ms": request,
+        "max_block_ms": request,
+        "delivery_timeout_ms": delivery,
+        "linger_ms": linger_ms,
+        "retry_backoff_ms": backoff,
+        "retry_backoff_max_ms": backoff,
+    }
+
+
+def security_options(
+    security_protocol: str, ssl_context: Any, sasl: Mapping[str, Any], own: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The options of TLS and SASL that ``security_protocol`` uses; the others have no effect.
+
+    ``sasl`` has kafkaclient's names. ``own`` are options under kafkaclient's names, which may
+    configure TLS and SASL as well.
+    """
+    if security_protocol not in _PROTOCOLS:
+        raise ValueError("`security_protocol` should be SSL or PLAINTEXT")
+    options: dict[str, Any] = {"security_protocol": security_protocol}
+    if security_protocol in ("SSL", "SASL_SSL"):
+        if ssl_context is not None:
+            options["ssl_context"] = ssl_context
+        elif not any(name.startswith("ssl_") for name in own):
+            raise ValueError("`ssl_context` is mandatory if security_protocol=='SSL'")
+    if security_protocol in ("SASL_SSL", "SASL_PLAINTEXT"):
+        _check_sasl(sasl, own)
+        options.update({name: value for name, value in sasl.items() if value is not None})
+    return options
+
+
+def _check_sasl(sasl: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    mechanism = sasl["sasl_mechanism"]
+    if mechanism not in _MECHANISMS:
+        raise ValueError(
+            "only `PLAIN`, `GSSAPI`, `SCRAM-SHA-256`, `SCRAM-SHA-512` and `OAUTHBEARER`"
+            "sasl_mechanism are supported at the moment"
+        )
+    if mechanism == "GSSAPI":
+        raise ConfigError(
+            "GSSAPI (Kerberos) is not available: use PLAIN, SCRAM or OAUTHBEARER, a client "
+            "certificate (security_protocol='SSL'), or aiokafka's own producer"
+        )
+    given = {**sasl, **own}
+    missing = given["sasl_username"] is None or given["sasl_password"] is None
+    if mechanism == "PLAIN" and missing and "sasl_jaas_config" not in own:
+        raise ValueError("sasl_plain_username and sasl_plain_password required for PLAIN sasl")

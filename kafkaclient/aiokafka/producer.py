@@ -1,0 +1,379 @@
+"""``AIOKafkaProducer``: aiokafka's producer API on :class:`kafkaclient.Producer`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import sys
+import traceback
+import warnings
+from typing import TYPE_CHECKING, Any, Self
+
+from aiokafka.errors import UnknownTopicOrPartitionError
+from aiokafka.partitioner import DefaultPartitioner
+
+from kafkaclient import Producer
+from kafkaclient.aiokafka.batch import BatchBuilder
+from kafkaclient.aiokafka.client import ClientFacade
+from kafkaclient.aiokafka.errors import Translation, aiokafka_error
+from kafkaclient.aiokafka.futures import future_class
+from kafkaclient.aiokafka.options import (
+    MISSING,
+    acks_and_idempotence,
+    checked_compression,
+    security_options,
+    servers_with_ports,
+    time_limits,
+)
+from kafkaclient.aiokafka.partitioner import option_for, partition_function
+from kafkaclient.aiokafka.structs import whole_ms
+from kafkaclient.aiokafka.tokens import token_provider_for
+from kafkaclient.aiokafka.transactions import TransactionMixin
+from kafkaclient.errors import KafkaError, ProducerClosedError, ProducerStateError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Iterable
+
+    from kafkaclient.aiokafka.structs import RecordMetadata
+    from kafkaclient.types import HeadersLike
+
+__all__ = ["AIOKafkaProducer"]
+
+_DEFAULT_PARTITIONER = DefaultPartitioner()
+_stopping: set[asyncio.Task[int]] = set()
+"""Tasks that stop dropped producers; event loops keep only weak references to tasks."""
+
+
+class AIOKafkaProducer(TransactionMixin):
+    """Publishes records to Kafka, with the constructor, methods, results and errors of aiokafka
+    0.14's ``AIOKafkaProducer``::
+
+        from kafkaclient.aiokafka import AIOKafkaProducer
+
+        async with AIOKafkaProducer(bootstrap_servers="localhost:9092") as producer:
+            metadata = await producer.send_and_wait("flights", b"value", key=b"UA")
+
+    The parameters are aiokafka's, with its names and defaults. ``options`` are any further options
+    of :class:`kafkaclient.Producer`; if one of them concerns the same as a parameter, the option
+    counts. docs/aiokafka.md says what each parameter becomes, and what differs on purpose.
+
+    The errors are of aiokafka's classes, and of kafkaclient's too.
+
+    Raises:
+        ValueError: a parameter is not usable (kafkaclient's ConfigError is a ValueError).
+        RuntimeError: no event loop is running, and ``loop`` is not given.
+    """
+
+    _PRODUCER_CLIENT_ID_SEQUENCE = 0
+
+    # Class-level defaults: __del__ also runs when __init__ raised.
+    _closed: bool | None = None
+    _started = _starting = False
+    _source_traceback: traceback.StackSummary | None = None
+
+    def __init__(  # noqa: PLR0913 - aiokafka's signature
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        bootstrap_servers: str | Iterable[str] = "localhost",
+        client_id: str | None = None,
+        metadata_max_age_ms: float = 300_000,
+        request_timeout_ms: float = 40_000,
+        api_version: str | None = None,
+        acks: int | str = MISSING,
+        key_serializer: Callable[[Any], Any] | None = None,
+        value_serializer: Callable[[Any], Any] | None = None,
+        compression_type: str | None = None,
+        max_batch_size: int = 16_384,
+        partitioner: Any = _DEFAULT_PARTITIONER,
+        max_request_size: int = 1_048_576,
+        linger_ms: float = 0,
+        retry_backoff_ms: float = 100,
+        security_protocol: str = "PLAINTEXT",
+        ssl_context: ssl.SSLContext | None = None,
+        connections_max_idle_ms: float | None = 540_000,
+        enable_idempotence: bool = False,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: float = 60_000,
+        sasl_mechanism: str = "PLAIN",
+        sasl_plain_password: str | None = None,
+        sasl_plain_username: str | None = None,
+        sasl_kerberos_service_name: str = "kafka",
+        sasl_kerberos_domain_name: str | None = None,
+        sasl_oauth_token_provider: Any = None,
+        **options: Any,
+    ) -> None:
+        self._loop = _loop_or_running(loop)
+        if self._loop.get_debug():
+            self._source_traceback = traceback.extract_stack(sys._getframe(1))
+        if api_version is not None:
+            warnings.warn(
+                "The `api_version` parameter has been deprecated since 0.13.0. "
+                "It is now a no-op and will be removed in a future release. ",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+        idempotent = bool(enable_idempotence) or transactional_id is not None
+        acks = acks_and_idempotence(acks, idempotent=idempotent)
+        AIOKafkaProducer._PRODUCER_CLIENT_ID_SEQUENCE += 1
+        if client_id is None:
+            client_id = f"aiokafka-producer-{AIOKafkaProducer._PRODUCER_CLIENT_ID_SEQUENCE}"
+        sasl = {
+            "sasl_mechanism": sasl_mechanism,
+            "sasl_username": sasl_plain_username,
+            "sasl_password": sasl_plain_password,
+            "sasl_oauth_token_provider": token_provider_for(sasl_oauth_token_provider),
+        }
+        mapped: dict[str, Any] = {
+            "bootstrap_servers": servers_with_ports(bootstrap_servers),
+            "client_id": client_id,
+            "metadata_max_age_ms": math.ceil(metadata_max_age_ms),
+            "acks": acks,
+            "compression_type": checked_compression(compression_type),
+            "batch_size": max_batch_size,
+            "partitioner": option_for(partitioner),
+            "max_request_size": max_request_size,
+            "connections_max_idle_ms": (
+                -1 if connections_max_idle_ms is None else math.ceil(connections_max_idle_ms)
+            ),
+            "enable_idempotence": idempotent,
+            **time_limits(request_timeout_ms, linger_ms, retry_backoff_ms, idempotent=idempotent),
+            **security_options(security_protocol, ssl_context, sasl, options),
+        }
+        if not idempotent:
+            # aiokafka has one batch of a partition in flight, and so keeps the order of records.
+            mapped["max_in_flight_requests_per_connection"] = 1
+        if transactional_id is not None:
+            mapped["transactional_id"] = transactional_id
+            mapped["transaction_timeout_ms"] = math.ceil(transaction_timeout_ms)
+        self._options = {**mapped, **options}
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._choose = partition_function(options.get("partitioner", partitioner))
+        self.client = ClientFacade(bootstrap_servers, client_id)
+        self._use(Producer(**self._options))
+        self._future = future_class(self._producer.config.acks)
+        self._closed = False
+
+    def _use(self, producer: Producer) -> None:
+        self._producer = producer
+        self._send = producer.send
+        self.client.attach(producer)
+
+    def __repr__(self) -> str:
+        return f"<AIOKafkaProducer {getattr(self, '_producer', None)!r}>"
+
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        if self._closed is not False:
+            return
+        _warn(f"Unclosed AIOKafkaProducer {self!r}", ResourceWarning, source=self)
+        context: dict[str, Any] = {"producer": self, "message": "Unclosed AIOKafkaProducer"}
+        if self._source_traceback is not None:
+            context["source_traceback"] = self._source_traceback
+        self._loop.call_exception_handler(context)
+        # The garbage collector may run in any thread. With a closed loop nothing is open.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(_stop_in_background, self._producer)
+
+    # --- life cycle ---------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect to the cluster. After an error the call can be repeated.
+
+        Raises:
+            KafkaConnectionError: no bootstrap server answered within ``request_timeout_ms``, or
+                the credentials were refused (then it is an AuthenticationFailedError as well).
+            AssertionError: this is not the event loop of the constructor.
+        """
+        assert self._loop is asyncio.get_running_loop(), (
+            "Please create objects with the same loop as running with"
+        )
+        first = not (self._started or self._starting)
+        self._starting = True
+        try:
+            with Translation():
+                await self._producer.start()
+            self._started = True
+        except BaseException:
+            if first and not self._closed:
+                self._use(Producer(**self._options))
+            raise
+        finally:
+            if first:
+                self._starting = False
+
+    async def stop(self) -> None:
+        """Send all records, wait for their outcome, and disconnect. An open transaction is
+        aborted. A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        with Translation():
+            await self._producer.stop()
+
+    async def flush(self) -> None:
+        """Send all records without lingering, and wait until each has an outcome."""
+        if self._started:
+            with Translation():
+                await self._producer.flush()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    # --- sending ------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: float | None = None,
+        headers: HeadersLike = None,
+    ) -> asyncio.Future[RecordMetadata]:
+        """Hand over a record. The result is a future of its RecordMetadata (None with ``acks=0``).
+
+        The call waits only for the topic's metadata and for buffer space, for both together up to
+        ``request_timeout_ms``. If the call is cancelled while it waits, the record is not sent. To
+        cancel the future does not take the record back.
+
+        Raises:
+            AssertionError: key and value are None, or there is no such partition.
+            TypeError: key, value, headers or timestamp have a wrong type.
+            MessageSizeTooLargeError: the record is larger than ``max_request_size``.
+            UnknownTopicOrPartitionError: the topic's metadata did not arrive in time.
+            KafkaTimeoutError: the buffer stayed full.
+            ProducerClosed, IllegalOperation: the producer is stopped; it is not started, or no
+                transaction is open.
+        """
+        if value is None and key is None:
+            raise AssertionError("Need at least one: key or value")
+        if partition is not None and partition < 0:
+            raise AssertionError("a partition is not negative")
+        if timestamp_ms is not None and timestamp_ms.__class__ is not int:
+            timestamp_ms = whole_ms(timestamp_ms)
+        if self._key_serializer is not None:
+            key = self._key_serializer(key)
+        if self._value_serializer is not None:
+            value = self._value_serializer(value)
+        try:
+            delivery = await self._send(
+                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+            )
+        except KafkaError as error:
+            translated = aiokafka_error(error)
+            raise translated from translated.__cause__
+        return self._future(delivery)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: float | None = None,
+        headers: HeadersLike = None,
+    ) -> RecordMetadata:
+        """:meth:`send`, then wait for the acknowledgement. Raises the error of a failed delivery
+        as well."""
+        return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
+
+    def create_batch(self) -> BatchBuilder:
+        """An empty batch of at most ``max_batch_size`` bytes, to be filled by the caller."""
+        records = self._producer.create_batch()
+        return BatchBuilder(records, self._key_serializer, self._value_serializer)
+
+    async def send_batch(
+        self, batch: BatchBuilder, topic: str, *, partition: int | None
+    ) -> asyncio.Future[RecordMetadata]:
+        """Send a batch as one record batch: the broker writes all its records, or none. The result
+        is a future of the first record's RecordMetadata; of None if the batch is empty.
+
+        With ``partition`` None a partition is chosen. The batch is closed. A batch is sent once.
+        Raises what :meth:`send` raises.
+        """
+        if partition is not None and partition < 0:
+            raise AssertionError("a partition is not negative")
+        if not batch.record_count():
+            return await self._send_nothing(batch, topic, partition)
+        with Translation():
+            delivery = await self._producer.send_batch(batch._records, topic, partition=partition)
+        return self._future(delivery)
+
+    async def _send_nothing(
+        self, batch: BatchBuilder, topic: str, partition: int | None
+    ) -> asyncio.Future[Any]:
+        """:meth:`send_batch` for an empty batch: the same checks, and a future that is done."""
+        with Translation():
+            if self._closed:
+                raise ProducerClosedError("the batch was not sent: the producer is stopped")
+            partitions = await self.partitions_for(topic)
+            if self._producer.config.transactional_id is not None and not self._in_transaction:
+                raise ProducerStateError("the batch was not sent: no transaction is open")
+        assert partition is None or partition in partitions, "Unrecognized partition"
+        batch.close()
+        future: asyncio.Future[Any] = self._loop.create_future()
+        future.set_result(None)
+        return future
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """The numbers of the topic's partitions.
+
+        Raises UnknownTopicOrPartitionError after ``request_timeout_ms``.
+        """
+        return await self.client._wait_on_metadata(topic)
+
+    def _partition(
+        self,
+        topic: str,
+        partition: int | None,
+        key: Any,
+        value: Any,
+        serialized_key: bytes | None,
+        serialized_value: bytes | None,
+    ) -> int | None:
+        """The partition that the record would get, for instrumentations.
+
+        None: it is not known beforehand, because the record gets its partition when a broker can
+        take the record's batch.
+        """
+        everything = self.client.cluster.partitions_for_topic(topic)
+        if everything is None:
+            raise UnknownTopicOrPartitionError(topic)
+        if partition is not None:
+            assert partition >= 0
+            assert partition in everything, "Unrecognized partition"
+            return partition
+        if self._choose is None:
+            return None
+        available = self.client.cluster.available_partitions_for_topic(topic) or set()
+        return self._choose(serialized_key, sorted(everything), sorted(available))
+
+
+def _loop_or_running(loop: asyncio.AbstractEventLoop | None) -> asyncio.AbstractEventLoop:
+    if loop is not None:
+        warnings.warn(
+            "The `loop` parameter has been deprecated since 0.7.1 "
+            "and will be removed in a future release.",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        return loop
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "The object should be created within an async function or provide loop directly."
+        ) from None
+
+
+def _stop_in_background(producer: Producer) -> None:
+    task = asyncio.get_running_loop().create_task(producer.stop(), name="kafkaclient-stop")
+    _stopping.add(task)
+    task.add_done_callback(_stopping.discard)

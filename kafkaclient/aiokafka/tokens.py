@@ -1,0 +1,49 @@
+"""aiokafka's token provider, which returns a str, as a token provider of ours."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from kafkaclient import Token
+
+__all__ = ["TokenAdapter", "token_provider_for"]
+
+
+class TokenAdapter:
+    """Wraps an ``aiokafka.abc.AbstractTokenProvider``.
+
+    A token that is a JWT is used until its claim ``exp``, another token for 5 minutes. The
+    provider's ``extensions()`` are sent with it.
+    """
+
+    __slots__ = ("_provider",)
+
+    def __init__(self, provider: Any) -> None:
+        self._provider = provider
+
+    async def token(self) -> Token:
+        token = await self._provider.token()
+        if isinstance(token, Token):
+            return token
+        extensions: Any = getattr(self._provider, "extensions", None)
+        return Token(token, _expiry(token), dict(extensions() or {}) if extensions else {})
+
+
+def token_provider_for(provider: Any) -> Any:
+    """The option ``sasl_oauth_token_provider`` of :class:`kafkaclient.Producer`."""
+    return TokenAdapter(provider) if hasattr(provider, "token") else provider
+
+
+def _expiry(token: str) -> float | None:
+    """The claim ``exp`` of a JWT, in seconds since the epoch; None: no JWT, or no such claim."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return float(claims["exp"])
+    except (binascii.Error, ValueError, KeyError, TypeError):
+        return None

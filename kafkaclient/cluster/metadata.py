@@ -53,10 +53,10 @@ request timeout. With the request timeout alone, a paused broker would hide new 
 
 _AGE_JITTER = 0.1  # clients that started at the same time do not refresh at the same time
 
-# Partitions. To decode the response to one request, or to take up one portion of it, keeps the
-# event loop busy for about a millisecond.
-_REQUEST_SIZE = 2000
-_PORTION_SIZE = 250
+# To decode the response to one request, or to take up one portion of it, keeps the event loop busy
+# for 1 to 5 ms.
+_REQUEST_PARTITIONS = 2000
+_PORTION_PARTITIONS = 250
 
 
 class Metadata:
@@ -103,10 +103,10 @@ class Metadata:
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._reason: str | None = None
-        self._requests = 0
+        self._refreshes = 0
         self._awaited: dict[asyncio.Future[None], int] = {}
         """Callers of :meth:`start` (with 0) and :meth:`refresh`, with the number of the first
-        request that answers them."""
+        refresh that answers them."""
         self._next_periodic_at = 0.0
         self._not_before = 0.0
         self._answered_at = 0.0
@@ -174,7 +174,7 @@ class Metadata:
         if topic.is_permanent and self._clock() < topic.retry_at:
             raise topic_error(name, topic.code)  # a recent answer: no need for another request
         waiter: asyncio.Future[TopicView] = asyncio.get_running_loop().create_future()
-        topic.waiters[waiter] = self._requests + 1 if fresh else 0
+        topic.waiters[waiter] = self._refreshes + 1 if fresh else 0
         if fresh:
             # The answer to a request in flight may be older than the call.
             self.request_refresh(f"topic {name!r} may have changed")
@@ -206,18 +206,18 @@ class Metadata:
             return
         self.request_refresh("it was asked for")
         # The answer to a request in flight may be older than the call.
-        if not await self._until_answered(self._requests + 1):
+        if not await self._until_answered(self._refreshes + 1):
             cause = self._last_error or "no answer yet"
             raise MetadataTimeoutError(
                 f"no broker told what has changed within {self._config.call_limit}: {cause}"
             ) from self._last_error
 
-    async def _until_answered(self, request: int) -> bool:
-        """Whether a full request with this number, or a later one, is answered within the config's
+    async def _until_answered(self, refresh: int) -> bool:
+        """Whether a full refresh with this number, or a later one, is complete within the config's
         ``call_limit``.
         """
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._awaited[answered] = request
+        self._awaited[answered] = refresh
         try:
             async with asyncio.timeout(self._config.call_limit.seconds) as timeout:
                 await answered
@@ -307,20 +307,26 @@ class Metadata:
         else:
             missing, topics = self._topics.missing(self.view.topics), self._topics.by_name
             names = [name for name in missing if topics[name].retry_at <= now]
-        self._requests += 1
+        self._refreshes += 1
         changed = False
-        requests = portions_of(names, self.view.topics, _REQUEST_SIZE)
+        view = self.view.topics
+        known = {name: view[name].partition_count for name in names if name in view}
+        requests = portions_of(names, known, _REQUEST_PARTITIONS)
         for request in requests:
             result = await self._request(request)
-            if full and request is requests[-1]:
-                # Not before the response: a topic that was used again meanwhile must be kept.
-                for name in self._topics.forget_idle(self._clock(), self._release):
-                    self._told.forget(name)
             told = {info.name: info for info in result.topics}
-            for portion in portions_of(request, self.view.topics, _PORTION_SIZE):
+            sizes = {name: len(info.partitions) for name, info in told.items()}
+            forget_idle = full and request is requests[-1]
+            for portion in portions_of(request, sizes, _PORTION_PARTITIONS):
                 await asyncio.sleep(0)  # other callbacks go first
+                if forget_idle:
+                    forget_idle = False
+                    # Not before the response: a topic that was used again meanwhile must be kept.
+                    for name in self._topics.forget_idle(self._clock(), self._release):
+                        self._told.forget(name)
                 infos = tuple([told[name] for name in portion if name in told])
                 changed |= self._absorb(replace(result, topics=infos), portion)
+        self._failures, self._last_error = 0, None
         if full:
             self._refreshed(requested, changed)
 
@@ -342,7 +348,6 @@ class Metadata:
     def _absorb(self, result: MetadataResult, names: list[str]) -> bool:
         """Use the response to a request for these topics. Returns whether anything has changed."""
         now = self._answered_at = self._clock()
-        self._failures, self._last_error = 0, None
         old = self.view
         new = merge(old, result, now=now, keep=self._topics.by_name)
         errors_changed = self._topics.note(result, names, new, now)
@@ -351,7 +356,7 @@ class Metadata:
         self._replace_view(new, notify=errors_changed)
         found = [new.topics[name] for name in names if name in new.topics]
         for topic in found:
-            self._topics.resolve(topic, self._requests)
+            self._topics.resolve(topic, self._refreshes)
         # A leader that is not among the brokers (it is leaving, or returns) cannot be reached.
         if any(not topic.leaders <= new.brokers.keys() for topic in found):
             self.request_refresh("a partition has no leader")
@@ -365,7 +370,7 @@ class Metadata:
         age = self._rng.uniform(1 - _AGE_JITTER, 1) * self._config.metadata_max_age_ms
         self._next_periodic_at = now + age / 1000
         for answered, number in self._awaited.items():
-            if number <= self._requests and not answered.done():
+            if number <= self._refreshes and not answered.done():
                 answered.set_result(None)
 
     def _failed(self, error: KafkaError, full: bool, requested: str | None) -> None:
@@ -389,8 +394,8 @@ class Metadata:
         return not error.retriable and not self._rebootstrap.required
 
     def _fail_start(self, error: KafkaError) -> None:
-        for answered, request in self._awaited.items():
-            if request == 0 and not answered.done():
+        for answered, refresh in self._awaited.items():
+            if refresh == 0 and not answered.done():
                 answered.set_exception(error)
                 answered.exception()  # no "never retrieved" in the log if it was cancelled
 

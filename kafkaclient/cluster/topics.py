@@ -34,8 +34,8 @@ class TopicInUse:
     failures: int = 0
     retry_at: float = 0.0
     waiters: dict[asyncio.Future[TopicView], int] = field(default_factory=dict)
-    """Callers in their order, so that records keep their order. The number is the first request
-    whose response answers the caller."""
+    """Callers in their order, so that records keep their order. The number is the first refresh
+    that answers the caller."""
 
     @property
     def code(self) -> int:
@@ -105,13 +105,13 @@ class TopicsInUse:
                 topic.fail(partial(topic_error, name, code))
         return news
 
-    def resolve(self, view: TopicView, request: int) -> None:
-        """Give the topic's view to the callers that this request answers."""
+    def resolve(self, view: TopicView, refresh: int) -> None:
+        """Give the topic's view to the callers that this refresh answers."""
         topic = self.by_name.get(view.name)
         if topic is None:
             return
         for waiter, least in topic.waiters.items():
-            if least <= request and not waiter.done():
+            if least <= refresh and not waiter.done():
                 waiter.set_result(view)
 
     def fail(self, error_of: Callable[[str], KafkaError]) -> None:
@@ -136,14 +136,13 @@ class TopicsInUse:
         return forgotten
 
 
-def portions_of(names: Iterable[str], known: Mapping[str, TopicView], most: int) -> list[list[str]]:
-    """The topics, in portions with at most ``most`` partitions together, or of one topic. Without
-    topics there is one empty portion."""
+def portions_of(names: Iterable[str], sizes: Mapping[str, int], most: int) -> list[list[str]]:
+    """The topics, in portions with at most ``most`` partitions together, or of one topic. ``sizes``
+    has the number of partitions by topic. Without topics there is one empty portion."""
     portions: list[list[str]] = [[]]
     size = 0
     for name in names:
-        topic = known.get(name)
-        count = _UNKNOWN_SIZE if topic is None else topic.partition_count
+        count = sizes.get(name, _UNKNOWN_SIZE)
         if portions[-1] and size + count > most:
             portions.append([])
             size = 0

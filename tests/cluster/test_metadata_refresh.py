@@ -140,6 +140,54 @@ async def test_a_refresh_of_many_topics_takes_several_requests() -> None:
 
 
 @virtual_time
+async def test_a_refresh_that_fails_half_way_backs_off_as_any_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Bench() as b:
+        for name in ("large", "other"):
+            b.net.topic(name, *[n % 3 for n in range(2100)])
+        await b.metadata.start()
+        await asyncio.gather(*(b.metadata.wait_topic(name, 10) for name in ("large", "other")))
+        await asyncio.sleep(5)
+        b.net.seen.clear()
+        caplog.set_level("INFO")
+        b.metadata.subscribe(lambda _old, _new: setattr(b.net, "metadata_error", 41))
+        b.net.topic("large", *[n % 3 for n in range(2100)], epoch=1)
+        began = now()
+        b.metadata.request_refresh("test")
+        for epoch in range(2, 12):  # the first request succeeds each time, the second never
+            while b.net.metadata_error == 0:
+                await asyncio.sleep(0.001)
+            while len(b.net.asked()) % 2:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.002)
+            b.net.metadata_error = 0
+            b.net.topic("large", *[n % 3 for n in range(2100)], epoch=epoch)
+        assert now() - began > 5, "the pause grows to a second"
+        told = [r.levelname for r in caplog.records if "could not be fetched" in r.message]
+        assert told[:3] == ["WARNING", "INFO", "INFO"]
+
+
+@virtual_time
+async def test_a_topic_that_is_used_while_a_response_is_taken_up_is_kept() -> None:
+    async with Bench(metadata_max_age_ms=60_000, metadata_max_idle_ms=100_000) as b:
+        b.net.topic("t", 0)
+        await b.metadata.start()
+        await b.metadata.wait_topic("t", 10)
+        released: list[bool] = []
+
+        def release(name: str) -> bool:
+            asyncio.get_running_loop().call_soon(
+                lambda: released.append(name not in b.metadata.view.topics)
+            )
+            return True
+
+        b.metadata._release = release
+        await asyncio.sleep(200)
+        assert released == [True], "its view is gone before anything else runs"
+
+
+@virtual_time
 async def test_release_is_called_for_idle_topics_only() -> None:
     async with Bench(metadata_max_age_ms=60_000, metadata_max_idle_ms=100_000) as b:
         asked: list[tuple[str, float]] = []

@@ -39,6 +39,8 @@ async def test_both_write_the_same(
     theirs: Snippet,
     ours: Snippet,
 ) -> None:
+    expected = 100 if "range(100)" in ours.code else 1
+    keyed = _same_keys_same_partitions(page, ours)
     written = []
     for snippet in (theirs, ours):
         name = f"{topic}-{snippet.module}"
@@ -46,12 +48,15 @@ async def test_both_write_the_same(
         code = snippet.text(kafka_cluster.bootstrap, name)
         await asyncio.to_thread(exec, code, {"__name__": "__main__"})
         records = await read_topic(name, "read_committed")
-        keyed = _same_keys_same_partitions(page, ours)
+        async with asyncio.timeout(20):  # a commit is visible once its markers are in the log
+            while len(records) < expected:
+                await asyncio.sleep(0.1)
+                records = await read_topic(name, "read_committed")
         written.append(
             sorted((r.value, r.key, r.headers, keyed and r.key and r.partition) for r in records)
         )
     assert written[0] == written[1]
-    assert len(written[0]) == (100 if "range(100)" in ours.code else 1)
+    assert len(written[0]) == expected
 
 
 def _same_keys_same_partitions(page: Page, ours: Snippet) -> bool:

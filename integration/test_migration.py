@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import kafkaclient.wire.codec  # noqa: F401 - imports kafka-python without its warnings
 from tests.migration_pages import PAGES, Page, Snippet
 
 if TYPE_CHECKING:

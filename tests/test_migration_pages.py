@@ -1,0 +1,317 @@
+"""docs/migrate-from-*.md against the installed clients and this package.
+
+The snippets with kafkaclient run on the fake cluster here. integration/test_migration.py runs those
+with the other clients as well, and compares what both have written.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import ctypes
+import dataclasses
+import inspect
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aiokafka
+import confluent_kafka
+import pytest
+from confluent_kafka.aio import AIOProducer
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kafkaclient
+import kafkaclient.wire.codec  # imports kafka-python without its warnings
+from kafkaclient import Delivery, Producer, errors
+from kafkaclient.admin import Admin
+from kafkaclient.broker_errors import BROKER_ERRORS, broker_error
+from kafkaclient.cluster.view import ClusterView, PartitionView, TopicView
+from kafkaclient.config import ProducerConfig
+from kafkaclient.errors import ConfigError, KafkaError
+from kafkaclient.testing import FakeCluster
+from kafkaclient.wire.murmur2 import partition_for_key
+from tests.migration_pages import PAGES, Page, Snippet, names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+kafka = import_module("kafka")
+futures = import_module("kafka.producer.future")
+AIOKAFKA, CONFLUENT, KAFKA_PYTHON = PAGES
+OPTIONS = {name: option for option in ProducerConfig.OPTIONS.values() for name in option.spellings}
+NO_LITERAL = "\N{EN DASH}"
+"""A default that is required, calculated or an object."""
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+# --- snippets -----------------------------------------------------------------------------------
+
+
+def _ours() -> Iterator[Any]:
+    for page in PAGES:
+        for number, snippet in enumerate(page.snippets):
+            if snippet.module == "kafkaclient":
+                yield pytest.param(snippet, id=f"{page.name}-{number}")
+
+
+@pytest.mark.parametrize("snippet", list(_ours()))
+def test_our_snippets_write_what_they_say(
+    snippet: Snippet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeCluster(transactions_v2="transaction" in snippet.code)
+    fake.create_topic("t", 7, 3)
+    monkeypatch.setattr(kafkaclient, "Producer", partial(Producer, dialer=fake), raising=False)
+    exec(snippet.text(fake.bootstrap, "t"), {})  # noqa: S102
+    written = sum(len(fake.log("t", partition)) for partition in range(7))
+    many = 100 if "range(100)" in snippet.code else 1
+    assert written >= many
+    assert written <= many + 1  # the second example of a section, or a transaction's marker
+
+
+@each_page
+def test_each_snippet_has_its_counterpart(page: Page) -> None:
+    assert len(page.pairs) >= 6
+    theirs = [snippet for snippet in page.snippets if snippet.module != "kafkaclient"]
+    assert len(page.pairs) == len(theirs)
+    for _, ours in page.pairs:
+        assert ours.module == "kafkaclient"
+
+
+# --- options ------------------------------------------------------------------------------------
+
+
+@cache
+def _librdkafka_options() -> dict[str, str]:
+    """The producer's options that are text, with their defaults, as librdkafka prints them."""
+    folder = Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs"
+    found = sorted(folder.glob("librdkafka*"))
+    if not found:
+        pytest.skip("this wheel of confluent-kafka has librdkafka elsewhere")
+    libc, librdkafka = ctypes.CDLL(None), ctypes.CDLL(str(found[0]))
+    libc.tmpfile.restype = ctypes.c_void_p
+    file = ctypes.c_void_p(libc.tmpfile())
+    librdkafka.rd_kafka_conf_properties_show(file)
+    size = libc.ftell(file)
+    libc.rewind(file)
+    text = ctypes.create_string_buffer(size)
+    libc.fread(text, 1, size, file)
+    libc.fclose(file)
+    options: dict[str, str] = {}
+    for line in text.value.decode().splitlines():
+        name, _, rest = line.partition("|")
+        role, *fields = (cell.strip() for cell in rest.split("|"))
+        if role in ("P", "*") and "see dedicated API" not in line:
+            options.setdefault(name.strip(), fields[1])
+    assert len(options) > 100
+    return options
+
+
+def _literal(value: Any) -> str:
+    """A default as the tables show it."""
+    try:
+        ast.literal_eval(repr(value))
+    except (ValueError, SyntaxError):
+        return NO_LITERAL
+    return f"`{value!r}`"
+
+
+def _their_defaults(page: Page) -> dict[str, str]:
+    if page is CONFLUENT:
+        # The list has the consumer's default of this one, and says so.
+        defaults = {**_librdkafka_options(), "allow.auto.create.topics": "true"}
+        return {name: f"`{text}`" if text else NO_LITERAL for name, text in defaults.items()}
+    if page is KAFKA_PYTHON:
+        return {name: _literal(value) for name, value in kafka.KafkaProducer.DEFAULT_CONFIG.items()}
+    parameters = inspect.signature(aiokafka.AIOKafkaProducer).parameters
+    return {name: _literal(parameter.default) for name, parameter in parameters.items()}
+
+
+def _our_defaults(spellings: list[str]) -> str:
+    defaults = [OPTIONS[spelling].default for spelling in spellings]
+    shown = [NO_LITERAL if each is dataclasses.MISSING else _literal(each) for each in defaults]
+    return ", ".join(dict.fromkeys(shown))
+
+
+def _is_refused(name: str) -> bool:
+    try:
+        ProducerConfig.build("localhost:9092", {name: "another value"})
+    except ConfigError:
+        return name not in OPTIONS
+    return False
+
+
+@each_page
+def test_the_options_are_complete_and_their_defaults_right(page: Page) -> None:
+    table, *without = page.tables("Which option becomes which?")
+    theirs = _their_defaults(page)
+    for theirs_cell, their_default, ours, our_default, _ in table:
+        (name,) = names(theirs_cell)
+        assert their_default == theirs[name], name
+        if ours == "same":
+            assert our_default == _our_defaults([name])
+        elif names(ours):
+            assert name not in OPTIONS, f"{name} is an option of kafkaclient, too"
+            assert our_default == _our_defaults(names(ours))
+        else:
+            assert ours in ("not needed", "not available")
+            assert _is_refused(name), name
+    told = [names(row[0])[0] for row in table]
+    if page is CONFLUENT:
+        refused = [name for part in without[:2] for row in part for name in names(row[0])]
+        assert all(map(_is_refused, refused))
+        told += refused
+    assert len(told) == len(set(told))
+    assert set(told) == set(theirs)
+
+
+def test_confluent_kafka_knows_every_name_of_the_page() -> None:
+    *tables, own = CONFLUENT.tables("Which option becomes which?")
+    told = [name for table in tables for row in table for name in names(row[0])]
+    told += [names(row[0])[0] for row in own]
+    for name in told:
+        value = {} if name == "default.topic.config" else "\0"
+        try:
+            confluent_kafka.Producer({"bootstrap.servers": "127.0.0.1:1", name: value})
+        except (confluent_kafka.KafkaException, TypeError, ValueError) as error:
+            assert "No such configuration property" not in str(error), name  # noqa: PT017
+    with pytest.raises(confluent_kafka.KafkaException, match="No such configuration property"):
+        confluent_kafka.Producer({"no.such.option": "\0"})
+
+
+# --- methods, results, errors -------------------------------------------------------------------
+
+
+def _public(*kinds: type) -> set[str]:
+    found = {name for kind in kinds for name in dir(kind) if not name.startswith("_")}
+    return {name for name in found if all(callable(getattr(k, name, print)) for k in kinds)}
+
+
+def _our_object(name: str) -> Any:
+    kinds = {
+        "Admin": Admin,
+        "Delivery": Delivery,
+        "Producer": Producer,
+        "RecordMetadata": kafkaclient.RecordMetadata,
+    }
+    kind, _, attribute = name.rpartition(".")
+    if name in kinds:
+        return kinds[name]
+    return getattr(kinds[kind or "Producer"], attribute)
+
+
+@each_page
+def test_the_methods_are_complete_and_exist(page: Page) -> None:
+    (table,) = page.tables("Which method becomes which?")
+    theirs = {
+        AIOKAFKA: _public(aiokafka.AIOKafkaProducer),
+        CONFLUENT: _public(confluent_kafka.Producer, AIOProducer) | {"len(producer)"},
+        KAFKA_PYTHON: _public(kafka.KafkaProducer) | {"KafkaProducer"},
+    }[page]
+    told = {names(row[0])[0]: row[1] for row in table}
+    assert told.keys() == theirs
+    for name, ours in told.items():
+        for each in names(ours):
+            assert _our_object(each) is not None
+        if name in names(ours):
+            continue
+        assert names(ours) or ours in ("not needed", "not available")
+        assert not hasattr(Producer, name), f"kafkaclient has {name} as well"
+
+
+@each_page
+def test_the_results_are_complete_and_exist(page: Page) -> None:
+    (table,) = page.tables("Which result becomes which?")
+    told = {names(row[0])[0]: row[1] for row in table}
+    fields = {
+        AIOKAFKA: aiokafka.structs.RecordMetadata._fields,
+        CONFLUENT: (),
+        KAFKA_PYTHON: futures.RecordMetadata._fields,
+    }[page]
+    assert {f"RecordMetadata.{field}" for field in fields} <= told.keys()
+    kinds = {
+        "Message": confluent_kafka.Message,
+        "FutureRecordMetadata": futures.FutureRecordMetadata,
+    }
+    for name, ours in told.items():
+        kind, _, attribute = name.partition(".")
+        assert kind == "RecordMetadata" or hasattr(kinds[kind], attribute), name
+        for each in names(ours):
+            assert _our_object(each) is not None
+        if ours == "not available":
+            assert not hasattr(kafkaclient.RecordMetadata, attribute)
+            assert not hasattr(Delivery, attribute)
+
+
+_OF_THIS_CLIENT = {
+    10: errors.RecordTooLargeError,
+    33: errors.UnsupportedSaslMechanismError,
+    58: errors.SaslAuthenticationError,
+}
+"""Codes that reach the caller as an error of the client."""
+
+
+def _code_of(page: Page, name: str) -> int | None:
+    """A broker's error code, None for an error that arises in the client."""
+    if hasattr(builtins, name):
+        return None
+    if page is CONFLUENT:
+        code: int = getattr(confluent_kafka.KafkaError, name)
+        return code if code > 0 else None
+    return getattr(getattr(import_module(f"{page.module}.errors"), name), "errno", None)
+
+
+@each_page
+def test_the_errors_exist_and_their_codes_are_the_same(page: Page) -> None:
+    (table,) = page.tables("Which error becomes which?")
+    for theirs, ours, _ in table:
+        (name,) = names(theirs)
+        for each in names(ours):
+            assert issubclass(getattr(errors, each), KafkaError)
+        code = _code_of(page, name)
+        if code is not None:
+            assert code in BROKER_ERRORS
+            kind = _OF_THIS_CLIENT.get(code) or type(broker_error(code))
+            assert kind.__name__ in names(ours), name
+
+
+# --- the partition of a key -----------------------------------------------------------------------
+
+
+def _view(partitions: int) -> ClusterView:
+    known = tuple(PartitionView(number, 0, 0) for number in range(partitions))
+    return ClusterView(topics={"t": TopicView("t", None, known)})
+
+
+def _consistent_random() -> Any:
+    title = "How do I keep the partition of each key?"
+    code = next(s.code for s in CONFLUENT.snippets if s.title == title and "class" in s.code)
+    definitions: dict[str, Any] = {}
+    exec(code.partition("async def main")[0], definitions)  # noqa: S102
+    return definitions["ConsistentRandom"]()
+
+
+@given(st.binary(min_size=1), st.integers(1, 50))
+def test_the_partitioner_of_the_page_is_librdkafkas(key: bytes, partitions: int) -> None:
+    chosen = _consistent_random().partition("t", key, None, _view(partitions), None)
+    assert chosen == confluent_kafka.cimpl.consistent(key, partitions)
+
+
+@pytest.mark.parametrize("key", [None, b""])
+def test_the_partitioner_of_the_page_spreads_records_without_key(key: bytes | None) -> None:
+    partitioner, view = _consistent_random(), _view(3)
+    assert {partitioner.partition("t", key, None, view, None) for _ in range(200)} == {0, 1, 2}
+
+
+@given(st.binary(), st.integers(1, 50))
+def test_the_default_is_librdkafkas_murmur2(key: bytes, partitions: int) -> None:
+    assert partition_for_key(key, partitions) == confluent_kafka.cimpl.murmur2(key, partitions)
+
+
+@pytest.mark.parametrize("client", ["aiokafka.partitioner", "kafka.partitioner"])
+@given(key=st.binary(), partitions=st.integers(1, 50))
+def test_the_default_is_the_others_murmur2(client: str, key: bytes, partitions: int) -> None:
+    hashed = import_module(client).murmur2(key) & 0x7FFFFFFF
+    assert partition_for_key(key, partitions) == hashed % partitions

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from kafkaclient.perf.fleet import ProducerPlan
     from kafkaclient.perf.payload import KeyValue
+    from kafkaclient.perf.shared_load import ProducerPlan
 
 T = TypeVar("T")
 

@@ -12,7 +12,6 @@ from typer.core import TyperCommand
 from kafkaclient.cli import perf_report
 from kafkaclient.cli.options import described
 from kafkaclient.cli.output import stderr_console
-from kafkaclient.cli.perf_fleet import run_fleet
 from kafkaclient.cli.perf_plan import (
     DEFAULT_TRANSACTION_MS,
     ID_PREFIX,
@@ -23,13 +22,14 @@ from kafkaclient.cli.perf_plan import (
     records,
     transaction_length,
 )
+from kafkaclient.cli.perf_producers import run_shared
 from kafkaclient.cli.perf_profile import profiled
 from kafkaclient.cli.properties import client_config
 from kafkaclient.cli.run import FAILED, run_blocking, run_command
 from kafkaclient.perf.clients import CLIENTS, make_client
-from kafkaclient.perf.fleet import ProducerPlan
 from kafkaclient.perf.load import Load
 from kafkaclient.perf.run import measure, write_runs
+from kafkaclient.perf.shared_load import ProducerPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,7 +162,7 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
     if spark_master is None and producers == 1:
         runs = run_command(main())
     else:
-        runs = run_blocking(lambda: run_fleet(planned(), spark_master, producers))
+        runs = run_blocking(lambda: run_shared(planned(), spark_master, producers))
     if any(run.outcome.errors for run in runs):
         raise typer.Exit(FAILED)
 

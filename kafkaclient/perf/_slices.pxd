@@ -4,7 +4,7 @@ from kafkaclient.producer.batches cimport _delivery
 
 
 @cython.final
-cdef class RecordRun:
+cdef class BatchShare:
     cdef readonly _delivery.Delivery last
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t nbytes
@@ -17,5 +17,5 @@ cdef class Slice:
     cdef readonly dict runs
     cdef public Py_ssize_t taken
 
-    @cython.locals(at=Py_ssize_t, run=RecordRun, delivery=_delivery.Delivery)
+    @cython.locals(at=Py_ssize_t, run=BatchShare, delivery=_delivery.Delivery)
     cpdef hand_over(self, send_nowait, str topic, list records)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaclient.errors import BufferFullError, ConfigError, KafkaError
 from kafkaclient.perf.peers import AiokafkaClient, ConfluentClient
-from kafkaclient.perf.slices import RecordRun, Slice
+from kafkaclient.perf.slices import BatchShare, Slice
 from kafkaclient.perf.traffic import BrokerTraffic, PartitionTraffic, Traffic, unheard
 from kafkaclient.producer.batches.waiters import Callback
 from kafkaclient.producer.bulk.bulk_delivery import parts_of
@@ -93,7 +93,7 @@ class KafkaclientClient:
         except KafkaError as error:
             self._refused(started, error)
         else:
-            self._watch(RecordRun(delivery, 1, len(value) + len(key or b"")), started)
+            self._watch(BatchShare(delivery, 1, len(value) + len(key or b"")), started)
         return 1
 
     def _send_nowait(self, records: list[KeyValue], started: float) -> int:
@@ -111,7 +111,7 @@ class KafkaclientClient:
             self._watch(run, started)
         return given.taken
 
-    def _watch(self, run: RecordRun, started: float) -> None:
+    def _watch(self, run: BatchShare, started: float) -> None:
         run.last.add_done_callback(partial(self._answered, started, run.count, run.nbytes))
 
     async def begin_transaction(self) -> None:

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.errors import ConfigError, KafkaError
 from kafkaclient.event_loop import loop_factory
-from kafkaclient.perf.fleet import all_runs, measured
+from kafkaclient.perf.shared_load import all_runs, run_plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from multiprocessing.connection import Connection
     from multiprocessing.synchronize import Barrier
 
-    from kafkaclient.perf.fleet import ProducerPlan
     from kafkaclient.perf.run import Run
+    from kafkaclient.perf.shared_load import ProducerPlan
 
 _together: Barrier | None = None
 """In a producer's process: where it waits until all processes have started."""
@@ -66,7 +66,7 @@ def _work(plan: ProducerPlan) -> Run | KafkaError:
     _together.wait()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(measured(plan))
+            return runner.run(run_plan(plan))
     except ConfigError as error:
         return ConfigError(str(error))
     except (KafkaError, OSError) as error:

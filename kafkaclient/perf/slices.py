@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from kafkaclient.perf.payload import KeyValue
     from kafkaclient.producer.batches.delivery import BatchResult, Delivery
 
-__all__ = ["RecordRun", "Slice"]
+__all__ = ["BatchShare", "Slice"]
 
 
-class RecordRun:
+class BatchShare:
     """Records of a slice that follow each other in a batch. ``last``: the delivery of the last one,
     which stands for the others as well."""
 
@@ -50,7 +50,7 @@ class Slice:
     def __init__(self) -> None:
         self.taken = 0
         """How many records, from the first, were handed over."""
-        self.runs: dict[BatchResult, RecordRun] = {}
+        self.runs: dict[BatchResult, BatchShare] = {}
         """The records that the producer accepted, by batch."""
 
     def hand_over(
@@ -71,7 +71,7 @@ class Slice:
             if run is None or run.last._batch_result is not delivery._batch_result:
                 run = self.runs.get(delivery._batch_result)
                 if run is None:
-                    run = self.runs[delivery._batch_result] = RecordRun(delivery)
+                    run = self.runs[delivery._batch_result] = BatchShare(delivery)
             run.extend(delivery, len(value) + (0 if key is None else len(key)))
 
 

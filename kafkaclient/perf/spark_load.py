@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 
 from kafkaclient.errors import ConfigError, KafkaError
 from kafkaclient.event_loop import loop_factory
-from kafkaclient.perf.fleet import all_runs, measured
+from kafkaclient.perf.shared_load import all_runs, run_plan
 from kafkaclient.spark.jobs import SparkJobError, spark_failures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kafkaclient.perf.fleet import ProducerPlan
     from kafkaclient.perf.run import Run
+    from kafkaclient.perf.shared_load import ProducerPlan
 
 BARRIER_SETTINGS = {
     # A load that fails must not be sent again.
@@ -64,7 +64,7 @@ def _work(plans: Iterable[ProducerPlan]) -> Iterator[Run | KafkaError]:
     import_module("pyspark").BarrierTaskContext.get().barrier()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            yield runner.run(measured(plan))
+            yield runner.run(run_plan(plan))
     except ConfigError as error:
         yield ConfigError(str(error))
     except (KafkaError, OSError) as error:

@@ -12,11 +12,11 @@ import pytest
 
 from kafkaclient.errors import BootstrapError, ConfigError
 from kafkaclient.perf import spark_load
-from kafkaclient.perf.fleet import ProducerPlan, merged, shares
 from kafkaclient.perf.latency import Distribution, Summary
 from kafkaclient.perf.load import LoadSpec, Outcome
 from kafkaclient.perf.payload import monotonic_payloads, random_payloads
 from kafkaclient.perf.run import Labels, Run, record_of
+from kafkaclient.perf.shared_load import ProducerPlan, merged, shares
 from kafkaclient.perf.spark_load import check_slots, run_together
 from kafkaclient.perf.traffic import BrokerTraffic, PartitionTraffic, Traffic
 from kafkaclient.spark.jobs import SparkJobError
@@ -142,11 +142,11 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_what_a_task_measured_arrives_whole(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def measured(plan: ProducerPlan) -> Run:
+    async def run_plan(plan: ProducerPlan) -> Run:
         await asyncio.sleep(0)
         return run([1.0] * plan.spec.num_records, 2.0, 150)
 
-    monkeypatch.setattr(spark_load, "measured", measured)
+    monkeypatch.setattr(spark_load, "run_plan", run_plan)
     found = run_together(spark, plans())
     for before, after in zip([run([1.0] * n, 2.0, 150) for n in (4, 3, 3)], found, strict=True):
         assert after.outcome.summary.line() == before.outcome.summary.line()
@@ -162,13 +162,13 @@ def test_what_a_task_measured_arrives_whole(spark: Any, monkeypatch: pytest.Monk
 def test_a_task_that_fails_is_named(
     spark: Any, monkeypatch: pytest.MonkeyPatch, raised: Exception, expected: type[Exception]
 ) -> None:
-    async def measured(plan: ProducerPlan) -> Run:
+    async def run_plan(plan: ProducerPlan) -> Run:
         await asyncio.sleep(0)
         if plan.config["client.id"] == "c-1":
             raise raised
         return run([1.0], 2.0, 150)
 
-    monkeypatch.setattr(spark_load, "measured", measured)
+    monkeypatch.setattr(spark_load, "run_plan", run_plan)
     with pytest.raises(expected, match=f"producer 1: {raised}"):
         run_together(spark, plans())
 

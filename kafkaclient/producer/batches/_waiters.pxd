@@ -47,11 +47,8 @@ cpdef wake_soon(list waiters)
 
 @cython.final
 cdef class Callback(Waiter):
-    cdef object _callback
-    cdef object _delivery
-    cdef Py_ssize_t _nth
+    cdef readonly tuple _key
 
-    cdef tuple _key(self)
     cpdef bint calls(self, callback) except -1
 
 

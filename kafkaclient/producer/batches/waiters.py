@@ -69,7 +69,7 @@ class Callback(Waiter):
     """A callback of a delivery, or of any object it is called with; equal ones are the same
     callback of the same delivery."""
 
-    __slots__ = ("_callback", "_delivery", "_nth")
+    __slots__ = ("_key",)
 
     def __init__(
         self,
@@ -81,26 +81,23 @@ class Callback(Waiter):
     ) -> None:
         self.loop = loop
         self.context = copy_context() if context is None else context
-        self._callback, self._delivery, self._nth = callback, delivery, nth
+        self._key = (callback, delivery, nth)
 
     def __repr__(self) -> str:
-        return f"{self._callback!r}({self._delivery!r})"
+        return f"{self._key[0]!r}({self._key[1]!r})"
 
     def __hash__(self) -> int:
-        return hash((self._delivery, self._nth))  # a callback need not have a hash
+        return hash(self._key[1:])  # a callback need not have a hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Callback) and self._key() == other._key()
-
-    def _key(self) -> tuple[object, object, int]:
-        return self._callback, self._delivery, self._nth
+        return isinstance(other, Callback) and self._key == other._key
 
     def calls(self, callback: object) -> bool:
         """Whether it is this callback."""
-        return bool(self._callback == callback)
+        return bool(self._key[0] == callback)
 
     def wake(self) -> None:
-        self.context.run(self._callback, self._delivery)
+        self.context.run(self._key[0], self._key[1])
 
 
 class TaskWaiter(Waiter):

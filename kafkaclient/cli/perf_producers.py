@@ -11,10 +11,10 @@ from kafkaclient.cli.perf_report import print_summary, show_run
 from kafkaclient.cli.run import exit_on_signals
 from kafkaclient.cli.spark import job_progress, spark_with_progress
 from kafkaclient.errors import ConfigError
-from kafkaclient.perf.fleet import merged, shares
 from kafkaclient.perf.growth import growth_followed
 from kafkaclient.perf.processes import run_in_processes
 from kafkaclient.perf.run import write_runs
+from kafkaclient.perf.shared_load import merged, shares
 from kafkaclient.perf.spark_load import BARRIER_SETTINGS, check_slots, run_together
 from kafkaclient.spark.jobs import report_progress
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from kafkaclient.cli.perf_plan import PerfTestPlan
-    from kafkaclient.perf.fleet import ProducerPlan
     from kafkaclient.perf.run import Run
+    from kafkaclient.perf.shared_load import ProducerPlan
 
     RunAll: TypeAlias = Callable[[Sequence[ProducerPlan]], list[Run]]
 
@@ -33,7 +33,7 @@ _TITLE = "kafkaclient perf-test"
 _FIELDS = ("records", "producers")
 
 
-def run_fleet(plan: PerfTestPlan, master: str | None, producers: int) -> list[Run]:
+def run_shared(plan: PerfTestPlan, master: str | None, producers: int) -> list[Run]:
     """The runs of the load, each through new producers and merged into one.
 
     The producers run in tasks of the Spark master; without a master, in processes.
@@ -44,9 +44,9 @@ def run_fleet(plan: PerfTestPlan, master: str | None, producers: int) -> list[Ru
                 f"{flag} is for one producer: leave it out with --producers and --spark-master"
             )
     runs, records = [], []
-    with _in_processes() if master is None else _on_spark(master, producers) as fleet:
+    with _in_processes() if master is None else _on_spark(master, producers) as shared:
         for number in range(1, plan.repeat + 1):
-            whole, alone = _run(plan, producers, number, *fleet)
+            whole, alone = _run(plan, producers, number, *shared)
             runs.append(whole)
             each = [run.record.as_json() for run in alone]
             records.append({**whole.record.as_json(), "producers": each})

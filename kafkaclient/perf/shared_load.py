@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProducerPlan:
-    """The load of a producer of the fleet."""
+    """One producer's part of the load."""
 
     client: str
     topic: str
@@ -62,7 +62,7 @@ def shares(whole: ProducerPlan, producers: int) -> list[ProducerPlan]:
     ]
 
 
-async def measured(plan: ProducerPlan) -> Run:
+async def run_plan(plan: ProducerPlan) -> Run:
     """Run one producer's plan in this event loop."""
     client = make_client(plan.client, plan.config, plan.topic)
     return await measure(client, Load(client, plan.spec), plan.records(), plan.labels)

@@ -1,4 +1,4 @@
-"""What large fleets cost the producer: ``python -m benchmarks.fleet``.
+"""What 1,000 topics cost the producer: ``python -m benchmarks.many_topics``.
 
 1,000 topics with 10 partitions each on 50 in-memory brokers get 200,000 records of 100 bytes a
 second, every other one with a key, beside one topic with as many batches a second of the same size.
@@ -26,7 +26,7 @@ from kafkaclient.testing.fake.connection import FakeConnection
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["LoadResult", "Meter", "main", "measure_load", "measure_memory", "measure_move"]
+__all__ = ["CallbackCpu", "LoadResult", "main", "measure_load", "measure_memory", "measure_move"]
 
 BROKERS = 50
 TOPICS = 1000
@@ -51,7 +51,7 @@ class LoadResult(NamedTuple):
         return 1e6 * self.cpu_s / self.batches
 
 
-class Meter:
+class CallbackCpu:
     """CPU time of the event loop's callbacks, in seconds, without what brokers do in them, and
     without the garbage collector, which would mostly look at the brokers' objects."""
 
@@ -60,7 +60,7 @@ class Meter:
         self._active = False
         self._brokers = 0.0
 
-    def __enter__(self) -> Meter:
+    def __enter__(self) -> CallbackCpu:
         gc.disable()
         self._active = True
         self._run, self._received = asyncio.Handle._run, FakeConnection.data_received
@@ -153,7 +153,7 @@ def measure_load(topics: int, seconds: float, **options: Any) -> LoadResult:
             records = _records(names)
             await _send(producer, records, WARM_S)
             before = _sent(producer)
-            with Meter() as meter:
+            with CallbackCpu() as meter:
                 await _send(producer, records, seconds)
             after = _sent(producer)
         return LoadResult(meter.total, after[1] - before[1], after[0] - before[0])
@@ -196,14 +196,14 @@ def measure_move() -> tuple[float, float]:
             await _warm(producer, names)
             records = _records(names)
             await _send(producer, records, WARM_S)
-            with Meter() as alone:
+            with CallbackCpu() as alone:
                 await _send(producer, records, MOVE_S)
             for number, name in enumerate(names):
                 for partition in range(PARTITIONS):
                     fake.move_leader(name, partition, (number + partition + 1) % BROKERS)
             gc.collect()
             gc.freeze()
-            with Meter() as moved:
+            with CallbackCpu() as moved:
                 refresh = asyncio.ensure_future(producer.refresh_metadata())
                 await _send(producer, records, MOVE_S)
                 await refresh
@@ -216,17 +216,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=1, help="virtual seconds of load")
     seconds = parser.parse_args().seconds
-    fleet = measure_load(TOPICS, seconds)
-    size = fleet.records // fleet.batches
+    many = measure_load(TOPICS, seconds)
+    size = many.records // many.batches
     print(
-        f"1,000 topics: {fleet.batches / seconds:,.0f} batches/s of {size} records, "
-        f"{fleet.us_per_batch:.1f} us of CPU each, {fleet.cpu_s / seconds:.2f} of a core"
+        f"1,000 topics: {many.batches / seconds:,.0f} batches/s of {size} records, "
+        f"{many.us_per_batch:.1f} us of CPU each, {many.cpu_s / seconds:.2f} of a core"
     )
     one = measure_load(1, seconds, batch_size=size * 112 + 61)
     size = one.records // one.batches
     print(
         f"one topic: {one.batches / seconds:,.0f} batches/s of {size} records, "
-        f"{one.us_per_batch:.1f} us of CPU each: {fleet.us_per_batch / one.us_per_batch:.2f} times"
+        f"{one.us_per_batch:.1f} us of CPU each: {many.us_per_batch / one.us_per_batch:.2f} times"
     )
     alone, moved = measure_move()
     print(f"longest callback: {alone:.1f} ms; while 10,000 leaders move {moved:.1f} ms")

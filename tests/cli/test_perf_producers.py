@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from kafkaclient.cli import perf_fleet
+from kafkaclient.cli import perf_producers
 from kafkaclient.cli import spark as spark_module
 from kafkaclient.perf import spark_load
 
@@ -87,7 +87,7 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         tell(40)
         yield
 
-    monkeypatch.setattr(perf_fleet, "growth_followed", follow)
+    monkeypatch.setattr(perf_producers, "growth_followed", follow)
     return found
 
 

@@ -234,7 +234,6 @@ def choose(_key: bytes | None, everything: list[int], _available: list[int]) -> 
             {"sasl_mechanism": "PLAIN", "sasl_username": "u"},
         ),
     ],
-    ids=str,
 )
 async def test_what_a_parameter_becomes(arguments: Any, options: dict[str, Any]) -> None:
     found = await config(**arguments)

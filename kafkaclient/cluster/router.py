@@ -121,8 +121,8 @@ class Router:
     # --- Produce ----------------------------------------------------------------------------
 
     def produce_connection(self, node_id: int, *, side: bool = False) -> Connection | None:
-        """The broker's open Produce connection, valid until the caller next awaits; with ``side``
-        the second one.
+        """The broker's open Produce connection; with ``side`` the second one. It can be used until
+        it is ``closed``, or its broker leaves :attr:`brokers`.
 
         None if there is none. An attempt is then under way, after the reconnect backoff;
         ``on_connection_change`` is called at its end. None without an attempt for a broker that
@@ -132,7 +132,7 @@ class Router:
         link = self._links.get(key)
         if self._closed or node_id not in self.brokers:
             return None
-        if link is not None:  # without further calls: the sender calls this in every pass
+        if link is not None:
             connection = link.established
             if connection is not None and not connection.closed:
                 return connection

@@ -132,9 +132,9 @@ class ProducerMetrics:
         """A batch was sent, ``queue_time_s`` after it was opened. Each retry counts again, as in
         Java.
 
-        The batch had ``raw_bytes`` before compression; None for a retry, whose sizes are recorded
-        already. The record size is the batch's mean. Java records the size of the batch's largest
-        record.
+        The batch had ``raw_bytes`` before compression; None for a retry, and for the parts of a
+        batch that was split after an attempt: their sizes are not recorded. The record size is the
+        batch's mean. Java records the size of the batch's largest record.
         """
         now = self._clock()
         entry = self._topics[topic]

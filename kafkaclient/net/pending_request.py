@@ -15,8 +15,9 @@ the error. The payload is a view of the read buffer: decode it at once, and do n
 
 
 class PendingRequest:
-    """A request that expects a response. ``sent_at``: in the clock's seconds. ``api`` names it in
-    messages. A subclass adds what ``on_done`` needs."""
+    """A request that expects a response. ``sent_at``: in the clock's seconds, when the sender's
+    pass began that sent the request; for other requests, when it was written. ``api`` names the
+    request in messages. A subclass adds what ``on_done`` needs."""
 
     __slots__ = ("api", "correlation_id", "deadline", "on_done", "sent_at")
 

@@ -174,6 +174,7 @@ cdef plain_headers(headers):
         if not isinstance(name, str):
             raise TypeError(f"header key must be str, not {type(name).__name__}")
         encoded = (<str>name).encode()
+        # decode() gives a plain str in place of a subclass.
         plain.append((encoded.decode(), as_bytes(content, "header value")))
     return plain
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def _load() -> Any:
     package = PathFinder.find_spec("crc32c")
     places = None if package is None else package.submodule_search_locations
-    spec = PathFinder.find_spec("crc32c._crc32c", places)
+    spec = None if places is None else PathFinder.find_spec("crc32c._crc32c", places)
     if spec is None or spec.loader is None:
         return import_module("crc32c").crc32c
     extension = module_from_spec(spec)

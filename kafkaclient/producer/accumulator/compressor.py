@@ -12,9 +12,9 @@ large     due, or full and among the next of     in the background: by the produ
           or not                                 batches at a time, while the next batch fills
 ========  =====================================  ==============================================
 
-While a batch is ``compressing``, no batch of its queue is sent (``QueueState.SEALING``); the
-sender's next pass ends that. Work for a batch that has failed meanwhile runs to completion, and its
-result is discarded.
+While a queue's first batch is ``compressing``, no batch of the queue is sent
+(``QueueState.SEALING``); the sender's next pass ends that. Work for a batch that has failed
+meanwhile runs to completion, and its result is discarded.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class BatchCompressor:
 
     def _begin(self, batch: ProducerBatch) -> None:
         work = partial(_attempt, batch.begin_compression())
-        # Meanwhile there are the records as they are, and what is made of them.
+        # Meanwhile the buffer holds the records and their compressed form.
         needed = max(batch.charged, batch.raw_size + batch.size)
         self._buffer_pool.force(-batch.set_charge(needed))
         self._waiting.append((batch, work))

@@ -402,7 +402,7 @@ class Delivery:
 
     def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
         """Call ``callback(delivery)`` from the event loop once the record is done (or at once
-        in the loop's next turn if it is done already).
+        in the loop's next iteration if it is done already).
 
         Raises:
             TypeError: ``callback`` is not callable, or a coroutine function.

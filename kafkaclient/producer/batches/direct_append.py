@@ -39,7 +39,7 @@ _LAST_TIMESTAMP = 2**63 - 1
 _running_loop = asyncio._get_running_loop
 _system_clock = time.time
 
-if not cython.compiled:  # in C: see _direct_append.pxd and what it takes from others
+if not cython.compiled:  # compiled, these names are C functions, see _direct_append.pxd
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.waiters import is_kept_loop
     from kafkaclient.wire.murmur2 import hash_bytes
@@ -284,6 +284,8 @@ class DirectAppend:
         timestamp_ms: int | None,
         headers: HeadersLike,
     ) -> Delivery | RawRecord:
+        """For ``Producer.send_and_wait``: compiled, ``_try_append`` is a C function, which Python
+        code cannot call."""
         return self._try_append(topic, value, key, partition, timestamp_ms, headers)
 
     async def send(

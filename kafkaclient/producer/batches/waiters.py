@@ -1,4 +1,4 @@
-"""Who waits for the outcome of a batch: tasks and callbacks, woken together.
+"""The tasks and callbacks that wait for a batch's outcome. One call wakes all of them.
 
 This file is the source of the compiled ``_waiters`` as well; ``_waiters.pxd`` has the C types.
 """
@@ -67,7 +67,8 @@ def wake_all(waiters: list[Any]) -> None:
 
 class Callback(Waiter):
     """A callback of a delivery, or of any object it is called with; equal ones are the same
-    callback of the same delivery."""
+    callback of the same delivery, which can be removed. ``nth``: how many equal callbacks were
+    registered before."""
 
     __slots__ = ("_key",)
 

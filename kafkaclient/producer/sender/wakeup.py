@@ -101,8 +101,8 @@ class Wakeup:
             delay = max(early, _LOOP_GRAIN_S)
             self._timer = ended.get_loop().call_later(delay, self._timed, ended)
         else:
-            # Run after the tasks that the same turn of the event loop has woken: what they send
-            # leaves with this pass, and needs no request of its own.
+            # Run after the tasks that the same iteration of the event loop has woken: the records
+            # that they send leave with this pass, and need no request of their own.
             self._will_look = True
             self._asked_at = self._clock()
             loop = ended.get_loop()

@@ -61,6 +61,7 @@ class TransactionManager:
     """
 
     is_fatal = staticmethod(is_fatal)
+    """For transaction_api.py, which must not load kafka-python, as requests.py does."""
 
     def __init__(
         self,

@@ -33,10 +33,15 @@ _PROTOCOLS = ("SSL", "PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
-def servers_with_ports(servers: str | Iterable[str]) -> list[str]:
-    """The servers as ``host:port``; aiokafka's default port is 9092."""
-    given = servers.split(",") if isinstance(servers, str) else servers
-    return [_with_port(server.strip()) for server in given]
+def servers_with_ports(servers: str | Iterable[str] | None) -> list[str]:
+    """The servers as ``host:port``; aiokafka's default port is 9092, and its default server is
+    localhost."""
+    given = servers.split(",") if isinstance(servers, str) else servers or ()
+    try:
+        return [_with_port(each.strip()) for each in given if each.strip()] or ["localhost:9092"]
+    except (AttributeError, TypeError):
+        why = f"bootstrap_servers must be a str or a list of str, not {servers!r}"
+        raise ConfigError(why) from None
 
 
 def _with_port(server: str) -> str:

@@ -8,7 +8,7 @@ import math
 import sys
 import traceback
 import warnings
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
 from aiokafka.errors import UnknownTopicOrPartitionError
 from aiokafka.partitioner import DefaultPartitioner
@@ -162,6 +162,9 @@ class AIOKafkaProducer(TransactionMixin):
         self._send = producer.send
         self.client.attach(producer)
 
+    def __reduce_ex__(self, protocol: object) -> Never:
+        raise TypeError("an AIOKafkaProducer cannot be copied or pickled: it has connections")
+
     def __repr__(self) -> str:
         return f"<AIOKafkaProducer {getattr(self, '_producer', None)!r}>"
 
@@ -206,12 +209,14 @@ class AIOKafkaProducer(TransactionMixin):
 
     async def stop(self) -> None:
         """Send all records, wait for their outcome, and disconnect. An open transaction is
-        aborted. A second call does nothing."""
-        if self._closed:
-            return
-        self._closed = True
+        aborted. A second call waits for the same."""
+        closed, self._closed = self._closed, True
         with Translation():
-            await self._producer.stop()
+            try:
+                await self._producer.stop()
+            except ProducerStateError:  # it was not stopped: this is another event loop
+                self._closed = closed
+                raise
 
     async def flush(self) -> None:
         """Send all records without lingering, and wait until each has an outcome."""

@@ -142,7 +142,11 @@ class SendManyMixin:
             KafkaError: what :meth:`send` raises (BufferFullError, MetadataTimeoutError,
                 PartitionerError, ...). The batch was not sent, and can be passed again.
         """
+        from kafkaclient.producer.bulk.batch_builder import RecordBatchBuilder  # noqa: PLC0415
+
         core = self._open()
+        if not isinstance(batch, RecordBatchBuilder):
+            raise TypeError(f"send_batch takes what create_batch makes, not {batch!r}")
         record = batch.take(core.config, topic, partition)
         try:
             delivery = core.admission.try_append(topic, record)

@@ -157,6 +157,9 @@ def choose(_key: bytes | None, everything: list[int], _available: list[int]) -> 
     ("arguments", "options"),
     [
         ({}, {"bootstrap_servers": (("localhost", 9092),)}),
+        ({"bootstrap_servers": None}, {"bootstrap_servers": (("localhost", 9092),)}),
+        ({"bootstrap_servers": []}, {"bootstrap_servers": (("localhost", 9092),)}),
+        ({"bootstrap_servers": ""}, {"bootstrap_servers": (("localhost", 9092),)}),
         ({"bootstrap_servers": "a,b:1"}, {"bootstrap_servers": (("a", 9092), ("b", 1))}),
         ({"bootstrap_servers": ["a:1", "b"]}, {"bootstrap_servers": (("a", 1), ("b", 9092))}),
         ({"bootstrap_servers": "[::1]:5"}, {"bootstrap_servers": (("::1", 5),)}),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
+import pickle
 import warnings
 from typing import Any
 
@@ -45,6 +47,41 @@ async def test_start_and_stop() -> None:
     assert producer._closed is True
     await producer.stop()
     assert written(fake) == [b"v"]  # stop sends what is queued
+
+
+async def test_a_refused_stop_stops_nothing() -> None:
+    fake = cluster()
+    producer = AIOKafkaProducer(bootstrap_servers=fake.bootstrap, dialer=fake, linger_ms=3000)
+    await producer.start()
+    future = await producer.send("t", b"v", partition=0)
+    with pytest.raises(theirs.IllegalOperation):  # another event loop
+        await asyncio.to_thread(asyncio.run, producer.stop())
+    assert not producer._closed
+    await producer.stop()
+    assert future.done()
+    assert written(fake) == [b"v"]
+
+
+@virtual_time
+async def test_a_second_stop_waits_for_the_same() -> None:
+    fake = cluster()
+    fake.delay_produce(0, 0.5)
+    producer = AIOKafkaProducer(bootstrap_servers=fake.bootstrap, dialer=fake)
+    await producer.start()
+    future = await producer.send("t", b"v", partition=0)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(producer.stop(), 0.05)
+    await producer.stop()
+    assert future.done()
+
+
+@virtual_time
+async def test_a_producer_cannot_be_copied() -> None:
+    producer = AIOKafkaProducer(bootstrap_servers="localhost")
+    for make in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            make(producer)
+    await producer.stop()
 
 
 @virtual_time

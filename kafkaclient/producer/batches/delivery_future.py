@@ -1,3 +1,4 @@
+# cython: nonecheck=True
 """A delivery as an asyncio future, for code that needs ``asyncio.isfuture``.
 
 A :class:`~kafkaclient.Delivery` is shared by all that wait for its record, so it must not be a
@@ -79,6 +80,8 @@ class DeliveryFuture(Waiter):
     )
 
     def __init__(self, delivery: Delivery) -> None:
+        if getattr(delivery, "_batch_result", None) is None:
+            raise TypeError(f"a DeliveryFuture is made of a Delivery, not of {delivery!r}")
         self._delivery = delivery
         self._asyncio_future_blocking = self._cancelled = self._settled = self._failed = False
         self._cancel_message: object = None
@@ -155,12 +158,16 @@ class DeliveryFuture(Waiter):
                 outcome = self._translate_result(self._delivery.result())
             else:
                 outcome = self._translate_error(error.for_one())
-        except Exception as defect:  # noqa: BLE001 - it must reach what waits for this future
+        except (Exception, asyncio.CancelledError) as defect:  # noqa: BLE001
+            # It must reach what waits for this future.
             _log.exception("cannot translate the outcome of %r", self._delivery)
             outcome, failed = defect, True
         if failed:
             if not isinstance(outcome, BaseException):
                 outcome = TypeError(f"an error was translated to {outcome!r}, not to an exception")
+            elif isinstance(outcome, (asyncio.CancelledError, StopIteration)):
+                # asyncio would take these for the end of a task, or of a generator.
+                outcome = RuntimeError(f"the outcome was translated to {outcome!r}")
             _track(self)  # the traceback of a raised error may lead back here
         self._outcome, self._failed = outcome, failed
         self._settled = True

@@ -38,8 +38,8 @@ class RecordBatchBuilder:
 
     :meth:`Producer.create_batch` makes it. The records are in memory from :meth:`append` on;
     ``buffer.memory`` counts them from ``send_batch`` on. A batch is sent once only. If
-    ``send_batch`` raises an error, the batch was not sent: it stays closed, and can be passed
-    again.
+    ``send_batch`` raises an error, the batch was not sent, and can be passed again. A batch is for
+    one thread at a time.
     """
 
     __slots__ = ("_closed", "_config", "_limit", "_plain", "_records", "_sent", "_wall_clock")
@@ -93,6 +93,8 @@ class RecordBatchBuilder:
         try:
             if headers.__class__ is not tuple and headers.__class__ is not list:
                 headers = header_pairs(headers) if headers else ()
+            if self._closed:  # by a serializer, or by the headers' own code
+                raise ProducerStateError(f"a record was not appended: {self._closed_because()}")
             while not self._records.append(timestamp_ms, key, value, headers):
                 if not self._make_room(key, value, headers):
                     return False

@@ -200,12 +200,38 @@ async def test_metrics_count_its_records(producing: StartProducer) -> None:
 
 
 @virtual_time
+async def test_a_batch_that_its_own_serializer_closes(producing: StartProducer) -> None:
+    box: list[Any] = []
+
+    def close(value: str) -> bytes:
+        if value == "close":
+            box[0].close()
+        return value.encode()
+
+    def headers() -> Any:
+        box[0].close()
+        yield "name", b"value"
+
+    fake = FakeCluster(1)
+    fake.create_topic("t", 1)
+    async with producing(fake, value_serializer=close) as producer:
+        for options in ({"value": "close"}, {"value": "v", "headers": headers()}):
+            box[:] = [producer.create_batch()]
+            box[0].append("first")
+            with pytest.raises(ProducerStateError, match="the batch is closed"):
+                box[0].append(**options)
+            assert box[0].record_count == 1
+
+
+@virtual_time
 async def test_what_is_not_accepted(producing: StartProducer) -> None:
     fake = FakeCluster(1, auto_create_topics=False)
     fake.create_topic("t", 1)
     async with producing(fake, max_block_ms=500) as producer:
         with pytest.raises(InvalidRecordError, match="the batch has no records"):
             await producer.send_batch(producer.create_batch(), "t")
+        with pytest.raises(TypeError, match="create_batch"):
+            await producer.send_batch([b"v"], "t")  # type: ignore[arg-type]
         batch = batch_of(producer, b"v")
         with pytest.raises(PartitionOutOfRangeError):
             await producer.send_batch(batch, "t", partition=7)

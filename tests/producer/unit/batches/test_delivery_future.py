@@ -485,6 +485,38 @@ def test_a_defect_of_a_translation_is_the_outcome(
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
+@pytest.mark.parametrize("ended", [asyncio.CancelledError, StopIteration])
+def test_a_translation_cannot_pretend_an_end(
+    form: Form, ended: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    """asyncio would take such an error for the end of a task or of a generator, and wait on."""
+
+    def defect(_given: Any) -> Any:
+        raise ended
+
+    async def main(loop: Any) -> None:
+        batch_result, (delivery,) = form.sent(1, loop)
+        future = translating(form, defect, defect)(delivery)
+        users = [asyncio.gather(future), asyncio.shield(future), asyncio.create_task(wait(future))]
+        await turns()
+        batch_result.resolve(0)
+        outcomes = await asyncio.wait_for(asyncio.gather(*users, return_exceptions=True), 5)
+        assert {type(outcome) for outcome in outcomes} == {RuntimeError}
+
+    form.run(main)
+    assert len(caplog.records) == 1
+
+
+def test_it_is_made_of_a_delivery(form: Form) -> None:
+    for other in (None, 5, form.future(form.sent(1)[1][0])):
+        with pytest.raises(TypeError, match="made of a Delivery"):
+            form.future(other)
+    unmade = form.future.__new__(form.future)
+    for method in ("done", "result", "exception", "cancel", "get_loop"):
+        with pytest.raises(AttributeError):
+            getattr(unmade, method)()
+
+
 def test_an_error_must_be_translated_to_an_exception(form: Form) -> None:
     async def main(loop: Any) -> None:
         batch_result, (delivery,) = form.sent(1, loop)

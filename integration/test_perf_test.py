@@ -218,7 +218,7 @@ def test_producers_in_processes_end_with_their_parent(
         time.sleep(0.1)
     time.sleep(2)  # until they send
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=15)  # to the end of the pipes: nobody writes
+    stdout, stderr = process.communicate(timeout=15)  # the pipes end when the producers have ended
     if number != signal.SIGKILL:
         status, word = {signal.SIGTERM: (143, "terminated"), signal.SIGINT: (130, "interrupted")}[
             number

@@ -38,7 +38,9 @@ def servers_with_ports(servers: str | Iterable[str] | None) -> list[str]:
     localhost."""
     given = servers.split(",") if isinstance(servers, str) else servers or ()
     try:
-        return [_with_port(each.strip()) for each in given if each.strip()] or ["localhost:9092"]
+        return [_with_port(each.strip()) for each in given if each.strip()] or [
+            _with_port("localhost")
+        ]
     except (AttributeError, TypeError):
         why = f"bootstrap_servers must be a str or a list of str, not {servers!r}"
         raise ConfigError(why) from None

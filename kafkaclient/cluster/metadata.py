@@ -316,11 +316,10 @@ class Metadata:
             result = await self._request(request)
             told = {info.name: info for info in result.topics}
             sizes = {name: len(info.partitions) for name, info in told.items()}
-            forget_idle = full and request is requests[-1]
-            for portion in portions_of(request, sizes, _PORTION_PARTITIONS):
+            portions = portions_of(request, sizes, _PORTION_PARTITIONS)
+            for portion in portions:
                 await asyncio.sleep(0)  # other callbacks go first
-                if forget_idle:
-                    forget_idle = False
+                if full and request is requests[-1] and portion is portions[0]:
                     # Not before the response: a topic that was used again meanwhile must be kept.
                     for name in self._topics.forget_idle(self._clock(), self._release):
                         self._told.forget(name)

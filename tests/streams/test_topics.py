@@ -53,13 +53,15 @@ async def test_changelogs_are_created(prepare: Callable[..., Any]) -> None:
     assert (await prepare(fake)).changelogs["counts"].delete_retention_s == 5
 
 
+@pytest.mark.parametrize("ever", [True, False])
 @virtual_time
-async def test_creation_waits_until_brokers_know_the_topic(
-    prepare: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+async def test_the_start_waits_until_each_broker_knows_the_changelogs(
+    prepare: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, ever: bool
 ) -> None:
     """A broker that is asked for the new topic by name may say that there is no such topic, when
     another one has listed it."""
     fake, describe = FakeCluster(3), Admin.describe_topics
+    describe_configs, refused = Admin.describe_configs, []
     fake.create_topic("words", assignments=[(0,)])
 
     async def describe_topics(admin: Admin, names: Any = None, **options: Any) -> Any:
@@ -67,8 +69,20 @@ async def test_creation_waits_until_brokers_know_the_topic(
             raise UnknownTopicError("this broker has not heard of it yet")
         return await describe(admin, names, **options)
 
+    async def some_configs(admin: Admin, *args: Any, **options: Any) -> Any:
+        if len(refused) < 5 or not ever:
+            refused.append(args)
+            raise UnknownTopicError("this broker has not heard of it yet")
+        return await describe_configs(admin, *args, **options)
+
     monkeypatch.setattr(Admin, "describe_topics", describe_topics)
-    assert (await prepare(fake)).changelogs.keys() == {"counts"}
+    monkeypatch.setattr(Admin, "describe_configs", some_configs)
+    if ever:
+        assert (await prepare(fake)).changelogs.keys() == {"counts"}
+        assert len(refused) == 5
+    else:
+        with pytest.raises(StreamsError, match="does not know them after 30 s"):
+            await prepare(fake)
 
 
 @virtual_time

@@ -100,16 +100,20 @@ class BrokerLiveness:
     async def _run_probes(self, node_id: int) -> None:
         until = self._clock() + _LONGEST_SUSPICION_S
         while node_id in self._router.brokers and self._clock() < until:
-            try:
-                await self._router.probe(node_id)
-            except (BrokerConnectionError, RequestTimedOutError):
-                self._mark_dead(node_id)
-                await asyncio.sleep(_RETRY_PAUSE_S)
-            except KafkaError:
-                break  # an error is a sign of life
-            else:
+            if await self._answers(node_id):
                 break
+            self._mark_dead(node_id)
+            await asyncio.sleep(_RETRY_PAUSE_S)
         self._mark_alive(node_id)
+
+    async def _answers(self, node_id: int) -> bool:
+        try:
+            await self._router.probe(node_id)
+        except (BrokerConnectionError, RequestTimedOutError):
+            return False
+        except KafkaError:
+            pass  # an error is a sign of life
+        return True
 
     def _mark_dead(self, node_id: int) -> None:
         if node_id not in self.dead:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.admin import Admin, ConfigResource, NewTopic
@@ -14,6 +15,7 @@ from kafkaclient.errors import (
     StateStoreError,
     StreamsError,
     TopicExistsError,
+    UnknownTopicError,
 )
 from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, ChangelogTopic
 
@@ -64,8 +66,17 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
             topology.changelog_topic(processor): partitions[processor.topic]
             for processor in topology.processors
         }
-        existing = await _create_missing(admin, wanted, config.replication_factor)
-        retention_s = {name: await _delete_retention_s(admin, name) for name in wanted}
+        try:
+            async with asyncio.timeout(_READY_TIMEOUT_S):
+                existing = await _create_missing(admin, wanted, config.replication_factor)
+                retention_s = {name: await _delete_retention_s(admin, name) for name in wanted}
+        except TimeoutError as error:
+            if isinstance(error, KafkaError):
+                raise  # a request timed out
+            raise StreamsError(
+                f"the changelogs {', '.join(sorted(wanted))} were created, but some broker does "
+                f"not know them after {_READY_TIMEOUT_S:g} s"
+            ) from None
     changelogs = {}
     for processor in topology.processors:
         name = topology.changelog_topic(processor)
@@ -83,6 +94,7 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
 async def _create_missing(
     admin: Admin, wanted: Mapping[str, int], replication_factor: int
 ) -> dict[str, TopicDescription]:
+    """The changelogs, once brokers list them."""
     existing = await _existing_topics(admin, wanted)
     compacted = {"cleanup.policy": "compact"}
     new = [
@@ -94,15 +106,8 @@ async def _create_missing(
         # Another instance may have created it first.
         if error is not None and not isinstance(error, TopicExistsError):
             raise error
-    try:
-        async with asyncio.timeout(_READY_TIMEOUT_S):
-            while wanted.keys() - (existing := await _existing_topics(admin, wanted)).keys():  # noqa: ASYNC110
-                await asyncio.sleep(_POLL_INTERVAL_S)
-    except TimeoutError:
-        raise StreamsError(
-            f"the changelogs {', '.join(sorted(wanted))} were created, but brokers do not list "
-            f"them after {_READY_TIMEOUT_S:g} s"
-        ) from None
+    while wanted.keys() - (existing := await _existing_topics(admin, wanted)).keys():  # noqa: ASYNC110
+        await asyncio.sleep(_POLL_INTERVAL_S)
     return existing
 
 
@@ -114,9 +119,15 @@ async def _existing_topics(admin: Admin, topics: Collection[str]) -> dict[str, T
 
 
 async def _delete_retention_s(admin: Admin, topic: str) -> float:
+    """The changelog's delete.retention.ms. Asks again while the broker does not know the topic: any
+    broker is asked, and another one has listed the topic."""
+    resource = ConfigResource.topic(topic)
     try:
-        found = await admin.describe_configs(ConfigResource.topic(topic), [_DELETE_RETENTION])
-        return int(found[_DELETE_RETENTION].value or 0) / 1000
+        while True:
+            with suppress(UnknownTopicError):
+                found = await admin.describe_configs(resource, [_DELETE_RETENTION])
+                return int(found[_DELETE_RETENTION].value or 0) / 1000
+            await asyncio.sleep(_POLL_INTERVAL_S)
     except (AuthorizationError, KeyError, ValueError) as error:
         _log.info(
             "%s of topic %s cannot be read, so one day is assumed: %r",

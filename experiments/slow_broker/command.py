@@ -102,9 +102,7 @@ def slow_broker(  # noqa: PLR0913 - an option for each field of the plan
 def object_store(  # noqa: PLR0913 - an option for each field of the plan
     *,
     out: Out,
-    rates: Annotated[
-        str, typer.Option(help="Records per second, joined by commas.")
-    ] = "2048,16384",
+    rates: Annotated[str, typer.Option(help="Records per second, joined by commas.")] = "2048,8192",
     delay_ms: Annotated[
         float, typer.Option(help="Delay of each Produce response of all brokers.")
     ] = 400.0,

@@ -22,7 +22,7 @@ from kafkaclient import Producer, Token
 from kafkaclient.aws import MskIamTokenProvider
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError
-from kafkaclient.net.sasl.tokens import check_token
+from kafkaclient.net.sasl.tokens import TokenSource, check_token
 from kafkaclient.spark.options import WriteOptions
 from kafkaclient.testing.fake import FakeCluster, Sasl
 
@@ -356,7 +356,7 @@ async def test_a_producer_sends_the_token_and_shows_no_secret(
     fake = FakeCluster(1, sasl=sasl)
     fake.create_topic("flights", 1)
     provider = MskIamTokenProvider("eu-west-1")
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.DEBUG, "kafkaclient"):
         async with Producer(
             fake.bootstrap,
             dialer=fake,
@@ -373,3 +373,13 @@ async def test_a_producer_sends_the_token_and_shows_no_secret(
     assert len(set(sasl.messages)) == 1  # one token for all connections
     for secret in (KEY, SECRET, SESSION, value):
         assert secret not in shown
+
+
+async def test_the_next_token_is_signed_before_the_first_one_ends() -> None:
+    now = time.time()
+    source = TokenSource(MskIamTokenProvider("eu-west-1"), lambda: now)
+    first = await source.get()
+    now += 700
+    assert await source.get() is first
+    now += 40  # 12 minutes of 15 have passed
+    assert await source.get() is not first

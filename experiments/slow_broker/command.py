@@ -227,7 +227,7 @@ _COLUMNS: tuple[tuple[str, int, Callable[[Row], str]], ...] = (
 def _table(results: Results, rate: float, found: Sequence[Row], width: int) -> Table:
     runs = max(row.runs for row in found)
     medians = f", medians of {runs} runs" if runs > 1 else ""
-    late = "all brokers" if results.plan["all_late"] else "broker 0"
+    late = "all brokers" if results.plan.get("all_late") else "broker 0"
     columns = [(heading, text) for heading, least, text in _COLUMNS if width >= least]
     table = new_table(
         f"{rate:,g} records/s, {late} late{medians}",

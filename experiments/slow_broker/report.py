@@ -112,7 +112,7 @@ def _lead(results: Results) -> str:
     late = (
         f"Every broker answers each Produce request {plan['delay_ms']:g} ms late, as if it wrote "
         "to an object store: the requests of a connection do not wait for each other."
-        if plan["all_late"]
+        if plan.get("all_late")
         else f"Broker 0 answers each Produce request {plan['delay_ms']:g} ms late, one after the "
         "other on a connection; the others answer at once."
     )
@@ -158,7 +158,7 @@ def _caveat(results: Results) -> str:
         )
         if not same
     ]
-    if plan["all_late"]:
+    if plan.get("all_late"):
         differs.insert(0, "all brokers late instead of one")
     return f" This run differs from the KIP's set-up: {', '.join(differs)}." if differs else ""
 

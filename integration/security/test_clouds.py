@@ -54,7 +54,7 @@ async def test_tokens_of_a_credential_are_renewed_under_load(
                 sent.append(await producer.send("flights", b"renewed"))
                 await asyncio.sleep(0.005)
             await asyncio.gather(*sent)
-            metrics = producer.metrics()["producer-metrics"]
+            metrics = producer.metrics().producer
     assert await counts(secured) == before + len(sent)
     assert credential.asked >= 3
     assert caplog.text.count("authenticated again") >= 2

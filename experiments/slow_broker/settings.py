@@ -99,6 +99,8 @@ OBJECT_STORE = _table(
         OURS: {
             "default": {},
             "kip794": {"partitioner": "kip794"},
+            "linger 100": _LARGE,
+            "requests 8 MB": {"max.request.size": "8000000"},
             "large": _ROOMY,
             "large kip794": {**_ROOMY, "partitioner": "kip794"},
         },

@@ -115,7 +115,7 @@ async def test_a_defect_of_the_translation_ends_the_future(outcome: str) -> None
 
     fake = cluster()
     async with dropin(fake) as producer:
-        producer._future = Defective  # type: ignore[assignment]
+        producer._future_of = Defective  # type: ignore[assignment]
         if outcome == "failed":
             fake.fail_produce("t", 0, 87)
         future = await producer.send("t", b"v")

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import uvloop
 from aiokafka import errors as theirs
 
 from kafkaclient import RecordMetadata as OurMetadata
@@ -15,6 +16,8 @@ from kafkaclient.testing.fake import FakeCluster
 from tests.aiokafka_dropin.support import dropin
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkaclient import Delivery
 
 
@@ -123,6 +126,24 @@ async def test_a_defect_of_the_translation_ends_the_future(outcome: str) -> None
         assert done == {future}
         with pytest.raises((ValueError, AttributeError)):
             await future
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_on_a_real_event_loop(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def main() -> None:
+        fake = cluster()
+        async with dropin(fake, linger_ms=1) as producer:
+            futures = [await producer.send("t", b"v", partition=0) for _ in range(3)]
+            done, pending = await asyncio.wait(futures, timeout=10)
+            assert (len(done), len(pending)) == (3, 0)
+            assert [(await future).offset for future in futures] == [0, 1, 2]
+            fake.fail_produce("t", 0, 87)
+            failed = await producer.send("t", b"v", partition=0)
+            with pytest.raises(theirs.KafkaError):
+                await asyncio.wait_for(asyncio.shield(failed), 10)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
 
 
 def test_the_class_follows_acks() -> None:

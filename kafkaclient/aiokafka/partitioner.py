@@ -9,8 +9,7 @@ from aiokafka.partitioner import DefaultPartitioner
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaclient import ClusterView, LoadView
-    from kafkaclient.config import ProducerConfig
+    from kafkaclient import ClusterView, LoadView, Producer
 
 __all__ = ["DEFAULT_PARTITIONER", "CallablePartitioner", "option_for", "prediction"]
 
@@ -51,16 +50,16 @@ def option_for(partitioner: Any) -> Any:
     return CallablePartitioner(partitioner) if callable(partitioner) else partitioner
 
 
-def prediction(config: ProducerConfig) -> Callable[..., int | None]:
+def prediction(producer: Producer) -> Callable[..., int | None]:
     """A function like aiokafka's partitioners that tells, before a record is sent, which partition
     the record will get. It returns None if the producer chooses the partition later.
 
     A partitioner of kafkaclient is not asked beforehand: its answer may depend on the load.
     """
-    chosen = config.partitioner
+    chosen = producer.config.partitioner
     if isinstance(chosen, CallablePartitioner):
         return chosen.choose
-    if isinstance(chosen, str) and chosen in _BY_KEY and not config.partitioner_ignore_keys:
+    if isinstance(chosen, str) and chosen in _BY_KEY and not producer.config.partitioner_ignore_keys:
         return _by_key
     return _chosen_later
 

@@ -158,9 +158,8 @@ class AIOKafkaProducer(TransactionMixin):
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._set_producer(Producer(**self._options))
-        config = self._producer.config
-        self._future_of = future_class(config.acks)
-        self._predict_partition = prediction(config)
+        self._future_of = future_class(self._producer.config.acks)
+        self._predict_partition = prediction(self._producer)
         """For instrumentations: which partition a record will get."""
         self.client = ClientFacade(bootstrap_servers, client_id, self._producer)
         self._closed = False

@@ -59,7 +59,11 @@ def prediction(producer: Producer) -> Callable[..., int | None]:
     chosen = producer.config.partitioner
     if isinstance(chosen, CallablePartitioner):
         return chosen.choose
-    if isinstance(chosen, str) and chosen in _BY_KEY and not producer.config.partitioner_ignore_keys:
+    if (
+        isinstance(chosen, str)
+        and chosen in _BY_KEY
+        and not producer.config.partitioner_ignore_keys
+    ):
         return _by_key
     return _chosen_later
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 import uvloop
 from aiokafka import errors as theirs
@@ -52,6 +53,21 @@ async def test_every_way_to_wait() -> None:
         assert seen == [future]
         assert future.exception() is None
         assert future.get_loop() is asyncio.get_running_loop()
+
+
+@virtual_time
+async def test_anyios_timeouts() -> None:
+    """FastStream and FastAPI wait inside of anyio's scopes."""
+    fake = cluster()
+    fake.delay_produce(0, 0.5)
+    async with dropin(fake) as producer:
+        future = await producer.send("t", b"v")
+        with anyio.move_on_after(0.05) as scope:
+            await future
+        assert scope.cancelled_caught
+        with pytest.raises(TimeoutError), anyio.fail_after(0.05):
+            await producer.send_and_wait("t", b"v")
+    assert len(fake.log("t", 0)) == 2
 
 
 @virtual_time

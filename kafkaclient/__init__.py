@@ -34,6 +34,8 @@ if TYPE_CHECKING:
         OffsetRange,
         PreparedTransaction,
         RecordMetadata,
+        SerializationContext,
+        Serializer,
         TopicPartition,
     )
 
@@ -57,6 +59,8 @@ __all__ = [
     "ProducerConfig",
     "RecordBatchBuilder",
     "RecordMetadata",
+    "SerializationContext",
+    "Serializer",
     "Token",
     "TokenProvider",
     "TopicPartition",

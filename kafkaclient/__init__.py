@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkaclient.net.sasl.tokens import Token, TokenProvider
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.delivery_future import DeliveryFuture
+    from kafkaclient.producer.batches.serializers import SerializationContext, Serializer
     from kafkaclient.producer.bulk.batch_builder import RecordBatchBuilder
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
     from kafkaclient.producer.observability.unobserved_failures import UnseenFailure
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
         OffsetRange,
         PreparedTransaction,
         RecordMetadata,
-        SerializationContext,
-        Serializer,
         TopicPartition,
     )
 
@@ -77,6 +76,7 @@ _HOMES = {
     "net.sasl.tokens": ("Token", "TokenProvider"),
     "producer.batches.delivery": ("Delivery",),
     "producer.batches.delivery_future": ("DeliveryFuture",),
+    "producer.batches.serializers": ("SerializationContext", "Serializer"),
     "producer.bulk.batch_builder": ("RecordBatchBuilder",),
     "producer.bulk.bulk_delivery": ("BulkDelivery",),
     "producer.observability.unobserved_failures": ("UnseenFailure",),

@@ -23,7 +23,7 @@ from kafkaclient.errors import ConfigError, SerializationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from kafkaclient.types import SerializationContext
+    from kafkaclient.producer.batches.serializers import SerializationContext
 
 __all__ = ["AvroSerializer", "JSONSerializer", "ProtobufSerializer"]
 

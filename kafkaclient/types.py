@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 __all__ = [
     "NO_OFFSET",
@@ -17,8 +17,6 @@ __all__ = [
     "OffsetRange",
     "PreparedTransaction",
     "RecordMetadata",
-    "SerializationContext",
-    "Serializer",
     "TopicPartition",
 ]
 
@@ -29,49 +27,6 @@ HeadersLike: TypeAlias = Iterable[tuple[str, Buffer | None]] | Mapping[str, Buff
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
-
-
-class SerializationContext:
-    """The record that a :class:`Serializer` works for (confluent-kafka: ``SerializationContext``).
-
-    ``topic`` is the record's topic; it is empty for ``create_batch``, whose records have no topic
-    yet. ``field`` says which part of the record is serialized. ``headers`` has the record's headers
-    in pairs. The serializer can add to the list, and change it: the record is sent with the headers
-    that are in it when the last serializer has finished. The key is serialized first.
-    """
-
-    __slots__ = ("field", "headers", "topic")
-
-    def __init__(
-        self,
-        topic: str,
-        field: Literal["key", "value"],
-        headers: list[tuple[str, Buffer | None]],
-    ) -> None:
-        self.topic = topic
-        self.field = field
-        self.headers = headers
-
-    def __repr__(self) -> str:
-        return f"SerializationContext(topic={self.topic!r}, field={self.field!r})"
-
-
-class Serializer(Protocol):
-    """A serializer that gets the record's topic and headers (Java: ``Serializer``).
-
-    It is given as ``key_serializer`` or ``value_serializer``. An object that can be called is used
-    as a function of the key or value alone, also if it has a method ``serialize``.
-    """
-
-    def serialize(
-        self, value: Any, context: SerializationContext, /
-    ) -> Buffer | Awaitable[Buffer | None] | None:
-        """The key or value, which is not None, in bytes, or an awaitable of the bytes.
-
-        An awaitable makes the record wait, and later records of the topic behind it. So return one
-        only while there is something to wait for, such as the first use of a schema.
-        """
-        ...
 
 
 class TopicPartition(NamedTuple):

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkaclient.config.options import Given
-    from kafkaclient.types import Serializer
 
 _log = logging.getLogger(__name__)
 
@@ -165,15 +164,11 @@ class ProducerConfig(ClientConfig):
     """The level of zstd, from -131072 (fast) to 22 (small). None is the codec's default, 3
     (KIP-390). Levels above 5 are many times slower."""
 
-    key_serializer: Serializer | Callable[[Any], Any] | None = _HOOKS.option(
-        None, optional(serializer("(key) -> bytes or None"))
-    )
+    key_serializer: Any = _HOOKS.option(None, optional(serializer("(key) -> bytes or None")))
     """Converts every key that is not None to bytes: a function of the key, or an object whose
     method serialize also gets the record's topic and headers (kafkaclient.Serializer). Both may be
     async. Without it keys must be bytes. See serializers.md."""
-    value_serializer: Serializer | Callable[[Any], Any] | None = _HOOKS.option(
-        None, optional(serializer("(value) -> bytes or None"))
-    )
+    value_serializer: Any = _HOOKS.option(None, optional(serializer("(value) -> bytes or None")))
     """Converts every value that is not None to bytes, as key_serializer converts keys. Without it
     values must be bytes."""
     on_delivery: Callable[..., object] | None = _HOOKS.option(

@@ -181,7 +181,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
                 core.loop,
                 min(config.max_request_size, config.buffer_memory) - _OVERHEAD,
                 self._wall_clock,
-                self._serializers,
+                None if self._serializers is None else self._serializers.apply,
             )
 
     async def stop(self, timeout: float | None = None) -> int:

@@ -105,7 +105,7 @@ def serialized_record(
         return checked_record(config, wall_clock, raw)
     if not raw.serialized:
         check_place(raw.topic, raw.partition)  # before user code runs
-        value, key, headers = serializers(raw.topic, raw.value, raw.key, raw.headers)
+        value, key, headers = serializers.apply(raw.topic, raw.value, raw.key, raw.headers)
         raw = raw._replace(value=value, key=key, headers=headers)
     if isinstance(raw.value, Unserialized):
         return UnserializedRecord(config, wall_clock, raw)

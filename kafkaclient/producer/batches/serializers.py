@@ -1,25 +1,74 @@
-"""Applies a producer's serializers to the key and the value of a record."""
+"""Applies a producer's serializers to the key and the value of a record.
+
+This file is the source of the compiled ``_serializers`` as well; ``_serializers.pxd`` has the C
+types.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from kafkaclient.compiled_modules import use_compiled
 from kafkaclient.errors import InvalidRecordError, SerializationError
-from kafkaclient.types import SerializationContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaclient.config import ProducerConfig
-    from kafkaclient.types import HeadersLike
+    from kafkaclient.types import Buffer, HeadersLike
+
+__all__ = ["SerializationContext", "Serializers", "Unserialized"]
 
 _BUFFERS = (bytes, bytearray, memoryview, NoneType)
 
 
+class SerializationContext:
+    """The record that a :class:`Serializer` works for (confluent-kafka: ``SerializationContext``).
+
+    ``topic`` is the record's topic; it is empty for ``create_batch``, whose records have no topic
+    yet. ``field`` says which part of the record is serialized. ``headers`` has the record's headers
+    in pairs. The serializer can add to the list, and change it: the record is sent with the headers
+    that are in it when the last serializer has finished. The key is serialized first.
+    """
+
+    __slots__ = ("field", "headers", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        field: Literal["key", "value"],
+        headers: list[tuple[str, Buffer | None]],
+    ) -> None:
+        self.topic = topic
+        self.field = field
+        self.headers = headers
+
+    def __repr__(self) -> str:
+        return f"SerializationContext(topic={self.topic!r}, field={self.field!r})"
+
+
+class Serializer(Protocol):
+    """A serializer that gets the record's topic and headers (Java: ``Serializer``).
+
+    It is given as ``key_serializer`` or ``value_serializer``. An object that can be called is used
+    as a function of the key or value alone, also if it has a method ``serialize``.
+    """
+
+    def serialize(
+        self, value: Any, context: SerializationContext, /
+    ) -> Buffer | Awaitable[Buffer | None] | None:
+        """The key or value, which is not None, in bytes, or an awaitable of the bytes.
+
+        An awaitable makes the record wait, and later records of the topic behind it. So return one
+        only while there is something to wait for, such as the first use of a schema.
+        """
+        ...
+
+
 class Serializers:
-    """The serializers for keys and values; called for each record."""
+    """The serializers for keys and values."""
 
     __slots__ = ("_key", "_key_gets_context", "_value", "_value_gets_context")
 
@@ -33,9 +82,7 @@ class Serializers:
         plain = config.key_serializer is None and config.value_serializer is None
         return None if plain else cls(config)
 
-    def __call__(
-        self, topic: str, value: Any, key: Any, headers: HeadersLike
-    ) -> tuple[Any, Any, Any]:
+    def apply(self, topic: str, value: Any, key: Any, headers: HeadersLike) -> tuple[Any, Any, Any]:
         """(value, key, headers) after the serializers, which do not get None. The value is an
         :class:`Unserialized` if a serializer has returned an awaitable.
 
@@ -43,7 +90,6 @@ class Serializers:
             SerializationError: a serializer raised, or its result is not a buffer, nor None.
             InvalidRecordError: the headers are neither pairs nor a mapping.
         """
-        # A record costs what is done here once more: no calls besides the serializers' own.
         listed: Any = headers
         if self._key_gets_context or self._value_gets_context:
             listed = _listed(topic, headers) if headers else []
@@ -105,7 +151,8 @@ class Unserialized:
         return self._key if self.field == "key" else self._value
 
     async def finish(self) -> tuple[Any, Any, Any]:
-        """(value, key, headers) in bytes; raises as :class:`Serializers` does. Call it once."""
+        """(value, key, headers) in bytes; raises what :meth:`Serializers.apply` raises. Call it
+        once."""
         self._started = True
         try:
             item = await self._awaitable
@@ -115,7 +162,7 @@ class Unserialized:
             raise _refused(self._topic, self.field, item)
         if self.field == "value":
             return item, self._key, self.headers
-        value, _, headers = self._serializers(self._topic, self._value, None, self.headers)
+        value, _, headers = self._serializers.apply(self._topic, self._value, None, self.headers)
         if isinstance(value, Unserialized):
             self.field = "value"
             value, _, headers = await value.finish()
@@ -164,3 +211,6 @@ def _listed(topic: str, headers: Any) -> list[Any]:
         return list(headers.items() if isinstance(headers, Mapping) else headers)
     except TypeError as error:
         raise InvalidRecordError(f"{described(topic)}: {error}") from error
+
+
+use_compiled(globals())

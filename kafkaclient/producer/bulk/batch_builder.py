@@ -175,7 +175,7 @@ def _serialized(
     serializers: Serializers, value: Any, key: Any, headers: HeadersLike
 ) -> tuple[Any, Any, Any]:
     """(value, key, headers) after the serializers."""
-    serialized = serializers("", value, key, headers)
+    serialized = serializers.apply("", value, key, headers)
     if isinstance(serialized[0], Unserialized):
         raise SerializationError(
             f"the {serialized[0].field} of a record of a batch: its serializer is async, and "

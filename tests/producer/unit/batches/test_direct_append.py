@@ -327,7 +327,8 @@ def test_both_ways_lead_to_the_same(
         for partition in range(3):
             slots.set(partition, batch.slot)
         slots.set_unkeyed(batch.slot)
-        sending = Both({"t": slots}, largest=limit - 128, serialize=serializers)
+        apply = None if serializers is None else serializers.apply
+        sending = Both({"t": slots}, largest=limit - 128, serialize=apply)
         outcomes = []
         for value, key, partition, timestamp, headers in records:
             try:

@@ -17,6 +17,7 @@ from functools import partial
 from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
 
 from kafkaclient.errors import ConfigError, SerializationError
 
@@ -103,7 +104,7 @@ class _RegistrySerializer:
     coroutine, which waits for the registry.
 
     Raises:
-        ConfigError: the client is not an ``AsyncSchemaRegistryClient``.
+        ConfigError: the client is not an ``AsyncSchemaRegistryClient``, or its URL has a password.
     """
 
     def __init__(self, client: Any, make: Callable[[Any], Callable[[Any, Any], Any]]) -> None:
@@ -111,6 +112,11 @@ class _RegistrySerializer:
             raise ConfigError(
                 f"{type(self).__name__} needs an AsyncSchemaRegistryClient of confluent-kafka, not "
                 f"a {type(client).__name__}"
+            )
+        if any(urlsplit(url).username for url in str(client.config().get("url")).split(",")):
+            raise ConfigError(
+                "the URL of the schema registry has a user name, and its HTTP client writes URLs "
+                "with passwords to the log: give basic.auth.user.info instead"
             )
         self._registry = _Answers(client)
         self._make = make
@@ -165,8 +171,8 @@ class AvroSerializer(_RegistrySerializer):
     registry. The caller closes the client, after the producer.
 
     Raises:
-        ConfigError: the extra ``schema-registry`` is not installed, or the client is not an
-            ``AsyncSchemaRegistryClient``.
+        ConfigError: the extra ``schema-registry`` is not installed, the client is not an
+            ``AsyncSchemaRegistryClient``, or its URL has a password.
         ValueError, TypeError: confluent-kafka refuses an argument.
     """
 

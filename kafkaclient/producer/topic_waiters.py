@@ -144,8 +144,7 @@ class TopicWaiter:
 
     async def wait(self) -> None:
         """Return when this caller may append: the topic is known, and the space is charged."""
-        if not self._admitted.done():
-            await self._admitted
+        await self._admitted
         # Callers admitted earlier are ready to run: they append and end within a few loop passes.
         while self.waiters.admitted[0] is not self:  # noqa: ASYNC110
             await asyncio.sleep(0)
@@ -153,7 +152,8 @@ class TopicWaiter:
     @property
     def may_append(self) -> bool:
         """Whether the caller can append now: :meth:`wait` would return at once."""
-        return self._admitted.done() and self.waiters.admitted[0] is self
+        admitted = self.waiters.admitted
+        return self._admitted.done() and bool(admitted) and admitted[0] is self
 
     @property
     def charged_bytes(self) -> int:

@@ -19,7 +19,8 @@ USER, PASSWORD = "robot", "hunter2-secret"
 class RegistryStub:
     """``delay_s`` is how late it answers; ``calls`` counts requests by method and path."""
 
-    def __init__(self) -> None:
+    def __init__(self, password: str | None) -> None:
+        self._password = password
         self.delay_s = 0.0
         self.refuse_with = 0
         self.calls: Counter[str] = Counter()
@@ -57,8 +58,8 @@ class RegistryStub:
         except asyncio.CancelledError:
             self.gone_away += 1
             raise
-        known = b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        if request.headers.get("Authorization") != f"Basic {known}":
+        known = b64encode(f"{USER}:{self._password}".encode()).decode()
+        if self._password and request.headers.get("Authorization") != f"Basic {known}":
             return _error(401, 40101, "Unauthorized")
         if self.refuse_with:
             return _error(self.refuse_with, 50001, "the store is not available")
@@ -92,9 +93,9 @@ def _error(status: int, code: int, message: str) -> web.Response:
 
 
 @asynccontextmanager
-async def running_stub() -> AsyncIterator[RegistryStub]:
+async def running_stub(password: str | None = PASSWORD) -> AsyncIterator[RegistryStub]:
     """A registry that listens on a free port of 127.0.0.1."""
-    stub = RegistryStub()
+    stub = RegistryStub(password)
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", stub.handle)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)

@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(300)]
 
 FIELDS = [{"name": "carrier", "type": "string"}]
 AVRO = json.dumps({"type": "record", "name": "Flight", "fields": FIELDS})
-NUMBER = json.dumps({"title": "Key", "type": "integer"})
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"  # Apicurio tells JSON schemas by it
+NUMBER = json.dumps({"$schema": DRAFT_7, "title": "Key", "type": "integer"})
 
 
 @pytest.fixture(scope="module")

@@ -94,7 +94,6 @@ def test_values_read(options: dict[str, Any], field: str, value: object) -> None
         ("partitioner_share_floor", 1.01, "a number from 0 to 1"),
         ("partitioner_share_floor", -0.1, "a number from 0 to 1"),
         ("value_serializer", "org.example.Json", f"{SERIALIZER}, or None"),
-        ("key_serializer", Serializing, f"{SERIALIZER}, or None".replace("(value) ->", "(key) ->")),
         ("on_delivery", 5, "a function (delivery), or None"),
     ],
 )
@@ -121,6 +120,11 @@ def test_numbers_that_are_not_ints_but_count_like_them() -> None:
 
 def test_linger_is_clipped_to_an_int() -> None:
     assert build(linger_ms=2**40).linger_ms == INT32_MAX
+
+
+def test_the_class_of_a_serializer_is_refused() -> None:
+    with pytest.raises(ConfigError, match="key_serializer=Serializing is not"):
+        build(key_serializer=Serializing)
 
 
 def test_functions_are_kept() -> None:

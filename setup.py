@@ -20,6 +20,7 @@ SOURCES = [
     "kafkaclient/producer/batches/delivery.py",
     "kafkaclient/producer/batches/delivery_future.py",
     "kafkaclient/producer/batches/direct_append.py",
+    "kafkaclient/producer/batches/serializers.py",
     "kafkaclient/producer/batches/waiters.py",
     "kafkaclient/wire/murmur2.py",
     "kafkaclient/wire/produce.py",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kafkaclient.net.sasl.tokens import Token, TokenProvider
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.delivery_future import DeliveryFuture
+    from kafkaclient.producer.batches.serializers import SerializationContext, Serializer
     from kafkaclient.producer.bulk.batch_builder import RecordBatchBuilder
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
     from kafkaclient.producer.observability.health import Health
@@ -65,6 +66,8 @@ __all__ = [
     "ProducerConfig",
     "RecordBatchBuilder",
     "RecordMetadata",
+    "SerializationContext",
+    "Serializer",
     "Token",
     "TokenProvider",
     "TopicPartition",
@@ -83,6 +86,7 @@ _HOMES = {
     "net.sasl.tokens": ("Token", "TokenProvider"),
     "producer.batches.delivery": ("Delivery",),
     "producer.batches.delivery_future": ("DeliveryFuture",),
+    "producer.batches.serializers": ("SerializationContext", "Serializer"),
     "producer.bulk.batch_builder": ("RecordBatchBuilder",),
     "producer.bulk.bulk_delivery": ("BulkDelivery",),
     "producer.observability.health": ("Health",),

@@ -47,6 +47,7 @@ COMPILED = (
     "kafkaclient.producer.batches._delivery",
     "kafkaclient.producer.batches._delivery_future",
     "kafkaclient.producer.batches._direct_append",
+    "kafkaclient.producer.batches._serializers",
     "kafkaclient.producer.batches._waiters",
     "kafkaclient.wire._murmur2",
     "kafkaclient.wire._produce",

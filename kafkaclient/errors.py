@@ -123,7 +123,7 @@ class InvalidRecordError(KafkaError, ValueError):
 
 
 class SerializationError(InvalidRecordError):
-    """A serializer raised an exception, or its result is not bytes."""
+    """A serializer raised an exception, its result is not bytes, or it has not finished in time."""
 
 
 class RecordTooLargeError(InvalidRecordError):

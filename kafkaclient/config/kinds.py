@@ -235,6 +235,19 @@ def name_or_object(names: tuple[str, ...], method: str, call: str) -> Kind[Any]:
     return Kind(f"one of {', '.join(names)}, or an object with a method {method}{call}", read)
 
 
+def _read_serializer(value: object) -> object:
+    has_context = callable(getattr(value, "serialize", None))
+    usable = not isinstance(value, type) if has_context else callable(value)
+    return _checked(value, usable)
+
+
+def serializer(call: str) -> Kind[Any]:
+    """A callable, maybe a coroutine function, or an object with a method ``serialize``. The class
+    of such an object is refused, because it is a mistake."""
+    method = "serialize(value, context)"
+    return Kind(f"a function {call}, or an object with a method {method}", _read_serializer)
+
+
 def _read_hooks(value: object) -> tuple[Hooks, ...]:
     given = value if isinstance(value, (list, tuple)) else (value,)
     for hooks in given:

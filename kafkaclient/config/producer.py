@@ -27,6 +27,7 @@ from kafkaclient.config.kinds import (
     number,
     one_of,
     optional,
+    serializer,
 )
 from kafkaclient.config.options import Section, options_of
 from kafkaclient.errors import ConfigError
@@ -165,16 +166,13 @@ class ProducerConfig(ClientConfig):
     """The level of zstd, from -131072 (fast) to 22 (small). None is the codec's default, 3
     (KIP-390). Levels above 5 are many times slower."""
 
-    key_serializer: Callable[[Any], bytes | None] | None = _HOOKS.option(
-        None, optional(function("(key) -> bytes or None"))
-    )
-    """A function that converts every key that is not None to bytes. Without it keys must be
-    bytes."""
-    value_serializer: Callable[[Any], bytes | None] | None = _HOOKS.option(
-        None, optional(function("(value) -> bytes or None"))
-    )
-    """A function that converts every value that is not None to bytes. Without it values must be
-    bytes."""
+    key_serializer: Any = _HOOKS.option(None, optional(serializer("(key) -> bytes or None")))
+    """Converts every key that is not None to bytes: a function of the key, or an object whose
+    method serialize also gets the record's topic and headers (kafkaclient.Serializer). Both may be
+    async. Without it keys must be bytes. See serializers.md."""
+    value_serializer: Any = _HOOKS.option(None, optional(serializer("(value) -> bytes or None")))
+    """Converts every value that is not None to bytes, as key_serializer converts keys. Without it
+    values must be bytes."""
     on_delivery: Callable[..., object] | None = _HOOKS.option(
         None, optional(function("(delivery)"))
     )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.batches.delivery import Delivery
+    from kafkaclient.producer.batches.serializers import Serializers
     from kafkaclient.producer.bulk.batch_builder import RecordBatchBuilder
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
     from kafkaclient.producer.runtime import ProducerRuntime
@@ -22,6 +23,7 @@ class SendManyMixin:
     """The methods of :class:`~kafkaclient.Producer` for many records."""
 
     config: ProducerConfig
+    _serializers: Serializers | None
     _wall_clock: Callable[[], float]
 
     async def send_many(
@@ -62,7 +64,7 @@ class SendManyMixin:
         from kafkaclient.producer.bulk.send_many import BulkSend, send_values  # noqa: PLC0415
 
         shared = RawRecord(topic, None, None, partition, timestamp_ms, headers)
-        bulk = BulkSend(self._open(), shared, serialize=True)
+        bulk = BulkSend(self._open(), shared, self._serializers)
         columns = {"keys": keys, "timestamps_ms": timestamps_ms, "record_headers": record_headers}
         return await bulk.run(send_values(bulk, shared, values, columns))
 
@@ -111,7 +113,7 @@ class SendManyMixin:
         """
         from kafkaclient.producer.bulk.batch_builder import RecordBatchBuilder  # noqa: PLC0415
 
-        return RecordBatchBuilder(self.config, self._wall_clock, batch_size)
+        return RecordBatchBuilder(self.config, self._wall_clock, batch_size, self._serializers)
 
     async def send_batch(
         self, batch: RecordBatchBuilder, topic: str, *, partition: int | None = None

@@ -17,7 +17,14 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from kafkaclient.config.limit import Limit
-from kafkaclient.errors import KafkaError, MetadataTimeoutError, ProducerClosedError
+from kafkaclient.errors import (
+    BufferFullError,
+    KafkaError,
+    MetadataTimeoutError,
+    ProducerClosedError,
+)
+from kafkaclient.producer.batches.record import Record, UnserializedRecord
+from kafkaclient.producer.serialization import Serialization
 from kafkaclient.producer.time_constants import NEVER
 from kafkaclient.producer.topic_waiters import HeldRecord, TopicWaiter, TopicWaiters
 
@@ -28,8 +35,9 @@ if TYPE_CHECKING:
     from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
     from kafkaclient.producer.accumulator.buffer_pool import Spending
     from kafkaclient.producer.batches.delivery import BatchResult, Delivery
-    from kafkaclient.producer.batches.record import Record
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
+
+_CANCELLED_S = 1.0  # how long a stop waits for serializers that it has cancelled, in seconds
 
 
 class PendingSends:
@@ -53,9 +61,10 @@ class PendingSends:
         self.buffer_pool = accumulator.buffer_pool
         self._accumulator = accumulator
         self._metadata = metadata
+        self._call_limit = Limit(max_block, "max.block.ms")
         # Held records already have a delivery, so delivery.timeout.ms bounds their wait as well.
         delivery_timeout = accumulator.settings.delivery_timeout
-        self._limit = Limit(max_block, "max.block.ms")
+        self._limit = self._call_limit
         if delivery_timeout < max_block:
             self._limit = Limit(delivery_timeout, "delivery.timeout.ms")
         self._clock = clock
@@ -67,26 +76,41 @@ class PendingSends:
         self._watches: dict[TopicBuffer, asyncio.Task[None]] = {}
         """One task for each topic with held records; it waits for the topic's metadata."""
         self._held_changed = asyncio.Event()
+        self._serializers: set[asyncio.Task[Record]] = set()
+        """The serializers at work."""
 
     # --- joining and leaving --------------------------------------------------------------------
 
-    def hold(self, topic: TopicBuffer, record: Record) -> Delivery | None:
+    def hold(self, topic: TopicBuffer, record: Record | UnserializedRecord) -> Delivery | None:
         """Hold the record of a ``send_nowait`` until its turn; None: no buffer space."""
         if not (self._charge_waiting(topic) and self.buffer_pool.try_take(record.upper_bound)):
             return None
         batch_result = self._new_result(topic.name)
         batch_result.count = 1
         delivery = batch_result.delivery_for_last(record.timestamp)
-        self._add(topic, HeldRecord(delivery, batch_result, record, self._clock()))
+        held = HeldRecord(delivery, batch_result, record, self._clock())
+        self._add(topic, held)
+        if isinstance(record, UnserializedRecord):
+            self._serialize(topic, held, record)
         if topic not in self._watches:
             self._start_watch(topic)
         return delivery
 
-    def join(self, topic: TopicBuffer, room: int, *, exclusive: bool = False) -> TopicWaiter:
+    def join(
+        self,
+        topic: TopicBuffer,
+        room: int,
+        *,
+        exclusive: bool = False,
+        unserialized: UnserializedRecord | None = None,
+    ) -> TopicWaiter:
         """Join the topic's waiters. The caller must fetch the topic's metadata, and call
-        :meth:`end` whatever happens."""
+        :meth:`end` whatever happens. The record of an admitted caller that gave an ``unserialized``
+        one is ``TopicWaiter.record``."""
         send = TopicWaiter(self._waiters_of(topic), room, exclusive=exclusive)
         self._add(topic, send)
+        if unserialized is not None:
+            self._serialize(topic, send, unserialized)
         self.admit_waiting(topic)
         return send
 
@@ -117,6 +141,8 @@ class PendingSends:
     def end(self, send: TopicWaiter) -> None:
         """Remove a caller, admitted or not."""
         send.waiters.remove(send)
+        if send.serialization is not None:
+            send.serialization.cancel()
         if send.claim is not None:
             self.buffer_pool.withdraw(send.claim)
         elif send.charged and not send.spent:
@@ -145,6 +171,8 @@ class PendingSends:
         waiting, admitted = waiters.waiting, waiters.admitted
         while waiting and topic.view is not None and not (admitted and admitted[-1].exclusive):
             first = waiting[0]
+            if first.serialization is not None:
+                break
             if admitted and (isinstance(first, HeldRecord) or first.exclusive):
                 break
             if isinstance(first, HeldRecord):
@@ -254,9 +282,61 @@ class PendingSends:
         for watch in self._watches.values():
             watch.cancel()
         await asyncio.gather(*self._watches.values(), return_exceptions=True)
+        if self._serializers:  # their callers end in the next pass of the event loop
+            for task in self._serializers:
+                task.cancel()
+            await asyncio.wait(self._serializers, timeout=_CANCELLED_S)
+
+    # --- serializers ----------------------------------------------------------------------------
+
+    def _serialize(
+        self, topic: TopicBuffer, waiter: TopicWaiter | HeldRecord, record: UnserializedRecord
+    ) -> None:
+        """Run the serializer of a waiter's record."""
+        limit = self._limit if isinstance(waiter, HeldRecord) else self._call_limit
+        at_work = Serialization(record, limit, partial(self._serialized, topic, waiter))
+        waiter.serialization = at_work
+        self._serializers.add(at_work.task)
+        at_work.task.add_done_callback(self._serializers.discard)
+
+    def _serialized(
+        self, topic: TopicBuffer, waiter: TopicWaiter | HeldRecord, outcome: Record | KafkaError
+    ) -> None:
+        """The serializer of a waiter's record has finished: the record's size is known."""
+        if isinstance(outcome, Record) and isinstance(waiter, HeldRecord):
+            outcome = self._recharged(topic, waiter, outcome)
+        if isinstance(outcome, Record):
+            # A caller asks for space again when its turn comes.
+            charged = waiter.charged_bytes if isinstance(waiter, TopicWaiter) else 0
+            waiter.serialized(outcome)
+            self.buffer_pool.give_back(charged)
+            self.admit_waiting(topic)
+        elif isinstance(waiter, HeldRecord):
+            self._fail_held(topic, waiter, outcome)
+        else:
+            waiter.fail(outcome)  # its caller calls end()
+
+    def _recharged(
+        self, topic: TopicBuffer, held: HeldRecord, record: Record
+    ) -> Record | BufferFullError:
+        """The record, charged with its true size; or the error if there is no space for it."""
+        more = record.upper_bound - held.record.upper_bound
+        if more <= 0:
+            self.buffer_pool.give_back(-more)
+        elif not self.buffer_pool.try_take(more):
+            return BufferFullError(
+                f"a record of up to {record.upper_bound} bytes for topic {topic.name!r} found no "
+                f"room in buffer.memory={self.buffer_pool.total} when it was serialized, and "
+                "send_nowait does not wait. It was not sent: send more slowly, or raise "
+                "buffer.memory."
+            )
+        return record
+
+    # --- the end of held records ----------------------------------------------------------------
 
     def _append_held(self, topic: TopicBuffer, held: HeldRecord) -> None:
         with self.buffer_pool.spend(held.record.upper_bound):
+            assert isinstance(held.record, Record)
             try:
                 delivery = self._append(topic, held.record, held.created)
             except KafkaError as error:
@@ -268,6 +348,8 @@ class PendingSends:
 
     def _fail_held(self, topic: TopicBuffer, held: HeldRecord, error: KafkaError) -> None:
         self._waiters_of(topic).remove(held)
+        if held.serialization is not None:
+            held.serialization.cancel()
         self.buffer_pool.give_back(held.record.upper_bound)
         self._fail(topic, held, error)
         self._held_changed.set()

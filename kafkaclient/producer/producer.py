@@ -17,7 +17,8 @@ from kafkaclient.errors import FlushTimeoutError, ProducerClosedError, ProducerS
 from kafkaclient.net.fork import guard
 from kafkaclient.producer.batches.delivery import Delivery
 from kafkaclient.producer.batches.direct_append import DirectAppend
-from kafkaclient.producer.batches.record import RawRecord, checked_record, serialize
+from kafkaclient.producer.batches.record import RawRecord, serialized_record
+from kafkaclient.producer.batches.serializers import Serializers
 from kafkaclient.producer.bulk_api import SendManyMixin
 from kafkaclient.producer.observability.health import Health, check_brokers
 from kafkaclient.producer.runtime import ProducerRuntime
@@ -92,6 +93,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         if self.config.transactional_id is not None:
             # It takes a tenth of a second: not in the event loop of a later start().
             import_module("kafkaclient.producer.transactions.manager")
+        self._serializers = Serializers.of(self.config)
         self._dialer = dialer
         self._clock = clock
         self._wall_clock = wall_clock
@@ -175,13 +177,12 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         if core is None or not is_open:
             self._close_direct_append()
         else:
-            plain = config.key_serializer is None and config.value_serializer is None
             self._open_direct_append(
                 core.accumulator.append_slots,
                 core.loop,
                 min(config.max_request_size, config.buffer_memory) - _OVERHEAD,
                 self._wall_clock,
-                None if plain else partial(serialize, config),
+                None if self._serializers is None else self._serializers.apply,
             )
 
     async def stop(self, timeout: float | None = None) -> int:
@@ -246,14 +247,14 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
     async def _append(self, raw: RawRecord) -> Delivery:
         """:meth:`send` where direct append is not possible (see DirectAppend)."""
         admission = self._open().admission
-        record = checked_record(self.config, self._wall_clock, raw)
+        record = serialized_record(self.config, self._wall_clock, raw, self._serializers)
         delivery = admission.try_append(raw.topic, record)
         return delivery or await admission.wait_and_append(raw.topic, record)
 
     def _send_slowly(self, raw: RawRecord) -> Delivery:
         """:meth:`send_nowait` where direct append is not possible (see DirectAppend)."""
         admission = self._open().admission
-        record = checked_record(self.config, self._wall_clock, raw)
+        record = serialized_record(self.config, self._wall_clock, raw, self._serializers)
         return admission.append_or_hold(raw.topic, record)
 
     def _open(self, *, in_transaction: bool = True) -> ProducerRuntime:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
     from kafkaclient.producer.accumulator.buffer_pool import Claim
     from kafkaclient.producer.batches.delivery import BatchResult, Delivery
-    from kafkaclient.producer.batches.record import Record
+    from kafkaclient.producer.batches.record import Record, UnserializedRecord
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
+    from kafkaclient.producer.serialization import Serialization
 
 
 class TopicWaiters:
@@ -66,14 +67,31 @@ class TopicWaiters:
         self.topic.set_has_waiters(bool(self.waiting or self.admitted))
 
 
-class HeldRecord(NamedTuple):
-    """A record of ``send_nowait`` that waits; its buffer space is charged already."""
+class HeldRecord:
+    """A record of ``send_nowait`` that waits; its buffer space is charged already.
 
-    delivery: Delivery
-    result: BatchResult
-    record: Record
-    created: float
-    """When ``send_nowait`` was called, in the clock's seconds."""
+    ``created``: when ``send_nowait`` was called, in the clock's seconds.
+    """
+
+    __slots__ = ("created", "delivery", "record", "result", "serialization")
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        result: BatchResult,
+        record: Record | UnserializedRecord,
+        created: float,
+    ) -> None:
+        self.delivery = delivery
+        self.result = result
+        self.record = record
+        self.created = created
+        self.serialization: Serialization | None = None
+        """The serializer at work; the record is not appended before it has finished."""
+
+    def serialized(self, record: Record) -> None:
+        """The serializer has finished, and the record's size is charged."""
+        self.record, self.serialization = record, None
 
     @property
     def charged_bytes(self) -> int:
@@ -87,14 +105,33 @@ class TopicWaiter:
     before this one has ended.
     """
 
-    __slots__ = ("_admitted", "charged", "claim", "exclusive", "room", "spent", "waiters")
+    __slots__ = (
+        "_admitted",
+        "charged",
+        "claim",
+        "exclusive",
+        "record",
+        "room",
+        "serialization",
+        "spent",
+        "waiters",
+    )
 
     def __init__(self, waiters: TopicWaiters, room: int, *, exclusive: bool) -> None:
         self.waiters = waiters
         self.exclusive = exclusive
         self.claim: Claim | None = None
         """The request for buffer space while the buffer pool has not granted it."""
+        self.serialization: Serialization | None = None
+        """The serializer at work; the caller is not admitted before it has finished."""
+        self.record: Record | None = None
+        """What the serializer made."""
         self.need(room)
+
+    def serialized(self, record: Record) -> None:
+        """The serializer has finished. The record's size, known now, is not charged."""
+        self.record, self.serialization = record, None
+        self.room, self.charged = record.upper_bound, False
 
     def need(self, room: int) -> None:
         """Wait for ``room`` bytes, which are not charged yet."""
@@ -107,8 +144,7 @@ class TopicWaiter:
 
     async def wait(self) -> None:
         """Return when this caller may append: the topic is known, and the space is charged."""
-        if not self._admitted.done():
-            await self._admitted
+        await self._admitted
         # Callers admitted earlier are ready to run: they append and end within a few loop passes.
         while self.waiters.admitted[0] is not self:  # noqa: ASYNC110
             await asyncio.sleep(0)
@@ -116,7 +152,8 @@ class TopicWaiter:
     @property
     def may_append(self) -> bool:
         """Whether the caller can append now: :meth:`wait` would return at once."""
-        return self._admitted.done() and self.waiters.admitted[0] is self
+        admitted = self.waiters.admitted
+        return self._admitted.done() and bool(admitted) and admitted[0] is self
 
     @property
     def charged_bytes(self) -> int:

@@ -359,7 +359,7 @@ def test_config_is_immutable() -> None:
         build().linger_ms = 7  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("name", ["on_delivery", "on_error", "key_serializer"])
+@pytest.mark.parametrize("name", ["on_delivery", "on_error"])
 def test_a_coroutine_function_is_no_hook(name: str) -> None:
     async def hook(_: object) -> None: ...
 

@@ -11,6 +11,14 @@ from kafkaclient.config.producer import ProducerConfig
 from kafkaclient.errors import ConfigError
 
 BOOTSTRAP = "localhost:9092"
+SERIALIZER = (
+    "a function (value) -> bytes or None, or an object with a method serialize(value, context)"
+)
+
+
+class Serializing:
+    def serialize(self, value: str, _context: object) -> bytes:
+        return value.encode()
 
 
 def build(*, mapping: dict[str, Any] | None = None, **options: Any) -> ProducerConfig:
@@ -85,7 +93,7 @@ def test_values_read(options: dict[str, Any], field: str, value: object) -> None
         ("client_id", 5, "a string"),
         ("partitioner_share_floor", 1.01, "a number from 0 to 1"),
         ("partitioner_share_floor", -0.1, "a number from 0 to 1"),
-        ("value_serializer", "org.example.Json", "a function (value) -> bytes or None, or None"),
+        ("value_serializer", "org.example.Json", f"{SERIALIZER}, or None"),
         ("on_delivery", 5, "a function (delivery), or None"),
     ],
 )
@@ -114,12 +122,24 @@ def test_linger_is_clipped_to_an_int() -> None:
     assert build(linger_ms=2**40).linger_ms == INT32_MAX
 
 
+def test_the_class_of_a_serializer_is_refused() -> None:
+    with pytest.raises(ConfigError, match="key_serializer=Serializing is not"):
+        build(key_serializer=Serializing)
+
+
 def test_functions_are_kept() -> None:
     def hook(*_: object) -> None: ...
 
+    async def serialize(value: str) -> bytes:
+        return value.encode()
+
     config = build(value_serializer=str.encode, on_error=hook)
-    assert config.value_serializer is str.encode
     assert config.on_error is hook
+    assert config.value_serializer is str.encode
+    with_context = Serializing()
+    config = build(value_serializer=with_context, key_serializer=serialize)
+    assert config.value_serializer is with_context
+    assert config.key_serializer is serialize
 
 
 # --- the partitioner ---------------------------------------------------------------------------

@@ -81,7 +81,7 @@ cdef class DirectAppend:
     cdef _delivery.Delivery _append_bytes(
         self, TopicAppendSlots slots, value, key, partition, timestamp_ms, headers
     )
-    cdef tuple _in_bytes(self, topic, value, key)
+    cdef tuple _in_bytes(self, topic, value, key, headers)
     cdef inline int64_t _timestamp(self, timestamp_ms) except? -1
 
 

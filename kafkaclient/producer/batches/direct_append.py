@@ -182,7 +182,7 @@ class DirectAppend:
         _home: asyncio.AbstractEventLoop | None = None
         _largest = 0
         _wall_clock_s: Callable[[], float] | None = None
-        _serialize: Callable[[str, Any, Any], tuple[Any, Any]] | None = None
+        _serialize: Callable[[str, Any, Any, Any], tuple[Any, Any, Any]] | None = None
 
     def _open_direct_append(
         self,
@@ -190,12 +190,12 @@ class DirectAppend:
         loop: asyncio.AbstractEventLoop,
         largest: int,
         wall_clock: Callable[[], float],
-        serialize: Callable[[str, Any, Any], tuple[Any, Any]] | None = None,
+        serialize: Callable[[str, Any, Any, Any], tuple[Any, Any, Any]] | None = None,
     ) -> None:
         """From now on records of at most ``largest`` bytes go through ``slots``.
 
-        ``serialize(topic, value, key)`` returns the value and the key in bytes; None: they are
-        in bytes already."""
+        ``serialize(topic, value, key, headers)`` returns the value and the key in bytes, and the
+        headers; None: they are in bytes already."""
         self._slots, self._home, self._largest = slots, loop, largest
         self._wall_clock_s = None if wall_clock is _system_clock else wall_clock
         self._serialize = serialize
@@ -216,7 +216,7 @@ class DirectAppend:
         slots, serialized = self._slots_of(topic), False
         ready = self._serialize is None and _is_bytes(value) and _is_bytes(key)
         if not ready and slots is not None and slots.knows(partition):
-            value, key = self._in_bytes(topic, value, key)
+            value, key, headers = self._in_bytes(topic, value, key, headers)
             ready = serialized = True
             slots = self._slots_of(topic)  # serializers are user code
         if ready and slots is not None:
@@ -256,11 +256,14 @@ class DirectAppend:
             return None
         return slot.put(timestamp, key_bytes, value_bytes, pairs, encoded)
 
-    def _in_bytes(self, topic: str, value: Any, key: Any) -> tuple[Any, Any]:
-        """(value, key) after the serializers, with mutable buffers copied."""
+    def _in_bytes(
+        self, topic: str, value: Any, key: Any, headers: HeadersLike
+    ) -> tuple[Any, Any, Any]:
+        """(value, key, headers) after the serializers, with mutable buffers copied. A value that
+        has to wait for its serializer is no buffer, and takes the slow way."""
         if self._serialize is not None:
-            value, key = self._serialize(topic, value, key)
-        return _frozen(value), _frozen(key)
+            value, key, headers = self._serialize(topic, value, key, headers)
+        return _frozen(value), _frozen(key), headers
 
     def _timestamp(self, timestamp_ms: int | None) -> int:
         """The record's timestamp; negative if the slow way has to check it."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import InvalidRecordError, RecordTooLargeError, SerializationError
+from kafkaclient.producer.batches.serializers import Unserialized, described
 from kafkaclient.topic_names import check_topic_name
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
 
@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaclient.config import ProducerConfig
+    from kafkaclient.producer.batches.serializers import Serializers
     from kafkaclient.types import Headers, HeadersLike
     from kafkaclient.wire.records import BatchBuilder
+
+_UNSERIALIZED_SIZE = 1024  # bytes charged at least for a record that is not serialized yet
 
 
 class Record(NamedTuple):
@@ -48,6 +51,67 @@ class RawRecord(NamedTuple):
     serialized: bool = False
 
 
+class UnserializedRecord:
+    """A record whose key or value is not serialized yet. Everything else is checked.
+
+    ``upper_bound`` stands for the size until it is known: it is charged to the buffer pool.
+    """
+
+    __slots__ = (
+        "_config",
+        "_raw",
+        "_unserialized",
+        "_wall_clock",
+        "partition",
+        "timestamp",
+        "upper_bound",
+    )
+
+    def __init__(
+        self, config: ProducerConfig, wall_clock: Callable[[], float], raw: RawRecord
+    ) -> None:
+        self._unserialized: Unserialized = raw.value
+        self._raw = raw._replace(value=None, key=None, headers=self._unserialized.headers)
+        known = checked_record(config, wall_clock, self._raw)
+        self.timestamp = known.timestamp
+        self.partition = known.partition
+        self.upper_bound = min(max(known.upper_bound, _UNSERIALIZED_SIZE), config.buffer_memory)
+        self._config, self._wall_clock = config, wall_clock
+
+    async def serialized(self) -> Record:
+        """The record in bytes; call it once. Raises :class:`InvalidRecordError` and its subclasses,
+        as :func:`checked_record` does."""
+        value, key, headers = await self._unserialized.finish()
+        raw = self._raw._replace(value=value, key=key, headers=headers, timestamp_ms=self.timestamp)
+        return record_of_bytes(self._config, self._wall_clock, raw)
+
+    def not_serialized(self, why: str) -> SerializationError:
+        """The error for a serializer that has not finished."""
+        field, topic = self._unserialized.field, self._raw.topic
+        return SerializationError(
+            f"the {field} of {described(topic)} was not serialized: {why}; the record was not sent"
+        )
+
+
+def serialized_record(
+    config: ProducerConfig,
+    wall_clock: Callable[[], float],
+    raw: RawRecord,
+    serializers: Serializers | None,
+) -> Record | UnserializedRecord:
+    """:func:`checked_record` after the serializers (None: there are none); one whose serializer has
+    returned an awaitable is not in bytes yet."""
+    if serializers is None:
+        return checked_record(config, wall_clock, raw)
+    if not raw.serialized:
+        check_place(raw.topic, raw.partition)  # before user code runs
+        value, key, headers = serializers.apply(raw.topic, raw.value, raw.key, raw.headers)
+        raw = raw._replace(value=value, key=key, headers=headers)
+    if isinstance(raw.value, Unserialized):
+        return UnserializedRecord(config, wall_clock, raw)
+    return checked_record(config, wall_clock, raw)
+
+
 def checked_record(
     config: ProducerConfig, wall_clock: Callable[[], float], raw: RawRecord
 ) -> Record:
@@ -58,23 +122,7 @@ def checked_record(
     partition = check_place(raw.topic, raw.partition)
     if partition is not raw.partition:
         raw = raw._replace(partition=partition)
-    plain = config.key_serializer is None and config.value_serializer is None
-    if not (plain or raw.serialized):
-        value, key = serialize(config, raw.topic, raw.value, raw.key)
-        raw = raw._replace(value=value, key=key)
     return record_of_bytes(config, wall_clock, raw)
-
-
-def serialize(config: ProducerConfig, topic: str, value: Any, key: Any) -> tuple[Any, Any]:
-    """(value, key) after the serializers, which do not get None.
-
-    Raises :class:`SerializationError` if a serializer raises, or returns anything but a buffer.
-    """
-    if config.key_serializer is not None and key is not None:
-        key = _serialize(config.key_serializer, key, f"the key of {_described(topic)}")
-    if config.value_serializer is not None and value is not None:
-        value = _serialize(config.value_serializer, value, f"the value of {_described(topic)}")
-    return value, key
 
 
 def check_place(topic: object, partition: object) -> int | None:
@@ -97,7 +145,7 @@ def record_of_bytes(
             key = _frozen(key)
         upper_bound = BATCH_OVERHEAD + record_size_upper_bound(key, value, headers)
     except (TypeError, ValueError) as error:
-        raise InvalidRecordError(f"{_described(topic)}: {error}") from error
+        raise InvalidRecordError(f"{described(topic)}: {error}") from error
     if upper_bound > config.max_request_size or upper_bound > config.buffer_memory:
         raise too_large(config, topic, upper_bound)
     if timestamp_ms is None:
@@ -105,10 +153,6 @@ def record_of_bytes(
     if timestamp_ms.__class__ is not int or not 0 <= timestamp_ms < 2**63:
         timestamp_ms = _checked_number("timestamp_ms", timestamp_ms)
     return Record(timestamp_ms, key, value, headers, partition, upper_bound)
-
-
-def _described(topic: str) -> str:
-    return f"a record for topic {topic!r}" if topic else "a record of a batch"
 
 
 def _frozen(item: Any) -> Any:
@@ -128,7 +172,7 @@ def too_large(config: ProducerConfig, topic: str, upper_bound: int) -> RecordToo
         key=lambda option: option[1],
     )
     return RecordTooLargeError(
-        f"{_described(topic)} takes up to {upper_bound} bytes, more than {name}={limit}; "
+        f"{described(topic)} takes up to {upper_bound} bytes, more than {name}={limit}; "
         "it was not sent"
     )
 
@@ -137,15 +181,3 @@ def _checked_number(name: str, number: object) -> int:
     if not isinstance(number, int) or not 0 <= number < 2**63:
         raise InvalidRecordError(f"{name} must be an int from 0 to 2**63 - 1, not {number!r}")
     return int.__index__(number)  # a plain int in place of a subclass, such as an enum
-
-
-def _serialize(serializer: Callable[[Any], bytes | None], item: Any, what: str) -> bytes | None:
-    try:
-        serialized = serializer(item)
-    except Exception as error:
-        raise SerializationError(f"{what} could not be serialized: {error!r}") from error
-    if not isinstance(serialized, (bytes, bytearray, memoryview, NoneType)):
-        raise SerializationError(
-            f"{what}: the serializer gave {type(serialized).__name__}, not bytes or None"
-        )
-    return serialized

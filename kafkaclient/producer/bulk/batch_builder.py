@@ -9,14 +9,15 @@ from kafkaclient.errors import (
     InvalidRecordError,
     ProducerStateError,
     RecordTooLargeError,
+    SerializationError,
 )
 from kafkaclient.producer.batches.record import (
     Record,
     check_place,
     header_pairs,
-    serialize,
     too_large,
 )
+from kafkaclient.producer.batches.serializers import Unserialized
 from kafkaclient.wire.records import (
     BATCH_OVERHEAD,
     BatchBuilder,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaclient.config import ProducerConfig
+    from kafkaclient.producer.batches.serializers import Serializers
     from kafkaclient.types import HeadersLike
 
 _FIRST_CAPACITY = 1024  # bytes
@@ -42,10 +44,14 @@ class RecordBatchBuilder:
     one thread at a time.
     """
 
-    __slots__ = ("_closed", "_config", "_limit", "_plain", "_records", "_sent", "_wall_clock")
+    __slots__ = ("_closed", "_config", "_limit", "_records", "_sent", "_serializers", "_wall_clock")
 
     def __init__(
-        self, config: ProducerConfig, wall_clock: Callable[[], float], batch_size: int | None
+        self,
+        config: ProducerConfig,
+        wall_clock: Callable[[], float],
+        batch_size: int | None,
+        serializers: Serializers | None,
     ) -> None:
         limit = config.batch_size if batch_size is None else batch_size
         if not isinstance(limit, int) or limit < 0:
@@ -53,7 +59,7 @@ class RecordBatchBuilder:
         self._config = config
         self._wall_clock = wall_clock
         self._limit = min(limit, config.max_request_size, config.buffer_memory)
-        self._plain = config.key_serializer is None and config.value_serializer is None
+        self._serializers = serializers
         self._records = BatchBuilder(min(_FIRST_CAPACITY, self._limit))
         self._closed = self._sent = False
 
@@ -81,13 +87,14 @@ class RecordBatchBuilder:
         Raises:
             RecordTooLargeError: no request can hold the record (``max.request.size``).
             InvalidRecordError: a key, value, header or timestamp is not acceptable.
-            SerializationError: a serializer raised an exception, or its result is not bytes.
+            SerializationError: a serializer raised an exception, its result is not bytes, or it is
+                async.
             ProducerStateError: the batch is closed.
         """
         if self._closed:
             raise ProducerStateError(f"a record was not appended: {self._closed_because()}")
-        if not self._plain:
-            value, key = serialize(self._config, "", value, key)
+        if self._serializers is not None:
+            value, key, headers = _serialized(self._serializers, value, key, headers)
         if timestamp_ms is None:
             timestamp_ms = int(self._wall_clock() * 1000)
         try:
@@ -162,3 +169,16 @@ class RecordBatchBuilder:
 
     def _closed_because(self) -> str:
         return "the batch was sent already" if self._sent else "the batch is closed"
+
+
+def _serialized(
+    serializers: Serializers, value: Any, key: Any, headers: HeadersLike
+) -> tuple[Any, Any, Any]:
+    """(value, key, headers) after the serializers."""
+    serialized = serializers.apply("", value, key, headers)
+    if isinstance(serialized[0], Unserialized):
+        raise SerializationError(
+            f"the {serialized[0].field} of a record of a batch: its serializer is async, and "
+            "records of create_batch do not wait; the record was not appended"
+        )
+    return serialized

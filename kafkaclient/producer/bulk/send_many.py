@@ -14,22 +14,26 @@ from contextlib import nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kafkaclient.config.limit import Limit
 from kafkaclient.errors import InvalidRecordError, KafkaError
 from kafkaclient.producer.batches.delivery import Run
 from kafkaclient.producer.batches.record import (
     RawRecord,
+    UnserializedRecord,
     check_place,
-    checked_record,
     record_of_bytes,
+    serialized_record,
 )
 from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
 from kafkaclient.producer.bulk.rows import Values
+from kafkaclient.producer.serialization import serialized
 from kafkaclient.wire.records import BATCH_OVERHEAD, MAX_RECORD_OVERHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping
 
     from kafkaclient.producer.batches.record import Record
+    from kafkaclient.producer.batches.serializers import Serializers
     from kafkaclient.producer.bulk.rows import Rows
     from kafkaclient.producer.runtime import ProducerRuntime
     from kafkaclient.producer.topic_waiters import TopicWaiter
@@ -46,12 +50,13 @@ _MAX_PARTITIONS = 2**31
 class BulkSend:
     """One call of ``send_many`` or ``send_arrow``.
 
-    ``shared`` has the topic and the fields that all records have in common. ``serialize``: apply
-    the serializers. Raises InvalidRecordError if a field of ``shared`` is not acceptable.
+    ``shared`` has the topic and the fields that all records have in common. ``serializers`` None:
+    keys and values are in bytes. Raises InvalidRecordError if a field of ``shared`` is not
+    acceptable.
     """
 
     def __init__(
-        self, core: ProducerRuntime, shared: RawRecord, *, serialize: bool = False
+        self, core: ProducerRuntime, shared: RawRecord, serializers: Serializers | None = None
     ) -> None:
         config = core.config
         partition = check_place(shared.topic, shared.partition)
@@ -63,11 +68,10 @@ class BulkSend:
         """The topic's partition count, if rows name their partitions."""
         self._topic = topic
         self._core = core
-        serialized = config.key_serializer is not None or config.value_serializer is not None
-        self._checked = checked_record if serialize else record_of_bytes
+        self._serializers = serializers
         largest = min(config.max_request_size, config.buffer_memory)
         largest -= BATCH_OVERHEAD + MAX_RECORD_OVERHEAD
-        self._largest = -1 if serialize and serialized else largest
+        self._largest = largest if serializers is None else -1
         # Bytes of buffer space to wait for: one batch, if that is not too much of buffer.memory.
         self._room = min(config.batch_size, config.buffer_memory // _BUFFER_FRACTION)
         self._yield_at = core.now() + _SLICE_S
@@ -113,7 +117,7 @@ class BulkSend:
             if partition is not None and partition >= self.partitions:
                 self.partitions = await self._wait_new_partition(partition)
                 self._yield_at = self._core.now() + _SLICE_S  # other tasks have run
-            record = self._checked(self._core.config, self._core.wall_clock, raw)
+            record = await self._in_bytes(raw)
         except InvalidRecordError as error:
             numbered = _with_message(error, f"record {number}: {error}")
             numbered.index = number
@@ -121,6 +125,16 @@ class BulkSend:
         timestamp = None if raw.timestamp_ms is None else record.timestamp
         value, key = _as_bytes(record.value), _as_bytes(record.key)
         rows.replace(at, value, key, timestamp, record.headers)
+
+    async def _in_bytes(self, raw: RawRecord) -> Record:
+        """The record after the serializers. Waits for one that is async, for ``max.block.ms``."""
+        core = self._core
+        record = serialized_record(core.config, core.wall_clock, raw, self._serializers)
+        if isinstance(record, UnserializedRecord):
+            record = await serialized(record, Limit(core.max_block, "max.block.ms"))
+            core.check_open()
+            self._yield_at = core.now() + _SLICE_S  # other tasks have run
+        return record
 
     async def append_rows(self, rows: Rows) -> None:
         """Append rows that were checked, in order.

@@ -7,8 +7,7 @@ import gc
 import inspect
 import threading
 import time
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -18,9 +17,13 @@ from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import InvalidRecordError
 from kafkaclient.producer.batches.delivery import BatchResult, Delivery
 from kafkaclient.producer.batches.direct_append import AppendSlot, DirectAppend, TopicAppendSlots
-from kafkaclient.producer.batches.record import RawRecord, checked_record, serialize
+from kafkaclient.producer.batches.record import RawRecord, Record, serialized_record
+from kafkaclient.producer.batches.serializers import Serializers
 from kafkaclient.wire.murmur2 import partition_for_key
 from kafkaclient.wire.records import BATCH_OVERHEAD, BatchBuilder, iter_records
+
+if TYPE_CHECKING:
+    from kafkaclient.types import SerializationContext
 
 LONG_WAY = "the long way"
 
@@ -214,9 +217,9 @@ async def test_serializers_are_called_once(slots: TopicAppendSlots) -> None:
             slow.append(raw)
             return LONG_WAY
 
-    def serialize(topic: str, value: Any, key: Any) -> tuple[Any, Any]:
+    def serialize(topic: str, value: Any, key: Any, headers: Any) -> tuple[Any, Any, Any]:
         calls.append((topic, value, key))
-        return bytearray(value.encode()), key
+        return bytearray(value.encode()), key, headers
 
     slots.set_unkeyed(batch.slot)
     sending = Serializing({"t": slots}, serialize=serialize)
@@ -236,9 +239,9 @@ async def test_serializers_are_called_once(slots: TopicAppendSlots) -> None:
 async def test_a_serializer_may_close_the_slots(slots: TopicAppendSlots) -> None:
     batch, known = Open(), {"t": slots}
 
-    def serialize(_topic: str, value: Any, key: Any) -> tuple[Any, Any]:
+    def serialize(_topic: str, value: Any, key: Any, headers: Any) -> tuple[Any, Any, Any]:
         known.clear()  # as when a record begins to wait
-        return value, key
+        return value, key, headers
 
     slots.set_unkeyed(batch.slot)
     assert Sending(known, serialize=serialize).send_nowait("t", b"v") == LONG_WAY
@@ -292,20 +295,23 @@ timestamp_forms = (
         max_size=8,
     ),
     st.integers(150, 1000),
-    st.booleans(),
+    st.sampled_from(["none", "functions", "with context"]),
 )
 def test_both_ways_lead_to_the_same(
-    records: list[tuple[Any, ...]], limit: int, serializers: bool
+    records: list[tuple[Any, ...]], limit: int, given_serializers: str
 ) -> None:
     """The same bytes, and the same errors, whether records take the fast or the slow way."""
     options: dict[str, Any] = {"max_request_size": limit}
-    if serializers:
-        options |= {"value_serializer": _serialized, "key_serializer": _serialized}
+    if given_serializers != "none":
+        serializer = _serialized if given_serializers == "functions" else _AddsHeader()
+        options |= {"value_serializer": serializer, "key_serializer": serializer}
     config = ProducerConfig.build(None, {"bootstrap_servers": "localhost:9092", **options})
+    serializers = Serializers.of(config)
 
     def slowly(builder: BatchBuilder, raw: RawRecord) -> str:
         try:
-            record = checked_record(config, lambda: 1.5, raw)
+            record = serialized_record(config, lambda: 1.5, raw, serializers)
+            assert isinstance(record, Record)
         except InvalidRecordError as error:
             return f"{type(error).__name__}: {error}"
         return "full" if not builder.append(*record[:4]) else "appended"
@@ -321,8 +327,8 @@ def test_both_ways_lead_to_the_same(
         for partition in range(3):
             slots.set(partition, batch.slot)
         slots.set_unkeyed(batch.slot)
-        serialize_all = partial(serialize, config) if serializers else None
-        sending = Both({"t": slots}, largest=limit - 128, serialize=serialize_all)
+        apply = None if serializers is None else serializers.apply
+        sending = Both({"t": slots}, largest=limit - 128, serialize=apply)
         outcomes = []
         for value, key, partition, timestamp, headers in records:
             try:
@@ -341,6 +347,12 @@ def test_both_ways_lead_to_the_same(
         expected.seal()
         batch.builder.seal()
         assert bytes(batch.builder.buffer()) == bytes(expected.buffer())
+
+
+class _AddsHeader:
+    def serialize(self, item: Any, context: SerializationContext) -> Any:
+        context.headers.append((context.field, b"serialized"))
+        return _serialized(item)
 
 
 def _serialized(item: Any) -> Any:

@@ -18,6 +18,7 @@ from kafkaclient.errors import (
     RecordTooLargeError,
     SerializationError,
 )
+from kafkaclient.producer.batches.serializers import Serializers
 from kafkaclient.producer.bulk.batch_builder import RecordBatchBuilder
 from kafkaclient.producer.producer import Producer
 from kafkaclient.wire.records import BATCH_OVERHEAD, BatchBuilder, iter_records
@@ -31,7 +32,8 @@ def config_of(**options: Any) -> ProducerConfig:
 
 
 def builder_of(size: int | None = None, **options: Any) -> RecordBatchBuilder:
-    return RecordBatchBuilder(config_of(**options), lambda: NOW_MS / 1000, size)
+    config = config_of(**options)
+    return RecordBatchBuilder(config, lambda: NOW_MS / 1000, size, Serializers.of(config))
 
 
 def content(batch: RecordBatchBuilder) -> bytes:

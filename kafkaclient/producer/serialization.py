@@ -1,0 +1,77 @@
+"""A serializer that is at work for one record, as a task with a time limit."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeAlias
+
+from kafkaclient.errors import KafkaError, defect
+from kafkaclient.producer.batches.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.config.limit import Limit
+    from kafkaclient.producer.batches.record import UnserializedRecord
+
+Outcome: TypeAlias = Record | KafkaError
+
+
+class Serialization:
+    """Runs the serializer of ``record``, and calls ``on_outcome`` once with the record in bytes, or
+    with the error: at the latest after ``limit``, even if the serializer ignores its cancellation.
+    It is not called after :meth:`cancel`.
+    """
+
+    __slots__ = ("_limit", "_on_outcome", "_record", "_timer", "task")
+
+    def __init__(
+        self, record: UnserializedRecord, limit: Limit, on_outcome: Callable[[Outcome], None]
+    ) -> None:
+        self._record = record
+        self._limit = limit
+        self._on_outcome: Callable[[Outcome], None] | None = on_outcome
+        loop = asyncio.get_running_loop()
+        self.task = loop.create_task(record.serialized(), name="kafkaclient-serializer")
+        self.task.add_done_callback(self._ended)
+        self._timer = loop.call_later(limit.seconds, self._overdue)
+
+    def cancel(self) -> None:
+        """The outcome is not needed any more."""
+        self._on_outcome = None
+        self._timer.cancel()
+        self.task.cancel()
+
+    def overdue(self) -> KafkaError:
+        """The error for a serializer that has not finished within the limit."""
+        return self._record.not_serialized(f"the serializer has not finished within {self._limit}")
+
+    def _overdue(self) -> None:
+        self._settle(self.overdue())
+
+    def _ended(self, task: asyncio.Task[Record]) -> None:
+        if task.cancelled():
+            self._settle(self._record.not_serialized("the serializer was cancelled"))
+        elif (error := task.exception()) is None:
+            self._settle(task.result())
+        else:
+            self._settle(error if isinstance(error, KafkaError) else defect("serializing", error))
+
+    def _settle(self, outcome: Outcome) -> None:
+        on_outcome = self._on_outcome
+        self.cancel()
+        if on_outcome is not None:
+            on_outcome(outcome)
+
+
+async def serialized(record: UnserializedRecord, limit: Limit) -> Record:
+    """The record in bytes; raises InvalidRecordError and its subclasses."""
+    settled: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    serialization = Serialization(record, limit, settled.set_result)
+    try:
+        outcome = await settled
+    finally:
+        serialization.cancel()
+    if isinstance(outcome, KafkaError):
+        raise outcome
+    return outcome

@@ -3,9 +3,9 @@
     python -m benchmarks.prometheus_scrape [--partitions 1000] [--scrapes 50] [--limit 1000]
 
 Scrapes come from another thread, over HTTP, while the producer sends at 2,000 records/s. Two times:
-``loop`` is the CPU time that a scrape takes in the event loop's thread; ``late`` is how late a timer of the
-event loop runs at most while the other thread writes the page, compared with the same time without
-scrapes. Milliseconds: median, and largest.
+``loop`` is the CPU time that a scrape takes in the event loop's thread. ``late`` is how late a
+timer of the event loop runs at most while the other thread writes the page, compared with the same
+time without scrapes. Milliseconds: median, and largest.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ async def main(partitions: int, scrapes: int, limit: int) -> None:
             *[await producer.send("t", b"v" * 100, partition=n) for n in range(partitions)]
         )
         gc.collect()
+        gc.freeze()  # the brokers' memory is in no producer's process
         load = asyncio.create_task(_load(producer, partitions))
         without = await _lateness(asyncio.sleep(0.1 * scrapes))
         fetched = partial(asyncio.to_thread, _scrape, url)

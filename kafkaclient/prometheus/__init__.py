@@ -12,7 +12,8 @@ try:
 except ImportError as error:
     raise ImportError(
         f"kafkaclient.prometheus needs prometheus-client ({error}): "
-        "pip install 'kafkaclient[prometheus]'"
+        "pip install 'kafkaclient[prometheus]'",
+        name="prometheus_client",
     ) from error
 
 from kafkaclient.prometheus.collector import ProducerMetricsCollector

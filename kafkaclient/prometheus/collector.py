@@ -198,7 +198,9 @@ class ProducerMetricsCollector(Hooks):
         if producer is None:
             return False, None
         try:
-            metrics, load = producer.metrics(), producer.load()
+            partitions = self._partitions.is_wanted
+            metrics = producer.metrics(partitions=partitions)
+            load = producer.load(partitions=partitions)
         except ProducerStateError:  # not started, or a forked child's
             return False, None
         return producer._left_open() is not None, Reading(

@@ -1,4 +1,4 @@
-"""``ProducerMetricsCollector``: what a page shows, in any thread, before, during and after a run."""
+"""``ProducerMetricsCollector``: what a page shows, in any thread, at any time."""
 
 from __future__ import annotations
 

@@ -35,8 +35,9 @@ _KB = 1000.0
 
 # Terminals with fewer columns do without.
 _FOR_BARS = 78
-_FOR_SPARKLINES = 106
-_FOR_MEDIANS = 56
+_FOR_SPARKLINES = 112
+_FOR_MEDIANS = 58
+_FOR_SHARES = 46
 
 
 class LiveView:
@@ -109,13 +110,18 @@ def _producer(producer: ProducerTrend, width: int) -> RenderableType:
 
 
 def _brokers(brokers: Sequence[BrokerTrend], width: int) -> Table:
-    bars, sparklines, medians = (
-        width >= least for least in (_FOR_BARS, _FOR_SPARKLINES, _FOR_MEDIANS)
-    )
+    bars, sparklines = width >= _FOR_BARS, width >= _FOR_SPARKLINES
+    shares, medians = width >= _FOR_SHARES, width >= _FOR_MEDIANS
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in _columns(bars, sparklines, medians):
+    for heading in _columns(bars, sparklines, shares, medians):
         left = heading in ("", "sent", "excluded")
-        table.add_column(heading, justify="left" if left else "right", no_wrap=True)
+        # Only the last column is wrapped where there is too little space.
+        table.add_column(
+            heading,
+            justify="left" if left else "right",
+            no_wrap=heading != "excluded",
+            overflow="fold",
+        )
     queued = max((broker.queue_bytes for broker in brokers), default=0.0)
     fastest = max((rate for broker in brokers for rate in broker.history), default=0.0)
     for broker in brokers:
@@ -124,7 +130,8 @@ def _brokers(brokers: Sequence[BrokerTrend], width: int) -> Table:
             cells.append(Text(_bar(broker.queue_bytes, queued), "yellow"))
         window = "" if broker.window is None else f"/{broker.window:.0f}"
         cells.append(f"{broker.in_flight:.0f}{window}")
-        cells.append("" if broker.share is None else f"{broker.share:.0%}")
+        if shares:
+            cells.append("" if broker.share is None else f"{broker.share:.0%}")
         if bars:
             cells.append(Text(_bar(broker.share or 0.0, 1.0), "cyan"))
         if medians:
@@ -137,15 +144,15 @@ def _brokers(brokers: Sequence[BrokerTrend], width: int) -> Table:
     return table
 
 
-def _columns(bars: bool, sparklines: bool, medians: bool) -> Iterator[str]:
+def _columns(bars: bool, sparklines: bool, shares: bool, medians: bool) -> Iterator[str]:
     bar = [""] if bars else []
-    yield from ("broker", "queue", *bar, "in flight", "share", *bar)
+    yield from ("broker", "queue", *bar, "in flight", *(["share"] if shares else []), *bar)
     yield from (*(["p50 ms"] if medians else []), "p99 ms", *(["sent"] if sparklines else []))
     yield "excluded"
 
 
 def _exclusion(broker: BrokerTrend) -> Text:
-    times = f"{broker.exclusions:,.0f} times" if broker.exclusions else ""
+    times = f"{broker.exclusions:,.0f}x" if broker.exclusions else ""
     if broker.excluded is None:
         return Text(times, "dim")
     return Text.assemble((broker.excluded, "bold red"), f" {times}")

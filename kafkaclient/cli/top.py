@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from datetime import UTC, datetime
@@ -24,7 +25,7 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.prometheus.names import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from rich.console import RenderableType
 
@@ -123,21 +124,19 @@ def _fetch(address: str) -> str:
         return page.decode()
     except UnicodeDecodeError as error:
         raise PageError(f"{address} is no Prometheus page: {error}") from error
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise PageError(f"{address} cannot be read: {error}") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise PageError(f"{address} cannot be read: {getattr(error, 'reason', error)}") from error
 
 
-def _looks(
-    view: LiveView,
-    address: str,
-    interval_s: float,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[str | None]:
+def _looks(view: LiveView, address: str, interval_s: float) -> Iterator[str | None]:
     """Look again every ``interval_s`` seconds, without an end; the error of a look that failed."""
     due = time.monotonic()
     while True:
         due = max(due + interval_s, time.monotonic())
-        sleep(max(due - time.monotonic(), 0.0))
+        time.sleep(max(due - time.monotonic(), 0.0))
         try:
             look(view, address)
         except PageError as error:

@@ -6,6 +6,7 @@ own producer.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
@@ -70,8 +71,8 @@ class OwnProducerView(LiveView):
         self.metrics = ProducerMetricsCollector(self._registry)
 
     def refresh(self) -> None:
-        """Look at the producer, on its event loop."""
-        self.look(self._registry.collect())
+        """Look at the producer. Called on its event loop."""
+        self.look(self._registry.collect(), asyncio.get_running_loop().time())
 
 
 def with_view(progress: Progress, view: OwnProducerView) -> Live:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
+import sys
 import threading
 from math import isnan
 
@@ -315,3 +317,27 @@ async def test_an_excluded_broker_is_named_with_its_reason(registry: CollectorRe
         assert found["broker_exclusions_total", "1", "kafkaclient", "connection"] >= 1
         assert found["broker_excluded", "0", "kafkaclient", "connection"] == 0
         fake.start_broker(1)
+
+
+@virtual_time
+async def test_metrics_and_load_without_partitions_are_the_same_otherwise() -> None:
+    async with start_producer(one_topic(), linger_ms=0) as producer:
+        await asyncio.gather(*[await producer.send("t", b"v", partition=n % 3) for n in range(9)])
+        held = producer.send_nowait("t", b"v" * 500, partition=1)
+        whole, part = producer.metrics(), producer.metrics(partitions=False)
+        assert len(whole.partitions) == 3
+        assert repr(part) == repr(whole._replace(partitions={}))  # NaN is not equal to itself
+        load, brokers = producer.load(), producer.load(partitions=False)
+        assert len(load.partitions) == 3
+        assert repr(brokers) == repr(load._replace(partitions=()))
+        assert sum(broker.queued_bytes for broker in brokers.brokers) == sum(
+            partition.queued_bytes for partition in load.partitions
+        )
+        assert any(broker.queued_bytes for broker in brokers.brokers)
+        await held
+
+
+def test_without_the_extra_the_error_names_it() -> None:
+    code = "import sys; sys.modules['prometheus_client'] = None; import kafkaclient.prometheus"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'kafkaclient[prometheus]'" in done.stderr.splitlines()[-1]

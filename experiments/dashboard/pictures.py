@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from experiments.dashboard.promql import parse
-from experiments.dashboard.scrapes import SLOW_S, STOPPED_S, scraped
+from experiments.dashboard.scrapes import SECONDS, SLOW_S, STOPPED_S, scraped
 from experiments.slow_broker.pictures import STYLE
 from kafkaclient.prometheus import DASHBOARD
 
@@ -43,11 +43,11 @@ _UNITS = {
 """Grafana's units: the label of the axis, and what values are multiplied by."""
 
 
-def draw_dashboard(folder: Path) -> list[Path]:
-    """Write ``dashboard.svg`` and ``top.svg`` to ``folder``; returns their paths. Raises
-    ModuleNotFoundError without matplotlib."""
+def draw_dashboard(folder: Path, seconds: int = SECONDS) -> list[Path]:
+    """Write ``dashboard.svg`` and ``top.svg`` of a run of ``seconds`` to ``folder``; returns their
+    paths. Raises ModuleNotFoundError without matplotlib."""
     folder.mkdir(parents=True, exist_ok=True)
-    run = scraped()
+    run = scraped(seconds)
     dashboard, top = folder / "dashboard.svg", folder / "top.svg"
     matplotlib = import_module("matplotlib")
     matplotlib.use("svg")

@@ -18,10 +18,10 @@ from kafkaclient.testing.fake import FakeCluster
 if TYPE_CHECKING:
     from experiments.dashboard.promql import Page
 
-__all__ = ["EVERY_S", "SLOW_S", "STOPPED_S", "Scraped", "page_of", "scraped"]
+__all__ = ["EVERY_S", "SECONDS", "SLOW_S", "STOPPED_S", "Scraped", "page_of", "scraped"]
 
 EVERY_S = 5.0
-SECONDS = 600.0
+SECONDS = 600
 SLOW_S = (120.0, 300.0)
 """When broker 1 answers late."""
 STOPPED_S = (420.0, 450.0)
@@ -40,9 +40,9 @@ class Scraped(NamedTuple):
     top: LiveView
 
 
-def scraped() -> Scraped:
-    """Run a producer for ten minutes of virtual time; takes some seconds."""
-    return run_virtual(_run())
+def scraped(seconds: int = SECONDS) -> Scraped:
+    """Run a producer for ``seconds`` of virtual time; ten minutes of it take half a minute."""
+    return run_virtual(_run(seconds))
 
 
 def page_of(text: str) -> Page:
@@ -54,7 +54,7 @@ def page_of(text: str) -> Page:
     return page
 
 
-async def _run() -> Scraped:
+async def _run(seconds: int) -> Scraped:
     loop = asyncio.get_running_loop()
     fake = FakeCluster(3)
     fake.round_trip_s = 0.004
@@ -68,7 +68,7 @@ async def _run() -> Scraped:
     async with metrics.observe(producer):
         sending = asyncio.create_task(_send(producer))
         start = loop.time()
-        for second in range(1, int(SECONDS) + 1):
+        for second in range(1, seconds + 1):
             await asyncio.sleep(start + second - loop.time())
             if second == SLOW_S[0]:
                 fake.delay_produce(1, _LATE_S)

@@ -96,6 +96,9 @@ fuzz: $(STAMP) ## a million inputs over all decoders, guided by coverage, some m
 pictures: $(STAMP) ## docs/pictures from the slow-broker experiment's results in RESULTS
 	$(BIN)/python -m experiments pictures $(RESULTS) docs/pictures
 
+dashboard-pictures: $(STAMP) ## docs/pictures of the Grafana dashboard and of `kafkaclient top`
+	$(BIN)/python -m experiments dashboard docs/pictures
+
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
 constraints: ## pin the newest versions that pyproject.toml allows
@@ -105,4 +108,4 @@ constraints: ## pin the newest versions that pyproject.toml allows
 clean: ## remove what was built
 	rm -rf build dist *.egg-info && find kafkaclient \( -name "*.so" -o -name "*.c" \) -delete
 
-.PHONY: help install build demo test check unit slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos soak pictures constraints clean
+.PHONY: help install build demo test check unit slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos soak pictures dashboard-pictures constraints clean

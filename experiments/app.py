@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from experiments.chaos.command import chaos
+from experiments.dashboard.command import dashboard
 from experiments.demo.command import demo
 from experiments.partition_limits.command import partition_limits
 from experiments.replication_quota.command import replication_quota
@@ -30,5 +31,6 @@ for _command in (
     task_handover,
     report,
     pictures,
+    dashboard,
 ):
     app.command(_command.__name__.replace("_", "-"))(_command)

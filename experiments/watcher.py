@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager, contextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
 from rich.markup import escape
@@ -18,15 +19,19 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from kafkaclient.cli.live_view import OwnProducerView, with_view
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
     from contextlib import AbstractAsyncContextManager
 
     from rich.console import Console
+    from rich.live import Live
 
 __all__ = ["ConsoleWatcher", "Watcher"]
 
 _REFRESH_S = 0.25
+_LOOK_EVERY = 4  # refreshes: a view changes each second
 _LINE_EVERY_S = 10.0
 
 
@@ -36,10 +41,18 @@ class Watcher(Protocol):
     def say(self, text: str) -> None:
         """Show a line: something begins, or has ended."""
 
+    def producer_view(self) -> OwnProducerView | None:
+        """A view for :meth:`working`; None if it would not be seen."""
+
     def working(
-        self, text: str, total: int, done: Callable[[], int]
+        self,
+        text: str,
+        total: int,
+        done: Callable[[], int],
+        view: OwnProducerView | None = None,
     ) -> AbstractAsyncContextManager[object]:
-        """Show, while the block lasts, that ``done()`` of ``total`` are done."""
+        """Show, while the block lasts, that ``done()`` of ``total`` are done, below the view of a
+        producer."""
 
     def running(
         self, text: str, number: int, total: int, expected_s: float
@@ -64,8 +77,17 @@ class ConsoleWatcher:
         elapsed = time.perf_counter() - self._start
         self._console.print(f"[dim]{elapsed:5.0f} s[/]  {escape(text)}", soft_wrap=True)
 
+    def producer_view(self) -> OwnProducerView | None:
+        return OwnProducerView() if self._console.is_terminal else None
+
     @asynccontextmanager
-    async def working(self, text: str, total: int, done: Callable[[], int]) -> AsyncIterator[None]:
+    async def working(
+        self,
+        text: str,
+        total: int,
+        done: Callable[[], int],
+        view: OwnProducerView | None = None,
+    ) -> AsyncIterator[None]:
         progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -80,17 +102,29 @@ class ConsoleWatcher:
         )
         task = progress.add_task(escape(text), total=total)
         if self._console.is_terminal:
-            follow = self._draw(progress, task, done)
+            screen = progress if view is None else with_view(progress, view)
+            follow = self._draw(screen, progress, task, done, view)
         else:
             self.say(text)
+            screen = progress
             follow = self._report(text, total, done)
-        with progress:
+        with screen:
             async with _meanwhile(follow):
                 yield
 
-    async def _draw(self, progress: Progress, task: TaskID, done: Callable[[], int]) -> None:
-        while True:
-            progress.update(task, completed=done(), refresh=True)
+    async def _draw(
+        self,
+        screen: Progress | Live,
+        progress: Progress,
+        task: TaskID,
+        done: Callable[[], int],
+        view: OwnProducerView | None,
+    ) -> None:
+        for number in count():
+            progress.update(task, completed=done())
+            if view is not None and number % _LOOK_EVERY == 0:
+                view.refresh()
+            screen.refresh()
             await asyncio.sleep(_REFRESH_S)
 
     async def _report(self, text: str, total: int, done: Callable[[], int]) -> None:

@@ -124,13 +124,17 @@ async def _run(
 ) -> DemoRun:
     sent = rows if setting.keyed else [(None, value) for _key, value in rows]
     label = f"{number}/{len(SETTINGS)} {setting.name}"
+    view = watcher.producer_view()
     client = make_client(
-        OURS, client_config(cluster.proxied_bootstrap, setting.options), setting.topic
+        OURS,
+        client_config(cluster.proxied_bootstrap, setting.options),
+        setting.topic,
+        None if view is None else view.metrics,
     )
     load = Load(client, LoadSpec(num_records=len(sent), rate=plan.rate))
     before = await produce_count(cluster)
     async with (
-        watcher.working(f"{label}: publishing", len(sent), lambda: load.acknowledged),
+        watcher.working(f"{label}: publishing", len(sent), lambda: load.acknowledged, view),
         sampling(client.traffic) as samples,
     ):
         run = await measure(client, load, sent, Labels(setting.name, _LINGER_MS))

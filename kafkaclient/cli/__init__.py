@@ -6,7 +6,7 @@ import sys
 
 __all__ = ["main"]
 
-_OPTIONAL = frozenset({"hdrh", "plotly", "rich", "typer", "uvloop"})
+_OPTIONAL = frozenset({"hdrh", "plotly", "prometheus_client", "rich", "typer", "uvloop"})
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
@@ -15,7 +15,7 @@ def main() -> None:
     """Run the command line; the entry point ``kafkaclient``."""
     try:
         from kafkaclient.cli.app import app  # noqa: PLC0415 - what it needs may be missing
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         library = (error.name or "").partition(".")[0]
         if library not in _OPTIONAL:
             raise

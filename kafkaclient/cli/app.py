@@ -10,10 +10,11 @@ from kafkaclient.cli import configs, limits, reassign, streams, throttle, topics
 from kafkaclient.cli.describe import describe
 from kafkaclient.cli.perf_test import PerfTestCommand, perf_test
 from kafkaclient.cli.report import report
+from kafkaclient.cli.top import top
 
 app = typer.Typer(
-    help="An asyncio Kafka producer: its load test, the report on its telemetry, local brokers, "
-    "and the administration of a cluster.",
+    help="An asyncio Kafka producer: its load test, a live view of its metrics, the report on its "
+    "telemetry, local brokers, and the administration of a cluster.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 app.command("perf-test", cls=PerfTestCommand)(perf_test)
 app.command("report")(report)
+app.command("top")(top)
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(limits.app, name="limits")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 from contextlib import asynccontextmanager
 from itertools import chain
@@ -11,12 +12,15 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
+from kafkaclient.cli.live_view import OwnProducerView, with_view
 from kafkaclient.cli.output import plain_table, print_message, progress_bar
+from kafkaclient.perf.clients import KafkaclientClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from rich.console import Console
+    from rich.live import Live
     from rich.progress import Progress, TaskID
     from rich.table import Table
 
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from kafkaclient.perf.traffic import Traffic
 
 _REFRESH_S = 0.25
+_LOOK_EVERY = 4  # refreshes: the view changes each second
 _BROKER_COLUMNS = (
     *("broker", "bytes", "share", "requests", "bytes/request", "median ms", "window"),
     "exclusions",
@@ -35,11 +40,17 @@ _PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 _MOST_PARTITIONS = 48
 
 
+def producer_view(console: Console, client: str) -> OwnProducerView | None:
+    """A view of the client's producer; None without a terminal, or for other clients."""
+    on_a_terminal = console.is_terminal and sys.stdout.isatty()
+    return OwnProducerView() if on_a_terminal and client == KafkaclientClient.name else None
+
+
 @asynccontextmanager
 async def progress_shown(
-    console: Console, load: Load, plan: PerfTestPlan, run: int
+    console: Console, load: Load, plan: PerfTestPlan, run: int, view: OwnProducerView | None
 ) -> AsyncIterator[None]:
-    """Show a bar that follows the load; the event loop draws it."""
+    """Show a bar that follows the load, below a view of the producer; the event loop draws."""
     name = plan.load.client if plan.repeat == 1 else f"{plan.load.client} {run}/{plan.repeat}"
     progress = progress_bar(
         console,
@@ -52,8 +63,9 @@ async def progress_shown(
         auto_refresh=False,
     )
     task = progress.add_task(f"{name} → {plan.load.topic}", total=load.spec.num_records, rate="")
-    with progress:
-        follower = asyncio.create_task(_follow(progress, task, load))
+    screen = progress if view is None else with_view(progress, view)
+    with screen:
+        follower = asyncio.create_task(_follow(screen, progress, task, load, view))
         try:
             yield
         finally:
@@ -61,14 +73,23 @@ async def progress_shown(
             await asyncio.gather(follower, return_exceptions=True)
 
 
-async def _follow(progress: Progress, task: TaskID, load: Load) -> None:
+async def _follow(
+    screen: Progress | Live,
+    progress: Progress,
+    task: TaskID,
+    load: Load,
+    view: OwnProducerView | None,
+) -> None:
     seen = 0
-    while True:
+    for number in itertools.count(1):
         await asyncio.sleep(_REFRESH_S)
+        if view is not None and number % _LOOK_EVERY == 0:
+            view.refresh()
         done = load.acknowledged + load.failed
         rate = f"{(done - seen) / _REFRESH_S:,.0f}/s"
         seen = done
-        progress.update(task, completed=done, rate=rate, refresh=True)
+        progress.update(task, completed=done, rate=rate)
+        screen.refresh()
 
 
 def print_summary(run: Run) -> None:

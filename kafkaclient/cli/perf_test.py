@@ -132,7 +132,8 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
     """Send records to a topic at a given rate and report throughput and latency.
 
     Takes the flags of Kafka's kafka-producer-perf-test. Prints only that tool's lines on stdout; on
-    stderr a progress bar and, at the end, tables of brokers and partitions. The other producers run
+    stderr a progress bar and, at the end, tables of brokers and partitions. On a terminal, the bar
+    has the view of `kafkaclient top` above it. The other producers run
     with acks=all, enable.idempotence=true and linger.ms=5 as well, unless other values are given.
 
     Example, four producers as one: kafkaclient perf-test --topic load --num-records 1000000
@@ -172,14 +173,16 @@ async def run_perf_test(plan: PerfTestPlan) -> list[Run]:
     console = stderr_console()
     runs = []
     for number in range(1, plan.repeat + 1):
-        client = make_client(plan.load.client, plan.load.config, plan.load.topic)
+        view = perf_report.producer_view(console, plan.load.client)
+        observer = None if view is None else view.metrics
+        client = make_client(plan.load.client, plan.load.config, plan.load.topic, observer)
         load = Load(
             client,
             plan.load.spec,
             on_window=lambda window: perf_report.print_line(window.line()),
             on_steady_state=lambda: console.print("In steady state."),
         )
-        async with perf_report.progress_shown(console, load, plan, number):
+        async with perf_report.progress_shown(console, load, plan, number, view):
             labeled = replace(plan.load.labels, run=number)
             run = await measure(client, load, plan.load.records(), labeled)
         runs.append(run)

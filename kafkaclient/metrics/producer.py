@@ -210,8 +210,8 @@ class ProducerMetrics:
         """Drop the metrics of a topic that is no longer used."""
         self._topics.pop(topic, None)
 
-    def snapshot(self) -> MetricsSnapshot:
-        """The values of all metrics now."""
+    def snapshot(self, *, partitions: bool = True) -> MetricsSnapshot:
+        """The values of all metrics now; ``partitions`` False: without those of partitions."""
         now = self._clock()
         brokers = {id_: node.group.snapshot(now) for id_, node in self._nodes.items()}
         for node_id, gauges in self._read_nodes().items():
@@ -219,6 +219,15 @@ class ProducerMetrics:
         topics = {name: topic.group.snapshot(now) for name, topic in self._topics.items()}
         for topic_name, gauges in self._read_topics().items():
             topics.setdefault(topic_name, {}).update(gauges)
+        by_partition = self._partitions() if partitions else {}
+        return MetricsSnapshot(
+            self._group.snapshot(now),
+            {node_id: _sorted(brokers[node_id]) for node_id in sorted(brokers)},
+            {name: _sorted(topics[name]) for name in sorted(topics)},
+            {partition: _sorted(by_partition[partition]) for partition in sorted(by_partition)},
+        )
+
+    def _partitions(self) -> dict[TopicPartition, Values]:
         partitions: dict[TopicPartition, Values] = {
             TopicPartition(name, number): dict(totals)
             for name, topic in self._topics.items()
@@ -227,12 +236,7 @@ class ProducerMetrics:
         for topic_name, by_number in self._read_partitions().items():
             for number, gauges in by_number.items():
                 partitions.setdefault(TopicPartition(topic_name, number), {}).update(gauges)
-        return MetricsSnapshot(
-            self._group.snapshot(now),
-            {node_id: _sorted(brokers[node_id]) for node_id in sorted(brokers)},
-            {name: _sorted(topics[name]) for name in sorted(topics)},
-            {partition: _sorted(partitions[partition]) for partition in sorted(partitions)},
-        )
+        return partitions
 
 
 def _sorted(values: Values) -> Values:

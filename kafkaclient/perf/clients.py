@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kafkaclient.perf.payload import KeyValue
     from kafkaclient.perf.traffic import Completed
     from kafkaclient.producer.batches.delivery import Delivery, Run
+    from kafkaclient.prometheus import ProducerMetricsCollector
 
 
 class LoadClient(Protocol):
@@ -71,9 +72,17 @@ class KafkaclientClient:
     name = "kafkaclient"
 
     def __init__(
-        self, config: Mapping[str, str], topic: str, *, dialer: Dialer | None = None
+        self,
+        config: Mapping[str, str],
+        topic: str,
+        *,
+        dialer: Dialer | None = None,
+        metrics: ProducerMetricsCollector | None = None,
     ) -> None:
-        self._producer = Producer(config, dialer=dialer)
+        if metrics is None:
+            self._producer = Producer(config, dialer=dialer)
+        else:
+            self._producer = metrics.observe(Producer(config, dialer=dialer, hooks=metrics))
         self._topic = topic
         self._completed: Completed = unheard
         self._started = False
@@ -183,8 +192,16 @@ CLIENTS: Mapping[str, Callable[[Mapping[str, str], str], LoadClient]] = {
 """Client name -> ``make(config by Kafka's dotted names, topic)``."""
 
 
-def make_client(name: str, config: Mapping[str, str], topic: str) -> LoadClient:
-    """The client of this name, not started. Raises ConfigError for an unknown name or option."""
+def make_client(
+    name: str,
+    config: Mapping[str, str],
+    topic: str,
+    metrics: ProducerMetricsCollector | None = None,
+) -> LoadClient:
+    """The client of this name, not started. ``metrics`` observes this package's producer; other
+    clients do without. Raises ConfigError for an unknown name or option."""
+    if metrics is not None and name == KafkaclientClient.name:
+        return KafkaclientClient(config, topic, metrics=metrics)
     if name not in CLIENTS:
         raise ConfigError(f"no client {name!r}; there are {', '.join(CLIENTS)}")
     return CLIENTS[name](config, topic)

@@ -363,14 +363,20 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         self._check_loop(core, "healthy")
         return await check_brokers(core.metadata, core.router, timeout)
 
-    def metrics(self) -> MetricsSnapshot:
-        """All metrics under Java's names; see docs/operations.md."""
-        core = self._started("metrics")
-        return core.metrics.snapshot()
+    def metrics(self, *, partitions: bool = True) -> MetricsSnapshot:
+        """All metrics under Java's names; see docs/operations.md.
 
-    def load(self) -> LoadSnapshot:
-        """What is queued and in flight at this moment, per broker and partition."""
-        return self._started("load").load.snapshot()
+        ``partitions`` False leaves out those of partitions: with a thousand of them, the call takes
+        a tenth of the time.
+        """
+        return self._started("metrics").metrics.snapshot(partitions=partitions)
+
+    def load(self, *, partitions: bool = True) -> LoadSnapshot:
+        """What is queued and in flight at this moment, per broker and partition.
+
+        ``partitions`` False leaves out the load of each partition, which takes most of the time.
+        """
+        return self._started("load").load.snapshot(partitions=partitions)
 
     def _started(self, what: str) -> ProducerRuntime:
         """The runtime, from :meth:`start` on, also of a stopped producer."""

@@ -36,18 +36,22 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Command:
 def test_the_commands_are_there() -> None:
     result = CliRunner().invoke(app, ["--help"])
     assert result.exit_code == 0
-    for name in ("perf-test", "report", "topics", "configs", "limits", "cluster"):
+    for name in ("perf-test", "top", "report", "topics", "configs", "limits", "cluster"):
         assert name in result.output
 
 
-@pytest.mark.parametrize("name", ["perf-test", "report", "topics", "configs", "limits", "cluster"])
+@pytest.mark.parametrize(
+    "name", ["perf-test", "top", "report", "topics", "configs", "limits", "cluster"]
+)
 def test_each_command_has_help(name: str) -> None:
     result = CliRunner().invoke(app, [name, "--help"])
     assert result.exit_code == 0
     assert "Usage" in result.output
 
 
-@pytest.mark.parametrize("library", ["typer", "rich.console", "hdrh.histogram"])
+@pytest.mark.parametrize(
+    "library", ["typer", "rich.console", "hdrh.histogram", "prometheus_client"]
+)
 def test_without_the_extra_the_command_says_what_to_install(command: Command, library: str) -> None:
     told = command("--help", missing=(library,))
     assert isinstance(told, str)

@@ -74,36 +74,25 @@ class LiveLoad:
             return self._settings.max_in_flight
         return lane.window.size
 
-    def snapshot(self) -> LoadSnapshot:
+    def snapshot(self, *, partitions: bool = True) -> LoadSnapshot:
         topics, now = self._accumulator.topics, self._clock()
-        partitions = tuple(
-            PartitionLoad(
-                queue.tp.topic,
-                queue.tp.partition,
-                queue.leader,
-                len(queue.batches),
-                queue.queued_bytes,
-                queue.in_flight,
-                queue.bytes_sent,
-                queue.records_sent,
-                queue.batches_bound,
-                queue.bytes_bound,
-            )
-            for topic in topics.values()
-            for queue in topic.queues.values()
-        )
         nodes = {*(lane.node_id for lane in self._lanes), *self._brokers()}
         queued = dict.fromkeys(nodes, (0, 0))
-        for load in partitions:
-            if load.leader in queued:
-                batches, size = queued[load.leader]
-                queued[load.leader] = (batches + load.queued_batches, size + load.queued_bytes)
+        loads = []
+        for topic in topics.values():
+            for queue in topic.queues.values():
+                waiting = len(queue.batches)
+                if waiting and queue.leader in queued:
+                    batches, size = queued[queue.leader]
+                    queued[queue.leader] = (batches + waiting, size + queue.queued_bytes)
+                if partitions:
+                    loads.append(_partition_load(queue))
         return LoadSnapshot(
             tuple(
                 _broker_load(node_id, batches, size, self._lanes.get(node_id), now)
                 for node_id, (batches, size) in sorted(queued.items())
             ),
-            partitions,
+            tuple(loads),
             {name: partition_skew(topic) for name, topic in topics.items()},
             {n: t.unbound.queued_bytes for n, t in topics.items() if t.unbound.batches},
         )
@@ -111,6 +100,21 @@ class LiveLoad:
     def _queue(self, topic: str, partition: int) -> PartitionQueue | None:
         buffer = self._accumulator.topics.get(topic)
         return None if buffer is None else buffer.queues.get(partition)
+
+
+def _partition_load(queue: PartitionQueue) -> PartitionLoad:
+    return PartitionLoad(
+        queue.tp.topic,
+        queue.tp.partition,
+        queue.leader,
+        len(queue.batches),
+        queue.queued_bytes,
+        queue.in_flight,
+        queue.bytes_sent,
+        queue.records_sent,
+        queue.batches_bound,
+        queue.bytes_bound,
+    )
 
 
 def partition_skew(topic: TopicBuffer) -> float:

@@ -1,0 +1,1 @@
+"""The pictures of the Grafana dashboard and of ``kafkaclient top``, made without Grafana."""

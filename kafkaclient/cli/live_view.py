@@ -1,0 +1,190 @@
+"""Draws what producers do, per broker: queue, in flight, share, latency, exclusions.
+
+``kafkaclient top`` draws pages that it has fetched; ``perf-test`` and the demonstration draw their
+own producer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from kafkaclient.prometheus import ProducerMetricsCollector
+from kafkaclient.prometheus.status import statuses
+from kafkaclient.prometheus.trend import Trends
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from prometheus_client.metrics_core import Metric
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.progress import Progress
+
+    from kafkaclient.prometheus.trend import BrokerTrend, ProducerTrend
+
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_SPARKS = "▁▂▃▄▅▆▇█"
+_BAR = 10  # columns of a bar
+_KB = 1000.0
+
+# Terminals with fewer columns do without.
+_FOR_BARS = 78
+_FOR_SPARKLINES = 112
+_FOR_MEDIANS = 58
+_FOR_SHARES = 46
+
+
+class LiveView:
+    """What was seen of producers, as a renderable that fits the terminal's width."""
+
+    def __init__(self) -> None:
+        self._trends = Trends()
+        self.producers: tuple[ProducerTrend, ...] = ()
+
+    def look(self, families: Iterable[Metric], now: float | None = None) -> None:
+        """Show these metrics: ``registry.collect()``, or a page after its parser. ``now`` is in
+        seconds of a monotonic clock."""
+        self.producers = self._trends.add(
+            time.monotonic() if now is None else now, statuses(families)
+        )
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        for place, producer in enumerate(self.producers):
+            if place:
+                yield Text()
+            yield _producer(producer, options.max_width)
+
+
+class OwnProducerView(LiveView):
+    """A view of one producer of this process: give it :attr:`metrics`, and call :meth:`refresh`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._registry = CollectorRegistry()
+        self.metrics = ProducerMetricsCollector(self._registry)
+
+    def refresh(self) -> None:
+        """Look at the producer. Called on its event loop."""
+        self.look(self._registry.collect(), asyncio.get_running_loop().time())
+
+
+def with_view(progress: Progress, view: OwnProducerView) -> Live:
+    """The view above the bar; lines of stdout go above both."""
+    return Live(
+        Group(view, progress),
+        console=progress.console,
+        auto_refresh=False,
+        transient=True,
+        redirect_stderr=False,
+    )
+
+
+def _producer(producer: ProducerTrend, width: int) -> RenderableType:
+    heading = Text(overflow="fold")
+    heading.append(producer.client_id, "bold")
+    if not producer.up:
+        heading.append("  not running, or its event loop does not answer", "red")
+    facts = [
+        f"{_count(producer.records_per_s)} records/s",
+        f"{_size(producer.bytes_per_s)}/s",
+        f"queue time p50 {_ms(producer.queue_p50_s)} p99 {_ms(producer.queue_p99_s)} ms",
+    ]
+    if producer.buffer_used is not None:
+        facts.append(f"buffer {producer.buffer_used:.0%} used")
+    if producer.waiting_tasks:
+        facts.append(f"{producer.waiting_tasks:,.0f} tasks wait for space")
+    heading.append("  " + "  ".join(facts))
+    heading.append(
+        f"  {producer.records_failed:,.0f} failed",
+        "bold red" if producer.records_failed else "",
+    )
+    if producer.records_retried:
+        heading.append(f"  {producer.records_retried:,.0f} retried", "yellow")
+    return Group(heading, _brokers(producer.brokers, width)) if producer.brokers else heading
+
+
+def _brokers(brokers: Sequence[BrokerTrend], width: int) -> Table:
+    bars, sparklines = width >= _FOR_BARS, width >= _FOR_SPARKLINES
+    shares, medians = width >= _FOR_SHARES, width >= _FOR_MEDIANS
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in _columns(bars, sparklines, shares, medians):
+        left = heading in ("", "sent", "excluded")
+        # Only the last column is wrapped where there is too little space.
+        table.add_column(
+            heading,
+            justify="left" if left else "right",
+            no_wrap=heading != "excluded",
+            overflow="fold",
+        )
+    queued = max((broker.queue_bytes for broker in brokers), default=0.0)
+    fastest = max((rate for broker in brokers for rate in broker.history), default=0.0)
+    for broker in brokers:
+        cells: list[RenderableType] = [str(broker.broker), _size(broker.queue_bytes)]
+        if bars:
+            cells.append(Text(_bar(broker.queue_bytes, queued), "yellow"))
+        window = "" if broker.window is None else f"/{broker.window:.0f}"
+        cells.append(f"{broker.in_flight:.0f}{window}")
+        if shares:
+            cells.append("" if broker.share is None else f"{broker.share:.0%}")
+        if bars:
+            cells.append(Text(_bar(broker.share or 0.0, 1.0), "cyan"))
+        if medians:
+            cells.append(_ms(broker.p50_s))
+        cells.append(_ms(broker.p99_s))
+        if sparklines:
+            line = _sparkline(broker.history, fastest)
+            cells.append(Text.assemble((line, "green"), f" {_size(broker.bytes_per_s)}/s"))
+        table.add_row(*cells, _exclusion(broker))
+    return table
+
+
+def _columns(bars: bool, sparklines: bool, shares: bool, medians: bool) -> Iterator[str]:
+    bar = [""] if bars else []
+    yield from ("broker", "queue", *bar, "in flight", *(["share"] if shares else []), *bar)
+    yield from (*(["p50 ms"] if medians else []), "p99 ms", *(["sent"] if sparklines else []))
+    yield "excluded"
+
+
+def _exclusion(broker: BrokerTrend) -> Text:
+    times = f"{broker.exclusions:,.0f}x" if broker.exclusions else ""
+    if broker.excluded is None:
+        return Text(times, "dim")
+    return Text.assemble((broker.excluded, "bold red"), f" {times}")
+
+
+def _bar(value: float, largest: float) -> str:
+    eighths = round(min(value / largest, 1.0) * _BAR * 8) if largest else 0
+    whole, rest = divmod(eighths, 8)
+    return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(_BAR)
+
+
+def _sparkline(values: Sequence[float], largest: float, width: int = 20) -> str:
+    shown = values[-width:]
+    top = len(_SPARKS) - 1
+    line = "".join(_SPARKS[round(value / largest * top) if largest else 0] for value in shown)
+    return line.rjust(width)
+
+
+def _size(value: float | None) -> str:
+    if value is None:
+        return "?"
+    for unit in ("B", "KB", "MB"):
+        if value < _KB:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= _KB
+    return f"{value:.1f} GB"
+
+
+def _count(value: float | None) -> str:
+    return "?" if value is None else f"{value:,.0f}"
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:,.1f}"

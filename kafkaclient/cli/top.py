@@ -1,0 +1,182 @@
+"""``kafkaclient top``: what the producers of a Prometheus page do, per broker, every second."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from kafkaclient.cli.live_view import LiveView
+from kafkaclient.cli.options import described
+from kafkaclient.cli.output import stdout_console
+from kafkaclient.cli.run import run_blocking
+from kafkaclient.errors import ConfigError
+from kafkaclient.prometheus.names import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from kafkaclient.prometheus.trend import ProducerTrend
+
+_TIMEOUT_S = 5.0
+_LARGEST_PAGE = 64 * 2**20  # bytes
+
+
+class PageError(OSError):
+    """The page could not be fetched, or has no metrics of a producer."""
+
+
+@described
+def top(
+    *,
+    url: Annotated[
+        str,
+        typer.Argument(
+            metavar="URL",
+            help="The producer's Prometheus page; localhost:9000 is http://localhost:9000/metrics.",
+        ),
+    ],
+    interval: Annotated[
+        float, typer.Option(min=0.1, help="Seconds between looks at the page.")
+    ] = 1.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON for each look.")
+    ] = False,
+    once: Annotated[
+        bool,
+        typer.Option(
+            "--once",
+            help="Look once. Rates are not known then; shares and "
+            "percentiles are since the producer's start.",
+        ),
+    ] = False,
+) -> None:
+    """Show what producers do, per broker: queue, requests in flight, share, latency, exclusions.
+
+    Reads a page that a program shows with kafkaclient.prometheus, also one with several producers.
+    Shares and percentiles are of the last 10 seconds. Ctrl-C ends it.
+
+    Example: kafkaclient top localhost:9000
+    """
+    run_blocking(lambda: _top(url, interval, as_json, once))
+
+
+def _top(url: str, interval_s: float, as_json: bool, once: bool) -> None:
+    address = page_address(url)
+    view = LiveView()
+    look(view, address)  # an error ends the command; later errors do not
+    try:
+        if once:
+            _print(view, as_json)
+        elif as_json:
+            _print(view, as_json)
+            for error in _looks(view, address, interval_s):
+                _print(view, as_json, error)
+        else:
+            _draw(view, address, interval_s)
+    except KeyboardInterrupt:
+        return
+
+
+def page_address(url: str) -> str:
+    """The URL with what may be left out. Raises ConfigError if it is no http URL."""
+    full = url if "://" in url else f"http://{url}"
+    parts = urllib.parse.urlsplit(full)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{url!r} is no URL of a page: expected http://HOST:PORT/metrics")
+    return full if parts.path else urllib.parse.urlunsplit(parts._replace(path="/metrics"))
+
+
+def look(view: LiveView, address: str) -> None:
+    """Fetch the page, and show it in ``view``. Raises PageError."""
+    text = _fetch(address)
+    try:
+        families = list(text_string_to_metric_families(text))
+    except ValueError as error:
+        raise PageError(f"{address} is no Prometheus page: {error}") from error
+    if not any(family.name.startswith(PREFIX) for family in families):
+        raise PageError(
+            f"{address} has no metrics of a producer (kafkaclient_producer_...): is this the page "
+            "of a program that uses kafkaclient.prometheus?"
+        )
+    view.look(families)
+
+
+def _fetch(address: str) -> str:
+    try:
+        # page_address has checked the scheme.
+        request = urllib.request.Request(address, headers={"Accept": "text/plain;version=0.0.4"})  # noqa: S310
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
+            page: bytes = answer.read(_LARGEST_PAGE)
+        return page.decode()
+    except UnicodeDecodeError as error:
+        raise PageError(f"{address} is no Prometheus page: {error}") from error
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise PageError(f"{address} cannot be read: {error}") from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise PageError(f"{address} cannot be read: {getattr(error, 'reason', error)}") from error
+
+
+def _looks(view: LiveView, address: str, interval_s: float) -> Iterator[str | None]:
+    """Look again every ``interval_s`` seconds, without an end; the error of a look that failed."""
+    due = time.monotonic()
+    while True:
+        due = max(due + interval_s, time.monotonic())
+        time.sleep(max(due - time.monotonic(), 0.0))
+        try:
+            look(view, address)
+        except PageError as error:
+            yield str(error)
+        else:
+            yield None
+
+
+def _draw(view: LiveView, address: str, interval_s: float) -> None:
+    console = stdout_console()
+    with Live(_screen(view, address), console=console, auto_refresh=False, screen=False) as live:
+        live.refresh()
+        for error in _looks(view, address, interval_s):
+            live.update(_screen(view, address, error), refresh=True)
+
+
+def _screen(view: LiveView, address: str, error: str | None = None) -> RenderableType:
+    at = datetime.now(tz=UTC).astimezone().strftime("%H:%M:%S")
+    title = Text(f"{address}  {at}", "dim")
+    if error is None:
+        return Group(title, view)
+    return Group(title, Text(f"{error}; trying again", "bold red"), view)
+
+
+def _print(view: LiveView, as_json: bool, error: str | None = None) -> None:
+    if not as_json:
+        stdout_console().print(view)
+        return
+    found: dict[str, Any] = {"time": datetime.now(tz=UTC).isoformat(timespec="milliseconds")}
+    if error is None:
+        found["producers"] = [as_values(producer) for producer in view.producers]
+    else:
+        found["error"] = error
+    typer.echo(json.dumps(found))
+
+
+def as_values(producer: ProducerTrend) -> dict[str, Any]:
+    """A producer for JSON. Histories are left out: the lines before have them."""
+    brokers = [
+        {name: value for name, value in broker._asdict().items() if name != "history"}
+        for broker in producer.brokers
+    ]
+    return {**producer._asdict(), "brokers": brokers}

@@ -1,0 +1,27 @@
+"""Prometheus metrics of producers: a collector for prometheus-client, a dashboard, alert rules.
+
+Needs the extra ``prometheus``. docs/prometheus.md describes it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+try:
+    import prometheus_client as _prometheus_client  # noqa: F401 - only to say what is missing
+except ImportError as error:
+    raise ImportError(
+        f"kafkaclient.prometheus needs prometheus-client ({error}): "
+        "pip install 'kafkaclient[prometheus]'",
+        name="prometheus_client",
+    ) from error
+
+from kafkaclient.prometheus.collector import ProducerMetricsCollector
+
+__all__ = ["ALERT_RULES", "DASHBOARD", "ProducerMetricsCollector"]
+
+DASHBOARD = Path(__file__).with_name("grafana.json")
+"""The file of the Grafana dashboard."""
+
+ALERT_RULES = Path(__file__).with_name("alerts.yml")
+"""The file of the alert rules, in Prometheus' format."""

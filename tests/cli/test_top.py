@@ -1,0 +1,207 @@
+"""``kafkaclient top``: what it shows of a page, and what it says when there is none."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from kafkaclient.cli import top
+from kafkaclient.cli.app import app
+from kafkaclient.cli.live_view import LiveView
+from kafkaclient.errors import ConfigError
+from kafkaclient.prometheus.trend import Trends
+from tests.prometheus.support import broker, producer, times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from click.testing import Result
+
+PAGE = """\
+# TYPE kafkaclient_producer_up gauge
+kafkaclient_producer_up{client_id="orders"} 1.0
+# TYPE kafkaclient_producer_broker_queue_bytes gauge
+kafkaclient_producer_broker_queue_bytes{client_id="orders",broker="2"} 4096.0
+# TYPE kafkaclient_producer_broker_excluded gauge
+kafkaclient_producer_broker_excluded{client_id="orders",broker="2",reason="slow"} 1.0
+kafkaclient_producer_broker_excluded{client_id="orders",broker="2",reason="overdue"} 0.0
+"""
+
+
+class Server:
+    """Answers with ``pages``, one after the other; the last one again and again."""
+
+    def __init__(self) -> None:
+        self.pages: list[bytes] = [PAGE.encode()]
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                page = outer.pages.pop(0) if len(outer.pages) > 1 else outer.pages[0]
+                if self.path != "/metrics" or page == b"":
+                    self.send_error(404)
+                    return
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(page)
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.http = HTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self.http.server_port}"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    thread = threading.Thread(target=server.http.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.http.shutdown()
+    server.http.server_close()
+    thread.join()
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, ["top", *words])
+
+
+def test_once_as_json(server: Server) -> None:
+    result = run(server.address, "--once", "--json")
+    assert result.exit_code == 0, result.output
+    (line,) = result.stdout.splitlines()
+    (found,) = json.loads(line)["producers"]
+    assert found["client_id"] == "orders"
+    (first,) = found["brokers"]
+    assert first["broker"] == 2
+    assert first["queue_bytes"] == 4096
+    assert first["excluded"] == "slow"
+    assert first["p99_s"] is None
+    assert "history" not in first
+
+
+def test_once_for_people(server: Server) -> None:
+    result = run(server.address, "--once")
+    assert result.exit_code == 0, result.output
+    assert "orders" in result.stdout
+    assert "slow" in result.stdout
+    assert "4.1 KB" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        (b"", "cannot be read: .*Not Found"),
+        (b"# TYPE up gauge\nup 1\n", "has no metrics of a producer"),
+        (b"<html>hello</html>", "is no Prometheus page"),
+        (b"\xff\xfe", "is no Prometheus page"),
+    ],
+    ids=["404", "another page", "html", "binary"],
+)
+def test_a_page_that_is_not_a_producers_is_an_error(
+    server: Server, page: bytes, message: str
+) -> None:
+    server.pages = [page]
+    result = run(server.address)
+    assert result.exit_code == 1
+    with pytest.raises(top.PageError, match=message):
+        top.look(LiveView(), f"http://{server.address}/metrics")
+
+
+def test_a_server_that_is_not_there_is_an_error() -> None:
+    result = run("127.0.0.1:1", "--once", "--json")
+    assert result.exit_code == 1
+    assert "cannot be read" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("h:9000", "http://h:9000/metrics"),
+        ("https://h", "https://h/metrics"),
+        ("http://h:1/x?y=z", "http://h:1/x?y=z"),
+    ],
+)
+def test_what_may_be_left_out_of_the_url(url: str, address: str) -> None:
+    assert top.page_address(url) == address
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://h/metrics", "http://"])
+def test_other_urls_are_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="is no URL of a page"):
+        top.page_address(url)
+
+
+def test_once_it_ran_it_keeps_trying(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line a look, also of looks that fail; Ctrl-C ends it without a message."""
+    server.pages = [PAGE.encode(), b"", PAGE.encode()]
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) > 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(top.time, "sleep", sleep)
+    result = run(server.address, "--json", "--interval", "5")
+    assert result.exit_code == 0
+    first, second, third = map(json.loads, result.stdout.splitlines())
+    assert "Not Found" in second["error"]
+    assert first["producers"][0]["client_id"] == third["producers"][0]["client_id"] == "orders"
+    assert third["producers"][0]["brokers"][0]["bytes_per_s"] is not None
+    assert slept == pytest.approx([5, 10, 15], abs=1)  # nothing sleeps here, so more is due
+
+
+def test_the_screen_shows_the_error_above_what_was_seen(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.pages = [PAGE.encode(), b""]
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) > 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(top.time, "sleep", sleep)
+    result = run(server.address)
+    assert result.exit_code == 0
+    assert "trying again" in result.stdout
+    assert result.stdout.index("trying again") < result.stdout.rindex("orders")
+
+
+@pytest.mark.parametrize("width", [40, 50, 60, 80, 110, 200])
+def test_it_fits_any_terminal(width: int) -> None:
+    view = LiveView()
+    view.producers = Trends().add(
+        0.0,
+        [
+            producer(
+                broker(0, 3e9, queue_bytes=12e6, in_flight=5.0, latencies=times(0.01)),
+                broker(1, 1e9, excluded="availability", exclusions=3.0, latencies=times(1.5)),
+                records_failed=2.0,
+                waiting_tasks=4.0,
+            ),
+            producer(client_id="other", up=False),
+        ],
+    )
+    console = Console(width=width, record=True, file=None, color_system=None)
+    with console.capture() as captured:
+        console.print(view)
+    lines = captured.get().splitlines()
+    assert max(map(len, lines)) <= width
+    shown = "\n".join(lines)
+    assert "p99" in shown
+    assert ("75%" in shown) == (width >= 46)
+    assert "12.0 MB" in shown
+    assert ("█" in shown) == (width >= 78)
+    assert "not running" in shown
+    assert "availability" in shown.replace("\n", "") or width < 90
+    assert "3x" in shown

@@ -1,0 +1,49 @@
+"""docs/prometheus.md against the code: its table, and the recipe for a web service."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from kafkaclient.prometheus.families import Families
+from kafkaclient.prometheus.names import PREFIX
+from kafkaclient.testing.fake import FakeCluster
+
+PAGE = (Path(__file__).parents[2] / "docs" / "prometheus.md").read_text("utf-8")
+SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_every_metric_has_its_row() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([\w, ]*) ?\| (.+) \|$", PAGE, re.MULTILINE)
+    found = [
+        (
+            family.name.removeprefix(PREFIX) + ("_total" if family.type == "counter" else ""),
+            family.type,
+            ", ".join(label for label in family._labelnames if label != "client_id"),
+            family.documentation.removesuffix("."),
+        )
+        for family in Families().all()
+    ]
+    assert [(name, kind, labels.strip(), text) for name, kind, labels, text in rows] == found
+
+
+async def test_the_recipe_for_a_web_service() -> None:
+    fake = FakeCluster(1)
+    (code,) = [snippet for snippet in SNIPPETS if "FastAPI" in snippet]
+    names: dict[str, Any] = {"fake": fake}
+    code = code.replace('"localhost:9092"', "fake.bootstrap, dialer=fake")
+    exec(compile(code, "docs/prometheus.md", "exec"), names)  # noqa: S102 - our own page
+    app = names["app"]
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://web") as client,
+    ):
+        await app.state.producer.send_and_wait("clicks", b"v")
+        answer = await client.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert 'kafkaclient_producer_records_sent_total{client_id="web"} 1.0' in answer.text

@@ -1,0 +1,212 @@
+"""The span of one record, or of one call with many records: it ends with the outcome.
+
+Names and attributes follow OpenTelemetry's semantic conventions for messaging and for Kafka. No
+attribute has a record's value. A key is an attribute only if the instrumentation is told so.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextvars import Context as Variables
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import context as context_api
+from opentelemetry import trace
+from opentelemetry.semconv._incubating.attributes import messaging_attributes as names
+from opentelemetry.semconv.attributes.error_attributes import ERROR_TYPE
+from opentelemetry.semconv.attributes.server_attributes import SERVER_ADDRESS, SERVER_PORT
+from opentelemetry.trace import Link, SpanKind, Status, StatusCode
+
+from kafkaclient.opentelemetry.headers import own_context, pairs_of, with_pairs
+from kafkaclient.opentelemetry.sending import when_done
+from kafkaclient.types import NO_OFFSET
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+    from opentelemetry.util.types import AttributeValue
+
+    from kafkaclient.cluster.metadata import Metadata
+    from kafkaclient.opentelemetry.headers import Pairs
+    from kafkaclient.opentelemetry.sampling import Sampling
+    from kafkaclient.producer.batches.delivery import Delivery
+    from kafkaclient.types import HeadersLike
+
+MAYBE_WRITTEN = "kafkaclient.maybe_written"
+"""Of a failed span: whether the record may be in the log all the same. No name of a convention."""
+
+NO_VARIABLES = Variables()
+"""Outcomes are taken up in no context: they belong to no request."""
+
+
+class Spans:
+    """Starts spans. ``record_keys``: keys that are text in UTF-8 become attributes."""
+
+    def __init__(self, sampling: Sampling, *, record_keys: bool) -> None:
+        self._sampling = sampling
+        self._record_keys = record_keys
+
+    def start_record(
+        self,
+        producer: Any,
+        topic: Any,
+        value: Any,
+        key: Any,
+        partition: Any,
+        headers: HeadersLike,
+    ) -> tuple[RecordSpan, HeadersLike]:
+        """The span of a record that was sampled, and the record's headers with its context."""
+        if is_traced_elsewhere(producer):
+            return RecordSpan(trace.INVALID_SPAN, None), headers
+        own: dict[str, AttributeValue] = {}
+        if value is None:
+            own[names.MESSAGING_KAFKA_MESSAGE_TOMBSTONE] = True
+        if self._record_keys and key is not None:
+            text = _text(key)
+            if text is not None:
+                own[names.MESSAGING_KAFKA_MESSAGE_KEY] = text
+        created = own_context(headers) if headers else None
+        span, pairs = self.start(producer, topic, partition, own, created)
+        record_span = RecordSpan(span, metadata_of(producer))
+        return record_span, with_pairs(headers, pairs) if pairs else headers
+
+    def start(
+        self,
+        producer: Any,
+        topic: Any,
+        partition: Any,
+        own: dict[str, AttributeValue],
+        created: trace.SpanContext | None = None,
+    ) -> tuple[Span, Pairs]:
+        """A span with the attributes ``own``, and the headers that carry its context.
+
+        ``created`` is the context that the caller has put into the record: the span is linked
+        to it, and is not put in its place.
+        """
+        name, attributes = _described(producer.config.client_id, topic)
+        if type(partition) is int:
+            own[names.MESSAGING_DESTINATION_PARTITION_ID] = str(partition)
+        current = context_api.get_current()
+        span = self._sampling.tracer.start_span(
+            name,
+            current,
+            SpanKind.PRODUCER,
+            {**attributes, **own} if own else attributes,
+            [Link(created)] if created else None,
+        )
+        if created or not span.get_span_context().is_valid:
+            return span, pairs_of(current) if current and not created else ()
+        return span, pairs_of(trace.set_span_in_context(span, current))
+
+
+class RecordSpan:
+    """A span that ends once: with its record's outcome, or with the error that ``send`` raises."""
+
+    __slots__ = ("_delivery", "_metadata", "_span")
+
+    def __init__(self, span: Span, metadata: Metadata | None) -> None:
+        self._span = span
+        self._metadata = metadata
+        self._delivery: Delivery | None = None
+
+    def __del__(self) -> None:
+        if self._delivery is not None:  # the event loop ended, and no outcome came
+            self._span.set_status(Status(StatusCode.ERROR, "the outcome is not known"))
+            self._span.end()
+
+    def follow(self, delivery: Delivery) -> None:
+        """End the span with the delivery's outcome, without looking at it in the user's place."""
+        if self._span.is_recording():
+            self._delivery = delivery
+            when_done(delivery, RecordSpan._end, self, NO_VARIABLES)
+
+    def end_raised(self, error: BaseException) -> None:
+        """The call raised: the record was not sent."""
+        end_failed(self._span, error)
+
+    def _end(self) -> None:
+        delivery, self._delivery = self._delivery, None
+        assert delivery is not None
+        batch_result, index = delivery._batch_result.resolve_index(delivery._index)
+        partition, span = batch_result.partition, self._span
+        found: dict[str, AttributeValue] = {}
+        if partition >= 0:
+            found[names.MESSAGING_DESTINATION_PARTITION_ID] = str(partition)
+        error = batch_result.error_of(index)
+        if error is not None:
+            end_failed(span, error, found)
+            return
+        if batch_result.base_offset != NO_OFFSET:
+            found[names.MESSAGING_KAFKA_OFFSET] = batch_result.base_offset + index
+        found.update(server(self._metadata, batch_result.topic, partition))
+        span.set_attributes(found)
+        span.end()
+
+
+def is_traced_elsewhere(producer: Any) -> bool:
+    """Whether the record comes from a drop-in for aiokafka whose ``send`` another instrumentation
+    has wrapped, which has made a span already."""
+    dropin = sys.modules.get("kafkaclient.aiokafka.producer")
+    if dropin is None or not isinstance(producer, dropin.DropInProducer):
+        return False
+    return hasattr(vars(dropin.AIOKafkaProducer)["send"], "__wrapped__")
+
+
+def server(metadata: Metadata | None, topic: str, partition: int) -> dict[str, AttributeValue]:
+    """The address of the partition's leader, which has just acknowledged a record."""
+    leader = None if metadata is None else metadata.view.leader(topic, partition)
+    if leader is None:
+        return {}
+    return {SERVER_ADDRESS: leader.host, SERVER_PORT: leader.port}
+
+
+def end_failed(
+    span: Span, error: BaseException, found: dict[str, AttributeValue] | None = None
+) -> None:
+    """End a span with an error: its kind, not its text, in which user code may have put a value."""
+    attributes: dict[str, AttributeValue] = {**(found or {}), ERROR_TYPE: error_type(error)}
+    maybe_written = getattr(error, "maybe_written", None)
+    if maybe_written is not None:
+        attributes[MAYBE_WRITTEN] = bool(maybe_written)
+    span.set_attributes(attributes)
+    span.set_status(Status(StatusCode.ERROR))
+    span.end()
+
+
+def error_type(error: BaseException) -> str:
+    """Kafka's name of a broker's error, else the name of the exception's class."""
+    name = getattr(error, "name", None) if getattr(error, "code", None) is not None else None
+    return name if isinstance(name, str) and name else type(error).__qualname__
+
+
+@lru_cache(maxsize=4096)
+def base_attributes(client_id: str, topic: str) -> dict[str, AttributeValue]:
+    """What all spans and measurements of a topic have; not to be changed."""
+    return {
+        names.MESSAGING_SYSTEM: names.MessagingSystemValues.KAFKA.value,
+        names.MESSAGING_OPERATION_NAME: "send",
+        names.MESSAGING_OPERATION_TYPE: names.MessagingOperationTypeValues.SEND.value,
+        names.MESSAGING_DESTINATION_NAME: topic,
+        names.MESSAGING_CLIENT_ID: client_id,
+    }
+
+
+def _described(client_id: str, topic: Any) -> tuple[str, dict[str, AttributeValue]]:
+    text = topic if type(topic) is str else type(topic).__qualname__  # the producer refuses it
+    return f"send {text}", base_attributes(client_id, text)
+
+
+def metadata_of(producer: Any) -> Metadata | None:
+    """The metadata of a producer that was started."""
+    core = producer._core
+    return None if core is None else core.metadata
+
+
+def _text(key: Any) -> str | None:
+    """A key as text; None if it has no text."""
+    if isinstance(key, str):
+        return key
+    try:
+        return bytes(key).decode() if isinstance(key, (bytes, bytearray, memoryview)) else None
+    except ValueError:  # no UTF-8, or a released memoryview
+        return None

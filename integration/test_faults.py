@@ -145,7 +145,7 @@ async def test_connections_cut_and_bytes_corrupted(kafka_cluster, topic, create_
             await _during(load, 8, cut_before, cut_after, corrupt, cut_after)
         finally:
             await kafka_cluster.heal()
-        assert producer.metrics()["producer-metrics"]["record-retry-total"] > 0
+        assert producer.metrics().producer["record-retry-total"] > 0
     load.check(await read_topic(topic))
 
 

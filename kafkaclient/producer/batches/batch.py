@@ -120,7 +120,7 @@ class ProducerBatch:
         self.any_partition = rebindable
         """Whether the partition of every record was left to the producer."""
         self.binding_facts: BindingFacts | None = None
-        """How the batch came to its partition, while telemetry is recorded."""
+        """How the batch came to its partition, if a hook wants batches."""
         self.append_slot: AppendSlot | None = None
         """The shortcut that appends later records without checking each of them."""
         self.no_linger = self.closed = self.sealed = self.in_flight = False
@@ -250,7 +250,7 @@ class ProducerBatch:
         self.result.partition = queue.partition
 
     def record_binding(self, facts: BindingFacts | None) -> None:
-        """Keep for telemetry how the batch came to its partition."""
+        """Keep for the hooks how the batch came to its partition."""
         self.binding_facts = facts
 
     def credit(self, nbytes: int) -> None:

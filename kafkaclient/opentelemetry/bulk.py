@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry import trace
 from opentelemetry.semconv._incubating.attributes import messaging_attributes as names
 
+from kafkaclient.opentelemetry.attributes import server
 from kafkaclient.opentelemetry.headers import own_context, with_pairs
-from kafkaclient.opentelemetry.sending import when_run_done
-from kafkaclient.opentelemetry.spans import (
-    NO_VARIABLES,
-    RecordSpan,
-    end_failed,
-    metadata_of,
-    server,
-)
+from kafkaclient.opentelemetry.sending import NO_VARIABLES, when_run_done
+from kafkaclient.opentelemetry.spans import RecordSpan, end_failed, metadata_of
 from kafkaclient.producer.producer import Producer
 from kafkaclient.types import NO_OFFSET
 
@@ -84,7 +79,8 @@ class BulkSpan:
             found[names.MESSAGING_DESTINATION_PARTITION_ID] = str(partition)
             if len(ranges) == 1 and ranges[0].first != NO_OFFSET:
                 found[names.MESSAGING_KAFKA_OFFSET] = ranges[0].first
-            found.update(server(self._metadata, written.topic, partition))
+            if self._metadata is not None:
+                found.update(server(self._metadata.view, written.topic, partition))
         if failures:
             found[FAILED_RECORDS] = sum(failure.records for failure in failures)
             end_failed(self._span, failures[0].error, found)

@@ -10,12 +10,14 @@ from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 
 from kafkaclient import __version__
 from kafkaclient.opentelemetry.bulk import traced_bulk_methods
+from kafkaclient.opentelemetry.metrics import Measuring
 from kafkaclient.opentelemetry.sampling import Sampling
 from kafkaclient.opentelemetry.sending import traced_methods
 from kafkaclient.opentelemetry.spans import Spans
 from kafkaclient.producer.producer import Producer
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
     from kafkaclient.aiokafka import AIOKafkaProducer
@@ -33,9 +35,10 @@ class KafkaclientInstrumentor(BaseInstrumentor):
     ``send``.
 
     Options of ``instrument``, all by keyword: ``tracer_provider`` (default: the global one, also if
-    it is set later) and ``record_keys`` (default False: keys do not become attributes, because they
-    often name people). ``uninstrument()`` undoes it; spans that are open still end with their
-    outcomes.
+    it is set later), ``meter_provider`` (default: the global one; producers that are started while
+    there is one are measured) and ``record_keys`` (default False: keys do not become attributes,
+    because they often name people). ``uninstrument()`` undoes it; spans that are open still end
+    with their outcomes.
     """
 
     _instrumentation: Instrumentation | None = None
@@ -45,7 +48,9 @@ class KafkaclientInstrumentor(BaseInstrumentor):
 
     def _instrument(self, **options: Any) -> None:
         instrumentation = Instrumentation(
-            options.get("tracer_provider"), record_keys=options.get("record_keys", False)
+            options.get("tracer_provider"),
+            options.get("meter_provider"),
+            record_keys=options.get("record_keys", False),
         )
         self._instrumentation = instrumentation
         for name, method in instrumentation.methods.items():
@@ -71,31 +76,43 @@ _originals: dict[str, Any] = {}
 class Instrumentation:
     """The methods that take the place of a producer's own, and what they share."""
 
-    def __init__(self, tracer_provider: TracerProvider | None, *, record_keys: bool) -> None:
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        *,
+        record_keys: bool = False,
+    ) -> None:
         self._sampling = Sampling(tracer_provider, _SCOPE, __version__)
-        spans = Spans(self._sampling, record_keys=record_keys)
-        gate = self._sampling.gate
-        self.methods = traced_methods(gate, spans.start_record) | traced_bulk_methods(gate, spans)
+        self._measuring = Measuring(meter_provider, _SCOPE, __version__)
+        spans, gate = Spans(self._sampling, record_keys=record_keys), self._sampling.gate
+        self.methods = {
+            **traced_methods(gate, spans.start_record),
+            **traced_bulk_methods(gate, spans),
+            **self._measuring.methods(),
+        }
 
     def stop(self) -> None:
-        """Start no more spans."""
+        """Start no more spans, and measure no more batches."""
         self._sampling.stop()
+        self._measuring.stopped = True
 
 
 def instrument_producer(
     producer: Producer | AIOKafkaProducer,
     *,
     tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
     record_keys: bool = False,
 ) -> None:
     """Trace one producer, with the options of :meth:`KafkaclientInstrumentor.instrument`. They count
-    instead of the instrumentor's, if both are in use. The producer need not be started. A second
-    call replaces the options of the first.
+    instead of the instrumentor's, if both are in use. Call it before ``start`` to have the
+    producer measured as well. A second call replaces the options of the first.
     """
     uninstrument_producer(producer)
     target = _target(producer)
     kind = type(target)
-    instrumentation = Instrumentation(tracer_provider, record_keys=record_keys)
+    instrumentation = Instrumentation(tracer_provider, meter_provider, record_keys=record_keys)
     # Not attributes of the producer: a method that is bound to it would keep it alive.
     target.__class__ = type(kind.__name__, (kind,), {**instrumentation.methods, "__doc__": kind.__doc__})
     _alone[target] = (kind, instrumentation)

@@ -70,6 +70,11 @@ class Sampling:
             self._use(tracer)
         return tracer
 
+    @property
+    def is_final(self) -> bool:
+        """Whether a record that the gate samples is sampled: the tracer would say the same."""
+        return self._ratio is not None
+
     def _use(self, tracer: Any) -> None:
         sampler = getattr(tracer, "sampler", None)
         self._by_context = _is_known(sampler)

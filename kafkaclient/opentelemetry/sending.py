@@ -8,6 +8,7 @@ This file is the source of the compiled ``_sending`` as well; ``_sending.pxd`` h
 
 from __future__ import annotations
 
+from contextvars import Context as Variables
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.compiled_modules import use_compiled
@@ -15,7 +16,6 @@ from kafkaclient.opentelemetry.headers import with_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextvars import Context as Variables
     from contextvars import ContextVar
 
     import cython
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 else:
     from kafkaclient.compiled_modules import cython
 
-__all__ = ["Gate", "traced_methods", "when_done", "when_run_done"]
+__all__ = ["NO_VARIABLES", "Gate", "traced_methods", "when_done", "when_run_done"]
+
+NO_VARIABLES = Variables()
+"""Outcomes are taken up in no context: they belong to no request."""
 
 # What is called in C is read from a variable of C.
 _with_pairs = with_pairs

@@ -1,42 +1,38 @@
-"""The span of one record, or of one call with many records: it ends with the outcome.
-
-Names and attributes follow OpenTelemetry's semantic conventions for messaging and for Kafka. No
-attribute has a record's value. A key is an attribute only if the instrumentation is told so.
-"""
+"""The span of one record, or of one call with many records: it ends with the outcome."""
 
 from __future__ import annotations
 
 import sys
-from contextvars import Context as Variables
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context as context_api
 from opentelemetry import trace
 from opentelemetry.semconv._incubating.attributes import messaging_attributes as names
 from opentelemetry.semconv.attributes.error_attributes import ERROR_TYPE
-from opentelemetry.semconv.attributes.server_attributes import SERVER_ADDRESS, SERVER_PORT
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
+from kafkaclient.opentelemetry.attributes import (
+    MAYBE_WRITTEN,
+    described,
+    error_type,
+    key_text,
+    server,
+)
 from kafkaclient.opentelemetry.headers import own_context, pairs_of, with_pairs
-from kafkaclient.opentelemetry.sending import when_done
+from kafkaclient.opentelemetry.sending import NO_VARIABLES, when_done
+from kafkaclient.producer.producer import Producer
 from kafkaclient.types import NO_OFFSET
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span
+    from opentelemetry.trace import Span, Tracer
     from opentelemetry.util.types import AttributeValue
 
     from kafkaclient.cluster.metadata import Metadata
+    from kafkaclient.opentelemetry.direct_spans import DirectSpan, DirectSpans
     from kafkaclient.opentelemetry.headers import Pairs
     from kafkaclient.opentelemetry.sampling import Sampling
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.types import HeadersLike
-
-MAYBE_WRITTEN = "kafkaclient.maybe_written"
-"""Of a failed span: whether the record may be in the log all the same. No name of a convention."""
-
-NO_VARIABLES = Variables()
-"""Outcomes are taken up in no context: they belong to no request."""
 
 
 class Spans:
@@ -45,6 +41,9 @@ class Spans:
     def __init__(self, sampling: Sampling, *, record_keys: bool) -> None:
         self._sampling = sampling
         self._record_keys = record_keys
+        self._tracer: Tracer | None = None
+        self._direct: DirectSpans | None = None
+        """Starts the spans of records where that makes no difference."""
 
     def start_record(
         self,
@@ -54,21 +53,37 @@ class Spans:
         key: Any,
         partition: Any,
         headers: HeadersLike,
-    ) -> tuple[RecordSpan, HeadersLike]:
+    ) -> tuple[RecordSpan | DirectSpan, HeadersLike]:
         """The span of a record that was sampled, and the record's headers with its context."""
-        if is_traced_elsewhere(producer):
+        if type(producer) is not Producer and is_traced_elsewhere(producer):
             return RecordSpan(trace.INVALID_SPAN, None), headers
+        created = own_context(headers) if headers else None
+        direct = self._direct_spans()
+        if direct is not None and created is None and direct.is_fit():
+            return direct.start_record(producer, topic, value, key, partition, headers)
         own: dict[str, AttributeValue] = {}
         if value is None:
             own[names.MESSAGING_KAFKA_MESSAGE_TOMBSTONE] = True
         if self._record_keys and key is not None:
-            text = _text(key)
+            text = key_text(key)
             if text is not None:
                 own[names.MESSAGING_KAFKA_MESSAGE_KEY] = text
-        created = own_context(headers) if headers else None
         span, pairs = self.start(producer, topic, partition, own, created)
         record_span = RecordSpan(span, metadata_of(producer))
         return record_span, with_pairs(headers, pairs) if pairs else headers
+
+    def _direct_spans(self) -> DirectSpans | None:
+        tracer = self._sampling.tracer
+        if tracer is not self._tracer:
+            self._tracer = tracer
+            self._direct = None
+            if self._sampling.is_final:
+                from kafkaclient.opentelemetry.direct_spans import (  # noqa: PLC0415 - needs the SDK
+                    direct_spans,
+                )
+
+                self._direct = direct_spans(tracer, record_keys=self._record_keys)
+        return self._direct
 
     def start(
         self,
@@ -83,7 +98,7 @@ class Spans:
         ``created`` is the context that the caller has put into the record: the span is linked
         to it, and is not put in its place.
         """
-        name, attributes = _described(producer.config.client_id, topic)
+        name, attributes = described(producer.config.client_id, topic)
         if type(partition) is int:
             own[names.MESSAGING_DESTINATION_PARTITION_ID] = str(partition)
         current = context_api.get_current()
@@ -138,7 +153,8 @@ class RecordSpan:
             return
         if batch_result.base_offset != NO_OFFSET:
             found[names.MESSAGING_KAFKA_OFFSET] = batch_result.base_offset + index
-        found.update(server(self._metadata, batch_result.topic, partition))
+        if self._metadata is not None:
+            found.update(server(self._metadata.view, batch_result.topic, partition))
         span.set_attributes(found)
         span.end()
 
@@ -150,14 +166,6 @@ def is_traced_elsewhere(producer: Any) -> bool:
     if dropin is None or not isinstance(producer, dropin.DropInProducer):
         return False
     return hasattr(vars(dropin.AIOKafkaProducer)["send"], "__wrapped__")
-
-
-def server(metadata: Metadata | None, topic: str, partition: int) -> dict[str, AttributeValue]:
-    """The address of the partition's leader, which has just acknowledged a record."""
-    leader = None if metadata is None else metadata.view.leader(topic, partition)
-    if leader is None:
-        return {}
-    return {SERVER_ADDRESS: leader.host, SERVER_PORT: leader.port}
 
 
 def end_failed(
@@ -173,40 +181,7 @@ def end_failed(
     span.end()
 
 
-def error_type(error: BaseException) -> str:
-    """Kafka's name of a broker's error, else the name of the exception's class."""
-    name = getattr(error, "name", None) if getattr(error, "code", None) is not None else None
-    return name if isinstance(name, str) and name else type(error).__qualname__
-
-
-@lru_cache(maxsize=4096)
-def base_attributes(client_id: str, topic: str) -> dict[str, AttributeValue]:
-    """What all spans and measurements of a topic have; not to be changed."""
-    return {
-        names.MESSAGING_SYSTEM: names.MessagingSystemValues.KAFKA.value,
-        names.MESSAGING_OPERATION_NAME: "send",
-        names.MESSAGING_OPERATION_TYPE: names.MessagingOperationTypeValues.SEND.value,
-        names.MESSAGING_DESTINATION_NAME: topic,
-        names.MESSAGING_CLIENT_ID: client_id,
-    }
-
-
-def _described(client_id: str, topic: Any) -> tuple[str, dict[str, AttributeValue]]:
-    text = topic if type(topic) is str else type(topic).__qualname__  # the producer refuses it
-    return f"send {text}", base_attributes(client_id, text)
-
-
 def metadata_of(producer: Any) -> Metadata | None:
     """The metadata of a producer that was started."""
     core = producer._core
     return None if core is None else core.metadata
-
-
-def _text(key: Any) -> str | None:
-    """A key as text; None if it has no text."""
-    if isinstance(key, str):
-        return key
-    try:
-        return bytes(key).decode() if isinstance(key, (bytes, bytearray, memoryview)) else None
-    except ValueError:  # no UTF-8, or a released memoryview
-        return None

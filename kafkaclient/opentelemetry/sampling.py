@@ -46,6 +46,9 @@ class Sampling:
         self._tracer: Tracer | None = None
         self._ratio: float | None = None
         """The share of records without parent that are sampled; None: the sampler is asked."""
+        self._log_refused: float | None = None
+        """The logarithm of the probability that a record without parent is not sampled; None if it
+        is 0 or 1."""
         self._by_context = False
         """Whether the sampler's answer is the same for all records of one context."""
         self._stopped = False
@@ -88,17 +91,24 @@ class Sampling:
             if ids is None:
                 return
             tracer.id_generator = ids
+            self._log_refused = math.log1p(-ratio)
         self._ratio = ratio
         self._skip_roots()
 
     def _decide(self, context: Context) -> bool:
         """For :class:`Gate`: whether a record in this context gets a span."""
         gate = self.gate
+        if not context and self._ratio is not None and not gate.skipped:
+            self._skip_roots()  # neither parent nor baggage, and tracing is not suppressed
+            return True
         if self._stopped or not is_instrumentation_enabled():
             gate.keep(None, ())
             return False
-        parent = trace.get_current_span(context).get_span_context()
         tracer = self.tracer
+        if self._tracer is None:  # no provider yet: the API propagates the context, no more
+            gate.keep(None, pairs_of(context) if context else ())
+            return False
+        parent = trace.get_current_span(context).get_span_context()
         if not parent.is_valid:
             return self._decide_root(context)
         if self._by_context and not self._samples_children(tracer, context, parent.trace_id):
@@ -119,13 +129,11 @@ class Sampling:
 
     def _skip_roots(self) -> None:
         """Draw how many records without parent come before the next sampled one."""
-        if self._ratio is None or self._ratio >= 1:
-            return
-        if self._ratio <= 0:
-            self.gate.skip(_ALWAYS)
-        else:
-            drawn = math.log(1 - self._rng.random()) / math.log1p(-self._ratio)
+        if self._log_refused is not None:
+            drawn = math.log(1 - self._rng.random()) / self._log_refused
             self.gate.skip(min(int(drawn), _ALWAYS))
+        elif self._ratio == 0:
+            self.gate.skip(_ALWAYS)
 
     def _samples_children(self, tracer: Any, context: Context, trace_id: int) -> bool:
         result = tracer.sampler.should_sample(context, trace_id, "send", SpanKind.PRODUCER)

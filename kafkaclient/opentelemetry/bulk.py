@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import wraps
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from opentelemetry import trace
 from opentelemetry.semconv._incubating.attributes import messaging_attributes as names
@@ -17,7 +17,7 @@ from kafkaclient.producer.producer import Producer
 from kafkaclient.types import NO_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Iterable
 
     from opentelemetry.trace import Span
     from opentelemetry.util.types import AttributeValue
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from kafkaclient.opentelemetry.sending import Gate
     from kafkaclient.opentelemetry.spans import Spans
     from kafkaclient.types import HeadersLike
+
+D = TypeVar("D")
 
 FAILED_RECORDS = "kafkaclient.failed_records"
 """Of a failed call with many records: how many of them failed. No name of a convention."""
@@ -113,56 +115,30 @@ def traced_bulk_methods(gate: Gate, spans: Spans) -> dict[str, Any]:
         span, pairs = started(self, topic, partition, headers)
         if pairs:
             headers = with_pairs(headers, pairs)
-            record_headers = _each_with_pairs(record_headers, pairs)
-        bulk_span = BulkSpan(span, metadata_of(self))
-        try:
-            delivery = await _plain_send_many(
-                self,
-                topic,
-                values,
-                partition=partition,
-                headers=headers,
-                record_headers=record_headers,
-                **others,
-            )
-        except BaseException as error:
-            bulk_span.end_raised(error)
-            raise
-        bulk_span.follow(delivery)
-        return delivery
+            others["record_headers"] = _each_with_pairs(record_headers, pairs)
+        else:
+            others["record_headers"] = record_headers
+        sending = _plain_send_many(
+            self, topic, values, partition=partition, headers=headers, **others
+        )
+        return await _followed(BulkSpan(span, metadata_of(self)), sending)
 
     @wraps(Producer.send_arrow)
     async def send_arrow(
         self: Any, topic: str, data: Any, *, partition: int | None = None, **others: Any
     ) -> BulkDelivery:
         span, pairs = started(self, topic, partition)
-        bulk_span = BulkSpan(span, metadata_of(self))
-        try:
-            if pairs:
-                data = _columns_with_pairs(data, pairs)
-            delivery = await _plain_send_arrow(self, topic, data, partition=partition, **others)
-        except BaseException as error:
-            bulk_span.end_raised(error)
-            raise
-        bulk_span.follow(delivery)
-        return delivery
+        sending = _send_columns(self, topic, data, pairs, partition=partition, **others)
+        return await _followed(BulkSpan(span, metadata_of(self)), sending)
 
     @wraps(Producer.send_batch)
     async def send_batch(
         self: Any, batch: RecordBatchBuilder, topic: str, *, partition: int | None = None
     ) -> Delivery:
         span, _ = started(self, topic, partition)  # the records are encoded already
-        span.set_attribute(
-            names.MESSAGING_BATCH_MESSAGE_COUNT, getattr(batch, "record_count", 0)
-        )
-        record_span = RecordSpan(span, metadata_of(self))
-        try:
-            delivery = await _plain_send_batch(self, batch, topic, partition=partition)
-        except BaseException as error:
-            record_span.end_raised(error)
-            raise
-        record_span.follow(delivery)
-        return delivery
+        span.set_attribute(names.MESSAGING_BATCH_MESSAGE_COUNT, getattr(batch, "record_count", 0))
+        sending = _plain_send_batch(self, batch, topic, partition=partition)
+        return await _followed(RecordSpan(span, metadata_of(self)), sending)
 
     return {"send_many": send_many, "send_arrow": send_arrow, "send_batch": send_batch}
 
@@ -170,6 +146,25 @@ def traced_bulk_methods(gate: Gate, spans: Spans) -> dict[str, Any]:
 _plain_send_many = Producer.send_many
 _plain_send_arrow = Producer.send_arrow
 _plain_send_batch = Producer.send_batch
+
+
+async def _followed(span: BulkSpan | RecordSpan, sending: Awaitable[D]) -> D:
+    """The delivery of a call, which ends the span."""
+    try:
+        delivery = await sending
+    except BaseException as error:
+        span.end_raised(error)
+        raise
+    span.follow(delivery)  # type: ignore[arg-type]
+    return delivery
+
+
+async def _send_columns(
+    producer: Any, topic: str, data: Any, pairs: Pairs, **others: Any
+) -> BulkDelivery:
+    if pairs:
+        data = _columns_with_pairs(data, pairs)
+    return await _plain_send_arrow(producer, topic, data, **others)
 
 
 def _each_with_pairs(column: Any, pairs: Pairs) -> Any:

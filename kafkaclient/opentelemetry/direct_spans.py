@@ -93,9 +93,7 @@ class DirectSpans:
         if processors is not self._processors or propagator is not self._propagator:
             self._processors, self._propagator = processors, propagator
             self._fit = (
-                processors is not None
-                and all(map(_is_passive, processors))
-                and _is_w3c(propagator)
+                processors is not None and all(map(_is_passive, processors)) and _is_w3c(propagator)
             )
             self._context = None
         return self._fit
@@ -114,7 +112,11 @@ class DirectSpans:
             self,
             described(producer.config.client_id, topic),
             SpanContext(
-                trace_id, span_id, False, self._flags, None if parent is None else parent.trace_state
+                trace_id,
+                span_id,
+                False,
+                self._flags,
+                None if parent is None else parent.trace_state,
             ),
             parent,
             producer._core,
@@ -254,7 +256,7 @@ class DirectSpan(ReadableSpan):
         return object.__getattribute__(self, name)
 
     def _made_attributes(self) -> BoundedAttributes:
-        name, attributes = self._described
+        _name, attributes = self._described
         found: dict[str, AttributeValue] = dict(attributes)
         if self.tombstone:
             found[names.MESSAGING_KAFKA_MESSAGE_TOMBSTONE] = True
@@ -307,8 +309,7 @@ def direct_spans(tracer: Any, *, record_keys: bool) -> DirectSpans | None:
 def _is_passive(processor: Any) -> bool:
     kind = type(processor)
     return (
-        kind.on_start in _PASSIVE_STARTS
-        and getattr(kind, "_on_ending", None) in _PASSIVE_ENDINGS
+        kind.on_start in _PASSIVE_STARTS and getattr(kind, "_on_ending", None) in _PASSIVE_ENDINGS
     )
 
 

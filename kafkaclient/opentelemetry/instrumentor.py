@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
+from opentelemetry.instrumentation.instrumentor import (  # type: ignore[attr-defined]
+    BaseInstrumentor,
+)
 
 from kafkaclient import __version__
 from kafkaclient.opentelemetry.bulk import traced_bulk_methods
@@ -17,6 +18,8 @@ from kafkaclient.opentelemetry.spans import Spans
 from kafkaclient.producer.producer import Producer
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 _SCOPE = "kafkaclient.opentelemetry"
 
 
-class KafkaclientInstrumentor(BaseInstrumentor):
+class KafkaclientInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     """Traces all producers of the process, also those that exist already::
 
         KafkaclientInstrumentor().instrument()
@@ -105,16 +108,18 @@ def instrument_producer(
     meter_provider: MeterProvider | None = None,
     record_keys: bool = False,
 ) -> None:
-    """Trace one producer, with the options of :meth:`KafkaclientInstrumentor.instrument`. They count
-    instead of the instrumentor's, if both are in use. Call it before ``start`` to have the
-    producer measured as well. A second call replaces the options of the first.
+    """Trace one producer, with the options of :class:`KafkaclientInstrumentor`. They count instead
+    of the instrumentor's, if both are in use. Call it before ``start`` to have the producer
+    measured as well. A second call replaces the options of the first.
     """
     uninstrument_producer(producer)
     target = _target(producer)
     kind = type(target)
     instrumentation = Instrumentation(tracer_provider, meter_provider, record_keys=record_keys)
     # Not attributes of the producer: a method that is bound to it would keep it alive.
-    target.__class__ = type(kind.__name__, (kind,), {**instrumentation.methods, "__doc__": kind.__doc__})
+    target.__class__ = type(
+        kind.__name__, (kind,), {**instrumentation.methods, "__doc__": kind.__doc__}
+    )
     _alone[target] = (kind, instrumentation)
 
 

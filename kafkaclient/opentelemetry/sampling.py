@@ -83,7 +83,7 @@ class Sampling:
         self._by_context = _is_known(sampler)
         if not self._by_context:
             return
-        root = getattr(sampler, "_root", sampler)
+        root: Any = getattr(sampler, "_root", sampler)
         ratio = _ratio_of(root)
         if ratio is not None and 0 < ratio < 1:
             # No other code starts spans with this scope's tracer.

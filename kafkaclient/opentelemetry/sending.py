@@ -57,9 +57,7 @@ class Gate:
 
     __slots__ = ("_decide", "_known", "_known_pairs", "_skip", "_variable", "pairs")
 
-    def __init__(
-        self, variable: ContextVar[Context], decide: Callable[[Context], bool]
-    ) -> None:
+    def __init__(self, variable: ContextVar[Context], decide: Callable[[Context], bool]) -> None:
         self._variable = variable
         self._decide = decide
         self._known: Context | None = None
@@ -97,9 +95,7 @@ class Gate:
         self._known, self._known_pairs = context, pairs
 
 
-def traced_methods(
-    gate: Gate, start: Callable[..., tuple[Any, HeadersLike]]
-) -> dict[str, Any]:
+def traced_methods(gate: Gate, start: Callable[..., tuple[Any, HeadersLike]]) -> dict[str, Any]:
     """The methods by name. ``start(producer, topic, value, key, partition, headers)`` starts the
     span of a record, and returns it with the headers that carry its context."""
 

@@ -17,7 +17,7 @@ from tests.opentelemetry.support import header, records
 from tests.producer.support import start_producer
 
 if TYPE_CHECKING:
-    from kafkaclient import Producer
+    from kafkaclient import Delivery, Producer
     from kafkaclient.testing.fake import FakeCluster
     from tests.opentelemetry.support import Seen
 
@@ -45,32 +45,57 @@ async def break_brokers(fake: FakeCluster, rng: Random) -> None:
                 fake.fail_produce("t", partition, rng.choice([6, 7, 19, 29, 87]))
 
 
+class Load:
+    """Sends 200 records from each of four tasks, and keeps what the caller got, by key."""
+
+    def __init__(self, producer: Producer, rng: Random) -> None:
+        self._producer, self._rng = producer, rng
+        self.deliveries: dict[str, Delivery] = {}
+        self.raised: dict[str, KafkaError] = {}
+
+    async def run(self, fake: FakeCluster) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(break_brokers(fake, self._rng))
+            for name in range(4):
+                group.create_task(self._send(name))
+
+    async def _send(self, name: int) -> None:
+        for n in range(200):
+            key = f"{name}-{n}"
+            try:
+                if n % 3 == 0:
+                    self.deliveries[key] = self._producer.send_nowait("t", b"", key)
+                elif n % 3 == 1:
+                    self.deliveries[key] = await self._producer.send("t", b"", key)
+                else:  # partitions are chosen by load, and the caller does not wait for long
+                    async with asyncio.timeout(self._rng.uniform(0.01, 0.5)):
+                        await self._producer.send_and_wait("t", b"")
+            except KafkaError as error:
+                self.raised[key] = error
+            except TimeoutError:
+                pass
+            await asyncio.sleep(self._rng.uniform(0, 0.04))
+
+    def check(self, facts: dict[str, Any]) -> None:
+        """That the span of a record with a key says what the caller got."""
+        key = facts.get("messaging.kafka.message.key")
+        if key is None:
+            return
+        error = self.raised.get(key) if key in self.raised else self.deliveries[key].exception()
+        if error is not None:
+            assert facts["error.type"] == error_type(error)
+        else:
+            result = self.deliveries[key].result()
+            assert (facts[PARTITION], facts[OFFSET]) == (str(result.partition), result.offset)
+
+
 @pytest.mark.parametrize("idempotent", [True, False])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @virtual_time
 async def test_each_span_has_the_outcome_of_its_delivery(
     fake: FakeCluster, seen: Seen, seed: int, idempotent: bool
 ) -> None:
-    rng, deliveries, raised = Random(seed), dict[str, Any](), dict[str, BaseException]()
     fake.round_trip_s = 0.01
-
-    async def load(producer: Producer, name: int) -> None:
-        for n in range(200):
-            key = f"{name}-{n}"
-            try:
-                if n % 3 == 0:
-                    deliveries[key] = producer.send_nowait("t", b"", key)
-                elif n % 3 == 1:
-                    deliveries[key] = await producer.send("t", b"", key)
-                else:  # partitions are chosen by load, and the caller does not wait for long
-                    async with asyncio.timeout(rng.uniform(0.01, 0.5)):
-                        await producer.send_and_wait("t", b"")
-            except KafkaError as error:
-                raised[key] = error
-            except TimeoutError:
-                pass
-            await asyncio.sleep(rng.uniform(0, 0.04))
-
     async with start_producer(
         fake,
         enable_idempotence=idempotent,
@@ -83,41 +108,31 @@ async def test_each_span_has_the_outcome_of_its_delivery(
         key_serializer=str.encode,
     ) as producer:
         instrument_producer(producer, tracer_provider=seen.provider, record_keys=True)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(break_brokers(fake, rng))
-            for name in range(4):
-                group.create_task(load(producer, name))
+        load = Load(producer, Random(seed))
+        await load.run(fake)
         for broker in range(3):
             fake.stop_broker(broker)
         for n in range(5):
-            deliveries[f"last-{n}"] = producer.send_nowait("t", b"", f"last-{n}")
+            load.deliveries[f"last-{n}"] = producer.send_nowait("t", b"", f"last-{n}")
         await producer.stop(0.3)
         await asyncio.sleep(0)
 
     assert len(seen.spans) == 4 * 200 + 5
-    by_header = seen.by_traceparent()  # each ended once
     logged: dict[str | None, list[tuple[str, int]]] = {}
     for partition, record in records(fake):
         logged.setdefault(header(record), []).append((str(partition), record.offset))
     assert None not in logged
     failures = 0
-    for traceparent, span in by_header.items():
+    for traceparent, span in seen.by_traceparent().items():  # each ended once
         facts: dict[str, Any] = dict(span.attributes or {})
-        places = logged.get(traceparent, [])
-        if "error.type" not in facts:
-            assert span.status.status_code is StatusCode.UNSET
-            assert (facts[PARTITION], facts[OFFSET]) in places
-            assert len(places) == 1 or not idempotent
-        else:
-            failures += 1
-            assert span.status.status_code is StatusCode.ERROR
+        places, failed = logged.get(traceparent, []), "error.type" in facts
+        assert span.status.status_code is (StatusCode.ERROR if failed else StatusCode.UNSET)
+        if failed:
             assert OFFSET not in facts
             assert not places or facts["kafkaclient.maybe_written"]
-        key = facts.get("messaging.kafka.message.key")
-        error = raised.get(key) if key not in deliveries else deliveries[key].exception()
-        if error is not None:
-            assert facts["error.type"] == error_type(error)
-        elif key is not None:
-            result = deliveries[key].result()
-            assert (facts[PARTITION], facts[OFFSET]) == (str(result.partition), result.offset)
+        else:
+            assert (facts[PARTITION], facts[OFFSET]) in places
+            assert len(places) == 1 or not idempotent
+        load.check(facts)
+        failures += failed
     assert 5 <= failures < 600

@@ -107,8 +107,8 @@ async def test_a_call_that_breaks_off(fake: FakeCluster, traced: Seen) -> None:
 
     schema = pa.schema([("value", pa.string())])
     async with start_producer(fake, max_request_size=2000) as producer:
+        reader = pa.RecordBatchReader.from_batches(schema, chunks())
         with pytest.raises(InvalidRecordError) as caught:
-            reader = pa.RecordBatchReader.from_batches(schema, chunks())
             await producer.send_arrow("t", reader)
         assert (await caught.value.delivery).records == 1
     (fact,) = traced.facts()

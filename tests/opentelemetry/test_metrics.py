@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from opentelemetry import metrics
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -16,6 +15,8 @@ from kafkaclient.testing.clock import virtual_time
 from tests.producer.support import start_producer
 
 if TYPE_CHECKING:
+    import pytest
+
     from kafkaclient.opentelemetry import KafkaclientInstrumentor
     from kafkaclient.testing.fake import FakeCluster
 

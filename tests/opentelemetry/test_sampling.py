@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from opentelemetry import baggage, context, trace
@@ -25,9 +25,11 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 from kafkaclient.opentelemetry import KafkaclientInstrumentor, instrument_producer
 from kafkaclient.opentelemetry.sampling import Sampling
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import FakeCluster
 from tests.opentelemetry.support import Seen, header, records
 from tests.producer.support import start_producer
+
+if TYPE_CHECKING:
+    from kafkaclient.testing.fake import FakeCluster
 
 TRACE_ID = 0x0AF7651916CD43DD8448EB211C80319C
 PARENT = SpanContext(TRACE_ID, 0xB7AD6B7169203331, is_remote=True)

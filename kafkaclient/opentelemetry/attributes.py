@@ -5,6 +5,7 @@ No attribute has a record's value. A key is an attribute only if the instrumenta
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -57,3 +58,12 @@ def error_type(error: BaseException) -> str:
     """Kafka's name of a broker's error, else the name of the exception's class."""
     name = getattr(error, "name", None) if getattr(error, "code", None) is not None else None
     return name if isinstance(name, str) and name else type(error).__qualname__
+
+
+def is_traced_elsewhere(producer: Any) -> bool:
+    """Whether the record comes from a drop-in for aiokafka whose ``send`` another instrumentation
+    has wrapped, which has made a span already."""
+    dropin = sys.modules.get("kafkaclient.aiokafka.producer")
+    if dropin is None or not isinstance(producer, dropin.DropInProducer):
+        return False
+    return hasattr(vars(dropin.AIOKafkaProducer)["send"], "__wrapped__")

@@ -9,8 +9,7 @@ Other samplers are asked about each record.
 
 from __future__ import annotations
 
-import math
-from random import Random, randrange
+from random import randrange
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context as context_api
@@ -27,38 +26,32 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Tracer, TracerProvider
 
-_ALWAYS = 2**62  # records: more than any producer sends
 
 
 class Sampling:
     """The sampling of one instrumentation; ``gate`` is what its methods ask.
 
-    ``provider`` None: the global tracer provider, also if the program sets it later. ``rng`` draws
-    which records without parent are sampled.
+    ``provider`` None: the global tracer provider, also if the program sets it later.
     """
 
-    def __init__(
-        self, provider: TracerProvider | None, name: str, version: str, rng: Random | None = None
-    ) -> None:
+    def __init__(self, provider: TracerProvider | None, name: str, version: str) -> None:
         self._provider = provider
         self._scope = (name, version)
-        self._rng = rng or Random()
         self._tracer: Tracer | None = None
         self._ratio: float | None = None
         """The share of records without parent that are sampled; None: the sampler is asked."""
-        self._log_refused: float | None = None
-        """The logarithm of the probability that a record without parent is not sampled; None if it
-        is 0 or 1."""
         self._by_context = False
         """Whether the sampler's answer is the same for all records of one context."""
         self._stopped = False
-        self.gate = Gate(_context_variable(), self._decide)
+        self.bound = 2**64
+        """The trace ids of sampled records without parent are below it in their lower 64 bits."""
+        self.variable = _context_variable()
+        self.gate = Gate(self.variable, self._decide)
 
     def stop(self) -> None:
         """No record gets a span or a context any more."""
         self._stopped = True
-        self.gate.keep(None, ())
-        self.gate.skip(_ALWAYS)
+        self.gate.stop()
 
     @property
     def tracer(self) -> Tracer:
@@ -91,16 +84,14 @@ class Sampling:
             if ids is None:
                 return
             tracer.id_generator = ids
-            self._log_refused = math.log1p(-ratio)
+            self.bound = root.bound
         self._ratio = ratio
-        self._skip_roots()
+        if ratio is not None:
+            self.gate.sample(ratio)
 
     def _decide(self, context: Context) -> bool:
         """For :class:`Gate`: whether a record in this context gets a span."""
         gate = self.gate
-        if not context and self._ratio is not None and not gate.skipped:
-            self._skip_roots()  # neither parent nor baggage, and tracing is not suppressed
-            return True
         if self._stopped or not is_instrumentation_enabled():
             gate.keep(None, ())
             return False
@@ -124,16 +115,8 @@ class Sampling:
             self.gate.skip(left - 1)
             self.gate.keep(None, pairs_of(context) if context else ())  # there may be baggage
             return False
-        self._skip_roots()
+        self.gate.draw()
         return True
-
-    def _skip_roots(self) -> None:
-        """Draw how many records without parent come before the next sampled one."""
-        if self._log_refused is not None:
-            drawn = math.log(1 - self._rng.random()) / self._log_refused
-            self.gate.skip(min(int(drawn), _ALWAYS))
-        elif self._ratio == 0:
-            self.gate.skip(_ALWAYS)
 
     def _samples_children(self, tracer: Any, context: Context, trace_id: int) -> bool:
         result = tracer.sampler.should_sample(context, trace_id, "send", SpanKind.PRODUCER)

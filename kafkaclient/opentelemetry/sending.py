@@ -9,6 +9,9 @@ This file is the source of the compiled ``_sending`` as well; ``_sending.pxd`` h
 from __future__ import annotations
 
 from contextvars import Context as Variables
+from math import log, log1p
+from random import getrandbits, random
+from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.compiled_modules import use_compiled
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
     import cython
     from opentelemetry.context import Context
+    from opentelemetry.trace import SpanContext
+    from opentelemetry.util.types import AttributeValue
 
     from kafkaclient.opentelemetry.headers import Pairs
     from kafkaclient.producer.batches.delivery import Run
@@ -27,7 +32,21 @@ if TYPE_CHECKING:
 else:
     from kafkaclient.compiled_modules import cython
 
-__all__ = ["NO_VARIABLES", "Gate", "traced_methods", "when_done", "when_run_done"]
+__all__ = [
+    "NO_VARIABLES",
+    "TRACEPARENT",
+    "Gate",
+    "Started",
+    "Starter",
+    "traced_methods",
+    "when_done",
+    "when_run_done",
+]
+
+TRACEPARENT = "traceparent"
+_ALWAYS = 2**62  # records: more than any producer sends
+_LOWER = 2**64 - 1
+_LARGEST_PARTITION = 2**31 - 1
 
 NO_VARIABLES = Variables()
 """Outcomes are taken up in no context: they belong to no request."""
@@ -40,8 +59,14 @@ if not cython.compiled:  # in C, see _sending.pxd
     from kafkaclient.producer.batches.direct_append import DirectAppend  # noqa: TC001 - C needs it
     from kafkaclient.producer.batches.waiters import Callback
 
+    _log = log
+
     def _current(variable: ContextVar[Context]) -> Context:
         return variable.get()
+
+    def _traceparent(top: int, low: int, span_id: int, flags: int) -> bytes:
+        """The header of W3C's Trace Context."""
+        return b"00-%016x%016x-%016x-%02x" % (top, low, span_id, flags)
 
     def _track(delivery: Delivery) -> None:
         """Have the garbage collector visit a delivery: nothing to do."""
@@ -55,7 +80,17 @@ class Gate:
     with :meth:`skip` and :meth:`keep` which of the following records it need not be asked about.
     """
 
-    __slots__ = ("_decide", "_known", "_known_pairs", "_skip", "_variable", "pairs")
+    __slots__ = (
+        "_decide",
+        "_known",
+        "_known_pairs",
+        "_log_refused",
+        "_samples_all",
+        "_skip",
+        "_variable",
+        "pairs",
+        "starter",
+    )
 
     def __init__(self, variable: ContextVar[Context], decide: Callable[[Context], bool]) -> None:
         self._variable = variable
@@ -63,8 +98,12 @@ class Gate:
         self._known: Context | None = None
         self._known_pairs: Pairs = ()
         self._skip = 0
+        self._log_refused = 0.0
+        self._samples_all = False
         self.pairs: Pairs = ()
         """The headers that carry the context of the record that :meth:`is_sampled` refused."""
+        self.starter: Starter | None = None
+        """Starts the spans of most records; None: each span needs more than that."""
 
     def is_sampled(self) -> bool:
         """Whether the record that is being sent gets a span. Call it once for each record."""
@@ -74,10 +113,33 @@ class Gate:
                 self._skip -= 1
                 self.pairs = ()
                 return False
+            if self._samples_all:
+                return True
+            if self._log_refused < 0:
+                self.draw()
+                return True
         elif context is self._known:
             self.pairs = self._known_pairs
             return False
         return self._decide(context)
+
+    def sample(self, ratio: float) -> None:
+        """Sample this share of the records that are sent in an empty context."""
+        self._samples_all = ratio >= 1
+        if 0 < ratio < 1:
+            self._log_refused = log1p(-ratio)
+            self.draw()
+        self._skip = _ALWAYS if ratio <= 0 else self._skip
+
+    def draw(self) -> None:
+        """Draw how many records come before the next one that is sampled."""
+        if self._log_refused < 0:
+            self._skip = int(_log(1 - random()) / self._log_refused)
+
+    def stop(self) -> None:
+        """Sample no record any more."""
+        self.keep(None, ())
+        self._skip = _ALWAYS
 
     @property
     def skipped(self) -> int:
@@ -93,6 +155,167 @@ class Gate:
         the context of the last call."""
         self.pairs = pairs
         self._known, self._known_pairs = context, pairs
+
+
+class Started:
+    """What the span of a record takes when the record is sent.
+
+    The span itself is made at the end: by ``starter.finish(started, partition, offset, error)``.
+    """
+
+    __slots__ = (
+        "_delivery",
+        "described",
+        "flags",
+        "key",
+        "low",
+        "metadata",
+        "parent",
+        "partition",
+        "span_id",
+        "start_ns",
+        "starter",
+        "tombstone",
+        "top",
+    )
+
+    described: tuple[str, dict[str, AttributeValue]]
+    flags: int
+    low: int
+    metadata: Any
+    span_id: int
+    start_ns: int
+    starter: Starter
+    top: int
+
+    def __init__(self) -> None:
+        self._delivery: Delivery | None = None
+        self.key: Any = None
+        self.parent: SpanContext | None = None
+        self.partition = -1
+        self.tombstone = False
+
+    def __del__(self) -> None:
+        if self._delivery is not None:  # the event loop ended, and no outcome came
+            self._delivery = None
+            self.starter.finish(self, -1, -1, None)
+
+    @property
+    def trace_id(self) -> int:
+        upper: Any = self.top
+        return int(upper) << 64 | self.low
+
+    def follow(self, delivery: Delivery) -> None:
+        """End the span with the delivery's outcome, without looking at it in the user's place."""
+        self._delivery = delivery
+        when_done(delivery, _end, self, NO_VARIABLES)
+
+    def end_raised(self, error: BaseException) -> None:
+        """The call raised: the record was not sent."""
+        self.starter.finish(self, self.partition, -1, error)
+
+    def end(self) -> None:
+        """The record has its outcome."""
+        delivery = self._delivery
+        self._delivery = None
+        assert delivery is not None
+        batch_result, index = delivery._batch_result.resolve_index(delivery._index)
+        offset = batch_result.base_offset
+        if offset >= 0:
+            offset += index
+        error = batch_result.error_of(index)
+        self.starter.finish(self, batch_result.partition, offset, error)
+
+
+def _end(started: Started) -> None:
+    started.end()
+
+
+class Starter:
+    """Starts the spans of records whose headers have no context of the caller's own.
+
+    ``spans`` has the rest: ``is_fit()`` says whether a span can be made at its end at this moment,
+    ``take_up(context)`` sets the fields that depend on the context, ``describe(producer, topic)``
+    gives a span's name and attributes, and ``finish`` makes the span. A producer of another class
+    than ``kind`` is left out if ``is_traced_elsewhere(producer)``. ``bound``: the trace ids of
+    records without parent are below it in their lower 64 bits.
+    """
+
+    __slots__ = (
+        "_bound",
+        "_is_fit",
+        "_is_traced_elsewhere",
+        "_kind",
+        "_spans",
+        "_variable",
+        "context",
+        "finish",
+        "flags",
+        "pairs",
+        "parent",
+        "record_keys",
+    )
+
+    def __init__(
+        self,
+        variable: ContextVar[Context],
+        spans: Any,
+        kind: type,
+        is_traced_elsewhere: Callable[[Any], bool],
+        bound: int,
+        record_keys: bool,
+    ) -> None:
+        self._variable = variable
+        self._spans = spans
+        self._kind = kind
+        self._is_traced_elsewhere = is_traced_elsewhere
+        self._bound = bound
+        self._is_fit = spans.is_fit
+        self.finish = spans.finish
+        self.record_keys = record_keys
+        self.context: Context | None = None
+        self.parent: SpanContext | None = None
+        self.flags = 1
+        self.pairs: Pairs = ()
+
+    def start(
+        self, producer: Any, topic: Any, value: Any, key: Any, partition: Any
+    ) -> Started | None:
+        """None: the span needs more than this."""
+        if type(producer) is not self._kind and self._is_traced_elsewhere(producer):
+            return None
+        if not self._is_fit():
+            return None
+        context = _current(self._variable)
+        if context is not self.context:
+            self._spans.take_up(context)
+        started = Started()
+        started.starter = self
+        parent = self.parent
+        if parent is None:
+            started.top = getrandbits(64) or 1
+            started.low = getrandbits(64) * self._bound >> 64
+        else:
+            trace_id = parent.trace_id
+            started.parent = parent
+            started.top, started.low = trace_id >> 64, trace_id & _LOWER
+        started.span_id = getrandbits(64) or 1
+        started.flags = self.flags
+        started.described = self._spans.describe(producer, topic)
+        started.metadata = producer._core
+        if value is None:
+            started.tombstone = True
+        if key is not None and self.record_keys:
+            started.key = key
+        if type(partition) is int and 0 <= partition <= _LARGEST_PARTITION:
+            started.partition = partition
+        started.start_ns = time_ns()
+        return started
+
+    def pairs_of(self, started: Started) -> Pairs:
+        """The headers that carry the context of a span."""
+        parent = _traceparent(started.top, started.low, started.span_id, started.flags)
+        return ((TRACEPARENT, parent), *self.pairs)
 
 
 def traced_methods(gate: Gate, start: Callable[..., tuple[Any, HeadersLike]]) -> dict[str, Any]:
@@ -113,7 +336,7 @@ def traced_methods(gate: Gate, start: Callable[..., tuple[Any, HeadersLike]]) ->
             headers = _unsampled(gate, headers)
             done = _try_append(self, topic, value, key, partition, timestamp_ms, headers)
             return done if isinstance(done, Delivery) else self._send_slowly(done)
-        span, headers = start(self, topic, value, key, partition, headers)
+        span, headers = _start(gate, start, self, topic, value, key, partition, headers)
         try:
             done = _try_append(self, topic, value, key, partition, timestamp_ms, headers)
             delivery = done if isinstance(done, Delivery) else self._send_slowly(done)
@@ -137,7 +360,7 @@ def traced_methods(gate: Gate, start: Callable[..., tuple[Any, HeadersLike]]) ->
             headers = _unsampled(gate, headers)
             done = _try_append(self, topic, value, key, partition, timestamp_ms, headers)
             return done if isinstance(done, Delivery) else await self._append(done)
-        span, headers = start(self, topic, value, key, partition, headers)
+        span, headers = _start(gate, start, self, topic, value, key, partition, headers)
         try:
             done = _try_append(self, topic, value, key, partition, timestamp_ms, headers)
             delivery = done if isinstance(done, Delivery) else await self._append(done)
@@ -173,6 +396,24 @@ def traced_methods(gate: Gate, start: Callable[..., tuple[Any, HeadersLike]]) ->
 
 def _is_sampled(gate: Gate) -> bool:
     return gate.is_sampled()
+
+
+def _start(
+    gate: Gate,
+    start: Callable[..., tuple[Any, HeadersLike]],
+    producer: Any,
+    topic: Any,
+    value: Any,
+    key: Any,
+    partition: Any,
+    headers: HeadersLike,
+) -> tuple[Any, HeadersLike]:
+    starter = gate.starter
+    if starter is not None and not headers:
+        started = starter.start(producer, topic, value, key, partition)
+        if started is not None:
+            return started, starter.pairs_of(started)
+    return start(producer, topic, value, key, partition, headers)
 
 
 def _unsampled(gate: Gate, headers: HeadersLike) -> HeadersLike:

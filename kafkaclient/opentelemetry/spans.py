@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context as context_api
@@ -15,6 +14,7 @@ from kafkaclient.opentelemetry.attributes import (
     MAYBE_WRITTEN,
     described,
     error_type,
+    is_traced_elsewhere,
     key_text,
     server,
 )
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
     from kafkaclient.cluster.metadata import Metadata
-    from kafkaclient.opentelemetry.direct_spans import DirectSpan, DirectSpans
     from kafkaclient.opentelemetry.headers import Pairs
     from kafkaclient.opentelemetry.sampling import Sampling
+    from kafkaclient.opentelemetry.sending import Started, Starter
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.types import HeadersLike
 
@@ -42,8 +42,6 @@ class Spans:
         self._sampling = sampling
         self._record_keys = record_keys
         self._tracer: Tracer | None = None
-        self._direct: DirectSpans | None = None
-        """Starts the spans of records where that makes no difference."""
 
     def start_record(
         self,
@@ -53,14 +51,17 @@ class Spans:
         key: Any,
         partition: Any,
         headers: HeadersLike,
-    ) -> tuple[RecordSpan | DirectSpan, HeadersLike]:
+    ) -> tuple[RecordSpan | Started, HeadersLike]:
         """The span of a record that was sampled, and the record's headers with its context."""
         if type(producer) is not Producer and is_traced_elsewhere(producer):
             return RecordSpan(trace.INVALID_SPAN, None), headers
         created = own_context(headers) if headers else None
-        direct = self._direct_spans()
-        if direct is not None and created is None and direct.is_fit():
-            return direct.start_record(producer, topic, value, key, partition, headers)
+        if created is None:
+            starter = self._starter()
+            started = starter and starter.start(producer, topic, value, key, partition)
+            if starter is not None and started is not None:
+                pairs = starter.pairs_of(started)
+                return started, with_pairs(headers, pairs)
         own: dict[str, AttributeValue] = {}
         if value is None:
             own[names.MESSAGING_KAFKA_MESSAGE_TOMBSTONE] = True
@@ -72,18 +73,20 @@ class Spans:
         record_span = RecordSpan(span, metadata_of(producer))
         return record_span, with_pairs(headers, pairs) if pairs else headers
 
-    def _direct_spans(self) -> DirectSpans | None:
-        tracer = self._sampling.tracer
+    def _starter(self) -> Starter | None:
+        """Starts the spans of records where that makes no difference."""
+        tracer, gate = self._sampling.tracer, self._sampling.gate
         if tracer is not self._tracer:
             self._tracer = tracer
-            self._direct = None
             if self._sampling.is_final:
                 from kafkaclient.opentelemetry.direct_spans import (  # noqa: PLC0415 - needs the SDK
-                    direct_spans,
+                    direct_starter,
                 )
 
-                self._direct = direct_spans(tracer, record_keys=self._record_keys)
-        return self._direct
+                gate.starter = direct_starter(
+                    tracer, self._sampling, record_keys=self._record_keys
+                )
+        return gate.starter
 
     def start(
         self,
@@ -157,15 +160,6 @@ class RecordSpan:
             found.update(server(self._metadata.view, batch_result.topic, partition))
         span.set_attributes(found)
         span.end()
-
-
-def is_traced_elsewhere(producer: Any) -> bool:
-    """Whether the record comes from a drop-in for aiokafka whose ``send`` another instrumentation
-    has wrapped, which has made a span already."""
-    dropin = sys.modules.get("kafkaclient.aiokafka.producer")
-    if dropin is None or not isinstance(producer, dropin.DropInProducer):
-        return False
-    return hasattr(vars(dropin.AIOKafkaProducer)["send"], "__wrapped__")
 
 
 def end_failed(

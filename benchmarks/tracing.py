@@ -1,12 +1,12 @@
 """What a span for each record costs: ``python -m benchmarks.tracing``.
 
 The ways take turns in one process, so that they meet the same moments of the machine. Each turn
-sends records of 100 bytes with ``send_nowait`` in pieces of 250, and waits for their outcome. Spans
-go through the SDK's BatchSpanProcessor to an exporter that drops them. All times are CPU time of the
-event loop's thread. ``call`` is the time in ``send_nowait`` or ``send`` alone; ``whole`` has the
-outcome too, and the brokers in memory. ``--bootstrap``
-names a real broker instead. Then ``send`` of aiokafka is measured as well, without and with
-opentelemetry-instrumentation-aiokafka, beside this package's drop-in for aiokafka.
+sends records of 100 bytes in pieces of 250, and waits for their outcome. Spans go through the SDK's
+BatchSpanProcessor to an exporter that drops them. All times are CPU time of the event loop's
+thread. ``call`` is the time in ``send_nowait`` or ``send`` alone; ``whole`` has the outcome too,
+and the brokers in memory. ``--bootstrap`` names a real broker instead. Then ``send`` of aiokafka is
+measured as well, without and with opentelemetry-instrumentation-aiokafka, beside this package's
+drop-in for aiokafka.
 """
 
 from __future__ import annotations
@@ -93,15 +93,26 @@ class Way:
             await self.producer.send(TOPIC, VALUE)
         return time.thread_time() - begun
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the way has no instrumentation."""
+        return self._instrumentor is None
+
     def close(self) -> None:
         if self._provider is not None:
             self._provider.shutdown()
 
-    def row(self) -> dict[str, Any]:
+    def row(self, plain: Way) -> dict[str, Any]:
+        """Medians; compared with the turns of ``plain`` in the same rounds."""
+        calls = zip(self.calls, plain.calls, strict=True)
+        wholes = list(zip(self.wholes, plain.wholes, strict=True))
         return {
             "way": self.name,
             "call_us": round(statistics.median(self.calls), 3),
             "whole_us": round(statistics.median(self.wholes), 3),
+            "call_ratio": round(statistics.median(own / other for own, other in calls), 2),
+            "whole_ratio": round(statistics.median(own / other for own, other in wholes), 2),
+            "whole_more_us": round(statistics.median(own - other for own, other in wholes), 3),
         }
 
 
@@ -145,13 +156,17 @@ async def measure(rounds: int, records: int, bootstrap: str | None = None) -> li
         for _ in range(rounds):
             for way in found:
                 await way.turn(records)
-        return [way.row() for way in found]
+        rows, plain = [], found[0]
+        for way in found:  # those with instrumentation follow the way that they are compared with
+            plain = way if way.is_plain else plain
+            rows.append(way.row(plain))
+        return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=9, help="turns of each way")
-    parser.add_argument("--records", type=int, default=10_000, help="records of a turn")
+    parser.add_argument("--rounds", type=int, default=31, help="turns of each way")
+    parser.add_argument("--records", type=int, default=4_000, help="records of a turn")
     parser.add_argument("--bootstrap", help="a real broker; also measures aiokafka")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse_args()
@@ -160,7 +175,11 @@ def main() -> None:
         print(json.dumps(rows, indent=1))
         return
     for row in rows:
-        print(f"{row['way']:45} call {row['call_us']:8.3f} us   whole {row['whole_us']:8.3f} us")
+        print(
+            f"{row['way']:45} call {row['call_us']:7.3f} us, {row['call_ratio']:5.2f} times;"
+            f" whole {row['whole_us']:7.3f} us, {row['whole_ratio']:5.2f} times,"
+            f" {row['whole_more_us']:6.3f} us more"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""docs/opentelemetry.md: its snippets run on the fake cluster, its attributes are those of spans."""
+"""docs/opentelemetry.md: its snippets run on the fake cluster, its attributes are the code's."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ cdef class Started:
     cdef readonly bint tombstone
     cdef readonly object described
     cdef readonly object key
-    cdef readonly object metadata
+    cdef readonly object core
     cdef readonly object parent
     cdef readonly object start_ns
     cdef readonly Starter starter

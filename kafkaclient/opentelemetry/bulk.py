@@ -45,11 +45,6 @@ class BulkSpan:
         self._metadata = metadata
         self._delivery: BulkDelivery | None = None
 
-    def __del__(self) -> None:
-        if self._delivery is not None:  # the event loop ended, and no outcome came
-            self._span.set_status(trace.Status(trace.StatusCode.ERROR, "the outcome is not known"))
-            self._span.end()
-
     def follow(self, delivery: BulkDelivery) -> None:
         """End the span with the outcome, without looking at it in the user's place."""
         if self._span.is_recording():

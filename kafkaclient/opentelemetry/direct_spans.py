@@ -52,7 +52,6 @@ _MANY = 32  # attributes: more than a span of a record has
 _INTERNAL_METRICS = "OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED"
 _OK = Status(StatusCode.UNSET)
 _ERROR = Status(StatusCode.ERROR)
-_UNKNOWN = Status(StatusCode.ERROR, "the outcome is not known")
 _PASSIVE_STARTS = (
     SpanProcessor.on_start,
     BatchSpanProcessor.on_start,
@@ -88,9 +87,7 @@ class DirectSpans:
         if processors is not self._processors or propagator is not self._propagator:
             self._processors, self._propagator = processors, propagator
             self._fit = (
-                processors is not None
-                and all(map(_is_passive, processors))
-                and _is_w3c(propagator)
+                processors is not None and all(map(_is_passive, processors)) and _is_w3c(propagator)
             )
             self.starter.context = None
         return self._fit
@@ -113,8 +110,7 @@ class DirectSpans:
     def finish(
         self, started: Started, partition: int, offset: int, error: BaseException | None
     ) -> None:
-        """Make the span of a record that has its outcome. Without partition and error: no outcome
-        came."""
+        """Make the span of a record that has its outcome."""
         span = DirectSpan(self.tracer, started, partition, offset)
         parent = started.parent
         span._context = SpanContext(
@@ -128,11 +124,8 @@ class DirectSpans:
             # The error would keep its traceback until the span is exported.
             span.failure = error_type(error), getattr(error, "maybe_written", None)
             span.status_now = _ERROR
-        elif partition < 0:
-            span.status_now = _UNKNOWN
         else:
-            span.view = started.metadata.metadata.view
-        span.end_ns = time_ns()
+            span.view = started.core.metadata.view
         self.tracer.span_processor.on_end(span)
 
 
@@ -160,6 +153,7 @@ class DirectSpan(ReadableSpan):
         self.status_now = _OK
         self.failure: tuple[str, bool | None] | None = None
         self.view: ClusterView | None = None
+        self.end_ns = time_ns()
 
     def __getattr__(self, name: str) -> Any:
         if name not in _MADE_LATE:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider
 
 
-
 class Sampling:
     """The sampling of one instrumentation; ``gate`` is what its methods ask.
 

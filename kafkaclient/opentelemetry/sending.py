@@ -165,11 +165,11 @@ class Started:
 
     __slots__ = (
         "_delivery",
+        "core",
         "described",
         "flags",
         "key",
         "low",
-        "metadata",
         "parent",
         "partition",
         "span_id",
@@ -179,10 +179,10 @@ class Started:
         "top",
     )
 
+    core: Any
     described: tuple[str, dict[str, AttributeValue]]
     flags: int
     low: int
-    metadata: Any
     span_id: int
     start_ns: int
     starter: Starter
@@ -194,11 +194,6 @@ class Started:
         self.parent: SpanContext | None = None
         self.partition = -1
         self.tombstone = False
-
-    def __del__(self) -> None:
-        if self._delivery is not None:  # the event loop ended, and no outcome came
-            self._delivery = None
-            self.starter.finish(self, -1, -1, None)
 
     @property
     def trace_id(self) -> int:
@@ -302,7 +297,7 @@ class Starter:
         started.span_id = getrandbits(64) or 1
         started.flags = self.flags
         started.described = self._spans.describe(producer, topic)
-        started.metadata = producer._core
+        started.core = producer._core
         if value is None:
             started.tombstone = True
         if key is not None and self.record_keys:

@@ -58,10 +58,11 @@ class Spans:
         created = own_context(headers) if headers else None
         if created is None:
             starter = self._starter()
-            started = starter and starter.start(producer, topic, value, key, partition)
+            started = None
+            if starter is not None:
+                started = starter.start(producer, topic, value, key, partition)
             if starter is not None and started is not None:
-                pairs = starter.pairs_of(started)
-                return started, with_pairs(headers, pairs)
+                return started, with_pairs(headers, starter.pairs_of(started))
         own: dict[str, AttributeValue] = {}
         if value is None:
             own[names.MESSAGING_KAFKA_MESSAGE_TOMBSTONE] = True
@@ -83,9 +84,7 @@ class Spans:
                     direct_starter,
                 )
 
-                gate.starter = direct_starter(
-                    tracer, self._sampling, record_keys=self._record_keys
-                )
+                gate.starter = direct_starter(tracer, self._sampling, record_keys=self._record_keys)
         return gate.starter
 
     def start(
@@ -126,11 +125,6 @@ class RecordSpan:
         self._span = span
         self._metadata = metadata
         self._delivery: Delivery | None = None
-
-    def __del__(self) -> None:
-        if self._delivery is not None:  # the event loop ended, and no outcome came
-            self._span.set_status(Status(StatusCode.ERROR, "the outcome is not known"))
-            self._span.end()
 
     def follow(self, delivery: Delivery) -> None:
         """End the span with the delivery's outcome, without looking at it in the user's place."""

@@ -304,31 +304,6 @@ async def test_a_full_buffer(fake: FakeCluster, traced: Seen) -> None:
     assert len(traced.spans) == len(records(fake)) + 1
 
 
-def test_an_event_loop_that_ends_before_the_outcome(fake: FakeCluster, traced: Seen) -> None:
-    async def leave() -> None:
-        producer = Producer(fake.bootstrap, dialer=fake)
-        await producer.start()
-        await producer.partitions_for("t")
-        for broker in range(3):
-            fake.stall_broker(broker)
-        producer.send_nowait("t", b"1")
-        producers.append(producer)
-
-    producers: list[Producer] = []
-    loop = asyncio.new_event_loop()
-    loop.run_until_complete(leave())
-    for task in asyncio.all_tasks(loop):
-        task.cancel()
-    loop.run_until_complete(asyncio.sleep(0))
-    loop.close()
-    with pytest.warns(ResourceWarning, match="unclosed producer"):
-        producers.clear()
-        gc.collect()
-    (span,) = traced.spans
-    assert span.status.status_code is StatusCode.ERROR
-    assert span.status.description == "the outcome is not known"
-
-
 # --- switching it on and off ----------------------------------------------------------------------
 
 

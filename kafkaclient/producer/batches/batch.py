@@ -178,14 +178,13 @@ class ProducerBatch:
         self.result.count += 1
         return True
 
-    def adopt(self, records: BatchBuilder) -> bool:
-        """Take these records of a ``send_batch`` and no others. True: a batch has room for them."""
+    def adopt(self, records: BatchBuilder) -> None:
+        """Take these records of a ``send_batch``, and no others."""
         assert not self.count, "a batch adopts records before it has any"
         self.builder = records
         self.result.count = records.count
         self.result.atomic = True
         self.close()
-        return True
 
     def growth_for(self, record: Record) -> tuple[int, int] | None:
         """(least, best) bytes by which the buffer must grow to take a record that :meth:`append`

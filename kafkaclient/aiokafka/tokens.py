@@ -37,8 +37,10 @@ class TokenAdapter:
 
 
 def token_provider_for(provider: Any) -> Any:
-    """The option ``sasl_oauth_token_provider`` of :class:`kafkaclient.Producer`."""
-    return TokenAdapter(provider) if hasattr(provider, "token") else provider
+    """The option ``sasl_oauth_token_provider`` of :class:`kafkaclient.Producer`. A provider with a
+    method ``for_brokers`` is one of kafkaclient's own."""
+    is_aiokafkas = hasattr(provider, "token") and not hasattr(provider, "for_brokers")
+    return TokenAdapter(provider) if is_aiokafkas else provider
 
 
 def _expiry(token: str) -> float | None:

@@ -50,6 +50,10 @@ _stopping: set[asyncio.Task[int]] = set()
 """Tasks that stop dropped producers; event loops keep only weak references to tasks."""
 
 
+class DropInProducer(Producer):
+    """The producer of a drop-in. Instrumentations tell by the class that a drop-in calls it."""
+
+
 class AIOKafkaProducer(TransactionMixin):
     """Publishes records to Kafka, with the constructor, methods, results and errors of aiokafka
     0.14's ``AIOKafkaProducer``::
@@ -157,16 +161,12 @@ class AIOKafkaProducer(TransactionMixin):
         self._options = {**mapped, **options}
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
-        self._set_producer(Producer(**self._options))
+        self._producer = DropInProducer(**self._options)
         self._future_of = future_class(self._producer.config.acks)
         self._predict_partition = prediction(self._producer)
         """For instrumentations: which partition a record will get."""
         self.client = ClientFacade(bootstrap_servers, client_id, self._producer)
         self._closed = False
-
-    def _set_producer(self, producer: Producer) -> None:
-        self._producer = producer
-        self._send = producer.send
 
     def __reduce_ex__(self, protocol: object) -> Never:
         raise TypeError("an AIOKafkaProducer cannot be copied or pickled: it has connections")
@@ -208,7 +208,7 @@ class AIOKafkaProducer(TransactionMixin):
         except BaseException:
             if owns_start and not self._closed:
                 # A core producer starts once. Replace it, so that start() can be repeated.
-                self._set_producer(Producer(**self._options))
+                self._producer = DropInProducer(**self._options)
                 self.client.attach(self._producer)
             raise
         finally:
@@ -277,7 +277,7 @@ class AIOKafkaProducer(TransactionMixin):
         if self._value_serializer is not None:
             value = self._value_serializer(value)
         try:
-            delivery = await self._send(
+            delivery = await self._producer.send(
                 topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
             )
         except KafkaError as error:

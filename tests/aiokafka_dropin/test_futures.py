@@ -186,6 +186,6 @@ async def test_timestamp_type_and_log_start_offset(
             return super()._translate_result(ours)
 
     async with dropin(cluster()) as producer:
-        delivery: Delivery = await producer._send("t", b"v")
+        delivery: Delivery = await producer._producer.send("t", b"v")
         found = await Done(delivery)
     assert found == ("t", 1, ("t", 1), ours.offset, 9, timestamp_type, log_start_offset)

@@ -53,7 +53,7 @@ async def send_columns(
     bulk: BulkSend, data: object, partition: int | None, timestamp_ms: int | None
 ) -> None:
     """Check and append the records of ``send_arrow``; the result is ``bulk.delivery``."""
-    reader = _opened(data)
+    reader = opened(data)
     try:
         _check_schema(reader.schema)
         if "partition" in reader.schema.names:
@@ -70,7 +70,8 @@ async def send_columns(
         raise bulk.broken_off(error) from error
 
 
-def _opened(data: object) -> Any:
+def opened(data: object) -> Any:
+    """The reader of Arrow data; raises InvalidRecordError for anything else."""
     if isinstance(data, pa.RecordBatchReader):
         return data
     try:

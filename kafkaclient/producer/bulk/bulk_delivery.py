@@ -90,7 +90,7 @@ class BulkDelivery:
 
     def done(self) -> bool:
         """Whether every record is acknowledged or has failed."""
-        return self._latest() is None
+        return self.latest_run() is None
 
     def exception(self) -> BulkDeliveryError | None:
         """The error that says which records failed; None when all were delivered.
@@ -123,17 +123,22 @@ class BulkDelivery:
 
     async def _wait(self) -> BulkMetadata:
         # The latest run first: the earlier ones are likely to be done by then.
-        while (run := self._latest()) is not None:
+        while (run := self.latest_run()) is not None:
             await _until_done(*run)
         return self.result()
 
-    def _latest(self) -> Run | None:
+    def latest_run(self) -> Run | None:
         """The last run without an outcome."""
         if self._pending:
             batch_result, first, count = self._pending[-1]
             if batch_result.resolve_index(first + count - 1)[0].done:
                 self._sum_up()
         return self._pending[-1] if self._pending else None
+
+    def peek(self) -> tuple[tuple[BulkFailure, ...], BulkMetadata]:
+        """The failures, and where the other records were written. Unlike :meth:`exception` and
+        :meth:`result` the call does not count as reading the outcome."""
+        return tuple(failure for _, failure in self._failed.values()), self._metadata()
 
     def _sum_up(self) -> None:
         """Release batches that are done: a call may have many more batches than are in flight."""
@@ -177,7 +182,7 @@ class BulkDelivery:
         return BulkMetadata(self._topic, records, partitions)
 
     def _make_error(self) -> BulkDeliveryError:
-        failures = tuple(failure for _, failure in self._failed.values())
+        failures, delivered = self.peek()
         by_partition: Counter[int] = Counter()
         for failure in failures:
             by_partition[failure.partition] += failure.records
@@ -190,7 +195,7 @@ class BulkDelivery:
             f"failed; by partition: {where}. The first failure: {failures[0].error}"
         )
         error.records, error.failures = self._records, failures
-        error.delivered = self._metadata()
+        error.delivered = delivered
         error.retriable = all(failure.error.retriable for failure in failures)
         error.__cause__ = failures[0].error
         return error

@@ -1,0 +1,71 @@
+"""Trace context in the headers of records, by the configured propagator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from opentelemetry import propagate, trace
+from opentelemetry.propagators.textmap import Setter
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+
+    from kafkaclient.types import HeadersLike
+
+Pairs: TypeAlias = "tuple[tuple[str, bytes], ...]"
+
+
+class _Append(Setter[list[tuple[str, bytes]]]):
+    def set(self, carrier: list[tuple[str, bytes]], key: str, value: str) -> None:
+        carrier.append((key, value.encode()))
+
+
+_APPEND = _Append()
+
+
+def pairs_of(context: Context) -> Pairs:
+    """The headers that carry a context: ``traceparent``, ``baggage``, as configured."""
+    carrier: list[tuple[str, bytes]] = []
+    propagate.get_global_textmap().inject(carrier, context, _APPEND)
+    return tuple(carrier)
+
+
+def own_context(headers: HeadersLike) -> trace.SpanContext | None:
+    """The context that the caller has put into the headers; None if there is none."""
+    pairs = _listed(headers)
+    if pairs is None:
+        return None
+    fields = propagate.get_global_textmap().fields
+    try:
+        texts = {name: [(value or b"").decode()] for name, value in pairs if name in fields}
+    except (AttributeError, TypeError, ValueError):
+        return None  # the producer refuses these headers, or the context is no text
+    if not texts:
+        return None
+    found = trace.get_current_span(propagate.extract(texts)).get_span_context()
+    return found if found.is_valid else None
+
+
+def with_pairs(headers: HeadersLike, pairs: Pairs) -> Any:
+    """Headers with the context in ``pairs``, as a new object. A context that the caller has put
+    into the headers stays, and gets no second one. Headers that the producer refuses stay refused.
+    """
+    if not headers:
+        return pairs
+    listed = _listed(headers)
+    if listed is None:
+        return chain(headers, pairs) if hasattr(headers, "__iter__") else headers
+    names = [name for name, _ in pairs]
+    for pair in listed:
+        if isinstance(pair, tuple) and pair and pair[0] in names:
+            return headers
+    return [*listed, *pairs]
+
+
+def _listed(headers: Any) -> list[Any] | tuple[Any, ...] | None:
+    """The headers in pairs; None: they can be read once only, or not at all."""
+    if isinstance(headers, Mapping):
+        return list(headers.items())
+    return headers if isinstance(headers, (list, tuple)) else None

@@ -1,0 +1,140 @@
+"""Switches tracing on and off: for all producers of the process, or for one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from opentelemetry.instrumentation.instrumentor import (  # type: ignore[attr-defined]
+    BaseInstrumentor,
+)
+
+from kafkaclient import __version__
+from kafkaclient.opentelemetry.bulk import traced_bulk_methods
+from kafkaclient.opentelemetry.metrics import Measuring
+from kafkaclient.opentelemetry.sampling import Sampling
+from kafkaclient.opentelemetry.sending import traced_methods
+from kafkaclient.opentelemetry.spans import Spans
+from kafkaclient.producer.producer import Producer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+    from kafkaclient.aiokafka import AIOKafkaProducer
+
+_SCOPE = "kafkaclient.opentelemetry"
+
+
+class KafkaclientInstrumentor(BaseInstrumentor):  # type: ignore[misc]
+    """Traces all producers of the process, also those that exist already::
+
+        KafkaclientInstrumentor().instrument()
+
+    ``opentelemetry-instrument`` calls it by the entry point ``kafkaclient``. Producers of
+    ``kafkaclient.aiokafka`` are traced, too, unless another instrumentation has wrapped their
+    ``send``.
+
+    Options of ``instrument``, all by keyword: ``tracer_provider`` (default: the global one, also if
+    it is set later), ``meter_provider`` (default: the global one; producers that are started while
+    there is one are measured) and ``record_keys`` (default False: keys do not become attributes,
+    because they often name people). ``uninstrument()`` undoes it; spans that are open still end
+    with their outcomes.
+    """
+
+    _instrumentation: Instrumentation | None = None
+
+    def instrumentation_dependencies(self) -> Collection[str]:
+        return ()  # it is a part of the package that it instruments
+
+    def _instrument(self, **options: Any) -> None:
+        instrumentation = Instrumentation(
+            options.get("tracer_provider"),
+            options.get("meter_provider"),
+            record_keys=options.get("record_keys", False),
+        )
+        self._instrumentation = instrumentation
+        for name, method in instrumentation.methods.items():
+            _originals.setdefault(name, vars(Producer).get(name))
+            setattr(Producer, name, method)
+
+    def _uninstrument(self, **_: Any) -> None:
+        instrumentation, self._instrumentation = self._instrumentation, None
+        if instrumentation is not None:
+            instrumentation.stop()
+        for name, original in _originals.items():
+            if original is None:
+                delattr(Producer, name)  # it is a parent class's method
+            else:
+                setattr(Producer, name, original)
+        _originals.clear()
+
+
+_originals: dict[str, Any] = {}
+"""The methods of Producer itself that were replaced; None: a parent class has the method."""
+
+
+class Instrumentation:
+    """The methods that take the place of a producer's own, and what they share."""
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        *,
+        record_keys: bool = False,
+    ) -> None:
+        self._sampling = Sampling(tracer_provider, _SCOPE, __version__)
+        self._measuring = Measuring(meter_provider, _SCOPE, __version__)
+        spans, gate = Spans(self._sampling, record_keys=record_keys), self._sampling.gate
+        self.methods = {
+            **traced_methods(gate, spans.start_record),
+            **traced_bulk_methods(gate, spans),
+            **self._measuring.methods(),
+        }
+
+    def stop(self) -> None:
+        """Start no more spans, and measure no more batches."""
+        self._sampling.stop()
+        self._measuring.stopped = True
+
+
+def instrument_producer(
+    producer: Producer | AIOKafkaProducer,
+    *,
+    tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
+    record_keys: bool = False,
+) -> None:
+    """Trace one producer, with the options of :class:`KafkaclientInstrumentor`. They count instead
+    of the instrumentor's, if both are in use. Call it before ``start`` to have the producer
+    measured as well. A second call replaces the options of the first.
+    """
+    uninstrument_producer(producer)
+    target = _target(producer)
+    kind = type(target)
+    instrumentation = Instrumentation(tracer_provider, meter_provider, record_keys=record_keys)
+    # Not attributes of the producer: a method that is bound to it would keep it alive.
+    target.__class__ = type(
+        kind.__name__, (kind,), {**instrumentation.methods, "__doc__": kind.__doc__}
+    )
+    _alone[target] = (kind, instrumentation)
+
+
+def uninstrument_producer(producer: Producer | AIOKafkaProducer) -> None:
+    """Undo :func:`instrument_producer`; does nothing for another producer."""
+    target = _target(producer)
+    kind, instrumentation = _alone.pop(target, (None, None))
+    if kind is not None and instrumentation is not None:
+        instrumentation.stop()
+        target.__class__ = kind
+
+
+_alone: WeakKeyDictionary[Any, tuple[type[Any], Instrumentation]] = WeakKeyDictionary()
+"""Producers that are traced alone: their own classes, and how they are traced."""
+
+
+def _target(producer: Any) -> Any:
+    return producer if isinstance(producer, Producer) else producer._producer

@@ -1,0 +1,177 @@
+"""Which records get a span: OpenTelemetry's sampler, asked as rarely as its answers allow.
+
+The SDK's samplers answer by the parent's span context, and by the trace id alone for a record
+without parent. So their answer is kept for all records of one context. For records without parent,
+``TraceIdRatioBased`` samples each trace id with the same probability: the number of records up to
+the next sampled one is drawn at once, and that record gets a trace id that the sampler accepts.
+Other samplers are asked about each record.
+"""
+
+from __future__ import annotations
+
+from random import randrange
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import context as context_api
+from opentelemetry import trace
+from opentelemetry.instrumentation.utils import is_instrumentation_enabled
+from opentelemetry.trace import SpanKind
+
+from kafkaclient.opentelemetry.headers import pairs_of
+from kafkaclient.opentelemetry.sending import Gate
+
+if TYPE_CHECKING:
+    from contextvars import ContextVar
+
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Tracer, TracerProvider
+
+
+class Sampling:
+    """The sampling of one instrumentation; ``gate`` is what its methods ask.
+
+    ``provider`` None: the global tracer provider, also if the program sets it later.
+    """
+
+    def __init__(self, provider: TracerProvider | None, name: str, version: str) -> None:
+        self._provider = provider
+        self._scope = (name, version)
+        self._tracer: Tracer | None = None
+        self._ratio: float | None = None
+        """The share of records without parent that are sampled; None: the sampler is asked."""
+        self._by_context = False
+        """Whether the sampler's answer is the same for all records of one context."""
+        self._stopped = False
+        self.bound = 2**64
+        """The trace ids of sampled records without parent are below it in their lower 64 bits."""
+        self.variable = _context_variable()
+        self.gate = Gate(self.variable, self._decide)
+
+    def stop(self) -> None:
+        """No record gets a span or a context any more."""
+        self._stopped = True
+        self.gate.stop()
+
+    @property
+    def tracer(self) -> Tracer:
+        """The tracer; the API's own, which records nothing, until there is a tracer provider."""
+        if self._tracer is not None:
+            return self._tracer
+        provider = self._provider or trace.get_tracer_provider()
+        name, version = self._scope
+        tracer = trace.get_tracer(name, version, provider)
+        if not isinstance(provider, trace.ProxyTracerProvider):
+            self._tracer = tracer
+            self._use(tracer)
+        return tracer
+
+    @property
+    def is_final(self) -> bool:
+        """Whether a record that the gate samples is sampled: the tracer would say the same."""
+        return self._ratio is not None
+
+    def _use(self, tracer: Any) -> None:
+        sampler = getattr(tracer, "sampler", None)
+        self._by_context = _is_known(sampler)
+        if not self._by_context:
+            return
+        root: Any = getattr(sampler, "_root", sampler)
+        ratio = _ratio_of(root)
+        if ratio is not None and 0 < ratio < 1:
+            # No other code starts spans with this scope's tracer.
+            ids = accepted_ids(tracer.id_generator, root.bound)
+            if ids is None:
+                return
+            tracer.id_generator = ids
+            self.bound = root.bound
+        self._ratio = ratio
+        if ratio is not None:
+            self.gate.sample(ratio)
+
+    def _decide(self, context: Context) -> bool:
+        """For :class:`Gate`: whether a record in this context gets a span."""
+        gate = self.gate
+        if self._stopped or not is_instrumentation_enabled():
+            gate.keep(None, ())
+            return False
+        tracer = self.tracer
+        if self._tracer is None:  # no provider yet: the API propagates the context, no more
+            gate.keep(None, pairs_of(context) if context else ())
+            return False
+        parent = trace.get_current_span(context).get_span_context()
+        if not parent.is_valid:
+            return self._decide_root(context)
+        if self._by_context and not self._samples_children(tracer, context, parent.trace_id):
+            gate.keep(context, pairs_of(context))
+            return False
+        return True
+
+    def _decide_root(self, context: Context) -> bool:
+        if self._ratio is None:
+            return True
+        left = self.gate.skipped
+        if left > 0:
+            self.gate.skip(left - 1)
+            self.gate.keep(None, pairs_of(context) if context else ())  # there may be baggage
+            return False
+        self.gate.draw()
+        return True
+
+    def _samples_children(self, tracer: Any, context: Context, trace_id: int) -> bool:
+        result = tracer.sampler.should_sample(context, trace_id, "send", SpanKind.PRODUCER)
+        return bool(result.decision.is_recording())
+
+
+def _context_variable() -> ContextVar[Context]:
+    """The variable that has OpenTelemetry's current context."""
+    variable: ContextVar[Context] | None
+    variable = getattr(context_api._RUNTIME_CONTEXT, "_current_context", None)
+    return variable or _OtherRuntime()  # type: ignore[return-value]
+
+
+class _OtherRuntime:
+    """In place of the variable, for a runtime context that is not made of context variables."""
+
+    def get(self) -> Context:
+        return context_api.get_current()
+
+
+def _is_known(sampler: Any) -> bool:
+    """Whether this is a sampler of the SDK whose answer depends on the context alone."""
+    try:
+        from opentelemetry.sdk.trace import sampling  # noqa: PLC0415 - the SDK may be missing
+    except ImportError:
+        return False
+    methods = (
+        sampling.StaticSampler.should_sample,
+        sampling.TraceIdRatioBased.should_sample,
+    )
+    if type(sampler).should_sample is sampling.ParentBased.should_sample:
+        parts = [value for value in vars(sampler).values() if isinstance(value, sampling.Sampler)]
+        return all(type(part).should_sample in methods for part in parts)
+    return getattr(type(sampler), "should_sample", None) in methods
+
+
+def _ratio_of(root: Any) -> float | None:
+    """The probability with which a root sampler of the SDK samples a record."""
+    from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON  # noqa: PLC0415
+
+    descriptions = {ALWAYS_ON.get_description(): 1.0, ALWAYS_OFF.get_description(): 0.0}
+    return descriptions.get(root.get_description(), getattr(root, "rate", None))
+
+
+def accepted_ids(ids: Any, bound: int) -> Any:
+    """An id generator whose trace ids are below ``bound`` in their lower 64 bits, so that
+    TraceIdRatioBased accepts them; None if ``ids`` makes other than random ids."""
+    from opentelemetry.sdk.trace.id_generator import RandomIdGenerator  # noqa: PLC0415
+
+    class AcceptedIds(RandomIdGenerator):
+        accepted = True
+
+        def generate_trace_id(self) -> int:
+            upper = super().generate_trace_id() >> 64
+            return (upper or 1) << 64 | randrange(max(1, bound))
+
+    if getattr(ids, "accepted", False):
+        return ids  # of an earlier instrumentation with the same provider
+    return AcceptedIds() if type(ids) is RandomIdGenerator else None

@@ -1,0 +1,57 @@
+"""docs/opentelemetry.md: its snippets run on the fake cluster, its attributes are the code's."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import kafkaclient
+from kafkaclient import Producer
+from kafkaclient.opentelemetry import KafkaclientInstrumentor
+from kafkaclient.testing import FakeCluster
+
+_ROOT = Path(__file__).parents[1]
+_PAGE = (_ROOT / "docs" / "opentelemetry.md").read_text("utf-8")
+_SNIPPETS = re.findall(r"```python\n(.*?)```", _PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("code", _SNIPPETS)
+def test_the_snippets_trace_their_record(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeCluster()
+    fake.create_topic("flights", 3)
+    monkeypatch.setattr(kafkaclient, "Producer", partial(Producer, dialer=fake), raising=False)
+    try:
+        exec(code.replace("localhost:9092", fake.bootstrap), {})  # noqa: S102
+    finally:
+        if KafkaclientInstrumentor().is_instrumented_by_opentelemetry:
+            KafkaclientInstrumentor().uninstrument()
+    (record,) = [record for p in range(3) for record in fake.log("flights", p)]
+    assert [name for name, _ in record.headers] == ["traceparent"]
+
+
+def test_the_attributes_of_the_page_are_those_of_the_code() -> None:
+    table = _PAGE.partition("## What does a span say?")[2].partition("\n- ")[0]
+    cells = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    told = {name for cell in cells for name in re.findall(r"`([\w.]+)`", cell)}
+    found = set()
+    for module in ("attributes", "bulk", "direct_spans", "spans"):
+        names = vars(import_module(f"kafkaclient.opentelemetry.{module}"))
+        text = (_ROOT / "kafkaclient" / "opentelemetry" / f"{module}.py").read_text("utf-8")
+        for name in re.findall(r"\bnames\.(MESSAGING_\w+)", text):
+            found.add(getattr(names["names"], name))
+        for name in ("ERROR_TYPE", "SERVER_ADDRESS", "SERVER_PORT", "MAYBE_WRITTEN"):
+            found |= {names[name]} if name in names else set()
+        found |= {names["FAILED_RECORDS"]} if "FAILED_RECORDS" in names else set()
+    assert told == found
+
+
+def test_the_entry_point_is_an_instrumentor() -> None:
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    target = project["entry-points"]["opentelemetry_instrumentor"]["kafkaclient"]
+    module, _, name = target.partition(":")
+    assert getattr(import_module(module), name) is KafkaclientInstrumentor

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     )
     from kafkaclient.producer.partitioning.partitioners import Partitioner
     from kafkaclient.producer.producer import Producer
+    from kafkaclient.sync.futures import SendFuture
+    from kafkaclient.sync.producer import SyncProducer
     from kafkaclient.types import (
         BulkMetadata,
         ConsumerGroupMetadata,
@@ -57,6 +59,8 @@ __all__ = [
     "ProducerConfig",
     "RecordBatchBuilder",
     "RecordMetadata",
+    "SendFuture",
+    "SyncProducer",
     "Token",
     "TokenProvider",
     "TopicPartition",
@@ -79,6 +83,8 @@ _HOMES = {
     "producer.partitioning.load_view": ("BrokerLoad", "LoadSnapshot", "LoadView", "PartitionLoad"),
     "producer.partitioning.partitioners": ("Partitioner",),
     "producer.producer": ("Producer",),
+    "sync.futures": ("SendFuture",),
+    "sync.producer": ("SyncProducer",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -105,6 +105,10 @@ class BulkDelivery:
             self._error = self._make_error()
         return self._error
 
+    def unread(self) -> None:
+        """Report a failure again unless it is read: who has read it only passes it on."""
+        self._unseen = True
+
     def result(self) -> BulkMetadata:
         """Where the records were written.
 

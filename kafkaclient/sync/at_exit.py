@@ -1,0 +1,91 @@
+"""Sends what is left when the interpreter ends.
+
+The interpreter ends in this order: (1) ``threading`` calls its own exit functions, which among
+others end the executors, (2) it waits for the threads that are no daemons, (3) it calls the
+functions of ``atexit``. A producer needs an executor to look up host names, so records are flushed
+in step 1. Threads may still send in step 2, so producers are closed in step 3.
+``multiprocessing`` ends its children after step 2.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.errors import KafkaError
+from kafkaclient.net.fork import guard
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from kafkaclient.sync.thread import ProducerThread
+
+_log = logging.getLogger(__name__)
+
+
+class OpenThreads:
+    """The producer threads of this process, each with its limit in seconds for the exit."""
+
+    def __init__(self) -> None:
+        self._limits: dict[ProducerThread, float] = {}
+        self._inherited: list[ProducerThread] = []
+        """The parent's, in a forked child: to free them would run their coroutines' ends."""
+        guard(self)
+        # In step 1, functions registered later run earlier: before those of the executors.
+        import concurrent.futures.thread  # noqa: F401, PLC0415
+
+        register = getattr(threading, "_register_atexit", None)
+        if register is not None:
+            register(self.flush)
+        atexit.register(self.close)
+
+    def add(self, thread: ProducerThread, limit_s: float) -> None:
+        self._limits[thread] = limit_s
+        thread.ended.add_done_callback(lambda _: self._limits.pop(thread, None))
+
+    def flush(self) -> None:
+        """Step 1: wait for the outcome of all records, and leave the producers running."""
+        began = time.monotonic()
+        flushes = {thread: thread.flush() for thread in list(self._limits)}
+        for thread, flush in flushes.items():
+            limit = self._limits.get(thread, 0.0)
+            if not _wait(flush, began + limit - time.monotonic()):
+                self._limits[thread] = 0.0
+                _log.warning(
+                    "the program ends with %d records undelivered: their outcome was not known "
+                    "after %.3g s",
+                    thread.unsettled,
+                    limit,
+                )
+
+    def close(self) -> None:
+        """Step 3."""
+        began = time.monotonic()
+        ends = dict(self._limits)
+        for thread, limit in ends.items():
+            thread.close(limit)
+        for thread, limit in ends.items():
+            # The producer says itself how many records it leaves undelivered.
+            _wait(thread.ended, began + limit + 1.0 - time.monotonic())
+
+    def forked(self) -> None:
+        """See :class:`~kafkaclient.net.fork.Forkable`."""
+        self._inherited += self._limits
+        self._limits = {}
+
+
+def _wait(future: Future[Any], seconds: float) -> bool:
+    """Whether the future is done in time; Ctrl-C ends the wait."""
+    try:
+        future.exception(max(0.0, seconds))
+    except (TimeoutError, KeyboardInterrupt):
+        return False
+    except KafkaError:
+        pass
+    return True
+
+
+open_threads = OpenThreads()

@@ -1,4 +1,6 @@
-"""What a record costs a program without an event loop: ``python -m benchmarks.sync_send BOOTSTRAP``.
+"""What a record costs a program without an event loop.
+
+``python -m benchmarks.sync_send BOOTSTRAP``
 
 ``SyncProducer.send``, confluent-kafka's ``produce`` and kafka-python's ``send`` take turns: each
 sends the records in a loop and then flushes. Columns, in microseconds per record: the loop alone,

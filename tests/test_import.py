@@ -30,6 +30,7 @@ WITHOUT = (
     "kafkaclient.reader",
     "kafkaclient.spark",
     "kafkaclient.streams",
+    "kafkaclient.sync",
     "kafkaclient.testing",
     "kafkaclient.wire.codec",
 )

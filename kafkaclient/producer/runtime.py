@@ -302,11 +302,11 @@ class ProducerRuntime:
             self.transactions.on_new_batch()
         if self.producer_ids.refusals:
             self.producer_ids.ensure()
-        batch_result = BatchResult(topic, self._report_unobserved)
+        batch_result = BatchResult(topic, self.report_unobserved)
         batch_result.loop, batch_result.on_delivery = self.loop, self.config.on_delivery
         return batch_result
 
-    def _report_unobserved(
+    def report_unobserved(
         self, batch_result: BatchResult, error: KafkaError, records: int
     ) -> None:
         if isinstance(error, TransactionAbortedError):

@@ -4,58 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaclient.errors import BufferFullError, KafkaError, PartitionOutOfRangeError
+from kafkaclient.producer.batches.delivery import BatchResult
 from kafkaclient.producer.batches.waiters import Callback
+from kafkaclient.sync.futures import Home, SendFuture, finish
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kafkaclient.producer.batches.delivery import BatchResult, Delivery
+    from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
     from kafkaclient.producer.producer import Producer
-    from kafkaclient.sync.futures import SendFuture
     from kafkaclient.sync.handover import Handover
-    from kafkaclient.types import Headers
+    from kafkaclient.types import HeadersLike
 
 _RELEASE_EVERY = 256  # entries: how often callers that wait for room are told that there is some
 
-
-class One(NamedTuple):
-    """A record. ``awaited``: the caller waits for the outcome, so the batch need not linger."""
-
-    topic: str
-    value: bytes | None
-    key: bytes | None
-    partition: int | None
-    timestamp_ms: int
-    headers: Headers
-    awaited: bool
-
+# Plain tuples: a NamedTuple takes as long to make as everything else in a send.
+One: TypeAlias = "tuple[str, Any, Any, int | None, int | None, HeadersLike]"
+"""A record: topic, value, key, partition, timestamp_ms, headers."""
 
 Many: TypeAlias = "Callable[[Producer], Awaitable[BulkDelivery]]"
 """A call of ``send_many``."""
 
+Entry: TypeAlias = "tuple[Any, One | Many | None, bool, float, int]"
+"""What a thread hands over: (future, work, awaited, deadline, size).
 
-class Entry(NamedTuple):
-    """What a thread hands over. ``deadline``: until when it waits for buffer space, in seconds of
-    ``time.monotonic``. ``size`` is the entry's room in the handover.
-
-    ``work`` is a record, a call of ``send_many``, or None: the future is settled when all earlier
-    entries are appended."""
-
-    future: SendFuture[Any]
-    work: One | Many | None
-    deadline: float
-    size: int
+``future`` is a SendFuture. ``work`` None: it is a plain Future, and done when all earlier entries
+are appended. ``awaited``: the caller
+waits for the record's outcome, so its batch need not linger. ``deadline``: until when the record
+may wait for buffer space, in seconds of ``time.monotonic``. ``size``: its room in the handover."""
 
 
 class Feeder:
     """Appends entries in order. ``unsettled`` counts the records without an outcome."""
 
-    def __init__(self, producer: Producer, handover: Handover[Entry]) -> None:
+    def __init__(self, producer: Producer, handover: Handover[Entry], home: Home) -> None:
         self._producer = producer
+        self._home = home
         self._handover = handover
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
@@ -86,34 +74,37 @@ class Feeder:
     async def _append_all(self, entries: list[Entry]) -> None:
         entries.reverse()
         self._left = entries
-        size = 0
+        taken = 0
         try:
             while entries:
-                entry = entries[-1]
-                work = entry.work
-                if work.__class__ is not One or not self._append_now(entry.future, work):
-                    self._handover.release(size)
-                    size = 0
-                    await self._append(entry)
-                entries.pop()
-                size += entry.size
+                if not self._append_now(entries[-1]):
+                    self._handover.release(taken)
+                    taken = 0
+                    await self._append(entries[-1])
+                taken += entries.pop()[-1]
                 if len(entries) % _RELEASE_EVERY == 0:
-                    self._handover.release(size)
-                    size = 0
+                    self._handover.release(taken)
+                    taken = 0
         finally:
-            self._handover.release(size)
+            self._handover.release(taken)
 
     def fail_left(self, error: Exception) -> int:
-        """Fail the entries that were not appended; returns how many records they were."""
+        """Fail the entries that were not appended; returns how many there were."""
         left = [*reversed(self._left), *self._handover.take()]
         self._left = []
-        for entry in left:
-            entry.future.settle(None, error)
-        return sum(entry.work is not None for entry in left)
+        for future, work, *_ in left:
+            if isinstance(future, SendFuture):
+                self._refuse(future, work[0] if isinstance(work, tuple) else "", error)
+            else:
+                future.set_exception(error)
+        return sum(work is not None for _, work, *_ in left)
 
-    def _append_now(self, future: SendFuture[Any], record: One) -> bool:
-        """Append a record without waiting; False: it has to wait."""
-        topic, value, key, partition, timestamp_ms, headers, awaited = record
+    def _append_now(self, entry: Entry) -> bool:
+        """Append a record without waiting; False: it has to wait, or is no single record."""
+        future, work, awaited, _, _ = entry
+        if work.__class__ is not tuple:
+            return False
+        topic, value, key, partition, timestamp_ms, headers = work
         try:
             delivery = self._producer.send_nowait(
                 topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
@@ -121,35 +112,34 @@ class Feeder:
         except (BufferFullError, PartitionOutOfRangeError):
             return False
         except Exception as error:  # noqa: BLE001 - it is the caller's
-            future.settle(None, error)
-            return True
-        self._watch(future, delivery, awaited=awaited)
+            self._refuse(future, topic, error)
+        else:
+            self._watch(future, delivery, awaited=awaited)
         return True
 
     async def _append(self, entry: Entry) -> None:
         """Append an entry, or wait until it can be appended."""
-        future, work, deadline, _ = entry
+        future, work, awaited, deadline, _ = entry
         if work is None:
-            future.settle(None)
+            future.set_result(None)
             return
-        if not isinstance(work, One):
+        if not isinstance(work, tuple):
             await self._append_many(future, work)
             return
-        topic, value, key, partition, timestamp_ms, headers, awaited = work
+        topic, value, key, *rest = work
+        options = dict(zip(("partition", "timestamp_ms", "headers"), rest, strict=True))
         try:
-            async with asyncio.timeout(deadline - time.monotonic()):
-                delivery = await self._producer.send(
-                    topic,
-                    value,
-                    key,
-                    partition=partition,
-                    timestamp_ms=timestamp_ms,
-                    headers=headers,
-                )
-        except KafkaError as error:
-            future.settle(None, error)
-        except TimeoutError:
-            future.settle(None, _no_room(topic))
+            try:
+                async with asyncio.timeout(deadline - time.monotonic()):
+                    delivery = await self._producer.send(topic, value, key, **options)
+            except TimeoutError as error:
+                if isinstance(error, KafkaError):
+                    raise
+                delivery = self._producer.send_nowait(topic, value, key, **options)
+        except BufferFullError:
+            self._refuse(future, topic, _no_room(topic))
+        except Exception as error:  # noqa: BLE001 - it is the caller's
+            self._refuse(future, topic, error)
         else:
             self._watch(future, delivery, awaited=awaited)
 
@@ -157,23 +147,26 @@ class Feeder:
         try:
             delivery = await call(self._producer)
         except Exception as error:  # noqa: BLE001 - it is the caller's
-            future.settle(None, error)
+            self._refuse(future, "", error)
             return
         self.unsettled += delivery.records
-        waiting = self._loop.create_task(self._settle_many(future, delivery))
+        waiting = self._loop.create_task(self._finish_many(future, delivery))
         self._bulk.add(waiting)
         waiting.add_done_callback(self._bulk.discard)
 
-    async def _settle_many(self, future: SendFuture[Any], delivery: BulkDelivery) -> None:
-        try:
-            metadata = await delivery
-        except KafkaError as error:
-            delivery.unread()
-            future.settle_unread(error, delivery)
-        else:
-            future.settle(metadata)
-        finally:
-            self.unsettled -= delivery.records
+    async def _finish_many(self, future: SendFuture[Any], delivery: BulkDelivery) -> None:
+        await delivery.wait()
+        self.unsettled -= delivery.records
+        finish(self._home, [(future, delivery)])
+
+    def _refuse(self, future: SendFuture[Any], topic: str, error: Exception) -> None:
+        """Fail a record that was not appended. Like a delivery, it is reported if unread."""
+        core = self._producer._core
+        refused = BatchResult(topic, None if core is None else core.report_unobserved)
+        refused.count = 1
+        delivery = refused.delivery_for_last(0)
+        refused.fail(error if isinstance(error, KafkaError) else KafkaError(repr(error)))
+        finish(self._home, [(future, delivery)])
 
     async def wait_settled(self) -> None:
         """After the producer's stop: wait until each future has its outcome."""
@@ -184,7 +177,7 @@ class Feeder:
     # --- outcomes -------------------------------------------------------------------------------
 
     def _watch(self, future: SendFuture[Any], delivery: Delivery, *, awaited: bool = False) -> None:
-        """Settle the future with the delivery. The records of a batch have one callback."""
+        """Finish the future with the delivery. The records of a batch have one callback."""
         self.unsettled += 1
         batch_result = delivery._batch_result
         group = self._groups.get(batch_result)
@@ -197,17 +190,14 @@ class Feeder:
 
     def _settle(self, group: _Group) -> None:
         del self._groups[group.batch_result]
-        for future, delivery in group.members:
-            self.unsettled -= 1
-            if not delivery.done():  # the batch was split
-                self._watch(future, delivery)
-                continue
-            part, index = delivery._batch_result.resolve_index(delivery._index)
-            error = part.error_of(index)
-            if error is None:
-                future.settle(delivery.result())
-            else:
-                future.settle_unread(error.for_one(), delivery)
+        members = group.members
+        self.unsettled -= len(members)
+        if not group.batch_result.done:  # the batch was split, or the record was held
+            for future, delivery in members:
+                if not delivery.done():
+                    self._watch(future, delivery)
+            members = [member for member in members if member[1].done()]
+        finish(self._home, members)
 
 
 class _Group:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import threading
+from asyncio import _get_running_loop
 from concurrent.futures import Future
+from concurrent.futures._base import FINISHED, PENDING
 from typing import TYPE_CHECKING, Any, Never, Protocol, TypeVar
 
 from kafkaclient.errors import ProducerStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
 
-_PENDING, _FINISHED = "PENDING", "FINISHED"  # the states of concurrent.futures
 
+class Outcome(Protocol):
+    """A :class:`~kafkaclient.Delivery` or :class:`~kafkaclient.BulkDelivery` that is done. It
+    reports a failure when it is freed before anybody has read it."""
 
-class Unread(Protocol):
-    """A delivery that reports a failure when it is freed before anybody has read the outcome."""
-
+    def result(self) -> Any: ...
     def exception(self) -> BaseException | None: ...
 
 
@@ -41,29 +43,28 @@ class SendFuture(Future[T]):
     Callbacks run in the producer's thread, which sends nothing meanwhile.
     """
 
-    # A Condition costs more than everything else about a future, and most futures of a script are
-    # never waited for. So the base class's attribute is made when it is first used.
+    # A script creates many futures that it never waits for. So the constructor does not call the
+    # base class: the base class's attributes are made with its Condition, when they are first used.
+    _state = PENDING
+    _made: threading.Condition | None = None
+    _outcome: Outcome
+    _observed = False
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._made: threading.Condition | None = None
-        self._unread: Unread | None = None
-        self._observed = False
-        self._state = _PENDING
-        self._result: Any = None
-        self._exception: BaseException | None = None
-        self._waiters: list[Any] = []
-        self._done_callbacks: list[Callable[[Any], object]] = []
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
-        made = self._made
-        if made is None:
+        if self._made is None:
             with self._home.lock:
-                made = self._made
-                if made is None:
-                    made = self._made = threading.Condition()
-        return made
+                if self._made is None:
+                    self._waiters: list[Any] = []
+                    self._done_callbacks: list[Callable[[Any], object]] = []
+                    self._made = threading.Condition()
+        return self._made
+
+    def __repr__(self) -> str:
+        return f"<SendFuture {self._outcome!r}>" if self.done() else "<SendFuture pending>"
 
     def __reduce_ex__(self, protocol: object) -> Never:
         raise TypeError("the future of a record cannot be copied or pickled")
@@ -74,7 +75,7 @@ class SendFuture(Future[T]):
 
     def done(self) -> bool:
         """Whether the record is acknowledged or has failed."""
-        return self._state == _FINISHED
+        return self._state == FINISHED
 
     def result(self, timeout: float | None = None) -> T:
         """Where the record was written; waits for it.
@@ -83,53 +84,61 @@ class SendFuture(Future[T]):
             KafkaError: the record failed.
             TimeoutError: it has no outcome after ``timeout`` seconds (None: no limit but the
                 producer's own ``max.block.ms`` and ``delivery.timeout.ms``).
-            ProducerStateError: a forked child waits for its parent's record.
+            ProducerStateError: a forked child waits for its parent's record, or the call waits in a
+                thread that runs an event loop: use ``asyncio.wrap_future`` there.
         """
-        self._observe()
-        return super().result(timeout)
+        found: T = self._awaited(timeout).result()
+        return found
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The error that the record failed with; None: it was written. Waits and raises as
         :meth:`result`."""
-        self._observe()
-        return super().exception(timeout)
+        return self._awaited(timeout).exception()
 
     def add_done_callback(self, fn: Callable[[Future[T]], object]) -> None:
         """Call ``fn(future)`` in the producer's thread once there is an outcome; at once if there
         is one already."""
         self._observed = True
         super().add_done_callback(fn)
-        self._mark_read()
+        if self.done():
+            self._outcome.exception()  # it counts as read
 
-    def _observe(self) -> None:
-        self._observed = True
-        self._mark_read()
-        if self._home.left_behind and self._state != _FINISHED:
-            raise ProducerStateError(
-                "the record belongs to the process that sent it; a forked child does not learn "
-                "its outcome"
-            )
+    def _awaited(self, timeout: float | None) -> Outcome:
+        if not self.done():
+            if self._home.left_behind:
+                raise ProducerStateError(
+                    "the record belongs to the process that sent it; a forked child does not learn "
+                    "its outcome"
+                )
+            if _get_running_loop() is not None:
+                raise ProducerStateError(
+                    "the future has no outcome yet, and this thread runs an event loop, which must "
+                    "not wait: await asyncio.wrap_future(future)"
+                )
+            with self._condition:
+                if not self.done() and not (self._condition.wait(timeout) and self.done()):
+                    raise TimeoutError
+        return self._outcome
 
-    def _mark_read(self) -> None:
-        unread, self._unread = self._unread, None
-        if unread is not None:
-            unread.exception()
-
-    def settle(self, result: T | None, error: BaseException | None = None) -> None:
-        """Set the outcome; called in the producer's thread, once."""
-        with self._home.lock:
-            if self._made is None:  # nobody waits, and there are no callbacks
-                self._result, self._exception = result, error
-                self._state = _FINISHED
-                return
+    def _finish(self, outcome: Outcome) -> None:
+        """Wake those that wait, and call the callbacks."""
+        self._outcome = outcome
+        error = outcome.exception() if self._observed or self._waiters else None
         if error is None:
-            self.set_result(result)  # type: ignore[arg-type]
+            self.set_result(None)  # type: ignore[arg-type] # result() reads the outcome
         else:
             self.set_exception(error)
 
-    def settle_unread(self, error: BaseException, delivery: Unread) -> None:
-        """:meth:`settle` with an error that ``delivery`` reports unless somebody reads it."""
-        self._unread = delivery
-        self.settle(None, error)
-        if self._observed:
-            self._mark_read()
+
+def finish(home: Home, outcomes: Sequence[tuple[SendFuture[Any], Outcome]]) -> None:
+    """Give futures their outcomes, in the producer's thread."""
+    waited = []
+    with home.lock:
+        for future, outcome in outcomes:
+            if future._made is None:  # nobody waits, and there are no callbacks
+                future._outcome = outcome
+                future._state = FINISHED
+            else:
+                waited.append((future, outcome))
+    for future, outcome in waited:
+        future._finish(outcome)

@@ -101,7 +101,8 @@ class Handover(Generic[E]):
             while self._closed is None and not (
                 self._callers[0] is caller and self._has_room(size)
             ):
-                if not self._room.wait(deadline - time.monotonic()):
+                seconds = min(deadline - time.monotonic(), threading.TIMEOUT_MAX)
+                if not self._room.wait(seconds):
                     raise BufferFullError(
                         "the record was not sent: buffer.memory stayed full for max.block.ms, so "
                         "the producer's thread took no records; send more slowly, or raise "

@@ -21,7 +21,6 @@ from kafkaclient.net.fork import guard
 from kafkaclient.producer.batches.record import RawRecord, checked_record, serialize
 from kafkaclient.producer.producer import Producer
 from kafkaclient.sync.at_exit import open_threads
-from kafkaclient.sync.feeder import Entry, One
 from kafkaclient.sync.futures import SendFuture
 from kafkaclient.sync.thread import ProducerThread
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.view import PartitionView
     from kafkaclient.metrics.producer import Snapshot
+    from kafkaclient.sync.feeder import Many, One
     from kafkaclient.types import BulkMetadata, HeadersLike, RecordMetadata
 
 _ENTRY_BYTES = 512  # what a record takes in the handover besides its key and value
@@ -95,8 +95,9 @@ class SyncProducer:
         self._exit_timeout_s = exit_timeout_s
         self._max_block_s = config.max_block_ms / 1000
         self._serializes = config.key_serializer is not None or config.value_serializer is not None
-        self._largest = min(config.max_request_size, config.buffer_memory) - _OVERHEAD
-        self._known_topics: set[str] = set()
+        self._wait_s = max(self._max_block_s, _HANDOVER_S)
+        self._usual_size = min(config.max_request_size, config.buffer_memory) - _OVERHEAD
+        self._usual_topics: set[str] = set()
         self._lock = threading.Lock()
         guard(self)
 
@@ -154,7 +155,10 @@ class SyncProducer:
         with self._lock:
             self._closed = True
             thread = self._thread
-        return 0 if thread is None else thread.close(timeout).result()
+        if thread is None:
+            return 0
+        thread.close(timeout)
+        return thread.wait_closed()
 
     def __enter__(self) -> Self:
         self.start()
@@ -207,7 +211,21 @@ class SyncProducer:
                 that runs an event loop. (The future can fail with it as well.)
             ProducerClosedError: the SyncProducer is closed.
         """
-        return self._send(topic, value, key, partition, timestamp_ms, headers, awaited=False)
+        # Most records take this way. What it leaves out, _checked() does.
+        if (
+            value.__class__ is bytes
+            and (key is None or key.__class__ is bytes)
+            and partition is None
+            and timestamp_ms is None
+            and not headers
+            and topic.__class__ is str
+            and topic in self._usual_topics
+            and (size := len(value) + (0 if key is None else len(key))) <= self._usual_size
+        ):
+            record: One = (topic, value, key, None, int(time.time() * 1000), ())
+        else:
+            record, size = self._checked(topic, value, key, partition, timestamp_ms, headers)
+        return self._put(record, size, awaited=False)
 
     def send_and_wait(
         self,
@@ -225,11 +243,11 @@ class SyncProducer:
         thread that runs an event loop.
         """
         _check_may_wait("send_and_wait")
-        return self._send(
-            topic, value, key, partition, timestamp_ms, headers, awaited=True
-        ).result()
+        record, size = self._checked(topic, value, key, partition, timestamp_ms, headers)
+        future: SendFuture[RecordMetadata] = self._put(record, size, awaited=True)
+        return future.result()
 
-    def _send(
+    def _checked(
         self,
         topic: str,
         value: Any,
@@ -237,34 +255,14 @@ class SyncProducer:
         partition: int | None,
         timestamp_ms: int | None,
         headers: HeadersLike,
-        *,
-        awaited: bool,
-    ) -> SendFuture[RecordMetadata]:
-        thread = self._thread
-        if thread is None or thread.start_error is not None:
-            thread = self._running()
-        size = -1
-        if (
-            topic.__class__ is str
-            and topic in self._known_topics
-            and not headers
-            and partition is None
-            and timestamp_ms is None
-            and not self._serializes
-        ):
-            size = _bytes_of(value, key)
-        if 0 <= size <= self._largest:
-            timestamp_ms, headers = int(time.time() * 1000), ()
-        else:
-            raw = RawRecord(topic, value, key, partition, timestamp_ms, headers)
-            record = checked_record(self.config, time.time, raw)
-            timestamp_ms, key, value, headers, partition, size, _ = record
-            if len(self._known_topics) < _KNOWN_TOPICS:
-                self._known_topics.add(topic)
-        one = One(topic, value, key, partition, timestamp_ms, headers, awaited)
-        future: SendFuture[RecordMetadata] = SendFuture(thread.home)
-        self._put(thread, future, one, size + _ENTRY_BYTES)
-        return future
+    ) -> tuple[One, int]:
+        """The record in bytes and its size; raises InvalidRecordError."""
+        raw = RawRecord(topic, value, key, partition, timestamp_ms, headers)
+        record = checked_record(self.config, time.time, raw)
+        timestamp_ms, key, value, pairs, partition, size, _ = record
+        if not self._serializes and len(self._usual_topics) < _KNOWN_TOPICS:
+            self._usual_topics.add(topic)
+        return (topic, value, key, partition, timestamp_ms, pairs), size
 
     def send_many(
         self,
@@ -295,7 +293,7 @@ class SyncProducer:
             values = [serialize(config, topic, value, None)[0] for value in values]
             if keys is not None:
                 keys = [serialize(config, topic, None, key)[1] for key in keys]
-        size = _ENTRY_BYTES
+        size = 0
         for n, value in enumerate(values):
             if value.__class__ is not bytes and isinstance(value, (bytearray, memoryview)):
                 values[n] = bytes(value)
@@ -312,21 +310,17 @@ class SyncProducer:
             timestamps_ms=None if timestamps_ms is None else list(timestamps_ms),
             record_headers=None if record_headers is None else list(record_headers),
         )
-        thread = self._running()
-        future: SendFuture[BulkMetadata] = SendFuture(thread.home)
-        self._put(thread, future, many, size)
-        return future
+        return self._put(many, size, awaited=False)
 
-    def _put(
-        self,
-        thread: ProducerThread,
-        future: SendFuture[Any],
-        work: One | Callable[[Producer], Any],
-        size: int,
-    ) -> None:
-        deadline = time.monotonic() + self._max_block_s
-        entry = Entry(future, work, deadline, size)
-        thread.handover.put(entry, size, max(deadline, deadline - self._max_block_s + _HANDOVER_S))
+    def _put(self, work: One | Many, size: int, *, awaited: bool) -> SendFuture[Any]:
+        thread = self._thread
+        if thread is None or thread.start_error is not None:
+            thread = self._running()
+        future: SendFuture[Any] = SendFuture(thread.home)
+        now, size = time.monotonic(), size + _ENTRY_BYTES
+        entry = (future, work, awaited, now + self._max_block_s, size)
+        thread.handover.put(entry, size, now + self._wait_s)
+        return future
 
     # --- waiting and looking --------------------------------------------------------------------
 
@@ -388,20 +382,6 @@ def _copied(headers: HeadersLike) -> HeadersLike:
     if not headers:
         return ()
     return dict(headers) if isinstance(headers, Mapping) else tuple(headers)
-
-
-def _bytes_of(value: Any, key: Any) -> int:
-    """The size of a record in bytes without headers; -1: it is not in bytes."""
-    size = 0
-    if value is not None:
-        if value.__class__ is not bytes:
-            return -1
-        size = len(value)
-    if key is not None:
-        if key.__class__ is not bytes:
-            return -1
-        size += len(key)
-    return size
 
 
 def _check_may_wait(what: str) -> None:

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.errors import KafkaError, ProducerClosedError, defect
 from kafkaclient.event_loop import loop_factory
-from kafkaclient.sync.feeder import Entry, Feeder
-from kafkaclient.sync.futures import Home, SendFuture
+from kafkaclient.sync.feeder import Feeder
+from kafkaclient.sync.futures import Home
 from kafkaclient.sync.handover import Handover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from kafkaclient.producer.producer import Producer
+    from kafkaclient.sync.feeder import Entry
 
 T = TypeVar("T")
 
@@ -46,9 +47,9 @@ class ProducerThread:
         self._feeding: asyncio.Task[None] | None = None
         self._stop_by: float | None = None
         self._loop = (loop_factory() or asyncio.new_event_loop)()
-        thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         try:
-            thread.start()
+            self._thread.start()
         except RuntimeError:  # the interpreter ends
             self._loop.close()
             raise
@@ -67,11 +68,11 @@ class ProducerThread:
     def flush(self) -> Future[None]:
         """Send all records that were handed over before; the future is done when each has its
         outcome."""
-        appended: SendFuture[None] = SendFuture(self.home)
+        appended: Future[None] = Future()
         try:
-            self.handover.put(Entry(appended, None, 0.0, 0), 0, 0.0)
-        except Exception as error:  # noqa: BLE001 - closed, or not started: they are failed
-            appended.settle(None, error)
+            self.handover.put((appended, None, False, 0.0, 0), 0, 0.0)
+        except Exception as error:  # noqa: BLE001 - the queue is closed
+            appended.set_exception(error)
         return self._begin(self._flush(appended))
 
     def _begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
@@ -89,10 +90,12 @@ class ProducerThread:
             self._loop.call_soon_threadsafe(self._close_within, timeout)
         return self.ended
 
-    def left_behind(self) -> None:
-        """This is a forked child: the thread does not exist here, and its records are the
-        parent's."""
-        self.home.left_behind = True
+    def wait_closed(self) -> int:
+        """Wait until the thread has ended, after :meth:`close`; returns how many records were left
+        without an outcome."""
+        undelivered = self.ended.result()
+        self._thread.join()
+        return undelivered
 
     def _wake_feeder(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has taken the entry, and is closed
@@ -111,23 +114,22 @@ class ProducerThread:
             self.ended.set_result(undelivered)
 
     async def _main(self) -> int:
-        feeder = self._feeder = Feeder(self.producer, self.handover)
+        feeder = self._feeder = Feeder(self.producer, self.handover, self.home)
         self._feeding = asyncio.create_task(self._start_and_feed(feeder), name="kafkaclient-feeder")
-        self._wake()
         await asyncio.wait({self._feeding})
         problem = self._problem(self._feeding)
         self.handover.close(problem)
-        undelivered = feeder.fail_left(problem)
-        remaining = None
-        if self._stop_by is not None:
-            remaining = max(0.0, self._stop_by - self._loop.time())
-        undelivered += await self.producer.stop(remaining)
-        await feeder.wait_settled()
+        try:
+            undelivered = feeder.fail_left(problem)
+        finally:
+            left = None if self._stop_by is None else max(0.0, self._stop_by - self._loop.time())
+            unacknowledged = await self.producer.stop(left)
+            await feeder.wait_settled()
         if not self.started.done():
             # The application's next call starts another thread.
             self.start_error = problem
             self.started.set_exception(problem)
-        return undelivered
+        return undelivered + unacknowledged
 
     def _problem(self, feeding: asyncio.Task[None]) -> Exception:
         """Why no more records are taken."""
@@ -138,7 +140,7 @@ class ProducerThread:
             return error
         return defect("the SyncProducer's thread", error, ProducerClosedError)
 
-    async def _flush(self, appended: SendFuture[None]) -> None:
+    async def _flush(self, appended: Future[None]) -> None:
         await asyncio.wrap_future(appended)
         await self.producer.flush()
 

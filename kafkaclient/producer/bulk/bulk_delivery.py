@@ -105,10 +105,6 @@ class BulkDelivery:
             self._error = self._make_error()
         return self._error
 
-    def unread(self) -> None:
-        """Report a failure again unless it is read: who has read it only passes it on."""
-        self._unseen = True
-
     def result(self) -> BulkMetadata:
         """Where the records were written.
 
@@ -123,13 +119,14 @@ class BulkDelivery:
 
     def __await__(self) -> Generator[Any, None, BulkMetadata]:
         self._unseen = False
-        return self._wait().__await__()
+        yield from self.wait().__await__()
+        return self.result()
 
-    async def _wait(self) -> BulkMetadata:
+    async def wait(self) -> None:
+        """Wait until the delivery is done. The outcome does not count as read."""
         # The latest run first: the earlier ones are likely to be done by then.
         while (run := self._latest()) is not None:
             await _until_done(*run)
-        return self.result()
 
     def _latest(self) -> Run | None:
         """The last run without an outcome."""

@@ -127,7 +127,7 @@ class Feeder:
             await self._append_many(future, work)
             return
         topic, value, key, *rest = work
-        options = dict(zip(("partition", "timestamp_ms", "headers"), rest, strict=True))
+        options: Any = dict(zip(("partition", "timestamp_ms", "headers"), rest, strict=True))
         try:
             try:
                 async with asyncio.timeout(deadline - time.monotonic()):

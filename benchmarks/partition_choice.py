@@ -292,11 +292,11 @@ class Bench:
             await load.steady(topic, 2048, 10)
             await blocking
             await load.settle()
-            nodes = producer.metrics()["producer-node-metrics"]
+            nodes = producer.metrics().brokers
         return {
             "overdue": sum(int(node.get("exclusion-overdue-total", 0)) for node in nodes.values()),
             "requests_total": sum(int(node["request-total"]) for node in nodes.values()),
-            "lag_max_ms": round(producer.metrics()["kafkaclient-metrics"]["event-loop-lag-max"]),
+            "lag_max_ms": round(producer.metrics().producer["event-loop-lag-max"]),
         }
 
     async def topics(self) -> dict[str, Any]:

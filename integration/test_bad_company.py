@@ -31,7 +31,7 @@ async def test_a_quota_slows_down_and_fails_nothing(kafka_cluster, topic, create
         throttled_at = asyncio.get_running_loop().time()
         last = producer.send_nowait(topic, b"last")
         await producer.flush(60)
-        metrics = producer.metrics()["producer-metrics"]
+        metrics = producer.metrics().producer
         silence = metrics["produce-throttle-time-max"] / 1000
         assert silence > 0.5
         assert asyncio.get_running_loop().time() - throttled_at >= 0.9 * silence
@@ -47,7 +47,7 @@ async def test_a_forked_child_leaves_its_parents_connections_alone(
     async with Producer(kafka_cluster.bootstrap, linger_ms=0) as producer:
         for partition in range(3):
             await producer.send_and_wait(topic, b"before", partition=partition)
-        lost = producer.metrics()["producer-metrics"]["connection-close-total"]
+        lost = producer.metrics().producer["connection-close-total"]
         child = os.fork()
         if child == 0:
             os._exit(_misuse(producer, topic))
@@ -55,7 +55,7 @@ async def test_a_forked_child_leaves_its_parents_connections_alone(
         assert os.waitstatus_to_exitcode(status) == 0
         for partition in range(3):
             await producer.send_and_wait(topic, b"after", partition=partition)
-        assert producer.metrics()["producer-metrics"]["connection-close-total"] == lost
+        assert producer.metrics().producer["connection-close-total"] == lost
     assert sorted(r.value for r in await read_topic(topic)) == [b"after"] * 3 + [b"before"] * 3
 
 

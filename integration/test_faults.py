@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient import Producer
+from kafkaclient import Hooks, Producer
 from kafkaclient.errors import (
     BufferFullError,
     DeliveryTimeoutError,
@@ -124,6 +124,55 @@ async def test_a_broker_paused_under_load(kafka_cluster, topic, create_topic, re
     load.check(await read_topic(topic))
 
 
+class _Batches(Hooks):
+    def __init__(self) -> None:
+        self.delivered = self.failed = 0
+
+    def on_batch(self, batch) -> None:
+        if batch.error is None:
+            self.delivered += batch.records
+        else:
+            self.failed += batch.records
+
+
+async def test_readiness_and_hooks_while_all_brokers_are_away(
+    kafka_cluster, topic, create_topic, read_topic
+):
+    await create_topic(topic, 6, 3, _REPLICATED)
+    batches, turns = _Batches(), []
+    async with Producer(kafka_cluster.bootstrap, hooks=batches) as producer:
+        load = Load(producer, topic)
+        assert await producer.healthy()
+
+        async def ask(*, until: bool) -> None:
+            asked_at = time.monotonic()
+            while bool(health := await producer.healthy(timeout=1)) is not until:
+                assert time.monotonic() - asked_at < 20, str(health)
+                await asyncio.sleep(0.1)
+            turns.append((time.monotonic() - asked_at, str(health)))
+
+        async def away() -> None:
+            for broker in kafka_cluster.brokers:
+                await kafka_cluster.pause(broker)
+            await ask(until=False)
+
+        async def back() -> None:
+            for broker in kafka_cluster.brokers:
+                await kafka_cluster.resume(broker)
+            await ask(until=True)
+
+        try:
+            await _during(load, 5, away, back)
+        finally:
+            await kafka_cluster.heal()
+    (gone_s, why), (back_s, _) = turns
+    assert "no broker answers" in why
+    assert gone_s < 5
+    assert back_s < 15
+    load.check(await read_topic(topic))
+    assert (batches.delivered, batches.failed) == (load.sent, 0)
+
+
 async def test_connections_cut_and_bytes_corrupted(kafka_cluster, topic, create_topic, read_topic):
     await create_topic(topic, 6, 3, _REPLICATED)
 
@@ -145,7 +194,7 @@ async def test_connections_cut_and_bytes_corrupted(kafka_cluster, topic, create_
             await _during(load, 8, cut_before, cut_after, corrupt, cut_after)
         finally:
             await kafka_cluster.heal()
-        assert producer.metrics()["producer-metrics"]["record-retry-total"] > 0
+        assert producer.metrics().producer["record-retry-total"] > 0
     load.check(await read_topic(topic))
 
 

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import ClusterView
     from kafkaclient.config import ProducerConfig
     from kafkaclient.errors import KafkaError
+    from kafkaclient.hooks import FinishedBatch, FinishedRequest, Hooks
+    from kafkaclient.metrics.snapshot import MetricsSnapshot
     from kafkaclient.net.sasl.tokens import Token, TokenProvider
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.delivery_future import DeliveryFuture
     from kafkaclient.producer.bulk.batch_builder import RecordBatchBuilder
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
+    from kafkaclient.producer.observability.health import Health
     from kafkaclient.producer.observability.unobserved_failures import UnseenFailure
     from kafkaclient.producer.partitioning.load_view import (
         BrokerLoad,
@@ -47,9 +50,14 @@ __all__ = [
     "ConsumerGroupMetadata",
     "Delivery",
     "DeliveryFuture",
+    "FinishedBatch",
+    "FinishedRequest",
+    "Health",
+    "Hooks",
     "KafkaError",
     "LoadSnapshot",
     "LoadView",
+    "MetricsSnapshot",
     "OffsetAndMetadata",
     "OffsetRange",
     "PartitionLoad",
@@ -74,11 +82,14 @@ _HOMES = {
     "cluster.view": ("ClusterView",),
     "config": ("ProducerConfig",),
     "errors": ("KafkaError",),
+    "hooks": ("FinishedBatch", "FinishedRequest", "Hooks"),
+    "metrics.snapshot": ("MetricsSnapshot",),
     "net.sasl.tokens": ("Token", "TokenProvider"),
     "producer.batches.delivery": ("Delivery",),
     "producer.batches.delivery_future": ("DeliveryFuture",),
     "producer.bulk.batch_builder": ("RecordBatchBuilder",),
     "producer.bulk.bulk_delivery": ("BulkDelivery",),
+    "producer.observability.health": ("Health",),
     "producer.observability.unobserved_failures": ("UnseenFailure",),
     "producer.partitioning.load_view": ("BrokerLoad", "LoadSnapshot", "LoadView", "PartitionLoad"),
     "producer.partitioning.partitioners": ("Partitioner",),

@@ -56,9 +56,9 @@ class Run:
 
     def measured(self) -> Measured:
         metrics = self.producer.metrics()
-        totals = metrics["producer-partition-metrics"].values()
+        totals = metrics.partitions.values()
         batches = sum(p["batch-send-total"] for p in totals)
-        per_request = metrics["producer-metrics"]["records-per-request-avg"]
+        per_request = metrics.producer["records-per-request-avg"]
         records = sum(p["record-send-total"] for p in totals)
         if batches:
             self.extras |= {
@@ -67,7 +67,7 @@ class Run:
                 "batches_per_request": per_request * batches / records,
                 "batches": batches,
             }
-        errors = int(metrics["producer-metrics"]["record-error-total"])
+        errors = int(metrics.producer["record-error-total"])
         return Measured.of(self.supply, self.meter, self.extras, errors=errors)
 
 
@@ -253,7 +253,7 @@ async def overload(job: Job, started: Callable[[], None]) -> Measured:
             async with rss_sampled(run.extras, _RSS_EVERY_S):
                 await _offer(run, put_keyed if job.entry.keyed else put)
         run.extras["buffer_memory_mb"] = run.producer.config.buffer_memory / (1024 * 1024)
-        exhausted = run.producer.metrics()["producer-metrics"]["buffer-exhausted-total"]
+        exhausted = run.producer.metrics().producer["buffer-exhausted-total"]
         run.extras["refused_for_lack_of_room"] = int(exhausted)
         return run.measured()
 

@@ -68,7 +68,7 @@ class KafkaclientClient:
         await asyncio.sleep(0)  # the callbacks run in the event loop's next iteration
 
     def retried(self) -> int | None:
-        return int(self._producer.metrics()["producer-metrics"]["record-retry-total"])
+        return int(self._producer.metrics().producer["record-retry-total"])
 
 
 def _delivered(done: Done, delivery: Delivery) -> None:

@@ -61,7 +61,7 @@ class FacadeProducer(AIOKafkaProducer):
     def _batches_sent(self) -> int:
         if self._producer._core is None:
             return 0
-        partitions = self._producer.metrics()["producer-partition-metrics"].values()
+        partitions = self._producer.metrics().partitions.values()
         return sum(int(partition["batch-send-total"]) for partition in partitions)
 
     def _core(self) -> ProducerRuntime | None:

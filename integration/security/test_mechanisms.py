@@ -109,7 +109,7 @@ async def test_sessions_are_renewed_under_load(
                     number += 1
                 await asyncio.sleep(0.01)
             await producer.flush()
-            metrics = producer.metrics()["producer-metrics"]
+            metrics = producer.metrics().producer
             lost.append(metrics["connection-close-total"] - 1)  # the bootstrap server's
 
     with caplog.at_level(logging.DEBUG, "kafkaclient.net.authentication"):

@@ -14,13 +14,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from kafkaclient.cli.output import plain_table, print_message, progress_bar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator
 
     from rich.console import Console
     from rich.progress import Progress, TaskID
     from rich.table import Table
 
     from kafkaclient.cli.perf_plan import PerfTestPlan
+    from kafkaclient.metrics.snapshot import MetricsSnapshot
     from kafkaclient.perf.load import Load
     from kafkaclient.perf.run import Run
     from kafkaclient.perf.traffic import Traffic
@@ -84,23 +85,21 @@ def print_line(line: str) -> None:
     sys.stdout.flush()
 
 
-def metrics_lines(metrics: Mapping[str, object]) -> str:
+def metrics_lines(metrics: MetricsSnapshot) -> str:
     """Metrics in the form of Kafka's tools (Java: ``ToolsUtils.printMetrics``)."""
-    flat = dict(sorted(_flattened(metrics, "")))
-    width = max((len(name) for name in flat), default=0)
-    lines = (
-        f"{name:<{width}} : {f'{value:.3f}' if isinstance(value, int | float) else value}"
-        for name, value in flat.items()
-    )
+    flat = {
+        f"{group}:{name}": value
+        for group, values in chain(
+            [("producer-metrics", metrics.producer)],
+            ((f"producer-node-metrics:node-{id_}", v) for id_, v in metrics.brokers.items()),
+            ((f"producer-partition-metrics:{tp}", v) for tp, v in metrics.partitions.items()),
+            ((f"producer-topic-metrics:{topic}", v) for topic, v in metrics.topics.items()),
+        )
+        for name, value in values.items()
+    }
+    width = max(map(len, flat))
+    lines = (f"{name:<{width}} : {value:.3f}" for name, value in flat.items())
     return "\n".join(chain(["", f"{'Metric Name':<{width}}   Value"], lines))
-
-
-def _flattened(metrics: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
-    for name, value in metrics.items():
-        if isinstance(value, dict):
-            yield from _flattened(value, f"{prefix}{name}:")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def show_run(console: Console, run: Run) -> None:

@@ -184,8 +184,8 @@ async def run_perf_test(plan: PerfTestPlan) -> list[Run]:
             run = await measure(client, load, plan.load.records(), labeled)
         runs.append(run)
         perf_report.print_summary(run)
-        if plan.print_metrics:
-            perf_report.print_line(perf_report.metrics_lines(client.metrics()))
+        if plan.print_metrics and (metrics := client.metrics()) is not None:
+            perf_report.print_line(perf_report.metrics_lines(metrics))
         perf_report.show_run(console, run)
     if plan.json is not None:
         values = [run.record.as_json() for run in runs]

@@ -16,6 +16,8 @@ from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from kafkaclient.hooks import Hooks
+
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
@@ -191,6 +193,17 @@ def name_or_object(names: tuple[str, ...], method: str, call: str) -> Kind[Any]:
         return _checked(value, usable and not isinstance(value, type))
 
     return Kind(f"one of {', '.join(names)}, or an object with a method {method}{call}", read)
+
+
+def _read_hooks(value: object) -> tuple[Hooks, ...]:
+    given = value if isinstance(value, (list, tuple)) else (value,)
+    for hooks in given:
+        methods = (getattr(hooks, name, None) for name in ("on_batch", "on_request"))
+        _checked(hooks, isinstance(hooks, Hooks) and not any(map(iscoroutinefunction, methods)))
+    return tuple(given)
+
+
+HOOKS = Kind("a kafkaclient.hooks.Hooks, or a list of them", _read_hooks)
 
 
 def function(call: str) -> Kind[Callable[..., Any]]:

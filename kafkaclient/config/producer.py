@@ -16,6 +16,7 @@ from kafkaclient.config.kinds import (
     ACKS,
     BOOLEAN,
     FILLED_TEXT,
+    HOOKS,
     INT32_MAX,
     INT64_MAX,
     PATH,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkaclient.config.options import Given
+    from kafkaclient.hooks import Hooks
 
 _log = logging.getLogger(__name__)
 
@@ -181,6 +183,9 @@ class ProducerConfig(ClientConfig):
     on_error: Callable[..., object] | None = _HOOKS.option(None, optional(function("(failure)")))
     """A function that is called on the event loop with an UnseenFailure (topic, partition, records,
     error) when records have failed and their Delivery was neither awaited nor inspected."""
+
+    hooks: tuple[Hooks, ...] = _HOOKS.option((), HOOKS)
+    """Objects that see every batch and every request (kafkaclient.hooks.Hooks)."""
 
     metrics_sample_window_ms: int = _METRICS.option(30_000, integer(1, INT64_MAX))
     """The length of one window of rates, averages and maxima, in milliseconds."""

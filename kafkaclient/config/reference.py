@@ -75,7 +75,7 @@ def _default(option: Option) -> str:
         return "none; it must be given"
     if option.name == "acks":
         return "`all`"
-    if option.default in (None, ""):
+    if option.default in (None, "", ()):
         return "none"
     if isinstance(option.default, tuple):
         return f"`{','.join(option.default)}`"

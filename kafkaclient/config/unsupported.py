@@ -39,8 +39,8 @@ _KEYS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("false",),
     ),
     "group.id": (_NO_GROUPS, ()),
-    "interceptor.classes": (f"{_PYTHON_CLASSES}; see on_delivery", ()),
-    "metric.reporters": (f"{_PYTHON_CLASSES}; read Producer.metrics()", ()),
+    "interceptor.classes": (f"{_PYTHON_CLASSES}; see on_delivery and hooks", ()),
+    "metric.reporters": (f"{_PYTHON_CLASSES}; see hooks, and Producer.metrics()", ()),
     "metrics.recording.level": ("all metrics are recorded at one level", ("info",)),
     "partitioner.class": (
         f"{_PYTHON_CLASSES}; give partitioner=round-robin, uniform-sticky or sticky for Java's "

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from kafkaclient.metrics.group import Group
+from kafkaclient.metrics.snapshot import MetricsSnapshot, Values
 from kafkaclient.metrics.stats import Windowed, Windows
+from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-Snapshot: TypeAlias = "dict[str, dict[str, Any]]"
+    from kafkaclient.errors import KafkaError
+
 Gauges: TypeAlias = "Mapping[str, float]"
 
 _TXN_CALLS = ("init", "begin", "send-offsets", "commit", "abort")
@@ -47,7 +50,6 @@ class ProducerMetrics:
         self._read_partitions: Callable[[], Mapping[str, Mapping[int, Gauges]]] = dict
 
         group = self._group = Group(self._windows)
-        own = self._kafkaclient_group = Group(self._windows)
         nanoseconds, recorder = self._nanoseconds, self._recorder
 
         # Batches and records
@@ -63,7 +65,7 @@ class ProducerMetrics:
         self._sent = group.meter("record-send")
         self._errors = group.meter("record-error")
         self._retries = group.meter("record-retry")
-        self.errors_unseen = recorder(own.meter("record-error-unseen"))
+        self.errors_unseen = recorder(group.meter("record-error-unseen"))
         """The number of records that failed while their Delivery was not awaited or inspected."""
 
         # Requests and connections
@@ -92,7 +94,7 @@ class ProducerMetrics:
         self.metadata_waited = recorder(nanoseconds("metadata-wait-time"))
         """How long a caller waited for a topic's metadata."""
         self._transactions = {call: nanoseconds(f"txn-{call}-time") for call in _TXN_CALLS}
-        self.event_loop_lagged = recorder(own.duration("event-loop-lag"))
+        self.event_loop_lagged = recorder(group.duration("event-loop-lag"))
         """How late a timer of the producer ran."""
 
         group.gauges(
@@ -166,8 +168,13 @@ class ProducerMetrics:
         """A request of any kind was written; ``nbytes`` includes its size field."""
         self._nodes[node_id].requests.record(nbytes, self._clock())
 
-    def response_received(self, node_id: int, nbytes: int, latency_s: float) -> None:
-        """A response of any kind was read, ``latency_s`` after its request was written."""
+    def request_done(
+        self, node_id: int, api: str, nbytes: int, latency_s: float, error: KafkaError | None
+    ) -> None:
+        """A response of any kind was read, ``latency_s`` after its request was written; or there
+        will be none, because of ``error``, which does not count."""
+        if error is not None:
+            return
         now = self._clock()
         node = self._nodes[node_id]
         node.responses.record(nbytes, now)
@@ -203,39 +210,33 @@ class ProducerMetrics:
         """Drop the metrics of a topic that is no longer used."""
         self._topics.pop(topic, None)
 
-    def snapshot(self) -> Snapshot:
-        """All values by group and name. Averages and maxima without recorded values are NaN.
-
-        ``producer-metrics``, ``producer-node-metrics`` (by ``node-0``) and
-        ``producer-topic-metrics`` (by topic) are Java's, with additions about the choice of
-        partitions. Java does not have ``producer-partition-metrics`` (by ``topic-0``) and
-        ``kafkaclient-metrics``. docs/telemetry.md lists all additions.
-        """
+    def snapshot(self) -> MetricsSnapshot:
+        """The values of all metrics now."""
         now = self._clock()
-        nodes = {id_: node.group.snapshot(now) for id_, node in self._nodes.items()}
+        brokers = {id_: node.group.snapshot(now) for id_, node in self._nodes.items()}
         for node_id, gauges in self._read_nodes().items():
-            nodes.setdefault(node_id, {}).update(gauges)
+            brokers.setdefault(node_id, {}).update(gauges)
         topics = {name: topic.group.snapshot(now) for name, topic in self._topics.items()}
         for topic_name, gauges in self._read_topics().items():
             topics.setdefault(topic_name, {}).update(gauges)
-        partitions: dict[str, dict[int, dict[str, float]]] = {
-            name: {number: dict(totals) for number, totals in topic.partitions.items()}
+        partitions: dict[TopicPartition, Values] = {
+            TopicPartition(name, number): dict(totals)
             for name, topic in self._topics.items()
+            for number, totals in topic.partitions.items()
         }
         for topic_name, by_number in self._read_partitions().items():
             for number, gauges in by_number.items():
-                partitions.setdefault(topic_name, {}).setdefault(number, {}).update(gauges)
-        return {
-            "producer-metrics": self._group.snapshot(now),
-            "producer-node-metrics": {f"node-{id_}": nodes[id_] for id_ in sorted(nodes)},
-            "producer-topic-metrics": {name: topics[name] for name in sorted(topics)},
-            "producer-partition-metrics": {
-                f"{name}-{n}": partitions[name][n]
-                for name in sorted(partitions)
-                for n in sorted(partitions[name])
-            },
-            "kafkaclient-metrics": self._kafkaclient_group.snapshot(now),
-        }
+                partitions.setdefault(TopicPartition(topic_name, number), {}).update(gauges)
+        return MetricsSnapshot(
+            self._group.snapshot(now),
+            {node_id: _sorted(brokers[node_id]) for node_id in sorted(brokers)},
+            {name: _sorted(topics[name]) for name in sorted(topics)},
+            {partition: _sorted(partitions[partition]) for partition in sorted(partitions)},
+        )
+
+
+def _sorted(values: Values) -> Values:
+    return dict(sorted(values.items()))
 
 
 class _Node:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kafkaclient.errors import KafkaError
 
 
 class Meter(Protocol):
@@ -17,7 +20,10 @@ class Meter(Protocol):
     def request_sent(self, node_id: int, nbytes: int) -> None:
         return
 
-    def response_received(self, node_id: int, nbytes: int, latency_s: float) -> None:
+    def request_done(
+        self, node_id: int, api: str, nbytes: int, latency_s: float, error: KafkaError | None
+    ) -> None:
+        """The response of ``nbytes`` was read, or there will be none because of ``error``."""
         return
 
 

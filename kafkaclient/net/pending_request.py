@@ -22,7 +22,7 @@ class PendingRequest:
     __slots__ = ("api", "correlation_id", "deadline", "on_done", "sent_at")
 
     def __init__(
-        self, correlation_id: int, on_done: OnDone, sent_at: float, api: str = "Produce"
+        self, correlation_id: int, on_done: OnDone, sent_at: float, api: str = "PRODUCE"
     ) -> None:
         self.correlation_id = correlation_id
         self.on_done = on_done

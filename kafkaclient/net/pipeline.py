@@ -154,7 +154,7 @@ class Pipeline(asyncio.Protocol):
         """
         transport = self._transport
         if self.closed or transport is None:
-            api = "Produce" if request is None else request.api
+            api = "PRODUCE" if request is None else request.api
             raise BrokerConnectionError(
                 f"{api} was not sent: the connection to {self.node} is closed"
             ) from self._error
@@ -176,7 +176,7 @@ class Pipeline(asyncio.Protocol):
         except Exception as reason:
             # It is unknown how much was written, so the connection cannot be used any more. The
             # request fails together with the others in flight.
-            api = "Produce" if request is None else request.api
+            api = "PRODUCE" if request is None else request.api
             error = BrokerConnectionError(f"could not write {api} to {self.node}: {reason!r}")
             error.__cause__ = reason
             self.close(error)
@@ -255,8 +255,10 @@ class Pipeline(asyncio.Protocol):
         now = self._clock()
         while self._pending:
             request = self._pending.popleft()
+            error, latency_s = self._error_of(request, now), now - request.sent_at
+            self._meter.request_done(self._node_id, request.api, 0, latency_s, error)
             try:
-                request.on_done(request, None, self._error_of(request, now))
+                request.on_done(request, None, error)
             except (Exception, asyncio.CancelledError):  # noqa: BLE001 - as for a response
                 self._log_receiver(request)
         self._lost.set()
@@ -309,7 +311,8 @@ class Pipeline(asyncio.Protocol):
                 self._reject(f"a response to request {correlation_id} came, expected: {expected}")
                 return
             request = self._pending.popleft()
-            self._meter.response_received(self._node_id, needs, now - request.sent_at)
+            latency_s = now - request.sent_at
+            self._meter.request_done(self._node_id, request.api, needs, latency_s, None)
             try:
                 request.on_done(request, view[position + 8 : position + needs], None)
             except (Exception, asyncio.CancelledError):  # noqa: BLE001

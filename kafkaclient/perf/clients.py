@@ -7,7 +7,7 @@ from dataclasses import fields
 from functools import partial
 from math import isnan, nan
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.errors import BufferFullError, ConfigError, KafkaError
 from kafkaclient.perf.peers import AiokafkaClient, ConfluentClient
@@ -20,6 +20,7 @@ from kafkaclient.producer.producer import Producer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kafkaclient.metrics.snapshot import MetricsSnapshot
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.perf.payload import KeyValue
     from kafkaclient.perf.traffic import Completed
@@ -60,8 +61,8 @@ class LoadClient(Protocol):
         Can be called after ``stop``, and is complete then.
         """
 
-    def metrics(self) -> Mapping[str, Any]:
-        """The client's metrics at the time of ``stop``, by group; empty if it has none."""
+    def metrics(self) -> MetricsSnapshot | None:
+        """The client's metrics at the time of ``stop``; None if it has none."""
 
 
 class KafkaclientClient:
@@ -76,7 +77,7 @@ class KafkaclientClient:
         self._topic = topic
         self._completed: Completed = unheard
         self._started = False
-        self._metrics: Mapping[str, Any] = {}
+        self._metrics: MetricsSnapshot | None = None
 
     async def start(self, completed: Completed) -> None:
         self._completed = completed
@@ -146,7 +147,7 @@ class KafkaclientClient:
             skew=None if isnan(skew) else skew,
         )
 
-    def metrics(self) -> Mapping[str, Any]:
+    def metrics(self) -> MetricsSnapshot | None:
         return self._metrics
 
     def _answered(self, started: float, count: int, nbytes: int, last: Delivery) -> None:

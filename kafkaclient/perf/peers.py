@@ -133,8 +133,8 @@ class AiokafkaClient:
             skew=skew_of(partitions),
         )
 
-    def metrics(self) -> Mapping[str, Any]:
-        return {}
+    def metrics(self) -> None:
+        return None
 
     def _answered(self, started: float, nbytes: int, future: asyncio.Future[Any]) -> None:
         error = future.exception()
@@ -313,8 +313,8 @@ class ConfluentClient:
             skew=skew_of(partitions),
         )
 
-    def metrics(self) -> Mapping[str, Any]:
-        return {}
+    def metrics(self) -> None:
+        return None
 
     def _poll(self) -> None:
         while not self._stopping:

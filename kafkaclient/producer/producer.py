@@ -19,6 +19,7 @@ from kafkaclient.producer.batches.delivery import Delivery
 from kafkaclient.producer.batches.direct_append import DirectAppend
 from kafkaclient.producer.batches.record import RawRecord, checked_record, serialize
 from kafkaclient.producer.bulk_api import SendManyMixin
+from kafkaclient.producer.observability.health import Health, check_brokers
 from kafkaclient.producer.runtime import ProducerRuntime
 from kafkaclient.producer.transaction_api import TransactionMixin
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kafkaclient.cluster.view import PartitionView
-    from kafkaclient.metrics.producer import Snapshot
+    from kafkaclient.metrics.snapshot import MetricsSnapshot
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.producer.partitioning.load_view import LoadSnapshot
     from kafkaclient.types import HeadersLike, RecordMetadata
@@ -334,8 +335,26 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         core = self._open(in_transaction=False)
         await core.metadata.refresh(max_age_s=max_age_s)
 
-    def metrics(self) -> Snapshot:
-        """All metrics under Java's names, by group; see docs/operations.md."""
+    async def healthy(self, timeout: float = 2.0) -> Health:
+        """Ask the brokers whether records can be delivered now, for a readiness probe: ``if not
+        (health := await producer.healthy()): return 503, str(health)``.
+
+        The leaders of the topics in use, or all brokers before the first record, are asked on
+        connections of their own, so that no record delays the answer. Not healthy: the producer
+        does not run, or cannot send any more; no broker answers within ``timeout`` seconds; or none
+        of the partitions of a topic in use can be written. Raises no KafkaError, and can be called
+        before :meth:`start`.
+        """
+        core = self._core
+        if core is not None and core.fatal is not None:
+            return Health((f"the producer cannot send any more: {core.fatal}",))
+        if core is None or self._state is not _State.RUNNING:
+            return Health((f"the producer {self._state.value}",))
+        self._check_loop(core, "healthy")
+        return await check_brokers(core.metadata, core.router, timeout)
+
+    def metrics(self) -> MetricsSnapshot:
+        """All metrics under Java's names; see docs/operations.md."""
         core = self._started("metrics")
         return core.metrics.snapshot()
 

@@ -20,6 +20,7 @@ from kafkaclient.producer.batches.delivery import BatchResult
 from kafkaclient.producer.batches.idempotence import ProducerIdentity
 from kafkaclient.producer.observability.gauges import bind_load_gauges
 from kafkaclient.producer.observability.load import LiveLoad
+from kafkaclient.producer.observability.reports import batch_reports, request_reports
 from kafkaclient.producer.observability.unobserved_failures import UnobservedFailures
 from kafkaclient.producer.partitioning.partitioners import named_partitioner
 from kafkaclient.producer.sender.sender import Sender
@@ -74,6 +75,7 @@ class ProducerRuntime:
         self.metrics = metrics = ProducerMetrics(
             now, config.metrics_sample_window_ms, config.metrics_num_samples
         )
+        self._telemetry = self._open_telemetry()
         self._failures = UnobservedFailures(now, config.on_error, self.loop)
         self.router = Router(
             config,
@@ -81,7 +83,7 @@ class ProducerRuntime:
             clock=now,
             wall_clock=wall_clock,
             rng=rng,
-            meter=metrics,
+            meter=request_reports(config.hooks, metrics),
             on_connection_change=lambda _node: self.sender.wake(),
         )
         identity = (
@@ -89,7 +91,6 @@ class ProducerRuntime:
             if config.transactional_id is None
             else TransactionalIdentity(self._transaction_failed)
         )
-        self._telemetry = self._open_telemetry()
         partitioner = named_partitioner(
             config.partitioner,
             partial(rng.getrandbits, 31),
@@ -104,7 +105,11 @@ class ProducerRuntime:
             new_result=self._new_result,
             on_switch=metrics.partition_switched,
             on_failed=self._transaction_failed,
-            observer=self._telemetry,
+            observer=batch_reports(
+                config.hooks if self._telemetry is None else (*config.hooks, self._telemetry),
+                in_flight_of=lambda lane: self.sender.lanes.in_flight_of(lane),  # noqa: PLW0108 - made later
+                clock=now,
+            ),
             new_strategy=(
                 None if partitioner is None else partial(self._custom_strategy, partitioner)
             ),
@@ -361,13 +366,7 @@ class ProducerRuntime:
             return None
         from kafkaclient.producer.observability.batch_telemetry import BatchTelemetry  # noqa: PLC0415 - it needs pyarrow
 
-        return BatchTelemetry(
-            self.config,
-            directory,
-            in_flight_of=lambda lane: self.sender.lanes.in_flight_of(lane),  # noqa: PLW0108 - made later
-            clock=self.now,
-            wall_clock=self.wall_clock,
-        )
+        return BatchTelemetry(self.config, directory, clock=self.now, wall_clock=self.wall_clock)
 
     def _bind_gauges(self) -> None:
         metrics, buffer_pool = self.metrics, self.accumulator.buffer_pool

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
 
 from kafkaclient.errors import BootstrapError, TransactionAbortableError
+from kafkaclient.metrics.snapshot import MetricsSnapshot
 from kafkaclient.perf import clients
 from kafkaclient.perf.traffic import (
     BrokerTraffic,
@@ -82,8 +83,8 @@ class InstantClient:
             skew=1.5,
         )
 
-    def metrics(self) -> Mapping[str, Any]:
-        return {"producer-metrics": {"record-send-total": 7.0, "state": "fine"}}
+    def metrics(self) -> MetricsSnapshot:
+        return MetricsSnapshot({"record-send-total": 7.0, "waiting-threads": 0}, {}, {}, {})
 
     def _answer(self, started: float, nbytes: int, error: BaseException | None) -> None:
         self._pending -= 1

@@ -9,6 +9,8 @@ import pytest
 
 from kafkaclient.cli.perf_report import metrics_lines
 from kafkaclient.cli.perf_test import repeat_flags
+from kafkaclient.metrics.snapshot import MetricsSnapshot
+from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,14 +187,20 @@ def test_metrics_are_printed_after_the_final_line_on_request(perf_test: PerfTest
         "",
         "Metric Name                          Value",
         "producer-metrics:record-send-total : 7.000",
-        "producer-metrics:state             : fine",
+        "producer-metrics:waiting-threads   : 0.000",
     ]
 
 
 def test_metrics_are_sorted_and_aligned() -> None:
-    assert metrics_lines({"b": {"n": {"x": 1}}, "a": {"long-name": 2.5}}).splitlines()[2:] == [
-        "a:long-name : 2.500",
-        "b:n:x       : 1.000",
+    metrics = MetricsSnapshot(
+        {"x": 1}, {-1: {"x": 2}, 2: {"x": 3}}, {"t": {"x": 5}}, {TopicPartition("t", 10): {"x": 4}}
+    )
+    assert metrics_lines(metrics).splitlines()[2:] == [
+        "producer-metrics:x                : 1.000",
+        "producer-node-metrics:node--1:x   : 2.000",
+        "producer-node-metrics:node-2:x    : 3.000",
+        "producer-partition-metrics:t-10:x : 4.000",
+        "producer-topic-metrics:t:x        : 5.000",
     ]
 
 

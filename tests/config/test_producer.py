@@ -155,6 +155,7 @@ NOT_IN_JAVA = {
     "partitioner": "a name instead of the class of partitioner.class",
     "partitioner.share.floor": "late binding is not in Java",
     "compression.threads": "Java compresses in the thread that calls send",
+    "hooks": "objects instead of the classes of interceptor.classes and metric.reporters",
     "telemetry": "per-batch facts in files; Java has none",
     "allow.auto.create.topics": "a consumer key in Java; its producer always allows it",
     "sasl.oauth.token.provider": "an object instead of Java's callback handler classes",

@@ -6,7 +6,9 @@ import math
 
 import pytest
 
+from kafkaclient.errors import BrokerConnectionError
 from kafkaclient.metrics import ProducerMetrics
+from kafkaclient.types import TopicPartition
 
 # Java's names (SenderMetricsRegistry, BufferPool, RecordAccumulator, KafkaProducerMetrics,
 # Selector), in the short form "name-{a,b}/-c" that stands for name-a, name-b and name-c.
@@ -38,6 +40,7 @@ JAVA_TOPIC = """
     record-error-rate/-total
 """
 # Ours among Java's; partition-skew is bound by the producer.
+OUR_PRODUCER = "event-loop-lag-avg/-max, record-error-unseen-rate/-total"
 OUR_TOPIC = "partition-switch-rate/-total"
 
 # beginning of the name -> why this client has none
@@ -88,9 +91,9 @@ def test_every_java_name_that_applies_is_there_and_no_other(metrics: ProducerMet
     metrics.records_failed("t", 1)
     snapshot = metrics.snapshot()
     applying = {name for name in names(JAVA_PRODUCER) if not name.startswith(tuple(DO_NOT_APPLY))}
-    assert set(snapshot["producer-metrics"]) == applying
-    assert set(snapshot["producer-node-metrics"]["node-0"]) == names(JAVA_NODE)
-    assert set(snapshot["producer-topic-metrics"]["t"]) == names(JAVA_TOPIC) | names(OUR_TOPIC)
+    assert set(snapshot.producer) == applying | names(OUR_PRODUCER)
+    assert set(snapshot.brokers[0]) == names(JAVA_NODE)
+    assert set(snapshot.topics["t"]) == names(JAVA_TOPIC) | names(OUR_TOPIC)
 
 
 def test_every_exemption_is_needed(metrics: ProducerMetrics) -> None:
@@ -98,17 +101,8 @@ def test_every_exemption_is_needed(metrics: ProducerMetrics) -> None:
         assert any(name.startswith(prefix) for name in names(JAVA_PRODUCER)), prefix
 
 
-def test_our_own_names_stand_apart(metrics: ProducerMetrics) -> None:
-    assert set(metrics.snapshot()["kafkaclient-metrics"]) == {
-        "event-loop-lag-avg",
-        "event-loop-lag-max",
-        "record-error-unseen-rate",
-        "record-error-unseen-total",
-    }
-
-
 def test_values_are_numbers_before_anything_happened(metrics: ProducerMetrics) -> None:
-    for name, value in metrics.snapshot()["producer-metrics"].items():
+    for name, value in metrics.snapshot().producer.items():
         if name.endswith(("-rate", "-total", "-ratio")) or name == "connection-count":
             assert value == 0, name
         else:
@@ -125,7 +119,7 @@ def test_batches(metrics: ProducerMetrics) -> None:
     metrics.produce_request(20)
     metrics.batch_split()
     snapshot = metrics.snapshot()
-    values = snapshot["producer-metrics"]
+    values = snapshot.producer
     assert values["batch-size-avg"] == 750
     assert values["batch-size-max"] == 1000
     assert values["compression-rate-avg"] == 0.75
@@ -137,7 +131,7 @@ def test_batches(metrics: ProducerMetrics) -> None:
     assert values["record-queue-time-max"] == pytest.approx(30)
     assert values["records-per-request-avg"] == 20
     assert values["batch-split-total"] == 1
-    topics = snapshot["producer-topic-metrics"]
+    topics = snapshot.topics
     assert topics["t"]["record-send-total"] == topics["u"]["record-send-total"] == 10
     assert (topics["t"]["byte-total"], topics["u"]["byte-total"]) == (1000, 1000)
     assert (topics["t"]["compression-rate"], topics["u"]["compression-rate"]) == (0.5, 1.0)
@@ -147,7 +141,7 @@ def test_switches_count_per_topic(metrics: ProducerMetrics) -> None:
     metrics.partition_switched("t")
     metrics.partition_switched("t")
     metrics.partition_switched("u")
-    topics = metrics.snapshot()["producer-topic-metrics"]
+    topics = metrics.snapshot().topics
     assert topics["t"]["partition-switch-total"] == 2
     assert topics["t"]["partition-switch-rate"] == pytest.approx(2 / 30)
     assert topics["u"]["partition-switch-total"] == 1
@@ -156,7 +150,7 @@ def test_switches_count_per_topic(metrics: ProducerMetrics) -> None:
 def test_queue_time_includes_expired_batches(metrics: ProducerMetrics) -> None:
     metrics.batch_sent("t", 1, 100, 1, 0, 100)
     metrics.batch_expired(120)
-    values = metrics.snapshot()["producer-metrics"]
+    values = metrics.snapshot().producer
     assert values["record-queue-time-max"] == 120_000
     assert values["record-queue-time-avg"] == 60_500
     assert values["record-send-total"] == 1
@@ -167,20 +161,21 @@ def test_failures_and_retries(metrics: ProducerMetrics) -> None:
     metrics.records_retried("t", 5)
     metrics.errors_unseen(2)
     snapshot = metrics.snapshot()
-    for values in (snapshot["producer-metrics"], snapshot["producer-topic-metrics"]["t"]):
+    for values in (snapshot.producer, snapshot.topics["t"]):
         assert values["record-error-total"] == 3
         assert values["record-retry-total"] == 5
-    assert snapshot["kafkaclient-metrics"]["record-error-unseen-total"] == 2
+    assert snapshot.producer["record-error-unseen-total"] == 2
 
 
 def test_requests_by_node(metrics: ProducerMetrics, clock: Clock) -> None:
     metrics.request_sent(0, 100)
     metrics.request_sent(1, 300)
     clock.now += 10
-    metrics.response_received(0, 50, 0.020)
+    metrics.request_done(0, "PRODUCE", 50, 0.020, None)
+    metrics.request_done(0, "PRODUCE", 0, 3, BrokerConnectionError("lost"))
     metrics.throttled(0.5)
     snapshot = metrics.snapshot()
-    values = snapshot["producer-metrics"]
+    values = snapshot.producer
     assert values["request-total"] == 2
     assert values["request-rate"] == pytest.approx(2 / 40)
     assert values["outgoing-byte-total"] == 400
@@ -190,18 +185,18 @@ def test_requests_by_node(metrics: ProducerMetrics, clock: Clock) -> None:
     assert values["network-io-total"] == 3
     assert values["request-latency-max"] == pytest.approx(20)
     assert values["produce-throttle-time-avg"] == 500
-    nodes = snapshot["producer-node-metrics"]
-    assert list(nodes) == ["node-0", "node-1"]
-    assert (nodes["node-0"]["outgoing-byte-total"], nodes["node-1"]["request-total"]) == (100, 1)
-    assert nodes["node-0"]["request-latency-avg"] == pytest.approx(20)
-    assert math.isnan(nodes["node-1"]["request-latency-avg"])
+    nodes = snapshot.brokers
+    assert list(nodes) == [0, 1]
+    assert (nodes[0]["outgoing-byte-total"], nodes[1]["request-total"]) == (100, 1)
+    assert nodes[0]["request-latency-avg"] == pytest.approx(20)
+    assert math.isnan(nodes[1]["request-latency-avg"])
 
 
 def test_connections(metrics: ProducerMetrics) -> None:
     metrics.connection_opened(0)
     metrics.connection_opened(1)
     metrics.connection_closed(0)
-    values = metrics.snapshot()["producer-metrics"]
+    values = metrics.snapshot().producer
     assert values["connection-count"] == 1
     assert (values["connection-creation-total"], values["connection-close-total"]) == (2, 1)
 
@@ -215,7 +210,7 @@ def test_waits(metrics: ProducerMetrics) -> None:
     metrics.transaction_waited("send-offsets", 0.25)
     metrics.event_loop_lagged(0.004)
     snapshot = metrics.snapshot()
-    values = snapshot["producer-metrics"]
+    values = snapshot.producer
     assert values["bufferpool-wait-ratio"] == pytest.approx(0.1)
     assert values["bufferpool-wait-time-ns-total"] == 3_000_000_000
     assert values["buffer-exhausted-total"] == 1
@@ -223,7 +218,7 @@ def test_waits(metrics: ProducerMetrics) -> None:
     assert values["flush-time-ns-total"] == 2
     assert values["txn-send-offsets-time-ns-total"] == 750_000_000
     assert values["txn-commit-time-ns-total"] == 0
-    assert snapshot["kafkaclient-metrics"]["event-loop-lag-max"] == pytest.approx(4)
+    assert snapshot.producer["event-loop-lag-max"] == pytest.approx(4)
 
 
 # --- gauges ------------------------------------------------------------------------------------
@@ -232,9 +227,9 @@ def test_waits(metrics: ProducerMetrics) -> None:
 def test_gauges_are_read_when_asked(metrics: ProducerMetrics) -> None:
     waiting = [1]
     metrics.bind_gauge("waiting-threads", lambda: waiting[0])
-    assert metrics.snapshot()["producer-metrics"]["waiting-threads"] == 1
+    assert metrics.snapshot().producer["waiting-threads"] == 1
     waiting[0] = 7
-    assert metrics.snapshot()["producer-metrics"]["waiting-threads"] == 7
+    assert metrics.snapshot().producer["waiting-threads"] == 7
 
 
 @pytest.mark.parametrize("name", ["record-send-total", "waiting-thread"])
@@ -253,16 +248,16 @@ def test_gauges_by_node_and_partition(metrics: ProducerMetrics) -> None:
         lambda: {"t": {10: {"queued": 3}, 2: {"queued": 1}}},
     )
     snapshot = metrics.snapshot()
-    nodes = snapshot["producer-node-metrics"]
-    assert nodes["node-0"] == {"queued-bytes": 9}
-    topics = snapshot["producer-topic-metrics"]
+    nodes = snapshot.brokers
+    assert nodes[0] == {"queued-bytes": 9}
+    topics = snapshot.topics
     assert list(topics) == ["t", "unsent"]
     assert topics["unsent"] == {"partition-skew": 1.5}
     assert (topics["t"]["partition-skew"], topics["t"]["record-send-total"]) == (1.0, 10)
-    assert (nodes["node-1"]["queued-bytes"], nodes["node-1"]["request-total"]) == (8, 1)
-    partitions = snapshot["producer-partition-metrics"]
-    assert list(partitions) == ["t-2", "t-10"]
-    assert partitions["t-10"] == {
+    assert (nodes[1]["queued-bytes"], nodes[1]["request-total"]) == (8, 1)
+    partitions = snapshot.partitions
+    assert list(partitions) == [TopicPartition("t", 2), TopicPartition("t", 10)]
+    assert partitions[TopicPartition("t", 10)] == {
         "batch-send-total": 2,
         "byte-total": 120,
         "record-send-total": 10,
@@ -275,16 +270,16 @@ def test_topics_can_be_forgotten(metrics: ProducerMetrics) -> None:
     metrics.forget_topic("t")
     metrics.forget_topic("never seen")
     snapshot = metrics.snapshot()
-    assert snapshot["producer-topic-metrics"] == {}
-    assert snapshot["producer-partition-metrics"] == {}
-    assert snapshot["producer-metrics"]["record-send-total"] == 5
+    assert snapshot.topics == {}
+    assert snapshot.partitions == {}
+    assert snapshot.producer["record-send-total"] == 5
 
 
 def test_window_options(clock: Clock) -> None:
     metrics = ProducerMetrics(clock, sample_window_ms=1000, num_samples=1)
     metrics.batch_split()
     clock.now += 0.5
-    assert metrics.snapshot()["producer-metrics"]["batch-split-rate"] == pytest.approx(2)
+    assert metrics.snapshot().producer["batch-split-rate"] == pytest.approx(2)
     clock.now += 1
-    values = metrics.snapshot()["producer-metrics"]
+    values = metrics.snapshot().producer
     assert (values["batch-split-rate"], values["batch-split-total"]) == (0, 1)

@@ -64,8 +64,10 @@ class CountingMeter:
     def request_sent(self, node_id: int, nbytes: int) -> None:
         self.events.append(("sent", node_id, nbytes))
 
-    def response_received(self, node_id: int, nbytes: int, latency_s: float) -> None:
-        self.events.append(("received", node_id, nbytes, latency_s))
+    def request_done(
+        self, node_id: int, api: str, nbytes: int, latency_s: float, error: Exception | None
+    ) -> None:
+        self.events.append(("failed" if error else "received", node_id, nbytes, latency_s))
 
 
 class Wire:

@@ -119,7 +119,7 @@ class RecordAccumulator:
         self._wake = wake
         self._random31 = random31
         self._new_result = new_result
-        self._on_awaited = self._awaited
+        self._on_only_record_awaited = self._only_record_awaited
         """Bound once, not for each batch."""
         self._new_strategy = new_strategy or self._built_in_strategy
 
@@ -228,7 +228,7 @@ class RecordAccumulator:
         # A full batch is due at any time.
         self.ready_queues.schedule(batch.queue, batch.created)
 
-    def _awaited(self) -> None:
+    def _only_record_awaited(self) -> None:
         """A task awaits a batch's only record. If there is no other batch, the batch does not
         linger: the task may send the next record only after this one (as in Nagle's algorithm)."""
         batch = self.incomplete.only
@@ -282,7 +282,7 @@ class RecordAccumulator:
         try:
             rebindable = chosen and queue.topic.strategy.is_rebindable(queue)
             batch_result = self._new_result(queue.topic.name)
-            batch_result.awaited = self._on_awaited
+            batch_result.on_only_record_awaited = self._on_only_record_awaited
             batch = self._batch_factory.new(
                 queue,
                 batch_result,
@@ -292,7 +292,11 @@ class RecordAccumulator:
                 rebindable=rebindable,
             )
             batch.linger_until(self._linger.until(queue, now, rebindable=rebindable))
-            fits = batch.adopt(records) if records is not None else batch.append(record)
+            if records is None:
+                fits = batch.append(record)
+            else:
+                batch.adopt(records)
+                fits = True
         finally:
             if not fits:
                 buffer_pool.give_back(capacity)

@@ -1,6 +1,6 @@
 cimport cython
 
-from kafkaclient.producer.batches._waiters cimport Callback, TaskWaiter, Waiter, is_kept_loop, wake_soon
+from kafkaclient.producer.batches._waiters cimport Callback, TaskWaiter, Waiter, home_loop, wake_soon
 
 cdef extern from *:
     """
@@ -36,7 +36,7 @@ cdef class BatchResult:
     cdef public Py_ssize_t live_deliveries
     cdef public object on_delivery
     cdef public list hooked
-    cdef public object awaited
+    cdef public object on_only_record_awaited
     cdef dict _waiters
     cdef tuple _parts
     cdef Py_ssize_t _dropped_from

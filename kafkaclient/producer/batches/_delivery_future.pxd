@@ -2,12 +2,11 @@ cimport cython
 
 from kafkaclient.producer.batches._delivery cimport BatchResult, Delivery, _track, _untrack
 from kafkaclient.producer.batches._waiters cimport (
-    Callback, TaskWaiter, Waiter, is_kept_loop, wake_all, wake_soon
+    Callback, TaskWaiter, Waiter, cancelled_error, home_loop, wake_all, wake_soon
 )
 
 cdef object _log
 cdef object _running_loop
-cdef object _running_loop_or_none
 
 
 cdef class DeliveryFuture(Waiter):
@@ -38,5 +37,4 @@ cdef class DeliveryFuture(Waiter):
     @cython.locals(batch_result=BatchResult)
     cdef int _add(self, Waiter waiter) except -1
     @cython.locals(batch_result=BatchResult)
-    cdef int _keep(self, list waiters) except -1
-    cdef object _home_loop(self)
+    cdef int _set_waiters(self, list waiters) except -1

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from kafkaclient.producer.batches cimport _delivery
 from kafkaclient.producer.batches._delivery cimport Delivery
-from kafkaclient.producer.batches._waiters cimport is_kept_loop
+from kafkaclient.producer.batches._waiters cimport runs_here
 from kafkaclient.wire cimport _record_buffer
 from kafkaclient.wire._murmur2 cimport hash_bytes
 from kafkaclient.wire._record_buffer cimport headers_size
@@ -22,7 +22,6 @@ cdef extern from *:
 
 cdef object RawRecord
 cdef object _LAST_TIMESTAMP
-cdef object _running_loop
 cdef object _system_clock
 
 
@@ -83,7 +82,6 @@ cdef class DirectAppend:
         self, TopicAppendSlots slots, value, key, partition, timestamp_ms, headers
     )
     cdef tuple _in_bytes(self, topic, value, key)
-    cdef bint _at_home(self) except -1
     cdef inline int64_t _timestamp(self, timestamp_ms) except? -1
 
 

@@ -32,6 +32,16 @@ cdef extern from *:
     bint is_kept_loop "kafkaclient_is_kept_loop" (object loop)
 
 
+cdef object ProducerStateError
+cdef object _running_loop
+cdef object _running_loop_or_none
+
+cpdef bint runs_here(loop) except -1
+@cython.locals(running=object)
+cpdef object home_loop(loop, bint may_rest)
+cpdef object cancelled_error(message)
+
+
 cdef class Waiter:
     cdef readonly object loop
     cdef object context
@@ -49,13 +59,14 @@ cpdef wake_soon(list waiters)
 cdef class Callback(Waiter):
     cdef readonly tuple _key
 
-    cpdef bint calls(self, callback) except -1
+    cpdef bint has_callback(self, callback) except -1
 
 
 @cython.final
 cdef class TaskWaiter(Waiter):
     cdef public bint _asyncio_future_blocking
     cdef object _callback
+    cdef object _cancel_message
     cdef bint _cancelled
     cdef bint _done
 

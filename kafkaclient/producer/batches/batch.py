@@ -120,7 +120,7 @@ class ProducerBatch:
         self.any_partition = rebindable
         """Whether the partition of every record was left to the producer."""
         self.binding_facts: BindingFacts | None = None
-        """How the batch came to its partition, while telemetry is recorded."""
+        """How the batch came to its partition, if a hook wants batches."""
         self.append_slot: AppendSlot | None = None
         """The shortcut that appends later records without checking each of them."""
         self.no_linger = self.closed = self.sealed = self.in_flight = False
@@ -178,14 +178,13 @@ class ProducerBatch:
         self.result.count += 1
         return True
 
-    def adopt(self, records: BatchBuilder) -> bool:
-        """Take these records of a ``send_batch`` and no others. True: a batch has room for them."""
+    def adopt(self, records: BatchBuilder) -> None:
+        """Take these records of a ``send_batch``, and no others."""
         assert not self.count, "a batch adopts records before it has any"
         self.builder = records
         self.result.count = records.count
         self.result.atomic = True
         self.close()
-        return True
 
     def growth_for(self, record: Record) -> tuple[int, int] | None:
         """(least, best) bytes by which the buffer must grow to take a record that :meth:`append`
@@ -250,7 +249,7 @@ class ProducerBatch:
         self.result.partition = queue.partition
 
     def record_binding(self, facts: BindingFacts | None) -> None:
-        """Keep for telemetry how the batch came to its partition."""
+        """Keep for the hooks how the batch came to its partition."""
         self.binding_facts = facts
 
     def credit(self, nbytes: int) -> None:

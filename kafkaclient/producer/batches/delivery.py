@@ -18,7 +18,6 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Never, TypeAlias
 
 from kafkaclient.compiled_modules import use_compiled
-from kafkaclient.errors import ProducerStateError
 from kafkaclient.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 
 if TYPE_CHECKING:
@@ -36,13 +35,8 @@ Run: TypeAlias = "tuple[BatchResult, int, int]"
 """Records that follow each other in a batch: the batch's result, the index of the first, their
 count."""
 
-_log = logging.getLogger("kafkaclient.producer.batches.delivery")
+_log = logging.getLogger("kafkaclient.producer.batches.delivery")  # compiled, __name__ is another
 _running_loop = asyncio.get_running_loop
-_WRONG_LOOP = (
-    "a delivery can be awaited only in the event loop that its producer was started in; from "
-    "another thread, use asyncio.run_coroutine_threadsafe"
-)
-
 _new_metadata = tuple.__new__  # RecordMetadata's own __new__ is a Python function
 
 if not cython.compiled:  # in C, see _delivery.pxd
@@ -50,7 +44,7 @@ if not cython.compiled:  # in C, see _delivery.pxd
         Callback,
         TaskWaiter,
         Waiter,
-        is_kept_loop,
+        home_loop,
         wake_soon,
     )
 
@@ -71,7 +65,6 @@ class BatchResult:
         "_parts",
         "_waiters",
         "atomic",
-        "awaited",
         "base_offset",
         "count",
         "done",
@@ -82,6 +75,7 @@ class BatchResult:
         "log_start_offset",
         "loop",
         "on_delivery",
+        "on_only_record_awaited",
         "on_unseen",
         "partition",
         "record_errors",
@@ -111,8 +105,8 @@ class BatchResult:
         """The producer's ``on_delivery``; called for each record, in order."""
         self.hooked: list[Delivery] = []
         """The deliveries that ``on_delivery`` will be called with; empty without it."""
-        self.awaited: Callable[[], None] | None = None
-        """Called when a task awaits the only record so far."""
+        self.on_only_record_awaited: Callable[[], None] | None = None
+        """Ends the batch's linger. Called when a task awaits the batch's only record so far."""
         self._waiters: dict[Waiter, int] | None = None  # to the record's index
         self._parts: tuple[list[int], list[BatchResult], list[int]] | None = None
         # Records without a live delivery: the latest run of them, and the runs before it.
@@ -120,7 +114,8 @@ class BatchResult:
         self._dropped: list[tuple[int, int]] | None = None
 
     def delivery_for_last(self, timestamp: int) -> Delivery:
-        """The delivery of the record that was added last."""
+        """:meth:`new_delivery` of a batch that is not atomic: called for each record, so without
+        the check."""
         delivery = Delivery.__new__(Delivery)  # compiled, a call would cost more than the rest
         delivery._batch_result = self
         delivery._index = self.count - 1
@@ -134,8 +129,8 @@ class BatchResult:
         return delivery
 
     def new_delivery(self, timestamp: int) -> Delivery:
-        """The delivery of the record that was added last, or of an atomic batch's first record.
-        ``timestamp`` is the record's."""
+        """The delivery of the record that was added last, which has this timestamp. An atomic batch
+        has one delivery, that of its first record."""
         delivery = self.delivery_for_last(timestamp)
         if self.atomic:
             delivery._index = 0
@@ -189,7 +184,7 @@ class BatchResult:
         """
         shifts = firsts if places is None else [f - p for f, p in zip(firsts, places, strict=True)]
         self._parts = (firsts, parts, shifts)
-        self.awaited = None  # it refers to the batch, which is gone
+        self.on_only_record_awaited = None  # it refers to the batch, which is gone
         for waiter, index in self.take_waiters():
             part, at = self.resolve_index(index)
             part.when_done(at, waiter)
@@ -243,8 +238,8 @@ class BatchResult:
         """:meth:`when_done` where the record is after splits; its batch is awaited now."""
         batch_result, index = self.resolve_index(index)
         batch_result.when_done(index, waiter)
-        if batch_result.count == 1 and batch_result.awaited is not None:
-            batch_result.awaited()
+        if batch_result.count == 1 and batch_result.on_only_record_awaited is not None:
+            batch_result.on_only_record_awaited()
 
     def knows(self, waiter: Waiter) -> bool:
         return self._waiters is not None and waiter in self._waiters
@@ -265,17 +260,11 @@ class BatchResult:
 
     def home_loop(self) -> asyncio.AbstractEventLoop:
         """The running event loop; raises unless it is the one that wakes waiters."""
-        loop = self.loop
-        if loop is None or not is_kept_loop(loop):
-            running = _running_loop()
-            if loop is not None and loop is not running:
-                raise ProducerStateError(_WRONG_LOOP)
-            return running
-        return loop
+        return home_loop(self.loop, may_rest=False)
 
     def _finish(self) -> None:
         self.done = True
-        self.awaited = None
+        self.on_only_record_awaited = None
         if self._waiters:
             waiters, self._waiters = list(self._waiters), None
             try:
@@ -386,7 +375,7 @@ class Delivery:
         offset = batch_result.base_offset
         if batch_result.log_append_time >= 0:
             at, timestamp_type = batch_result.log_append_time, 1
-        else:  # the broker said so, or nothing
+        else:  # CreateTime; without an offset, which acks=0 leaves out, nothing is known
             at, timestamp_type = self._timestamp, -1 if offset < 0 else 0
         return _new_metadata(
             RecordMetadata,

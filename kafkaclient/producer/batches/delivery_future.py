@@ -6,6 +6,9 @@ future itself: ``asyncio.wait_for`` before Python 3.12, and a cancelled ``asynci
 the futures that they were given, and would end the waiting of all others. A
 :class:`DeliveryFuture` is a handle of one owner, made on demand.
 
+The future is one waiter of its batch's result. When the result wakes the future, the future wakes
+its own waiters.
+
 This file is the source of the compiled ``_delivery_future`` as well; ``_delivery_future.pxd`` has
 the C types.
 """
@@ -18,7 +21,6 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Never
 
 from kafkaclient.compiled_modules import use_compiled
-from kafkaclient.errors import ProducerStateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -35,7 +37,6 @@ __all__ = ["DeliveryFuture"]
 
 _log = logging.getLogger("kafkaclient.producer.batches.delivery_future")
 _running_loop = asyncio.get_running_loop
-_running_loop_or_none = asyncio._get_running_loop
 
 if not cython.compiled:  # in C, see _delivery_future.pxd
     from kafkaclient.producer.batches.delivery import Delivery  # noqa: TC001 - C needs it here
@@ -43,7 +44,8 @@ if not cython.compiled:  # in C, see _delivery_future.pxd
         Callback,
         TaskWaiter,
         Waiter,
-        is_kept_loop,
+        cancelled_error,
+        home_loop,
         wake_all,
         wake_soon,
     )
@@ -188,7 +190,7 @@ class DeliveryFuture(Waiter):
         Raises:
             ProducerStateError: the running event loop is not the producer's.
         """
-        loop = self._home_loop()
+        loop = home_loop(self._delivery._batch_result.loop, may_rest=True)
         if context is None:
             context = copy_context()
         if self.done():
@@ -199,8 +201,8 @@ class DeliveryFuture(Waiter):
     def remove_done_callback(self, callback: Callable[[Any], object]) -> int:
         """Take back :meth:`add_done_callback`; returns how many times ``callback`` was added."""
         waiters = self._waiters or []
-        kept = [w for w in waiters if not (isinstance(w, Callback) and w.calls(callback))]
-        self._keep(kept)
+        kept = [w for w in waiters if not (isinstance(w, Callback) and w.has_callback(callback))]
+        self._set_waiters(kept)
         return len(waiters) - len(kept)
 
     def cancel(self, msg: object = None) -> bool:
@@ -211,26 +213,24 @@ class DeliveryFuture(Waiter):
         self._cancelled, self._cancel_message = True, msg
         waiters = self._waiters
         if waiters is not None:
-            self._keep([])
+            self._set_waiters([])
             wake_soon(waiters)
         return True
 
     def _make_cancelled_error(self) -> asyncio.CancelledError:
         """The error of a cancelled future; ``asyncio.gather`` calls this."""
-        if self._cancel_message is None:
-            return asyncio.CancelledError()
-        return asyncio.CancelledError(self._cancel_message)
+        return cancelled_error(self._cancel_message)
 
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.done():
-            waiter = TaskWaiter(self._home_loop())
+            waiter = TaskWaiter(home_loop(self._delivery._batch_result.loop, may_rest=True))
             self._add(waiter)
             # Its batch need not linger for company.
             self._delivery._batch_result.await_record(self._delivery._index, self)
             try:
                 yield waiter
             except BaseException:  # the task is cancelled, or freed
-                self._keep([w for w in self._waiters or [] if w is not waiter])
+                self._set_waiters([w for w in self._waiters or [] if w is not waiter])
                 raise
         return self.result()
 
@@ -249,28 +249,14 @@ class DeliveryFuture(Waiter):
             batch_result.when_done(index, self)
         self._waiters.append(waiter)
 
-    def _keep(self, waiters: list[Waiter]) -> None:
-        """Forget all waiters but these."""
+    def _set_waiters(self, waiters: list[Waiter]) -> None:
+        """Replace the waiters. With none left, the batch result need not wake this future."""
         if waiters:
             self._waiters = waiters
         elif self._waiters is not None:
             self._waiters = None
             batch_result, _ = self._delivery._batch_result.resolve_index(self._delivery._index)
             batch_result.forget(self)
-
-    def _home_loop(self) -> asyncio.AbstractEventLoop:
-        """The producer's event loop; raises if another one is running."""
-        loop = self._delivery._batch_result.loop
-        if loop is None:
-            return _running_loop()
-        if not is_kept_loop(loop):
-            running = _running_loop_or_none()
-            if running is not None and running is not loop:
-                raise ProducerStateError(
-                    "a delivery's future can be awaited only in the event loop that its producer "
-                    "was started in; from another thread, use asyncio.run_coroutine_threadsafe"
-                )
-        return loop
 
 
 use_compiled(globals())

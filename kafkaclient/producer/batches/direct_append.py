@@ -15,7 +15,6 @@ the source of the compiled ``_direct_append`` as well;
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from kafkaclient.compiled_modules import use_compiled
 from kafkaclient.producer.batches.record import RawRecord
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     import cython
@@ -36,12 +36,11 @@ else:
 __all__ = ["AppendSlot", "DirectAppend", "TopicAppendSlots"]
 
 _LAST_TIMESTAMP = 2**63 - 1
-_running_loop = asyncio._get_running_loop
 _system_clock = time.time
 
 if not cython.compiled:  # compiled, these names are C functions, see _direct_append.pxd
     from kafkaclient.producer.batches.delivery import Delivery
-    from kafkaclient.producer.batches.waiters import is_kept_loop
+    from kafkaclient.producer.batches.waiters import runs_here
     from kafkaclient.wire.murmur2 import hash_bytes
     from kafkaclient.wire.record_buffer import headers_size
 
@@ -231,7 +230,7 @@ class DirectAppend:
         if self._slots is None or type(topic) is not str:
             return None
         slots = self._slots.get(topic)
-        return slots if slots is not None and self._at_home() else None
+        return slots if slots is not None and runs_here(self._home) else None
 
     def _append_bytes(
         self,
@@ -262,10 +261,6 @@ class DirectAppend:
         if self._serialize is not None:
             value, key = self._serialize(topic, value, key)
         return _frozen(value), _frozen(key)
-
-    def _at_home(self) -> bool:
-        """Whether the producer's event loop runs, in this thread."""
-        return is_kept_loop(self._home) or _running_loop() is self._home
 
     def _timestamp(self, timestamp_ms: int | None) -> int:
         """The record's timestamp; negative if the slow way has to check it."""

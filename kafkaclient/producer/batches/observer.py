@@ -1,4 +1,4 @@
-"""The interface that telemetry implements: one call per event of a batch."""
+"""What `reports.py` implements for the hooks: one call per event of a batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class BatchObserver(Protocol):
-    """Called for each batch while telemetry is recorded."""
+    """Called for each batch if a hook wants batches."""
 
     def on_bound(
         self, batch: ProducerBatch, target: PartitionQueue, bound_by: str, now: float

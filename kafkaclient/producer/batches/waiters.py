@@ -10,6 +10,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.compiled_modules import use_compiled
+from kafkaclient.errors import ProducerStateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,13 +20,54 @@ if TYPE_CHECKING:
 else:
     from kafkaclient.compiled_modules import cython
 
-__all__ = ["Callback", "TaskWaiter", "Waiter", "wake_all", "wake_soon"]
+__all__ = [
+    "Callback",
+    "TaskWaiter",
+    "Waiter",
+    "cancelled_error",
+    "home_loop",
+    "runs_here",
+    "wake_all",
+    "wake_soon",
+]
+
+_running_loop = asyncio.get_running_loop
+_running_loop_or_none = asyncio._get_running_loop
 
 if not cython.compiled:  # in C, see _waiters.pxd
 
     def is_kept_loop(loop: asyncio.AbstractEventLoop | None) -> bool:
         """Whether the loop runs in this thread, by what asyncio keeps in the thread's state."""
         return False  # only asyncio itself knows
+
+
+def runs_here(loop: asyncio.AbstractEventLoop | None) -> bool:
+    """Whether the event loop runs, in this thread."""
+    return is_kept_loop(loop) or _running_loop_or_none() is loop
+
+
+def home_loop(loop: asyncio.AbstractEventLoop | None, may_rest: bool) -> asyncio.AbstractEventLoop:
+    """``loop``, a producer's event loop; None: the running one. With ``may_rest`` no loop needs to
+    run: callbacks can be added before ``loop.run_until_complete``.
+
+    Raises ProducerStateError if another loop runs, and RuntimeError if a loop should run.
+    """
+    if loop is None:
+        return _running_loop()
+    if not runs_here(loop):
+        running = _running_loop_or_none() if may_rest else _running_loop()
+        if running is not None:
+            raise ProducerStateError(
+                "a delivery can be awaited only in the event loop that its producer was started "
+                "in; from another thread, use asyncio.run_coroutine_threadsafe"
+            )
+    return loop
+
+
+def cancelled_error(message: object) -> asyncio.CancelledError:
+    """The error of a wait that was cancelled with ``message``, by which anyio and others recognize
+    the cancellations that they have asked for. None: there is no message."""
+    return asyncio.CancelledError() if message is None else asyncio.CancelledError(message)
 
 
 class Waiter:
@@ -66,9 +108,12 @@ def wake_all(waiters: list[Any]) -> None:
 
 
 class Callback(Waiter):
-    """A callback of a delivery, or of any object it is called with; equal ones are the same
-    callback of the same delivery, which can be removed. ``nth``: how many equal callbacks were
-    registered before."""
+    """Calls ``callback(target)`` in ``context``.
+
+    Two of them are equal if callback, target and ``nth`` are equal: so a delivery finds what it has
+    to remove. ``nth``: how many times the same callback was added before. A DeliveryFuture passes
+    0, because it keeps its waiters in a list.
+    """
 
     __slots__ = ("_key",)
 
@@ -76,13 +121,13 @@ class Callback(Waiter):
         self,
         loop: asyncio.AbstractEventLoop,
         callback: Callable[[Any], object],
-        delivery: object,
+        target: object,
         nth: int,
         context: Context | None = None,
     ) -> None:
         self.loop = loop
         self.context = copy_context() if context is None else context
-        self._key = (callback, delivery, nth)
+        self._key = (callback, target, nth)
 
     def __repr__(self) -> str:
         return f"{self._key[0]!r}({self._key[1]!r})"
@@ -93,8 +138,7 @@ class Callback(Waiter):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Callback) and self._key == other._key
 
-    def calls(self, callback: object) -> bool:
-        """Whether it is this callback."""
+    def has_callback(self, callback: object) -> bool:
         return bool(self._key[0] == callback)
 
     def wake(self) -> None:
@@ -105,11 +149,18 @@ class TaskWaiter(Waiter):
     """What a task waits for while it awaits a delivery: an asyncio future as far as the task needs
     one, at a fraction of its cost. Tasks look for ``_asyncio_future_blocking``."""
 
-    __slots__ = ("_asyncio_future_blocking", "_callback", "_cancelled", "_done")
+    __slots__ = (
+        "_asyncio_future_blocking",
+        "_callback",
+        "_cancel_message",
+        "_cancelled",
+        "_done",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._callback: Callable[[TaskWaiter], object] | None = None
+        self._cancel_message: object = None
         self._cancelled = self._done = False
         self._asyncio_future_blocking = True
 
@@ -127,13 +178,14 @@ class TaskWaiter(Waiter):
         if self._done or self._callback is None:
             return False
         self._done = self._cancelled = True
+        self._cancel_message = msg
         self.loop.call_soon(self._callback, self, context=self.context)
         return True
 
     def result(self) -> None:
         """Called by the task when it wakes; it gets the record's own result from the delivery."""
         if self._cancelled:
-            raise asyncio.CancelledError
+            raise cancelled_error(self._cancel_message)
 
     def wake(self) -> None:
         if not self._done:

@@ -145,7 +145,7 @@ class Story:
             assert all(delivery.done() for delivery in deliveries)
             self.outcomes = await asyncio.gather(*deliveries, return_exceptions=True)
             buffer_pool = inspect(producer).accumulator.buffer_pool
-            metrics = producer.metrics()["producer-metrics"]
+            metrics = producer.metrics().producer
         assert buffer_pool.available == buffer_pool.total
         failed = sum(isinstance(outcome, KafkaError) for outcome in self.outcomes)
         assert metrics["record-error-total"] == failed

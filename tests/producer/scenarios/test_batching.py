@@ -241,7 +241,7 @@ async def test_a_slow_round_trip_does_not_bound_a_partition(producing: StartProd
         deliveries = [await producer.send("t", bytes(1000)) for _ in range(3200)]
         await asyncio.gather(*deliveries)
         assert 3_200_000 / (now() - started) >= 4 * 16384 / 0.005
-        assert producer.metrics()["producer-metrics"]["record-retry-total"] == 0
+        assert producer.metrics().producer["record-retry-total"] == 0
 
 
 @virtual_time
@@ -257,7 +257,7 @@ async def test_order_is_kept_when_the_second_of_five_is_refused(
         fake.control(ApiKey.PRODUCE, lambda _: next(failures, None), keep=True)
         deliveries = [await producer.send("t", b"%0100d" % n) for n in range(1, 6)]
         await asyncio.sleep(0.04)
-        assert producer.metrics()["producer-metrics"]["requests-in-flight"] == 5
+        assert producer.metrics().producer["requests-in-flight"] == 5
         assert [m.offset for m in await asyncio.gather(*deliveries)] == [1, 2, 3, 4, 5]
     assert values(fake, "t")[1:] == [b"%0100d" % n for n in range(1, 6)]
 
@@ -308,9 +308,9 @@ async def test_batches_too_large_for_the_topic_are_split(producing: StartProduce
         results = await asyncio.gather(*deliveries, return_exceptions=True)
         assert isinstance(results.pop(700), RecordTooLargeError)
         assert [metadata.offset for metadata in results] == list(range(1499))
-        splits = producer.metrics()["producer-metrics"]["batch-split-total"]
+        splits = producer.metrics().producer["batch-split-total"]
         assert splits < 3 * 1500 / 8
-        assert producer.metrics()["producer-metrics"]["record-error-total"] == 1
+        assert producer.metrics().producer["record-error-total"] == 1
     del values[700]
     assert [record.value for record in fake.log("t", 0)] == values
     assert now() < 20

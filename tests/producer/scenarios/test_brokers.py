@@ -373,7 +373,7 @@ async def test_a_throttled_broker_is_left_in_peace(
         assert arrivals(fake, 0)[2] == pytest.approx(silent_from + 3.0)
         partitions = [metadata.partition for metadata in await outcomes(unkeyed)]
         assert partitions[20:].count(0) == 0
-        throttle = producer.metrics()["producer-metrics"]["produce-throttle-time-max"]
+        throttle = producer.metrics().producer["produce-throttle-time-max"]
         assert throttle == 3000
 
 

@@ -68,7 +68,7 @@ async def test_the_buffer_is_bounded_and_waiters_are_admitted_in_order(
         waiting = [asyncio.create_task(sender(n)) for n in range(5)]
         await asyncio.sleep(1)
         assert order == []
-        assert producer.metrics()["producer-metrics"]["waiting-threads"] == 5
+        assert producer.metrics().producer["waiting-threads"] == 5
         with pytest.raises(BufferFullError):
             producer.send_nowait("t", b"")  # those who wait come first
         fake.resume_broker(0)
@@ -89,7 +89,7 @@ async def test_waiting_for_room_ends_by_max_block(producing: StartProducer) -> N
             await producer.send("t", bytes(1000))
         assert now() - started == pytest.approx(3.0, abs=0.01)
         assert "within 3 s" in str(caught.value)
-        metrics = producer.metrics()["producer-metrics"]
+        metrics = producer.metrics().producer
         assert metrics["buffer-exhausted-total"] == 2  # send_nowait's, and this one
         fake.resume_broker(0)
         await asyncio.gather(*deliveries)

@@ -344,7 +344,7 @@ async def test_two_at_a_full_buffer_share_it_batch_by_batch(
     async with producing(fake, buffer_memory=BUFFER, batch_size=4096) as producer:
         both = [producer.send_many("t", [b"%d" % n + bytes(99)] * 3000) for n in range(3)]
         await asyncio.gather(*[await d for d in [asyncio.ensure_future(b) for b in both]])
-        metrics = producer.metrics()["producer-metrics"]
+        metrics = producer.metrics().producer
         assert metrics["records-per-request-avg"] > 10
     assert len(values(fake, "t")) == 9000
 
@@ -362,7 +362,7 @@ async def test_no_room_within_max_block(producing: StartProducer, values: Values
         partial = caught.value.delivery
         assert 100 < partial.records < 10_000
         assert str(caught.value).startswith(f"{partial.records} records were handed over")
-        assert producer.metrics()["producer-metrics"]["buffer-exhausted-total"] == 1
+        assert producer.metrics().producer["buffer-exhausted-total"] == 1
         fake.resume_broker(0)
         assert (await partial).partitions == {0: (OffsetRange(1, partial.records),)}
     assert values(fake, "t") == [b"first", *sent[: partial.records]]

@@ -63,7 +63,7 @@ async def test_expired_records_and_those_nobody_looked_at(producing: StartProduc
         del dropped
         await asyncio.sleep(1)
         assert sum(failure.records for failure in unseen) == 300
-        assert producer.metrics()["producer-metrics"]["record-error-total"] == 800
+        assert producer.metrics().producer["record-error-total"] == 800
         fake.resume_broker(0)
 
 
@@ -82,7 +82,7 @@ async def test_batches_too_large_for_the_topic_are_split(
             await delivery
         assert isinstance(caught.value.__cause__, RecordTooLargeError)
         assert caught.value.delivered.partitions == {0: (OffsetRange(0, 1499),)}
-        assert producer.metrics()["producer-metrics"]["batch-split-total"] > 1
+        assert producer.metrics().producer["batch-split-total"] > 1
     del sent[700]
     assert values(fake, "t") == sent
 

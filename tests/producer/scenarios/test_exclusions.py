@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.testing.clock import virtual_time
+from kafkaclient.types import TopicPartition
 from tests.producer.support import one_topic
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ async def load(producer: Any, seconds: float) -> list[Any]:
 
 def exclusions(producer: Any, node: int = 0) -> dict[str, int]:
     """By reason, those that are not 0."""
-    told = producer.metrics()["producer-node-metrics"][f"node-{node}"]
+    told = producer.metrics().brokers[node]
     counts = {reason: told[f"exclusion-{reason}-total"] for reason in REASONS}
     assert sum(counts.values()) == producer.load().brokers[node].exclusions
     return {reason: count for reason, count in counts.items() if count}
@@ -113,9 +114,9 @@ async def test_skew_and_switches_tell_even_from_uneven(producing: StartProducer)
         async with producing(fake, partitioner="late", **options) as producer:
             await asyncio.gather(*await load(producer, 3))
             metrics = producer.metrics()
-        told[adaptive] = metrics["producer-topic-metrics"]["t"]
-        bound = metrics["producer-partition-metrics"]
-        batches = sum(bound[f"t-{partition}"]["batch-bound-total"] for partition in range(3))
+        told[adaptive] = metrics.topics["t"]
+        bound = metrics.partitions
+        batches = sum(bound[TopicPartition("t", p)]["batch-bound-total"] for p in range(3))
         assert batches / 3 < told[adaptive]["partition-switch-total"] < batches
         assert told[adaptive]["partition-switch-rate"] > 0
     assert told[False]["partition-skew"] == pytest.approx(1.0, abs=0.1)

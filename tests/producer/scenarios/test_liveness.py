@@ -224,7 +224,7 @@ async def test_the_delivery_timeout_holds_in_every_state(
         assert caught.value.maybe_written is maybe_written
         assert ("It may have been written" in message) is maybe_written
         if state in ("leaderless", "throttled", "unreachable"):  # KAFKA-14672
-            longest = producer.metrics()["producer-metrics"]["record-queue-time-max"]
+            longest = producer.metrics().producer["record-queue-time-max"]
             assert longest == pytest.approx(30_100, abs=1000 * TICK)
         fake.resume_broker(0)
 
@@ -408,7 +408,7 @@ async def test_a_blocked_loop_expires_nothing_that_was_answered(producing: Start
         asyncio.get_running_loop()._now += 2.0  # nothing runs for two seconds
         metadata = await delivery
         assert metadata.offset == 1
-        assert producer.metrics()["producer-metrics"]["record-error-total"] == 0
+        assert producer.metrics().producer["record-error-total"] == 0
         assert len(fake.requests_of(ApiKey.PRODUCE)) == 2
 
 
@@ -421,7 +421,7 @@ async def test_a_blocked_loop_shows_in_the_metrics(producing: StartProducer) -> 
         await asyncio.sleep(0.05)
         asyncio.get_running_loop()._now += 2.0
         await delivery
-        assert producer.metrics()["kafkaclient-metrics"]["event-loop-lag-max"] >= 1900
+        assert producer.metrics().producer["event-loop-lag-max"] >= 1900
 
 
 async def test_a_really_blocked_loop_expires_nothing_that_was_answered() -> None:

@@ -88,7 +88,7 @@ async def test_every_codec_beside_the_event_loop(
             if n % 2000 == 1999:
                 await asyncio.sleep(0.02)
         places = await asyncio.gather(*deliveries)
-        rate = producer.metrics()["producer-metrics"]["compression-rate-avg"]
+        rate = producer.metrics().producer["compression-rate-avg"]
     for n, metadata in enumerate(places):
         expected[metadata.partition, n % 3].append(n)
     read = defaultdict(list)

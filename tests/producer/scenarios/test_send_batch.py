@@ -188,12 +188,12 @@ async def test_metrics_count_its_records(producing: StartProducer) -> None:
     fake = one_topic(1, brokers=1)
     async with producing(fake) as producer:
         await (await producer.send_batch(batch_of(producer, b"1", b"2", b"3"), "t"))
-        metrics = producer.metrics()["producer-metrics"]
+        metrics = producer.metrics().producer
         assert metrics["record-send-total"] == 3
         fake.fail_produce("t", 0, 29)
         with pytest.raises(BrokerError):
             await (await producer.send_batch(batch_of(producer, b"4", b"5"), "t"))
-        assert producer.metrics()["producer-metrics"]["record-error-total"] == 2
+        assert producer.metrics().producer["record-error-total"] == 2
 
 
 # --- what is refused, and what waits ------------------------------------------------------------
@@ -358,7 +358,7 @@ async def test_it_expires_as_a_whole(producing: StartProducer) -> None:
         assert caught.value.maybe_written
         await asyncio.sleep(1)
         assert sum(failure.records for failure in unseen) == 2
-        assert producer.metrics()["producer-metrics"]["record-error-total"] == 15
+        assert producer.metrics().producer["record-error-total"] == 15
         assert isinstance(kept.exception(), DeliveryTimeoutError)
         fake.resume_broker(0)
         kept = await producer.send_batch(batch_of(producer, *[b"x"] * 10), "t")
@@ -410,7 +410,7 @@ async def test_too_large_for_the_topic(producing: StartProducer, values: Values)
             await deliveries[1]
         assert not caught.value.maybe_written
         assert [(await d).offset for d in (deliveries[0], deliveries[2])] == [1, 2]
-        assert producer.metrics()["producer-metrics"]["batch-split-total"] == 0
+        assert producer.metrics().producer["batch-split-total"] == 0
     assert values(fake, "t") == [b"0", b"1", b"2"]
 
 
@@ -433,7 +433,7 @@ async def test_a_rejected_record_fails_the_whole_batch(
         assert ("record 1 (reason 1)" in str(e.value)) == (1 in rejected)
         assert ("and 2 more" in str(e.value)) == (len(rejected) == 5)
         assert (await after).offset == 0
-        assert producer.metrics()["producer-metrics"]["record-error-total"] == 5
+        assert producer.metrics().producer["record-error-total"] == 5
     assert values(fake, "t") == [b"after"]
 
 

@@ -158,8 +158,8 @@ async def test_failures_that_nobody_looks_at_are_told(
             await producer.flush()
             await asyncio.sleep(1 if round_ < 3 else 12)
         metrics = producer.metrics()
-        assert metrics["kafkaclient-metrics"]["record-error-unseen-total"] == 15
-        assert metrics["producer-metrics"]["record-error-total"] == 20
+        assert metrics.producer["record-error-unseen-total"] == 15
+        assert metrics.producer["record-error-total"] == 20
     assert sum(failure.records for failure in told) == 15
     assert {(f.topic, f.partition, f.error.code) for f in told} == {("t", 1, 29)}
     lines = [r.getMessage() for r in caplog.records if "AUTHORIZATION_FAILED" in r.getMessage()]
@@ -241,9 +241,9 @@ async def test_counters_agree_with_the_deliveries(producing: StartProducer) -> N
         failed = sum(isinstance(result, Exception) for result in results)
         assert failed > 5
         metrics = producer.metrics()
-        total = metrics["producer-metrics"]
+        total = metrics.producer
         assert total["record-error-total"] == failed
-        topic = metrics["producer-topic-metrics"]["t"]
+        topic = metrics.topics["t"]
         for name in ("record-error-total", "record-retry-total", "record-send-total"):
             assert topic[name] == total[name]
         in_logs = sum(len(fake.log("t", p)) for p in range(3))
@@ -260,15 +260,15 @@ async def test_parked_records_that_fail_are_counted(producing: StartProducer) ->
     async with producing(fake, max_block_ms=500) as producer:
         parked = [producer.send_nowait("missing", b"v") for _ in range(3)]
         await asyncio.gather(*parked, return_exceptions=True)
-        assert producer.metrics()["producer-metrics"]["record-error-total"] == 3
+        assert producer.metrics().producer["record-error-total"] == 3
         out_of_range = producer.send_nowait("missing", b"v", partition=9)
         fake.create_topic("missing", 1)
         await asyncio.gather(out_of_range, return_exceptions=True)
-        assert producer.metrics()["producer-metrics"]["record-error-total"] == 4
+        assert producer.metrics().producer["record-error-total"] == 4
         left = producer.send_nowait("other", b"v")
         await producer.stop(timeout=0.1)
         assert left.done()
-        assert producer.metrics()["producer-metrics"]["record-error-total"] == 5
+        assert producer.metrics().producer["record-error-total"] == 5
 
 
 @virtual_time

@@ -18,6 +18,7 @@ from kafkaclient.producer.producer import Producer
 from kafkaclient.telemetry import read, started_at
 from kafkaclient.testing.clock import run_virtual, virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, ErrorCode, FakeCluster, delay
+from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 from tests.producer.support import one_topic
 
@@ -63,14 +64,17 @@ async def test_every_batch_has_a_row(
     async with producing(fake, telemetry=str(tmp_path), **options) as producer:
         await asyncio.sleep(5)
         await load(producer, 600)
-        metrics = producer.metrics()["producer-partition-metrics"]
+        metrics = producer.metrics().partitions
     table = rows(tmp_path)
     for partition in range(3):
         mine = [row for row in table if row["partition"] == partition]
         assert sum(row["records"] for row in mine) == len(fake.log("t", partition))
         assert len(mine) == len(fake.batches("t", partition))
-        assert len(mine) == metrics[f"t-{partition}"]["batch-bound-total"]
-        assert sum(row["bytes"] for row in mine) == metrics[f"t-{partition}"]["byte-bound-total"]
+        assert len(mine) == metrics[TopicPartition("t", partition)]["batch-bound-total"]
+        assert (
+            sum(row["bytes"] for row in mine)
+            == metrics[TopicPartition("t", partition)]["byte-bound-total"]
+        )
         assert {row["broker"] for row in mine} == {fake.leader("t", partition)}
     for row in table:
         assert 5.0 <= row["created_s"] <= row["bound_s"] <= row["sent_s"]
@@ -115,7 +119,7 @@ async def test_keyed_and_explicit_records_are_bound_when_they_are_appended(
         await asyncio.gather(
             load(producer, 20, key=b"k"), load(producer, 20, partition=1), load(producer, 20)
         )
-        switches = producer.metrics()["producer-topic-metrics"]["t"]["partition-switch-total"]
+        switches = producer.metrics().topics["t"]["partition-switch-total"]
     table = rows(tmp_path)
     assert {row["bound_by"] for row in table} == {"append", "late"}
     late = [row for row in table if row["bound_by"] == "late"]
@@ -226,7 +230,7 @@ async def test_a_split_batch_is_told_by_its_parts(producing: StartProducer, tmp_
     async with producing(fake, telemetry=tmp_path, partitioner="late", linger_ms=50) as producer:
         deliveries = [producer.send_nowait("t", bytes(100)) for _ in range(20)]
         await asyncio.gather(*deliveries)
-        metrics = producer.metrics()["producer-metrics"]
+        metrics = producer.metrics().producer
     table = rows(tmp_path)
     assert metrics["batch-split-total"] >= 3
     assert sum(row["records"] for row in table) == 20

@@ -118,7 +118,7 @@ async def test_nothing_is_kept_of_topics_that_are_not_used_any_more(
                 core.metadata.view.topics,
             ):
                 assert len(kept) <= 15
-        assert len(producer.metrics()["producer-topic-metrics"]) <= 15
+        assert len(producer.metrics().topics) <= 15
         epoch = core.accumulator.identity.epoch
         for n in range(0, TOPICS, 10):
             await used(fake, producer, n)

@@ -42,7 +42,7 @@ async def test_a_block_commits(fake: FakeCluster, transacting: StartProducer, lo
                 assert len(look.written(fake)) == 3 * n + 3
                 assert len(look.committed(fake)) < 3 * n + 3
             assert len(look.committed(fake)) == 3 * n + 3
-        assert producer.metrics()["producer-metrics"]["txn-commit-time-ns-total"] > 0
+        assert producer.metrics().producer["txn-commit-time-ns-total"] > 0
     assert look.all_ended(fake)
 
 

@@ -184,9 +184,9 @@ async def test_what_has_an_outcome_or_was_split_holds_nothing() -> None:
     """A delivery that is kept for long must not keep the batch's bytes."""
     for end in (lambda r: r.resolve(1), lambda r: r.fail(LOST), lambda r: split_into(r, 0, 1)):
         batch_result, _ = result_of(2)
-        batch_result.awaited = lambda: None
+        batch_result.on_only_record_awaited = lambda: None
         end(batch_result)
-        assert batch_result.awaited is None
+        assert batch_result.on_only_record_awaited is None
 
 
 @pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps])

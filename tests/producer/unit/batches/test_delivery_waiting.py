@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 
 from kafkaclient.errors import KafkaError, ProducerStateError
@@ -74,8 +75,10 @@ def test_in_tasks(form: ModuleType, new_loop: Any, debug: bool) -> None:
         await asyncio.sleep(0)
         cancelled.cancel("enough")
         for victim, error in ((cancelled, asyncio.CancelledError), (timed_out, TimeoutError)):
-            with pytest.raises(error):
+            with pytest.raises(error) as raised:
                 await victim
+            if victim is cancelled:
+                assert raised.value.args == ("enough",)
         assert not first.done()
         batch_result.resolve(7)
         outcomes = await patient
@@ -85,6 +88,28 @@ def test_in_tasks(form: ModuleType, new_loop: Any, debug: bool) -> None:
         assert (await first, await second) == (outcomes[0], outcomes[2])
 
     run(new_loop, main(), debug=debug)
+
+
+def test_in_anyio(form: ModuleType, new_loop: Any) -> None:
+    """anyio recognizes the cancellations that it has asked for by their message."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        batch_result, (delivery, other) = sent(form, 2, loop)
+        with pytest.raises(TimeoutError), anyio.fail_after(0.001):
+            await delivery
+        with anyio.move_on_after(0.001) as scope:
+            await delivery
+        assert scope.cancelled_caught
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait, delivery)
+            await asyncio.sleep(0)
+            group.cancel_scope.cancel()
+        assert not delivery.done()
+        batch_result.resolve(7)
+        assert [(await each).offset for each in (delivery, other)] == [7, 8]
+
+    run(new_loop, main())
 
 
 def test_outside_of_tasks(form: ModuleType, new_loop: Any) -> None:

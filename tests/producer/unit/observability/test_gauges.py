@@ -31,7 +31,7 @@ def test_a_lane_is_told() -> None:
     lane.enter(LaneState.THROTTLED)
     metrics = ProducerMetrics(lambda: 0.0)
     bind_load_gauges(metrics, _Nothing, [lane])
-    told = metrics.snapshot()["producer-node-metrics"]["node-3"]
+    told = metrics.snapshot().brokers[3]
     assert told == pytest.approx(
         {
             "in-flight-window": 3,
@@ -51,7 +51,7 @@ def test_a_lane_is_told() -> None:
 def test_what_was_not_measured_is_not_a_number() -> None:
     metrics = ProducerMetrics(lambda: 0.0)
     bind_load_gauges(metrics, _Nothing, [BrokerLane(0, 0.0, 4, fixed_window=True)])
-    told = metrics.snapshot()["producer-node-metrics"]["node-0"]
+    told = metrics.snapshot().brokers[0]
     assert told["in-flight-window"] == 4
     for name in ("round-trip-time-ms", "service-time-ms", "produce-latency-median-ms"):
         assert math.isnan(told[name])

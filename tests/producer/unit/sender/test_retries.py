@@ -216,7 +216,7 @@ def test_record_errors_name_the_culprits(bench: type[Bench]) -> None:
     hub.take([rest], 0)
     assert [deliveries[n].result().offset for n in (0, 3, 5)] == [40, 41, 42]
     assert b.used == 0
-    assert hub.metrics.snapshot()["producer-metrics"]["record-error-total"] == 3
+    assert hub.metrics.snapshot().producer["record-error-total"] == 3
 
 
 @pytest.mark.parametrize("culprits", [(), (0, 1, 2)])

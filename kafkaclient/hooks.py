@@ -1,0 +1,80 @@
+"""``Hooks``: one place to see every batch and every request of a producer.
+
+Tracing, metrics and the telemetry files stand on them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kafkaclient.errors import KafkaError
+
+
+class FinishedBatch(NamedTuple):
+    """A batch that was delivered or has failed. Times are seconds of the producer's monotonic clock
+    (``time.monotonic``). None: it did not happen, or is not known because the batch failed before
+    it had a partition."""
+
+    topic: str
+    partition: int
+    """-1: the batch failed before it had a partition."""
+    broker: int
+    """The leader that the batch was first sent to. -1: the batch was never sent."""
+    records: int
+    bytes: int
+    """Size on the wire; an estimate for a batch that was never sent."""
+    attempts: int
+    base_offset: int
+    """The offset of the first record; -1 if it is not known (a failure, or acks=0)."""
+    created_s: float
+    """When the batch was opened, for its first record."""
+    bound_s: float | None
+    """When the batch's partition was decided."""
+    sent_s: float | None
+    """When the batch was first sent."""
+    done_s: float
+    """When the response was read, or the batch failed."""
+    queued_batches: int | None
+    """At the decision: other batches in the queue of the batch."""
+    queued_bytes: int | None
+    in_flight: int | None
+    """At the decision: Produce requests in flight to the partition's leader."""
+    window: int | None
+    """At the decision: how many requests the leader may have in flight."""
+    bound_by: str | None
+    """The kind of decision: ``late``, ``rotation``, ``floor`` or ``append``."""
+    error: KafkaError | None
+    """Why the batch failed; None if it was delivered."""
+
+
+class FinishedRequest(NamedTuple):
+    """A request of any kind that was answered, or will not be answered. A Produce request with
+    acks=0 has no answer, and is not reported."""
+
+    broker: int
+    """The node id; negative for a bootstrap server, as in Java."""
+    api: str
+    """As in Java's ``ApiKeys``: ``PRODUCE``, ``METADATA``, ``API_VERSIONS``, ..."""
+    latency_s: float
+    """From writing the request until its response was read, or until the request failed."""
+    response_bytes: int
+    """0 if there was no response."""
+    error: KafkaError | None
+    """Why there was no response. Errors inside a response do not count here."""
+
+
+class Hooks:
+    """Override what you want to see, and give an object as the producer's option ``hooks``.
+
+    The producer calls the methods on its event loop, in the middle of its work: they must be quick,
+    and must not call the producer. An exception is logged, and changes nothing. A method that is
+    not overridden costs nothing.
+    """
+
+    def on_batch(self, batch: FinishedBatch) -> None:
+        """A batch was delivered or has failed. A batch that the broker found too large is reported
+        as its parts."""
+
+    def on_request(self, request: FinishedRequest) -> None:
+        """A request was answered, or will not be answered."""

@@ -1,0 +1,97 @@
+"""Whether a producer can deliver records now: asks the brokers that lead the topics in use."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkaclient.cluster.view import NO_LEADER
+from kafkaclient.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kafkaclient.cluster.metadata import Metadata
+    from kafkaclient.cluster.router import Router
+    from kafkaclient.cluster.view import TopicView
+
+_MOST_NAMED = 5  # partitions and topics in one message
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The answer of :meth:`Producer.healthy`: true if there are no problems.
+
+    ``str(health)`` names everything that was found, for a log or the body of a response.
+    """
+
+    problems: tuple[str, ...] = ()
+    """Why records cannot be delivered now: the producer does not run, no broker answers, or none of
+    a topic's partitions can be written."""
+    warnings: tuple[str, ...] = ()
+    """What delays some records only: partitions whose leader does not answer. Records for these
+    partitions wait; records without a key go to other partitions."""
+
+    def __bool__(self) -> bool:
+        return not self.problems
+
+    def __str__(self) -> str:
+        return "; ".join((*self.problems, *self.warnings)) or "healthy"
+
+
+async def check_brokers(metadata: Metadata, router: Router, timeout_s: float) -> Health:
+    """Probe the leaders of all topics in use, or all brokers without such a topic, at the same
+    time. Requests new metadata if a leader does not answer: another broker may lead by now."""
+    view = metadata.view
+    asked = {n for topic in view.topics.values() for n in topic.leaders if n in view.brokers}
+    silent = await _silent(router, asked or view.brokers, timeout_s)
+    if silent:
+        metadata.request_refresh("a broker did not answer a health check")
+    if len(silent) == len(asked or view.brokers):
+        return Health((_listed("no broker answers", silent),))
+    problems, warnings = [], []
+    for topic in view.topics.values():
+        unled = _unavailable(topic, silent)
+        if not unled:
+            continue
+        why = _why(topic, unled, silent)
+        if len(unled) == len(topic.partitions):
+            problems.append(f"no partition of topic {topic.name} can be written: {why}")
+        else:
+            numbers = ", ".join(map(str, unled[:_MOST_NAMED]))
+            more = f" and {len(unled) - _MOST_NAMED} more" if len(unled) > _MOST_NAMED else ""
+            warnings.append(
+                f"partitions {numbers}{more} of topic {topic.name} cannot be written: {why}"
+            )
+    return Health(tuple(problems), tuple(warnings))
+
+
+async def _silent(router: Router, brokers: Iterable[int], timeout_s: float) -> dict[int, str]:
+    """The brokers that do not answer within the time, and why."""
+
+    async def ask(node_id: int) -> tuple[int, str | None]:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await router.probe(node_id)
+        except KafkaError as error:
+            return node_id, str(error)
+        except TimeoutError:
+            return node_id, f"broker {node_id} did not answer within {timeout_s:g} s"
+        return node_id, None
+
+    answers = await asyncio.gather(*map(ask, sorted(brokers)))
+    return {node_id: why for node_id, why in answers if why is not None}
+
+
+def _unavailable(topic: TopicView, silent: Mapping[int, str]) -> list[int]:
+    return [p.partition for p in topic.partitions if p.leader == NO_LEADER or p.leader in silent]
+
+
+def _why(topic: TopicView, unled: list[int], silent: Mapping[int, str]) -> str:
+    leaders = sorted({topic.partitions[number].leader for number in unled})
+    return ", ".join("no leader" if leader == NO_LEADER else silent[leader] for leader in leaders)
+
+
+def _listed(what: str, silent: Mapping[int, str]) -> str:
+    return f"{what}: {', '.join(silent.values())}" if silent else f"{what}: none is known"

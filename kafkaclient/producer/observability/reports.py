@@ -1,0 +1,138 @@
+"""Reports every batch and every request to the hooks. Made only for hooks that want them."""
+
+from __future__ import annotations
+
+import logging
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkaclient.hooks import FinishedBatch, FinishedRequest, Hooks
+from kafkaclient.producer.batches.batch import BindingFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkaclient.errors import KafkaError
+    from kafkaclient.net.meter import Meter
+    from kafkaclient.producer.batches.batch import ProducerBatch
+    from kafkaclient.producer.batches.partition_queue import PartitionQueue
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_OLDEST = 16  # queued batches that are measured; the cost must not grow with the queue
+_NO_FACTS = BindingFacts()
+
+
+def batch_reports(
+    hooks: Sequence[Hooks],
+    *,
+    in_flight_of: Callable[[int], tuple[int, int]],
+    clock: Callable[[], float],
+) -> BatchReports | None:
+    """None if no hook wants batches. ``in_flight_of(lane)`` gives a lane's requests in flight and
+    its in-flight window."""
+    wanted = [h.on_batch for h in hooks if type(h).on_batch is not Hooks.on_batch]
+    return BatchReports(wanted, in_flight_of=in_flight_of, clock=clock) if wanted else None
+
+
+def request_reports(hooks: Sequence[Hooks], meter: Meter) -> Meter:
+    """``meter``, which reports to the hooks as well if one wants requests."""
+    wanted = [h.on_request for h in hooks if type(h).on_request is not Hooks.on_request]
+    return RequestReports(meter, wanted) if wanted else meter
+
+
+class BatchReports:
+    """Implements :class:`~kafkaclient.producer.batches.observer.BatchObserver`: keeps with each
+    batch how it was bound, and calls ``hooks`` when the batch has its outcome."""
+
+    def __init__(
+        self,
+        hooks: Sequence[Callable[[FinishedBatch], object]],
+        *,
+        in_flight_of: Callable[[int], tuple[int, int]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._hooks = hooks
+        self._in_flight_of = in_flight_of
+        self._clock = clock
+
+    def on_bound(
+        self, batch: ProducerBatch, target: PartitionQueue, bound_by: str, now: float
+    ) -> None:
+        source = batch.queue
+        in_flight, window = self._in_flight_of(target.lane)
+        batch.record_binding(
+            BindingFacts(
+                bound_by,
+                now,
+                queued_batches=len(source.batches),
+                queued_bytes=_queued_bytes(source),
+                in_flight=in_flight,
+                window=window,
+            )
+        )
+
+    def on_sent(self, batch: ProducerBatch) -> None:
+        facts = batch.binding_facts
+        if facts is not None and facts.sent_at is None:
+            facts.broker = batch.queue.leader
+            facts.sent_at = self._clock()
+
+    def on_outcome(self, batch: ProducerBatch, now: float) -> None:
+        batch_result, facts = batch.result, batch.binding_facts or _NO_FACTS
+        finished = FinishedBatch(
+            topic=batch_result.topic,
+            partition=batch_result.partition,
+            broker=facts.broker,
+            records=batch.count,
+            bytes=batch.size,
+            attempts=batch.attempts,
+            base_offset=batch_result.base_offset,
+            created_s=batch.created,
+            bound_s=facts.bound_at,
+            sent_s=facts.sent_at,
+            done_s=now,
+            queued_batches=facts.queued_batches,
+            queued_bytes=facts.queued_bytes,
+            in_flight=facts.in_flight,
+            window=facts.window,
+            bound_by=facts.bound_by,
+            error=batch_result.error,
+        )
+        _call(self._hooks, finished)
+
+
+class RequestReports:
+    """Implements :class:`~kafkaclient.net.meter.Meter`: passes everything to ``meter``, and calls
+    ``hooks`` at the end of each request."""
+
+    def __init__(self, meter: Meter, hooks: Sequence[Callable[[FinishedRequest], object]]) -> None:
+        self.connection_opened = meter.connection_opened
+        self.connection_closed = meter.connection_closed
+        self.request_sent = meter.request_sent
+        self._count = meter.request_done
+        self._hooks = hooks
+
+    def request_done(
+        self, node_id: int, api: str, nbytes: int, latency_s: float, error: KafkaError | None
+    ) -> None:
+        self._count(node_id, api, nbytes, latency_s, error)
+        _call(self._hooks, FinishedRequest(node_id, api, latency_s, nbytes, error))
+
+
+def _call(hooks: Sequence[Callable[[T], object]], seen: T) -> None:
+    for hook in hooks:
+        try:
+            hook(seen)
+        except Exception:  # noqa: BLE001 - an error of a hook must not stop the producer
+            _log.exception("the hook %r failed on %r", hook, seen)
+
+
+def _queued_bytes(queue: PartitionQueue) -> int:
+    """The bytes queued; estimated from the oldest batches if there are many."""
+    batches = queue.batches
+    if len(batches) <= _OLDEST:
+        return queue.queued_bytes
+    return sum(batch.size for batch in islice(batches, _OLDEST)) * len(batches) // _OLDEST

@@ -1,0 +1,132 @@
+"""``Producer.healthy()``: what a readiness probe learns while brokers end and come back."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkaclient.errors import ProducerStateError
+from kafkaclient.producer.producer import Producer
+from kafkaclient.testing.clock import virtual_time
+from tests.producer.support import now, one_topic
+
+if TYPE_CHECKING:
+    from kafkaclient import Health
+    from kafkaclient.testing.fake import FakeCluster
+    from tests.producer.support import StartProducer
+
+
+def two_topics() -> FakeCluster:
+    """Topic ``t`` has a partition on each of three brokers, topic ``one`` only on broker 2."""
+    fake = one_topic()
+    fake.create_topic("one", assignments=[(2,)])
+    return fake
+
+
+async def turned(producer: Producer, *, healthy: bool) -> Health:
+    """Ask once in 100 ms, until the answer is this."""
+    started = now()
+    while bool(health := await producer.healthy()) is not healthy:
+        assert now() - started < 5
+        await asyncio.sleep(0.1)
+    return health
+
+
+@virtual_time
+async def test_only_a_running_producer_is_healthy() -> None:
+    fake = one_topic()
+    producer = Producer(fake.bootstrap, dialer=fake, rng=Random(1))
+    assert str(await producer.healthy()) == "the producer has not been started"
+    await producer.start()
+    health = await producer.healthy()
+    assert (bool(health), str(health)) == (True, "healthy")
+    await producer.stop()
+    assert not (health := await producer.healthy())
+    assert health.problems == ("the producer is stopped",)
+
+
+@pytest.mark.parametrize("fault", ["stop_broker", "stall_broker"])
+@pytest.mark.parametrize("sent", [True, False])
+@virtual_time
+async def test_it_turns_within_seconds_both_ways(
+    producing: StartProducer, fault: str, sent: bool
+) -> None:
+    """Before the first record all brokers are asked, then the leaders of the topics in use."""
+    fake = one_topic()
+    async with producing(fake) as producer:
+        if sent:
+            await producer.send_and_wait("t", b"v")
+        assert await producer.healthy()
+        for node in range(3):
+            getattr(fake, fault)(node)
+        started = now()
+        health = await turned(producer, healthy=False)
+        assert now() - started < 3
+        assert "no broker answers" in str(health)
+        assert "broker 0" in str(health)
+        for node in range(3):
+            fake.start_broker(node) if fault == "stop_broker" else fake.resume_broker(node)
+        await turned(producer, healthy=True)
+
+
+@virtual_time
+async def test_a_topic_without_a_partition_to_write_to(producing: StartProducer) -> None:
+    """Another topic can be written, but the service cannot work; the reason names both."""
+    fake = two_topics()
+    async with producing(fake) as producer:
+        for topic in ("t", "one"):
+            await producer.send_and_wait(topic, b"v")
+        fake.stall_broker(2)
+        health = await producer.healthy()
+        assert not health
+        (problem,) = health.problems
+        assert problem.startswith("no partition of topic one can be written: broker 2")
+        (warning,) = health.warnings
+        assert warning.startswith("partitions 2 of topic t cannot be written: broker 2")
+        assert str(health) == f"{problem}; {warning}"
+
+
+@virtual_time
+async def test_one_dead_broker_of_three_leaves_the_producer_healthy(
+    producing: StartProducer,
+) -> None:
+    """Records without a key go to other partitions; the warning is for records with a key. Once
+    another broker leads, there is nothing to warn of, although no record was sent meanwhile."""
+    fake = one_topic(replication_factor=3)
+    async with producing(fake) as producer:
+        await producer.send_and_wait("t", b"v")
+        fake.stall_broker(1)
+        health = await producer.healthy(timeout=0.5)
+        assert health
+        assert health.warnings
+        fake.move_leader("t", 1, 2)
+        started = now()
+        while (await producer.healthy(timeout=0.5)).warnings:  # has the metadata refreshed
+            assert now() - started < 5
+            await asyncio.sleep(0.1)
+
+
+@virtual_time
+async def test_a_fatal_error_is_named(producing: StartProducer) -> None:
+    fake = one_topic()
+    async with producing(fake) as producer:
+        await producer.send_and_wait("t", b"v")
+        core = producer._core
+        assert core is not None
+        core.fail_producer(ProducerStateError("out of order"))
+        assert "cannot send any more: out of order" in str(await producer.healthy())
+
+
+@virtual_time
+async def test_the_answer_comes_in_time(producing: StartProducer) -> None:
+    fake = one_topic()
+    async with producing(fake) as producer:
+        await producer.send_and_wait("t", b"v")
+        for node in range(3):
+            fake.stall_broker(node)
+        started = now()
+        assert not await producer.healthy(timeout=0.3)
+        assert now() - started == pytest.approx(0.3, abs=0.05)

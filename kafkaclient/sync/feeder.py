@@ -185,8 +185,9 @@ class Feeder:
             group = self._groups[batch_result] = _Group(batch_result)
             batch_result.when_done(delivery._index, Callback(self._loop, self._settle, group, 0))
         group.members.append((future, delivery))
-        if awaited and batch_result.count == 1 and batch_result.awaited is not None:
-            batch_result.awaited()
+        end_linger = batch_result.on_only_record_awaited
+        if awaited and batch_result.count == 1 and end_linger is not None:
+            end_linger()
 
     def _settle(self, group: _Group) -> None:
         del self._groups[group.batch_result]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkaclient.cluster.view import PartitionView
-    from kafkaclient.metrics.producer import Snapshot
+    from kafkaclient.metrics.snapshot import MetricsSnapshot
     from kafkaclient.sync.feeder import Many, One
     from kafkaclient.types import BulkMetadata, HeadersLike, RecordMetadata
 
@@ -357,7 +357,7 @@ class SyncProducer:
         thread.started.result()
         return thread.call(lambda producer: producer.partitions_for(topic)).result()
 
-    def metrics(self) -> Snapshot:
+    def metrics(self) -> MetricsSnapshot:
         """All metrics under Java's names, by group; see docs/operations.md.
 
         Raises:
@@ -373,7 +373,7 @@ class SyncProducer:
         return thread.call(_metrics).result()
 
 
-async def _metrics(producer: Producer) -> Snapshot:
+async def _metrics(producer: Producer) -> MetricsSnapshot:
     return producer.metrics()
 
 

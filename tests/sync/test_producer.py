@@ -59,9 +59,9 @@ def test_each_way_to_send() -> None:
         assert isinstance(bulk, BulkMetadata)
         assert bulk.records == 2
         assert len(producer.partitions_for("t")) == 2
-        assert producer.metrics()["producer-metrics"]["record-send-total"] == 4
+        assert producer.metrics().producer["record-send-total"] == 4
     assert values(fake, 1) == [b"1", b"2", b"3", b"4"]
-    assert producer.metrics()["producer-metrics"]["record-send-total"] == 4
+    assert producer.metrics().producer["record-send-total"] == 4
     assert threads() == []
 
 
@@ -304,7 +304,7 @@ def test_a_full_buffer_makes_the_call_wait_and_loses_nothing() -> None:
     sender.start()
     sender.join(0.3)
     assert sender.is_alive()
-    metrics = producer.metrics()["producer-metrics"]  # the loop does not wait
+    metrics = producer.metrics().producer  # the loop does not wait
     assert metrics["buffer-available-bytes"] < 900
     fake.resume_broker(0)
     sender.join(30)

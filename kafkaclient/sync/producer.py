@@ -14,11 +14,13 @@ from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import (
     ConfigError,
     FlushTimeoutError,
+    KafkaError,
     ProducerClosedError,
     ProducerStateError,
 )
 from kafkaclient.net.fork import guard
 from kafkaclient.producer.batches.record import RawRecord, checked_record, serialize
+from kafkaclient.producer.observability.health import Health
 from kafkaclient.producer.producer import Producer
 from kafkaclient.sync.at_exit import open_threads
 from kafkaclient.sync.futures import SendFuture
@@ -356,6 +358,20 @@ class SyncProducer:
         thread = self._running()
         thread.started.result()
         return thread.call(lambda producer: producer.partitions_for(topic)).result()
+
+    def healthy(self, timeout: float = 2.0) -> Health:
+        """Whether records can be delivered now, for a readiness probe; starts the producer. See
+        :meth:`kafkaclient.Producer.healthy`. Not healthy, too: the producer has not started within
+        ``timeout`` seconds. Raises ProducerStateError in a thread that runs an event loop."""
+        _check_may_wait("healthy")
+        try:
+            thread = self._running()
+            ends = time.monotonic() + timeout
+            thread.started.result(timeout)
+            left = max(0.0, ends - time.monotonic())
+            return thread.call(lambda producer: producer.healthy(left)).result()
+        except (KafkaError, TimeoutError) as error:
+            return Health((f"the producer does not run: {error or 'it is being started'}",))
 
     def metrics(self) -> MetricsSnapshot:
         """All metrics under Java's names, by group; see docs/operations.md.

@@ -105,6 +105,23 @@ def test_ctrl_c_ends_the_program_and_its_records_are_sent() -> None:
     assert printed.split() == ["0", "1", "2"]
 
 
+def test_a_second_ctrl_c_ends_without_waiting() -> None:
+    with start("""
+        producer.send_and_wait("t", b"0")
+        fake.stall_broker(0)
+        future = producer.send("t", b"1")
+        threading._register_atexit(lambda: print("ending", flush=True))
+        print("waiting", flush=True)
+        future.result()
+    """) as process:
+        assert process.stdout is not None
+        for expected in ("waiting", "ending"):
+            assert process.stdout.readline() == f"{expected}\n"
+            process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=10)  # exit_timeout_s is 20
+    assert "the program ends with 1 records undelivered" in errors
+
+
 def test_a_dropped_producer_is_flushed_at_the_end() -> None:
     printed, errors = run("""
         import gc

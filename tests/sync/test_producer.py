@@ -274,6 +274,22 @@ def test_a_failed_start_fails_the_records_and_the_next_call_tries_again() -> Non
     assert threads() == []
 
 
+def test_healthy_says_why_not() -> None:
+    fake = one_topic()
+    fake.stop_broker(0)
+    producer = SyncProducer(fake.bootstrap, dialer=fake, max_block_ms=100)
+    assert "the producer does not run" in str(producer.healthy())
+    fake.start_broker(0)
+    assert producer.healthy()
+    producer.send_and_wait("t", b"x")
+    fake.stop_broker(0)
+    health = producer.healthy()
+    assert not health
+    assert "no broker answers" in str(health)
+    assert producer.close() == 0
+    assert "is closed" in str(producer.healthy())
+
+
 def test_no_transactions() -> None:
     with pytest.raises(ConfigError, match=r"transactional\.id"):
         SyncProducer("127.0.0.1:1", transactional_id="t")
@@ -418,6 +434,7 @@ async def test_in_the_thread_of_an_event_loop() -> None:
         producer.metrics,
         lambda: producer.send_and_wait("t", b"y"),
         lambda: producer.partitions_for("t"),
+        producer.healthy,
         lambda: producer.send("t", b"z").result(),
     ]
     for call in calls:

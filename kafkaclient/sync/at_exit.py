@@ -13,9 +13,9 @@ import atexit
 import logging
 import threading
 import time
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.errors import KafkaError
 from kafkaclient.net.fork import guard
 
 if TYPE_CHECKING:
@@ -49,16 +49,22 @@ class OpenThreads:
     def flush(self) -> None:
         """Step 1: wait for the outcome of all records, and leave the producers running."""
         began = time.monotonic()
-        flushes = {thread: thread.flush() for thread in list(self._limits)}
-        for thread, flush in flushes.items():
-            limit = self._limits.get(thread, 0.0)
-            if not _wait(flush, began + limit - time.monotonic()):
+        late = list(self._limits)
+        try:
+            flushes = {thread: thread.flush() for thread in late}
+            for thread, flush in flushes.items():
+                if _wait(flush, began + self._limits.get(thread, 0.0) - time.monotonic()):
+                    late.remove(thread)
+        except KeyboardInterrupt:
+            pass  # Ctrl-C ends the wait
+        for thread in late:
+            if thread in self._limits:
                 self._limits[thread] = 0.0
                 _log.warning(
                     "the program ends with %d records undelivered: their outcome was not known "
                     "after %.3g s",
                     thread.unsettled,
-                    limit,
+                    time.monotonic() - began,
                 )
 
     def close(self) -> None:
@@ -73,18 +79,20 @@ class OpenThreads:
 
     def forked(self) -> None:
         """See :class:`~kafkaclient.net.fork.Forkable`."""
+        for thread in self._limits:
+            thread.home.forked()
         self._inherited += self._limits
         self._limits = {}
 
 
 def _wait(future: Future[Any], seconds: float) -> bool:
-    """Whether the future is done in time; Ctrl-C ends the wait."""
+    """Whether the future is done in time."""
     try:
         future.exception(max(0.0, seconds))
-    except (TimeoutError, KeyboardInterrupt):
+    except TimeoutError:
         return False
-    except KafkaError:
-        pass
+    except CancelledError:
+        pass  # the thread has ended
     return True
 
 

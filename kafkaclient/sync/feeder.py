@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kafkaclient.errors import BufferFullError, KafkaError, PartitionOutOfRangeError
 from kafkaclient.producer.batches.delivery import BatchResult
@@ -12,7 +12,8 @@ from kafkaclient.producer.batches.waiters import Callback
 from kafkaclient.sync.futures import Home, SendFuture, finish
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Coroutine
+    from contextvars import Context
 
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
@@ -20,20 +21,23 @@ if TYPE_CHECKING:
     from kafkaclient.sync.handover import Handover
     from kafkaclient.types import HeadersLike
 
+T = TypeVar("T")
+
 _RELEASE_EVERY = 256  # entries: how often callers that wait for room are told that there is some
 
 # Plain tuples: a NamedTuple takes as long to make as everything else in a send.
 One: TypeAlias = "tuple[str, Any, Any, int | None, int | None, HeadersLike]"
 """A record: topic, value, key, partition, timestamp_ms, headers."""
 
-Many: TypeAlias = "Callable[[Producer], Awaitable[BulkDelivery]]"
+Many: TypeAlias = "Callable[[Producer], Coroutine[Any, Any, BulkDelivery]]"
 """A call of ``send_many``."""
 
-Entry: TypeAlias = "tuple[Any, One | Many | None, bool, float, int]"
-"""What a thread hands over: (future, work, awaited, deadline, size).
+Entry: TypeAlias = "tuple[Any, One | Many | None, Context, bool, float, int]"
+"""What a thread hands over: (future, work, context, awaited, deadline, size).
 
 ``future`` is a SendFuture. ``work`` None: it is a plain Future, and done when all earlier entries
-are appended. ``awaited``: the caller
+are appended. ``context``: the caller's context variables, among them a tracer's current span.
+``awaited``: the caller
 waits for the record's outcome, so its batch need not linger. ``deadline``: until when the record
 may wait for buffer space, in seconds of ``time.monotonic``. ``size``: its room in the handover."""
 
@@ -47,7 +51,7 @@ class Feeder:
         self._handover = handover
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
-        self._left: list[Entry] = []
+        self.left: list[Entry] = []
         """Taken and not appended yet, the last first."""
         self._groups: dict[BatchResult, _Group] = {}
         self._bulk: set[asyncio.Task[None]] = set()
@@ -73,7 +77,7 @@ class Feeder:
 
     async def _append_all(self, entries: list[Entry]) -> None:
         entries.reverse()
-        self._left = entries
+        self.left = entries
         taken = 0
         try:
             while entries:
@@ -90,8 +94,8 @@ class Feeder:
 
     def fail_left(self, error: Exception) -> int:
         """Fail the entries that were not appended; returns how many there were."""
-        left = [*reversed(self._left), *self._handover.take()]
-        self._left = []
+        left = [*reversed(self.left), *self._handover.take()]
+        self.left = []
         for future, work, *_ in left:
             if isinstance(future, SendFuture):
                 self._refuse(future, work[0] if isinstance(work, tuple) else "", error)
@@ -101,13 +105,19 @@ class Feeder:
 
     def _append_now(self, entry: Entry) -> bool:
         """Append a record without waiting; False: it has to wait, or is no single record."""
-        future, work, awaited, _, _ = entry
+        future, work, context, awaited, _, _ = entry
         if work.__class__ is not tuple:
             return False
         topic, value, key, partition, timestamp_ms, headers = work
         try:
-            delivery = self._producer.send_nowait(
-                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+            delivery = context.run(
+                self._producer.send_nowait,
+                topic,
+                value,
+                key,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+                headers=headers,
             )
         except (BufferFullError, PartitionOutOfRangeError):
             return False
@@ -119,23 +129,26 @@ class Feeder:
 
     async def _append(self, entry: Entry) -> None:
         """Append an entry, or wait until it can be appended."""
-        future, work, awaited, deadline, _ = entry
+        future, work, context, awaited, deadline, _ = entry
         if work is None:
             future.set_result(None)
             return
         if not isinstance(work, tuple):
-            await self._append_many(future, work)
+            await self._append_many(future, work, context)
             return
         topic, value, key, *rest = work
         options: Any = dict(zip(("partition", "timestamp_ms", "headers"), rest, strict=True))
         try:
             try:
                 async with asyncio.timeout(deadline - time.monotonic()):
-                    delivery = await self._producer.send(topic, value, key, **options)
+                    delivery = await self._in(
+                        context, self._producer.send(topic, value, key, **options)
+                    )
             except TimeoutError as error:
                 if isinstance(error, KafkaError):
                     raise
-                delivery = self._producer.send_nowait(topic, value, key, **options)
+                call = self._producer.send_nowait
+                delivery = context.run(call, topic, value, key, **options)
         except BufferFullError:
             self._refuse(future, topic, _no_room(topic))
         except Exception as error:  # noqa: BLE001 - it is the caller's
@@ -143,9 +156,13 @@ class Feeder:
         else:
             self._watch(future, delivery, awaited=awaited)
 
-    async def _append_many(self, future: SendFuture[Any], call: Many) -> None:
+    async def _in(self, context: Context, call: Coroutine[Any, Any, T]) -> T:
+        """Await a call that sees the context variables of its thread."""
+        return await self._loop.create_task(call, context=context)
+
+    async def _append_many(self, future: SendFuture[Any], call: Many, context: Context) -> None:
         try:
-            delivery = await call(self._producer)
+            delivery = await self._in(context, call(self._producer))
         except Exception as error:  # noqa: BLE001 - it is the caller's
             self._refuse(future, "", error)
             return

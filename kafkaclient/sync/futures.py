@@ -33,6 +33,10 @@ class Home:
         self.left_behind = False
         """Whether this is a forked child, where the thread does not run."""
 
+    def forked(self) -> None:
+        self.lock = threading.RLock()  # the thread may have held the other
+        self.left_behind = True
+
 
 class SendFuture(Future[T]):
     """The outcome of a ``send`` or ``send_many``, as a ``concurrent.futures.Future``.

@@ -65,6 +65,11 @@ class Handover(Generic[E]):
             self._taker_awake = bool(entries)
             return entries
 
+    @property
+    def entries(self) -> list[E]:
+        """Those that nobody has taken."""
+        return self._entries[:]
+
     def release(self, size: int) -> None:
         """Free the room of entries that were taken."""
         with self._lock:

@@ -7,6 +7,8 @@ import time
 import warnings
 from asyncio import _get_running_loop
 from collections.abc import Mapping
+from concurrent.futures import CancelledError
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Never, Self
 
@@ -124,9 +126,7 @@ class SyncProducer:
     def forked(self) -> None:
         """See :class:`~kafkaclient.net.fork.Forkable`; not for applications."""
         self._lock = threading.Lock()
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.home.left_behind = True
+        self._thread = None
 
     # --- life cycle -----------------------------------------------------------------------------
 
@@ -320,7 +320,7 @@ class SyncProducer:
             thread = self._running()
         future: SendFuture[Any] = SendFuture(thread.home)
         now, size = time.monotonic(), size + _ENTRY_BYTES
-        entry = (future, work, awaited, now + self._max_block_s, size)
+        entry = (future, work, copy_context(), awaited, now + self._max_block_s, size)
         thread.handover.put(entry, size, now + self._wait_s)
         return future
 
@@ -370,7 +370,7 @@ class SyncProducer:
             thread.started.result(timeout)
             left = max(0.0, ends - time.monotonic())
             return thread.call(lambda producer: producer.healthy(left)).result()
-        except (KafkaError, TimeoutError) as error:
+        except (KafkaError, TimeoutError, CancelledError) as error:
             return Health((f"the producer does not run: {error or 'it is being started'}",))
 
     def metrics(self) -> MetricsSnapshot:

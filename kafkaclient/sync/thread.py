@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from concurrent.futures import Future
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.errors import KafkaError, ProducerClosedError, defect
@@ -58,8 +59,12 @@ class ProducerThread:
 
     @property
     def unsettled(self) -> int:
-        """How many records were appended and have no outcome."""
-        return 0 if self._feeder is None else self._feeder.unsettled
+        """How many records have no outcome; a ``send_many`` that waits for its turn counts once."""
+        left = self.handover.entries
+        if self._feeder is not None:
+            left = [*self._feeder.left, *left]
+        waiting = sum(work is not None for _, work, *_ in left)
+        return waiting + (0 if self._feeder is None else self._feeder.unsettled)
 
     def call(self, function: Callable[[Producer], Coroutine[Any, Any, T]]) -> Future[T]:
         """Run a coroutine with the producer in the thread, beside the records that wait there."""
@@ -70,7 +75,7 @@ class ProducerThread:
         outcome."""
         appended: Future[None] = Future()
         try:
-            self.handover.put((appended, None, False, 0.0, 0), 0, 0.0)
+            self.handover.put((appended, None, copy_context(), False, 0.0, 0), 0, 0.0)
         except Exception as error:  # noqa: BLE001 - the queue is closed
             appended.set_exception(error)
         return self._begin(self._flush(appended))
@@ -80,7 +85,9 @@ class ProducerThread:
             return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError:  # the loop is closed
             coroutine.close()
-            raise ProducerClosedError("the SyncProducer is closed") from None
+            closed: Future[T] = Future()
+            closed.set_exception(ProducerClosedError("the SyncProducer is closed"))
+            return closed
 
     def close(self, timeout: float | None) -> Future[int]:
         """Take no more records, send those that were taken, and end within ``timeout`` seconds

@@ -87,6 +87,18 @@ def test_an_end_without_an_answer_is_bounded_and_warns() -> None:
     assert "Traceback" not in errors
 
 
+def test_an_end_before_the_first_connection_is_bounded_and_warns() -> None:
+    _, errors = run(
+        """
+        fake.stall_broker(0)
+        producer.send("t", b"1")
+        """,
+        exit_timeout_s=0.2,
+    )
+    assert "the program ends with 1 records undelivered" in errors
+    assert "Traceback" not in errors
+
+
 def test_ctrl_c_ends_the_program_and_its_records_are_sent() -> None:
     with start("""
         producer.send("t", b"0")
@@ -110,7 +122,8 @@ def test_a_second_ctrl_c_ends_without_waiting() -> None:
         producer.send_and_wait("t", b"0")
         fake.stall_broker(0)
         future = producer.send("t", b"1")
-        threading._register_atexit(lambda: print("ending", flush=True))
+        flush = producer._thread.flush
+        producer._thread.flush = lambda: (print("ending", flush=True), flush())[1]
         print("waiting", flush=True)
         future.result()
     """) as process:

@@ -9,11 +9,12 @@ import logging
 import threading
 import time
 from concurrent.futures import FIRST_EXCEPTION, as_completed, wait
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient import BulkMetadata, RecordMetadata, SyncProducer, UnseenFailure
+from kafkaclient import BulkMetadata, Producer, RecordMetadata, SyncProducer, UnseenFailure
 from kafkaclient.errors import (
     BootstrapError,
     BufferFullError,
@@ -159,6 +160,43 @@ def test_serializers_run_in_the_calling_thread() -> None:
             producer.send_many("t", ["3", 4])
     assert set(seen) == {threading.current_thread()}
     assert values(fake) == [b"1", b"2", None]
+
+
+@pytest.mark.parametrize("stalled", [False, True])
+def test_a_call_sees_the_context_variables_of_its_thread(
+    stalled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By which a tracer finds the span that the record belongs to."""
+    span: ContextVar[str] = ContextVar("span", default="none")
+    seen: list[tuple[str, str]] = []
+
+    class Traced(Producer):
+        def send_nowait(self, *args: Any, **options: Any) -> Any:
+            seen.append(("send_nowait", span.get()))
+            if stalled:
+                raise BufferFullError("full")
+            return super().send_nowait(*args, **options)
+
+        async def send(self, *args: Any, **options: Any) -> Any:
+            seen.append(("send", span.get()))
+            return await super().send(*args, **options)
+
+        async def send_many(self, *args: Any, **options: Any) -> Any:
+            seen.append(("send_many", span.get()))
+            return await super().send_many(*args, **options)
+
+    monkeypatch.setattr("kafkaclient.sync.producer.Producer", Traced)
+    fake = one_topic()
+    with running(fake) as producer:
+        for name in ("first", "second"):
+            token = span.set(name)
+            producer.send("t", b"1")
+            producer.send_many("t", [b"2"])
+            span.reset(token)
+        producer.flush()
+    one = [("send_nowait", "first"), *[("send", "first")] * stalled, ("send_many", "first")]
+    assert seen == [*one, *[(call, "second") for call, _ in one]]
+    assert values(fake) == [b"1", b"2"] * 2
 
 
 # --- failures -----------------------------------------------------------------------------------

@@ -144,11 +144,12 @@ class Metadata:
             ) from self._last_error
 
     async def stop(self) -> None:
-        """End the task. Callers of :meth:`start` and :meth:`wait_topic` get ProducerClosedError."""
+        """End the task. Callers of :meth:`start`, :meth:`refresh` and :meth:`wait_topic` get
+        ProducerClosedError."""
         task, self._task = self._task, None
         why = "the client was closed while the topic was awaited"
         self._topics.fail(lambda name: ProducerClosedError(f"topic {name!r}: {why}"))
-        self._fail_start(ProducerClosedError("the client was closed while it was starting"))
+        self._fail_awaited(ProducerClosedError("the client was closed while it fetched metadata"))
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
@@ -380,7 +381,7 @@ class Metadata:
         if full and self._reason is None:
             self._reason = requested or "retry"
         if self._is_permanent(error):
-            self._fail_start(error)
+            self._fail_awaited(error, refreshes=False)
         if isinstance(error, AuthenticationError):  # waiting does not help
             self._topics.fail(lambda _name: error.for_one())
         level = logging.WARNING if self._failures == 1 else logging.INFO
@@ -393,9 +394,10 @@ class Metadata:
             return self._failures >= len(self._config.bootstrap_servers)
         return not error.retriable and not self._rebootstrap.required
 
-    def _fail_start(self, error: KafkaError) -> None:
+    def _fail_awaited(self, error: KafkaError, *, refreshes: bool = True) -> None:
+        """Fail the callers of :meth:`start`, and those of :meth:`refresh`."""
         for answered, refresh in self._awaited.items():
-            if refresh == 0 and not answered.done():
+            if (refreshes or not refresh) and not answered.done():
                 answered.set_exception(error)
                 answered.exception()  # no "never retrieved" in the log if it was cancelled
 
@@ -421,5 +423,5 @@ class Metadata:
         problem = f"the metadata task has ended unexpectedly: {cause}"
         _log.error("%s", problem)
         self._topics.fail(lambda name: KafkaError(f"topic {name!r}: {problem}"))
-        self._fail_start(KafkaError(problem))
+        self._fail_awaited(KafkaError(problem))
         self._on_crash("the refreshing of metadata", error)

@@ -265,9 +265,9 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         if core is not None and core.fatal is not None:
             raise core.fatal.with_traceback(None)  # it is raised many times
         if core is None or self._state is not _State.RUNNING:
-            raise self._not_running("the record was not sent")
+            raise self._not_running(_not_done(in_transaction))
         if asyncio._get_running_loop() is not core.loop:
-            self._check_loop(core, "the record was not sent")
+            self._check_loop(core, _not_done(in_transaction))
         if in_transaction and core.transactions is not None:
             core.transactions.check_open()
         return core
@@ -373,6 +373,10 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         return (ProducerClosedError if closed else ProducerStateError)(
             f"{what}: the producer {self._state.value}"
         )
+
+
+def _not_done(is_record: bool) -> str:
+    return "the record was not sent" if is_record else "nothing was done"
 
 
 def _weakly(

@@ -247,6 +247,20 @@ async def test_a_fresh_request_does_not_wait_forever() -> None:
 
 
 @virtual_time
+async def test_a_stop_ends_a_fresh_request() -> None:
+    async with Bench() as b:
+        await b.metadata.start()
+        b.net.silent = set(b.net.brokers.values())
+        refreshing = asyncio.create_task(b.metadata.refresh())
+        await asyncio.sleep(1)
+        began = now()
+        await b.metadata.stop()
+        with pytest.raises(ProducerClosedError, match="closed while it fetched metadata"):
+            await refreshing
+        assert now() == began
+
+
+@virtual_time
 async def test_a_wait_for_a_topic_may_be_cancelled() -> None:
     async with Bench() as b:
         await b.metadata.start()

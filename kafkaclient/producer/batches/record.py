@@ -135,7 +135,7 @@ def too_large(config: ProducerConfig, topic: str, upper_bound: int) -> RecordToo
 
 def _checked_number(name: str, number: object) -> int:
     if not isinstance(number, int) or not 0 <= number < 2**63:
-        raise InvalidRecordError(f"{name} must be an int that is not negative, not {number!r}")
+        raise InvalidRecordError(f"{name} must be an int from 0 to 2**63 - 1, not {number!r}")
     return int.__index__(number)  # a plain int in place of a subclass, such as an enum
 
 

@@ -1,4 +1,4 @@
-"""Sends what is left when the interpreter ends.
+"""The producer threads of a process: at a fork, and when the interpreter ends.
 
 The interpreter ends in this order: (1) ``threading`` calls its own exit functions, which among
 others end the executors, (2) it waits for the threads that are no daemons, (3) it calls the
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import threading
 import time
 from concurrent.futures import CancelledError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_FORK_S = 1.0  # how long a fork waits for a producer's thread to come to rest
+
 
 class OpenThreads:
     """The producer threads of this process, each with its limit in seconds for the exit."""
@@ -33,7 +36,10 @@ class OpenThreads:
         self._limits: dict[ProducerThread, float] = {}
         self._inherited: list[ProducerThread] = []
         """The parent's, in a forked child: to free them would run their coroutines' ends."""
+        self._resting: dict[int, list[threading.Event]] = {}
+        """The threads that rest, by the thread that forks."""
         guard(self)
+        os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork)
         # In step 1, functions registered later run earlier: before those of the executors.
         import concurrent.futures.thread  # noqa: F401, PLC0415
 
@@ -77,10 +83,20 @@ class OpenThreads:
             # The producer says itself how many records it leaves undelivered.
             _wait(thread.ended, began + limit + 1.0 - time.monotonic())
 
+    def _before_fork(self) -> None:
+        # A lock that another thread holds during a fork stays locked in the child: for example that
+        # of a module that is being imported.
+        self._resting[threading.get_ident()] = [t.hold(_FORK_S) for t in list(self._limits)]
+
+    def _after_fork(self) -> None:
+        for go_on in self._resting.pop(threading.get_ident(), ()):
+            go_on.set()
+
     def forked(self) -> None:
         """See :class:`~kafkaclient.net.fork.Forkable`."""
         for thread in self._limits:
             thread.home.forked()
+        self._resting.clear()
         self._inherited += self._limits
         self._limits = {}
 

@@ -212,6 +212,7 @@ class SyncProducer:
             BufferFullError: ``buffer.memory`` stayed full for ``max.block.ms``; at once in a thread
                 that runs an event loop. (The future can fail with it as well.)
             ProducerClosedError: the SyncProducer is closed.
+            KafkaError: the producer has failed to start a moment ago; the next call tries again.
         """
         # Most records take this way. What it leaves out, _checked() does.
         if (

@@ -97,6 +97,21 @@ class ProducerThread:
             self._loop.call_soon_threadsafe(self._close_within, timeout)
         return self.ended
 
+    def hold(self, seconds: float) -> threading.Event:
+        """Have the thread rest between two callbacks of its event loop until the event is set. It
+        holds no lock then, neither of an import nor of a logger. Waits for it at most so long."""
+        held, go_on = threading.Event(), threading.Event()
+
+        def rest() -> None:
+            held.set()
+            go_on.wait()
+
+        if threading.current_thread() is not self._thread:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(rest)
+                held.wait(seconds)
+        return go_on
+
     def wait_closed(self) -> int:
         """Wait until the thread has ended, after :meth:`close`; returns how many records were left
         without an outcome."""

@@ -178,6 +178,27 @@ def test_a_forked_child_has_a_producer_of_its_own(before: str, uvloop: bool) -> 
     assert "loop" not in errors.replace("multi-threaded", "")
 
 
+def test_a_fork_waits_until_the_thread_holds_no_lock() -> None:
+    """Such as the lock of a module that it imports: the child would wait for it for ever."""
+    run("""
+        lock, locked = threading.Lock(), threading.Event()
+
+        def work():
+            with lock:
+                locked.set()
+                time.sleep(0.1)
+
+        producer.start()
+        producer._thread._loop.call_soon_threadsafe(work)
+        locked.wait()
+        child = os.fork()
+        if child == 0:
+            os._exit(not lock.acquire(timeout=5))
+        assert os.waitpid(child, 0)[1] == 0
+        producer.send_and_wait("t", b"x")
+    """)
+
+
 def test_a_child_does_not_wait_for_its_parents_records() -> None:
     printed, _ = run("""
         fake.stall_broker(0)

@@ -39,7 +39,7 @@ UNIT = $(BIN)/pytest -q -n 2 --timeout-method=thread --durations=15
 
 # Of what has a way in pure Python, all but the longest, which look at partitions and memory.
 SLOW_IN_PURE_PYTHON = $(patsubst %,--ignore=tests/producer/scenarios/test_%.py,overload late partitioning)
-PURE = tests/wire tests/perf tests/producer tests/reader $(SLOW_IN_PURE_PYTHON) -k "not nothing_is_leaked"
+PURE = tests/wire tests/perf tests/producer tests/reader tests/aiokafka_dropin $(SLOW_IN_PURE_PYTHON) -k "not nothing_is_leaked and not mypy"
 
 unit: $(STAMP) ## no network; compiled, then once more what has a way in pure Python
 	$(UNIT) tests

@@ -8,7 +8,7 @@ from experiments.chaos.command import chaos
 from experiments.demo.command import demo
 from experiments.partition_limits.command import partition_limits
 from experiments.replication_quota.command import replication_quota
-from experiments.slow_broker.command import pictures, report, slow_broker
+from experiments.slow_broker.command import object_store, pictures, report, slow_broker
 from experiments.task_handover.command import task_handover
 
 __all__ = ["app"]
@@ -23,6 +23,7 @@ app = typer.Typer(
 for _command in (
     demo,
     slow_broker,
+    object_store,
     chaos,
     partition_limits,
     replication_quota,

@@ -1,4 +1,4 @@
-"""The migration pages of docs, taken apart: their snippets and their tables."""
+"""The migration pages of docs, and other pages, taken apart: their snippets and their tables."""
 
 from __future__ import annotations
 
@@ -39,6 +39,11 @@ class Page:
         return f"migrate-from-{self.name}.md"
 
     @cached_property
+    def all_snippets(self) -> list[str]:
+        """Also those before the first heading."""
+        return _BLOCK.findall((_DOCS / self.file).read_text("utf-8"))
+
+    @cached_property
     def sections(self) -> dict[str, str]:
         """Text by heading, without the part before the first heading."""
         parts = re.split(r"^##+ (.+)\n", (_DOCS / self.file).read_text("utf-8"), flags=re.MULTILINE)
@@ -69,6 +74,14 @@ class Page:
                 found.append(rows[1:])
                 rows = []
         return found
+
+
+class PlainPage(Page):
+    """A page that is no migration page: ``name`` is its file without ``.md``."""
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.md"
 
 
 def _uses(module: str, code: str) -> bool:

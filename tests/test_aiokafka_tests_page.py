@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.aiokafka_tests.page import PAGE, RESULTS, Row, disagreements, rows
-from integration.aiokafka_tests.run import main, read_report
+from integration.aiokafka_tests.page import (
+    PAGE,
+    RESULTS,
+    Count,
+    Row,
+    counts,
+    disagreements,
+    missing,
+    rows,
+)
+from integration.aiokafka_tests.run import FILES, judge, main, read_report, split, whole_modules
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,13 +33,8 @@ def test_the_page_has_every_test_once_with_a_known_result() -> None:
 
 
 def test_the_page_counts_its_own_rows() -> None:
-    told = {
-        name: tuple(map(int, counts.split(" | ")))
-        for name, counts in re.findall(
-            r"\| `(test_\w+)\.py` \| (\d+ \| \d+ \| \d+ \| \d+) \|", TEXT
-        )
-    }
-    assert len(told) >= 3
+    told = counts(TEXT)
+    assert len(told) == 7
     found = rows(TEXT)
     for module, (tests, theirs, ours, facade) in told.items():
         results = Counter(row.result for row in found if row.module == module)
@@ -90,11 +94,90 @@ def test_a_report_is_read() -> None:
         case.format("test_left_out", "<skipped/>"),
     ]
     report = f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>"
-    assert read_report(report) == {
-        key("test_good"): True,
-        key("test_bad"): False,
-        key("test_broken"): False,
-    }
+    assert read_report(report) == (
+        {key("test_good"): True, key("test_bad"): False, key("test_broken"): False},
+        [],
+    )
+
+
+UNCOLLECTED = """<testsuites><testsuite>
+<testcase classname="" name="tests.test_producer"><error message="collection failure">Traceback
+E   ModuleNotFoundError: No module named 'docker'</error></testcase></testsuite></testsuites>"""
+
+
+def test_a_module_that_cannot_be_collected_is_reported() -> None:
+    assert read_report(UNCOLLECTED) == (
+        {},
+        [
+            "tests.test_producer could not be collected: "
+            "E   ModuleNotFoundError: No module named 'docker'"
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("modules", "wrong"),
+    [
+        (["test_producer"], ["test_producer.py::test_private did not run"]),
+        (["test_sasl"], ["test_sasl.py: 1 tests passed; the page says: 2"]),
+        ([], []),
+        (["test_admin"], []),
+    ],
+)
+def test_what_did_not_run_is_reported(modules: list[str], wrong: list[str]) -> None:
+    passed = {key("test_good"): True, ("test_sasl", "a"): True, ("test_sasl", "b"): False}
+    totals = {"test_producer": Count(2, 2, 1, 0), "test_sasl": Count(3, 3, 2, 0)}
+    assert missing(EXPECTED, totals, passed, modules, drop_in=True) == wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "files", "options", "whole"),
+    [
+        ("", list(FILES), [], ["test_producer", "test_transactional_producer", "test_pep492"]),
+        ("-k send", list(FILES), ["-k", "send"], []),
+        (
+            "-x",
+            list(FILES),
+            ["-x"],
+            ["test_producer", "test_transactional_producer", "test_pep492"],
+        ),
+        ("test_sasl.py --maxfail 3", ["test_sasl.py"], ["--maxfail", "3"], ["test_sasl"]),
+        ("test_sasl.py::T::test_a", ["test_sasl.py::T::test_a"], [], []),
+    ],
+)
+def test_the_commands_arguments(
+    arguments: str, files: list[str], options: list[str], whole: list[str]
+) -> None:
+    assert split(arguments.split()) == (files, options)
+    assert whole_modules(files, options) == whole
+
+
+@pytest.mark.parametrize(
+    ("status", "whole", "said"),
+    [
+        (0, [], ""),
+        (1, [], ""),
+        (2, [], "pytest did not run all tests, its exit status is 2"),
+        (0, ["test_pep492"], "test_pep492.py::test_exception_in_aiter did not run"),
+    ],
+)
+def test_the_exit_status(
+    status: int,
+    whole: list[str],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PRODUCER", raising=False)
+    report = tmp_path / "report.xml"
+    case = '<testcase classname="tests.test_pep492.T" name="test_aiter"/>'
+    report.write_text(f"<testsuites><testsuite>{case}</testsuite></testsuites>")
+    assert judge(report, status, whole) == (1 if said else 0)
+    assert said in capsys.readouterr().out
+    report.write_text(UNCOLLECTED)
+    assert judge(report, 2, []) == 1
+    assert "No module named 'docker'" in capsys.readouterr().out
 
 
 def test_without_a_repository_it_says_that_it_skips(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,8 @@ import pytest
 # What takes long to import, or belongs to other clients, and what loads it.
 WITHOUT = (
     "aiokafka",
+    "azure",
+    "botocore",
     "importlib.metadata",
     "statistics",
     "difflib",
@@ -20,6 +22,8 @@ WITHOUT = (
     "pyarrow",
     "kafkaclient.admin",
     "kafkaclient.aiokafka",
+    "kafkaclient.aws",
+    "kafkaclient.azure",
     "kafkaclient.cli",
     "kafkaclient.cluster.coordinator",
     "kafkaclient.net.sasl.login",

@@ -24,7 +24,7 @@ from experiments.slow_broker.pictures import draw_pictures
 from experiments.slow_broker.plan import Plan, parse_rates
 from experiments.slow_broker.report import write_report
 from experiments.slow_broker.results import Results
-from experiments.slow_broker.settings import PEERS, choose
+from experiments.slow_broker.settings import OBJECT_STORE, PEERS, choose
 from kafkaclient.cli.output import stdout_console
 from kafkaclient.cli.run import run_blocking
 from kafkaclient.errors import ConfigError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["pictures", "report", "slow_broker"]
+__all__ = ["object_store", "pictures", "report", "slow_broker"]
 
 
 def slow_broker(  # noqa: PLR0913 - an option for each field of the plan
@@ -99,6 +99,57 @@ def slow_broker(  # noqa: PLR0913 - an option for each field of the plan
     run_experiment(plan, Experiment, write_report, _show, out, as_json=as_json)
 
 
+def object_store(  # noqa: PLR0913 - an option for each field of the plan
+    *,
+    out: Out,
+    rates: Annotated[str, typer.Option(help="Records per second, joined by commas.")] = "2048,8192",
+    delay_ms: Annotated[
+        float, typer.Option(help="Delay of each Produce response of all brokers.")
+    ] = 400.0,
+    brokers: Annotated[int, typer.Option(help="How many brokers.")] = 3,
+    partitions: Annotated[
+        int, typer.Option(help="Partitions of each topic, led by the brokers in turn.")
+    ] = 6,
+    peers: Annotated[
+        str, typer.Option(help="Clients to compare with, joined by commas; none: only ours.")
+    ] = ",".join(PEERS),
+    repeat: Annotated[
+        int, typer.Option(help="How many times each run is made; tables show medians.")
+    ] = 1,
+    seconds: Annotated[float, typer.Option(help="How long each run sends records.")] = 10.0,
+    record_size: Annotated[int, typer.Option(help="Bytes of each record's value.")] = 1000,
+    settings: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Only these settings, as with slow-broker."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Every broker answers 400 ms late, as brokers do that write to an object store.
+
+    As slow-broker, with three differences: all brokers are late, the requests of a connection do
+    not wait for each other, and each client is measured with its defaults and with large batches
+    (docs/clouds.md).
+
+    Examples: `python -m experiments object-store --out build/object-store --repeat 3`,
+    `python -m experiments object-store --out build/quick --peers none --rates 2048`
+    """
+
+    def plan() -> Plan:
+        return Plan(
+            settings=tuple(choose(parse_peers(peers, PEERS), settings, OBJECT_STORE)),
+            rates=parse_rates(rates),
+            delay_ms=delay_ms,
+            all_late=True,
+            brokers=brokers,
+            partitions=partitions,
+            repeat=repeat,
+            seconds=seconds,
+            record_size=record_size,
+        )
+
+    run_experiment(plan, Experiment, write_report, _show, out, as_json=as_json)
+
+
 def report(*, out: Out) -> None:
     """Draw OUT/report.html again from the files of a slow-broker experiment.
 
@@ -133,7 +184,7 @@ def pictures(
 
 def _show(console: Console, out: Path, results: Results) -> None:
     for rate, found in rows(results).items():
-        console.print(_table(rate, found, console.width))
+        console.print(_table(results, rate, found, console.width))
         console.print()
     print_problems(
         console,
@@ -173,12 +224,13 @@ _COLUMNS: tuple[tuple[str, int, Callable[[Row], str]], ...] = (
 """Heading, columns that the terminal needs to show it, and text."""
 
 
-def _table(rate: float, found: Sequence[Row], width: int) -> Table:
+def _table(results: Results, rate: float, found: Sequence[Row], width: int) -> Table:
     runs = max(row.runs for row in found)
     medians = f", medians of {runs} runs" if runs > 1 else ""
+    late = "all brokers" if results.plan.get("all_late") else "broker 0"
     columns = [(heading, text) for heading, least, text in _COLUMNS if width >= least]
     table = new_table(
-        f"{rate:,g} records/s, broker 0 late{medians}",
+        f"{rate:,g} records/s, {late} late{medians}",
         ("client", "setting"),
         [heading for heading, _text in columns],
     )

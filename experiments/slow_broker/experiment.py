@@ -77,10 +77,7 @@ class Experiment(BaseExperiment[Plan, Results]):
             gc.collect()
             gc.freeze()
             await self._warm_up(cluster, rows)
-            await cluster.delay_produce(SLOW_BROKER, self.plan.delay_ms / 1e3)
-            self.watcher.say(
-                f"Broker {SLOW_BROKER} now answers each Produce {self.plan.delay_ms:g} ms late"
-            )
+            await self._make_late(cluster)
             await self._measure_all(cluster, settings, rows)
             await self._record_all(cluster, settings, rows)
         self.results.complete = True
@@ -109,6 +106,17 @@ class Experiment(BaseExperiment[Plan, Results]):
         ):
             await measure(client, load, rows, Labels("warm-up", None))
         await delete_topics(cluster, [topic])
+
+    async def _make_late(self, cluster: ClusterHandle) -> None:
+        delay_s = self.plan.delay_ms / 1e3
+        if self.plan.all_late:
+            for broker in range(self.plan.brokers):
+                await cluster.proxy(broker).delay_produce(delay_s, overlapping=True)
+            who = "Every broker"
+        else:
+            await cluster.delay_produce(SLOW_BROKER, delay_s)
+            who = f"Broker {SLOW_BROKER}"
+        self.watcher.say(f"{who} now answers each Produce {self.plan.delay_ms:g} ms late")
 
     async def _measure_all(
         self, cluster: ClusterHandle, settings: tuple[Setting, ...], rows: Sequence[KeyValue]

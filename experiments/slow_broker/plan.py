@@ -45,7 +45,10 @@ class Plan:
     rates: tuple[float, ...] = (2048.0, 4096.0)
     """Records per second."""
     delay_ms: float = 20.0
-    """Delay of each Produce response of broker 0."""
+    """Delay of each Produce response of a late broker."""
+    all_late: bool = False
+    """False: broker 0 is late, and serves the requests of a connection one after the other. True:
+    all brokers are late, and serve them at the same time, as if each wrote to an object store."""
     brokers: int = 3
     partitions: int = 3
     repeat: int = 1
@@ -95,6 +98,7 @@ class Plan:
         return {
             "rates": list(self.rates),
             "delay_ms": self.delay_ms,
+            "all_late": self.all_late,
             "brokers": self.brokers,
             "partitions": self.partitions,
             "replication": 1,

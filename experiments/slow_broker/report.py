@@ -109,13 +109,18 @@ def _lead(results: Results) -> str:
     plan = results.plan
     rates = " and ".join(f"{rate:,g}" for rate in plan["rates"])
     runs = "once" if plan["repeat"] == 1 else f"{plan['repeat']} times (tables show medians)"
+    late = (
+        f"Every broker answers each Produce request {plan['delay_ms']:g} ms late, as if it wrote "
+        "to an object store: the requests of a connection do not wait for each other."
+        if plan.get("all_late")
+        else f"Broker 0 answers each Produce request {plan['delay_ms']:g} ms late, one after the "
+        "other on a connection; the others answer at once."
+    )
     return (
         f"Records of {plan['record_size']} bytes without key, {rates} a second for "
         f"{plan['seconds']:g} s, into {plan['partitions']} partitions with one replica each on "
-        f"{plan['brokers']} real Kafka brokers, every client and setting {runs}. Broker 0 answers "
-        f"each Produce request {plan['delay_ms']:g} ms late, one after the other on a connection; "
-        "the others answer at once. All clients go through the same proxies, with acks=all and "
-        "idempotence."
+        f"{plan['brokers']} real Kafka brokers, every client and setting {runs}. {late} All "
+        "clients go through the same proxies, with acks=all and idempotence."
     )
 
 
@@ -153,6 +158,8 @@ def _caveat(results: Results) -> str:
         )
         if not same
     ]
+    if plan.get("all_late"):
+        differs.insert(0, "all brokers late instead of one")
     return f" This run differs from the KIP's set-up: {', '.join(differs)}." if differs else ""
 
 

@@ -14,7 +14,7 @@ from kafkaclient.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["BASELINE", "PEERS", "SETTINGS", "Setting", "choose"]
+__all__ = ["BASELINE", "OBJECT_STORE", "PEERS", "SETTINGS", "Setting", "choose"]
 
 Options: TypeAlias = Mapping[str, str]
 
@@ -77,16 +77,42 @@ _CONFLUENT: dict[str, Options] = {
     "sticky 10 ms linger 10": {"linger.ms": "10", "sticky.partitioning.linger.ms": "10"},
 }
 
-SETTINGS: Mapping[str, tuple[Setting, ...]] = {
-    client: tuple(Setting(client, name, options) for name, options in settings.items())
-    for client, settings in {
-        OURS: _OURS,
-        JAVA: _JAVA,
-        "aiokafka": _AIOKAFKA,
-        "confluent": _CONFLUENT,
-    }.items()
-}
+
+def _table(clients: Mapping[str, Mapping[str, Options]]) -> Mapping[str, tuple[Setting, ...]]:
+    return {
+        client: tuple(Setting(client, name, options) for name, options in settings.items())
+        for client, settings in clients.items()
+    }
+
+
+SETTINGS = _table(
+    {OURS: _OURS, JAVA: _JAVA, "aiokafka": _AIOKAFKA, "confluent": _CONFLUENT},
+)
 """Client name -> its settings."""
+
+_LARGE: Options = {"linger.ms": "100", "batch.size": "1000000"}
+_ROOMY: Options = {**_LARGE, "buffer.memory": "268435456", "max.request.size": "8000000"}
+_LARGE_CONFLUENT: Options = {**_LARGE, "sticky.partitioning.linger.ms": "100"}
+
+OBJECT_STORE = _table(
+    {
+        OURS: {
+            "default": {},
+            "kip794": {"partitioner": "kip794"},
+            "linger 100": _LARGE,
+            "requests 8 MB": {"max.request.size": "8000000"},
+            "large": _ROOMY,
+            "large kip794": {**_ROOMY, "partitioner": "kip794"},
+        },
+        JAVA: {"adaptive linger 5": {"linger.ms": "5"}, "large": _ROOMY},
+        "aiokafka": {
+            "random linger 5": {"linger.ms": "5"},
+            "large": {**_LARGE, "max.request.size": "8000000"},
+        },
+        "confluent": {"linger 5": {"linger.ms": "5"}, "large": _LARGE_CONFLUENT},
+    }
+)
+"""Client name -> its settings, if all brokers are late: the defaults, and larger batches."""
 
 PEERS = tuple(client for client in SETTINGS if client != OURS)
 
@@ -94,21 +120,25 @@ BASELINE = next(found for found in SETTINGS[JAVA] if found.name == "adaptive lin
 """The setting that ratios refer to: Java's producer with its defaults."""
 
 
-def choose(peers: Sequence[str], patterns: str | None = None) -> list[Setting]:
+def choose(
+    peers: Sequence[str],
+    patterns: str | None = None,
+    settings: Mapping[str, tuple[Setting, ...]] = SETTINGS,
+) -> list[Setting]:
     """The settings to measure, in an order in which clients alternate.
 
     ``patterns`` are names or shell patterns joined by commas, with ``client:`` before a peer's. A
     client with a pattern keeps only the settings that match. Raises ConfigError for a pattern that
     matches nothing.
     """
-    chosen = {client: list(SETTINGS[client]) for client in (OURS, *peers)}
+    chosen = {client: list(settings[client]) for client in (OURS, *peers)}
     matched: dict[str, list[Setting]] = {}
     for pattern in words(patterns or ""):
         client, _, name = pattern.rpartition(":")
         client, name = client.strip() or OURS, name.strip()
-        found = [setting for setting in SETTINGS.get(client, ()) if fnmatchcase(setting.name, name)]
+        found = [setting for setting in settings.get(client, ()) if fnmatchcase(setting.name, name)]
         if client not in chosen or not found:
-            names = "; ".join(setting.label for client in chosen for setting in SETTINGS[client])
+            names = "; ".join(setting.label for client in chosen for setting in settings[client])
             raise ConfigError(f"--settings: nothing is named {pattern!r}; there are {names}")
         matched.setdefault(client, []).extend(found)
     for client, found in matched.items():

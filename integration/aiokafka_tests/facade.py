@@ -5,19 +5,21 @@ Only these tests use the facade. Applications and frameworks get the drop-in its
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
-import aiokafka
-import aiokafka.producer
-import aiokafka.producer.producer
 from aiokafka.producer.transaction_manager import TransactionState as Theirs
 
 from kafkaclient.aiokafka import AIOKafkaProducer
+from kafkaclient.aiokafka.client import ClientFacade, ClusterFacade
+from kafkaclient.aiokafka.install import PLACES
+from kafkaclient.errors import KafkaError
 from kafkaclient.producer.transactions.states import TransactionState as Ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkaclient import Producer
     from kafkaclient.producer.runtime import ProducerRuntime
 
 __all__ = ["FacadeProducer", "install_facade"]
@@ -36,16 +38,19 @@ _STATES = {
 
 def install_facade() -> None:
     """As ``kafkaclient.aiokafka.install()``, with the facade."""
-    for module in (aiokafka, aiokafka.producer, aiokafka.producer.producer):
+    for module in PLACES:
         module.AIOKafkaProducer = FacadeProducer
 
 
 class FacadeProducer(AIOKafkaProducer):
-    """``_sender`` and ``_txn_manager``, read from the drop-in's own producer."""
+    """``_sender`` and ``_txn_manager``, read from the drop-in's own producer; and the client's
+    methods that the tests wait for topics with."""
 
     def __init__(self, **given: Any) -> None:
         self._sender = _SenderFacade(self)
         super().__init__(**given)
+        shipped = self.client
+        self.client = _Client(shipped._bootstrap_servers, shipped._client_id, self._producer)
 
     @property
     def _txn_manager(self) -> _TransactionFacade | None:
@@ -108,3 +113,36 @@ class _TransactionFacade:
         core = self._producer._core()
         assert core is not None
         return core.accumulator.identity.producer_id
+
+
+class _Client(ClientFacade):
+    """``aiokafka.AIOKafkaClient``: what ``wait_topic`` of aiokafka's tests calls."""
+
+    cluster: _Cluster
+
+    def attach(self, producer: Producer) -> None:
+        super().attach(producer)
+        self.cluster = _Cluster(producer)
+
+    def add_topic(self, topic: str) -> None:
+        self.cluster.added.add(topic)
+
+    async def force_metadata_update(self) -> bool:
+        """Whether a broker has answered."""
+        try:
+            await self._producer.refresh_metadata()
+            for topic in self.cluster.added:
+                await asyncio.wait_for(self._wait_on_metadata(topic), 1)
+        except (KafkaError, TimeoutError):
+            return False
+        return True
+
+
+class _Cluster(ClusterFacade):
+    def __init__(self, producer: Producer) -> None:
+        super().__init__(producer)
+        self.added: set[str] = set()
+
+    def topics(self) -> set[str]:
+        """The added topics whose metadata is known."""
+        return {topic for topic in self.added if self.partitions_for_topic(topic) is not None}

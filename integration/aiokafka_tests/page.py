@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["PAGE", "RESULTS", "Row", "disagreements", "rows"]
+__all__ = ["PAGE", "RESULTS", "Count", "Row", "counts", "disagreements", "missing", "rows"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "aiokafka-tests.md"
 
@@ -15,6 +15,7 @@ RESULTS = {"passes": True, "passes with the facade": True, "not applicable": Fal
 
 _HEADING = re.compile(r"### `(?:tests/)?(test_\w+)\.py`")
 _ROW = re.compile(r"\| `(test_\w+)` \| ([a-z ]+) \|(.*)\|")
+_COUNT = re.compile(r"\| `(test_\w+)\.py` \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|")
 
 
 class Row(NamedTuple):
@@ -27,6 +28,18 @@ class Row(NamedTuple):
     notes: str
 
 
+class Count(NamedTuple):
+    """One file of aiokafka's tests: how many tests it has, and how many of them pass."""
+
+    tests: int
+    theirs: int
+    """With aiokafka's producer."""
+    ours: int
+    """With the drop-in."""
+    facade: int
+    """With the drop-in, and only with the facade."""
+
+
 def rows(text: str) -> list[Row]:
     """The rows of all tables of results in the page's text, in order."""
     found, module = [], ""
@@ -36,6 +49,11 @@ def rows(text: str) -> list[Row]:
         elif row := _ROW.match(line):
             found.append(Row(module, row[1], row[2], row[3].strip()))
     return found
+
+
+def counts(text: str) -> dict[str, Count]:
+    """The files of the page's tables of counts."""
+    return {row[0]: Count(*map(int, row[1:])) for row in _COUNT.findall(text)}
 
 
 def disagreements(
@@ -60,4 +78,28 @@ def disagreements(
             found.append(
                 f"{module}.py::{test} {'passed' if good else 'failed'}; the page says: {said}"
             )
+    return found
+
+
+def missing(
+    expected: list[Row],
+    totals: dict[str, Count],
+    passed: dict[tuple[str, str], bool],
+    modules: list[str],
+    *,
+    drop_in: bool,
+) -> list[str]:
+    """One line for each test of the page that did not run, of the ``modules`` that ran whole. For a
+    module without rows the number of passed tests is compared."""
+    found = [
+        f"{row.module}.py::{row.test} did not run"
+        for row in expected
+        if row.module in modules and (row.module, row.test) not in passed
+    ]
+    for module in modules:
+        if module in totals and all(row.module != module for row in expected):
+            due = totals[module].ours if drop_in else totals[module].theirs
+            good = sum(good for (of, _), good in passed.items() if of == module)
+            if good != due:
+                found.append(f"{module}.py: {good} tests passed; the page says: {due}")
     return found

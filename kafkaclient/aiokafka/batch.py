@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkaclient.aiokafka.arguments import timestamp_as_int
 from kafkaclient.aiokafka.errors import Translation
-from kafkaclient.aiokafka.structs import whole_ms
+from kafkaclient.errors import ProducerStateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,37 +38,43 @@ class BatchBuilder:
         records: RecordBatchBuilder,
         key_serializer: Callable[[Any], Any] | None,
         value_serializer: Callable[[Any], Any] | None,
+        wall_clock: Callable[[], float],
     ) -> None:
         self._records = records
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
+        self._wall_clock = wall_clock
 
     def append(
         self, *, timestamp: float | None, key: Any, value: Any, headers: HeadersLike = None
     ) -> AppendedRecord | None:
-        """Add a record; None: the batch is closed, or now full and closed. The first record fits
-        always.
+        """Add a record. Returns None if the batch is closed, or if the record does not fit: then
+        the batch is closed. The first record always fits.
 
         ``timestamp`` is in milliseconds since the epoch, None is the present time.
 
         Raises:
             TypeError: key, value, headers or timestamp have a wrong type.
+            ValueError: the timestamp is negative, infinite or NaN.
             MessageSizeTooLargeError: the record is larger than ``max_request_size``.
         """
         records = self._records
         if records.closed:
             return None
         if timestamp is None:
-            timestamp = int(time.time() * 1000)
+            timestamp = int(self._wall_clock() * 1000)
         elif timestamp.__class__ is not int:
-            timestamp = whole_ms(timestamp)
+            timestamp = timestamp_as_int(timestamp)
         if self._key_serializer is not None:
             key = self._key_serializer(key)
         if self._value_serializer is not None:
             value = self._value_serializer(value)
         before = records.size
-        with Translation():
-            fits = records.append(value, key, timestamp_ms=timestamp, headers=headers)
+        try:
+            with Translation():
+                fits = records.append(value, key, timestamp_ms=timestamp, headers=headers)
+        except ProducerStateError:
+            return None  # a serializer has closed the batch
         if not fits:
             records.close()
             return None

@@ -1,107 +1,57 @@
-"""``AIOKafkaProducer.client``: what other libraries read of aiokafka's client."""
+"""``AIOKafkaProducer.client``: what instrumentations and frameworks read of aiokafka's client."""
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from kafkaclient.aiokafka.errors import Translation
-from kafkaclient.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from kafkaclient import Producer
 
 __all__ = ["ClientFacade", "ClusterFacade"]
 
 
 class ClusterFacade:
-    """What the producer knows of topics at this moment. No call waits."""
+    """What the producer knows of topics at this moment. No call waits, or sends a request."""
 
-    def __init__(self) -> None:
-        self._producer: Producer | None = None
-        self._topics: set[str] = set()
-
-    def topics(self) -> set[str]:
-        """The topics that :class:`ClientFacade` was asked for, and whose metadata has arrived."""
-        return set(self._topics)
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """The numbers of the topic's partitions; None if its metadata is not known."""
-        views = self._views(topic)
+        views = self._producer.known_partitions(topic)
         return None if views is None else {view.partition for view in views}
 
     def available_partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The numbers of the topic's partitions with a leader; None as above."""
-        views = self._views(topic)
+        """The numbers of the topic's partitions with a leader; None if its metadata is not
+        known."""
+        views = self._producer.known_partitions(topic)
         return None if views is None else {view.partition for view in views if view.leader >= 0}
-
-    def _views(self, topic: str) -> tuple[Any, ...] | None:
-        assert self._producer is not None
-        asking = self._producer.partitions_for(topic)
-        try:
-            asking.send(None)  # it returns at once if the metadata is known
-        except StopIteration as known:
-            return cast("tuple[Any, ...]", known.value)
-        except KafkaError:
-            return None
-        finally:
-            asking.close()
-        return None
 
 
 class ClientFacade:
-    """The attributes and methods of ``aiokafka.AIOKafkaClient`` that instrumentations and
-    frameworks use with a producer."""
+    """The attributes of ``aiokafka.AIOKafkaClient`` that OpenTelemetry's instrumentation reads, and
+    the metadata of the cluster."""
 
-    def __init__(self, bootstrap_servers: Any, client_id: str) -> None:
+    def __init__(self, bootstrap_servers: Any, client_id: str, producer: Producer) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._client_id = client_id
-        self._producer: Producer | None = None
-        self._tasks: set[asyncio.Task[bool]] = set()
-        self.cluster = ClusterFacade()
+        self.attach(producer)
 
     def __repr__(self) -> str:
         return f"<ClientFacade client_id={self._client_id}>"
 
     def attach(self, producer: Producer) -> None:
         """Ask this producer from now on."""
-        self._producer = self.cluster._producer = producer
+        self._producer = producer
+        self.cluster = ClusterFacade(producer)
 
     async def _wait_on_metadata(self, topic: str) -> set[int]:
         """The numbers of the topic's partitions.
 
         Raises UnknownTopicOrPartitionError after ``request_timeout_ms``.
         """
-        assert self._producer is not None
         with Translation():
             views = await self._producer.partitions_for(topic)
-        self.cluster._topics.add(topic)
         return {view.partition for view in views}
-
-    def add_topic(self, topic: str) -> asyncio.Future[bool]:
-        """Have the topic's metadata fetched. The result: whether it has arrived."""
-        return self._in_background(self._wait_on_metadata(topic))
-
-    def force_metadata_update(self) -> asyncio.Future[bool]:
-        """Fetch the metadata of all topics in use. The result: whether a broker has answered."""
-        return self._in_background(self._update())
-
-    async def _update(self) -> None:
-        assert self._producer is not None
-        with Translation():
-            await self._producer.refresh_metadata()
-
-    def _in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Future[bool]:
-        async def succeeds() -> bool:
-            try:
-                await work
-            except KafkaError:
-                return False
-            return True
-
-        task = asyncio.get_running_loop().create_task(succeeds())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return asyncio.shield(task)

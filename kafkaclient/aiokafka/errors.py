@@ -1,7 +1,7 @@
 """Errors that are of aiokafka's class and of kafkaclient's: either ``except`` catches them.
 
-``docs/aiokafka.md`` has the table. The new error keeps the text, ``maybe_written`` and all other
-attributes of kafkaclient's error, and its cause.
+docs/aiokafka-reference.md has the table. The new error keeps the text, ``maybe_written`` and all
+other attributes of kafkaclient's error, and its cause.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from kafkaclient import errors as ours
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Translation", "aiokafka_error"]
+__all__ = ["BASES", "Translation", "aiokafka_error"]
 
 _Bases: TypeAlias = tuple[type[BaseException], ...]
 
-# The closest base class of an error decides. Broker errors and causes come first: see _bases_for.
-_BASES: dict[type[ours.KafkaError], _Bases] = {
+BASES: dict[type[ours.KafkaError], _Bases] = {
     ours.ProducerClosedError: (theirs.ProducerClosed,),
     ours.ProducerStateError: (theirs.IllegalOperation,),
     ours.RecordTooLargeError: (theirs.MessageSizeTooLargeError,),
@@ -34,20 +33,24 @@ _BASES: dict[type[ours.KafkaError], _Bases] = {
     ours.UnsupportedVersionError: (theirs.UnsupportedVersionError,),
     ours.KafkaError: (theirs.KafkaError,),
 }
+"""Looked up by the error's class, the nearest base first, after the special cases of _bases_for."""
 
 
 def aiokafka_error(error: ours.KafkaError) -> BaseException:
     """The error that a caller of aiokafka's API expects instead of ``error``.
 
-    An exception of a partitioner is returned itself, as aiokafka raises it.
+    An exception of a partitioner is returned itself, as aiokafka raises it. An error that this
+    function has returned is returned again.
     """
+    if hasattr(error, "_bases"):
+        return error
     cause = error.__cause__
     if isinstance(error, ours.PartitionerError) and cause is not None:
         return cause
     bases = _bases_for(error)
     if not bases:
         return error
-    return _filled(_both(bases, type(error)), error.args, error.__dict__, cause)
+    return _new_error(bases, type(error), error.args, error.__dict__, cause)
 
 
 class Translation:
@@ -71,7 +74,8 @@ class Translation:
 
 
 def _bases_for(error: ours.KafkaError) -> _Bases:
-    """aiokafka's classes for an error; none if kafkaclient's class is right for its users, too."""
+    """aiokafka's classes for an error. Empty: the error is returned as it is, because it already is
+    the ValueError that aiokafka raises."""
     cause = error.__cause__
     if _is_fenced(error):
         return (theirs.ProducerFenced,)
@@ -85,7 +89,7 @@ def _bases_for(error: ours.KafkaError) -> _Bases:
         return (theirs.for_code(cause.code), theirs.KafkaTimeoutError)
     if type(error) is ours.InvalidRecordError and isinstance(cause, (TypeError, ValueError)):
         return (TypeError,) if isinstance(cause, TypeError) else ()  # it is a ValueError
-    return next(_BASES[kind] for kind in type(error).__mro__ if kind in _BASES)
+    return next(BASES[kind] for kind in type(error).__mro__ if kind in BASES)
 
 
 def _is_fenced(error: BaseException) -> bool:
@@ -97,34 +101,37 @@ def _is_fenced(error: BaseException) -> bool:
     return False
 
 
-_classes: dict[tuple[_Bases, type[ours.KafkaError]], type[BaseException]] = {}
+_joint_classes: dict[tuple[_Bases, type[ours.KafkaError]], type[BaseException]] = {}
 
 
-def _both(bases: _Bases, kind: type[ours.KafkaError]) -> type[BaseException]:
-    """One class for each pair, so that equal errors have the same class. It has the name of
-    aiokafka's class, which its texts begin with."""
-    known = _classes.get((bases, kind))
+def _joint_class(bases: _Bases, kind: type[ours.KafkaError]) -> type[BaseException]:
+    """A class with aiokafka's classes ``bases`` and kafkaclient's class ``kind``, made once. It has
+    the name of the first base, because aiokafka's texts begin with the name."""
+    known = _joint_classes.get((bases, kind))
     if known is not None:
         return known
     names = {
         "__doc__": f"{bases[0].__name__} of aiokafka, {kind.__name__} of kafkaclient.",
         "__module__": __name__,
-        "__new__": kind.__new__,  # a timeout is an OSError, which RuntimeError cannot make
+        # kafkaclient's KafkaTimeoutError is an OSError: RuntimeError.__new__ refuses to make one.
+        "__new__": kind.__new__,
         "__reduce__": _reduced,
         "_bases": bases,
         "_kind": kind,
     }
-    both = _classes[bases, kind] = type(bases[0].__name__, (*bases, kind), names)
-    return both
+    joint = _joint_classes[bases, kind] = type(bases[0].__name__, (*bases, kind), names)
+    return joint
 
 
-def _filled(
-    both: type[BaseException],
+def _new_error(
+    bases: _Bases,
+    kind: type[ours.KafkaError],
     arguments: tuple[Any, ...],
     state: dict[str, Any],
     cause: BaseException | None = None,
 ) -> BaseException:
-    error = both.__new__(both, *arguments)  # the constructors of aiokafka have their own arguments
+    joint = _joint_class(bases, kind)
+    error = joint.__new__(joint, *arguments)  # aiokafka's constructors have their own arguments
     error.args = arguments
     error.__dict__.update(state)
     error.__cause__ = cause
@@ -133,10 +140,4 @@ def _filled(
 
 def _reduced(error: Any) -> tuple[Any, ...]:
     """For copy and pickle, which cannot find the class by its name."""
-    return _restored, (error._bases, error._kind, error.args, error.__dict__)
-
-
-def _restored(
-    bases: _Bases, kind: type[ours.KafkaError], arguments: tuple[Any, ...], state: dict[str, Any]
-) -> BaseException:
-    return _filled(_both(bases, kind), arguments, state)
+    return _new_error, (error._bases, error._kind, error.args, error.__dict__)

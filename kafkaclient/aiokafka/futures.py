@@ -1,7 +1,7 @@
 """The futures that ``send`` returns: deliveries as asyncio futures, with aiokafka's outcomes.
 
 This file is the source of the compiled ``_futures`` as well; ``_futures.pxd`` has the C types. So
-reading the outcome of a record runs no Python function.
+reading the metadata of a written record runs no Python function.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ __all__ = ["SendFuture", "UnacknowledgedFuture", "future_class"]
 if not cython.compiled:  # in C, see _futures.pxd
     from kafkaclient import DeliveryFuture
 
-# What is called in C is read from variables of C.
+# Compiled, these names are C variables (_futures.pxd): a module attribute would be looked up in a
+# dictionary for each record.
 _new = tuple.__new__  # the classes' own __new__ are Python functions
 _metadata = RecordMetadata
 _topic_partition = lru_cache(maxsize=4096)(TopicPartition)
@@ -72,9 +73,9 @@ class UnacknowledgedFuture(SendFuture):
 
 
 def future_class(acks: int) -> Callable[[Delivery], asyncio.Future[RecordMetadata]]:
-    """What makes an asyncio future of a delivery, with this option ``acks``.
+    """The class of the futures that ``send`` returns, for this option ``acks``.
 
-    To a type checker it is a future; asyncio asks with ``asyncio.isfuture``, not by the class.
+    It is typed as ``asyncio.Future``, because callers annotate it so; it is no subclass of it.
     """
     kind = UnacknowledgedFuture if acks == 0 else SendFuture
     return cast("Callable[[Delivery], asyncio.Future[RecordMetadata]]", kind)

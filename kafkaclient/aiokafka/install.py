@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from types import FunctionType
 from typing import Any
 
 import aiokafka
@@ -12,11 +13,12 @@ import aiokafka.producer.producer
 
 from kafkaclient.aiokafka.producer import AIOKafkaProducer
 
-__all__ = ["install", "uninstall"]
+__all__ = ["PLACES", "install", "uninstall"]
 
 _log = logging.getLogger(__name__)
 _NAME = "AIOKafkaProducer"
-_PLACES: tuple[Any, ...] = (aiokafka, aiokafka.producer, aiokafka.producer.producer)
+PLACES: tuple[Any, ...] = (aiokafka, aiokafka.producer, aiokafka.producer.producer)
+"""The modules of aiokafka that have the class under its name."""
 _original: Any = getattr(aiokafka.producer.producer, _NAME)
 
 
@@ -25,23 +27,41 @@ def install() -> None:
 
     Call it once, before other modules import aiokafka's producer and before an instrumentation
     wraps its methods. A second call does nothing. Modules that have imported aiokafka's own class
-    already keep it; a warning in the log names them.
+    already, under any name, keep it: a warning in the log names them. Another warning says that an
+    instrumentation has wrapped aiokafka's own class.
     """
-    early = [
-        name
-        for name, module in sorted(sys.modules.items())
-        if module not in _PLACES and getattr(module, "__dict__", {}).get(_NAME) is _original
-    ]
-    if early:
+    if early := _modules_with_the_original():
         _log.warning(
             "install() comes too late for %s: they have imported aiokafka's own producer already",
             ", ".join(early),
         )
-    for module in _PLACES:
+    if _is_wrapped():
+        _log.warning(
+            "install() comes too late for an instrumentation: it has wrapped the method send of "
+            "aiokafka's own producer; instrument after install()"
+        )
+    for module in PLACES:
         setattr(module, _NAME, AIOKafkaProducer)
 
 
 def uninstall() -> None:
     """Undo :func:`install`. Producers that exist stay what they are."""
-    for module in _PLACES:
+    for module in PLACES:
         setattr(module, _NAME, _original)
+
+
+def _modules_with_the_original() -> list[str]:
+    """The names of the modules that have aiokafka's own class in a variable, without aiokafka."""
+    known = (*PLACES, sys.modules[__name__])
+    return [
+        name
+        for name, module in sorted(sys.modules.items())
+        if module not in known
+        and any(value is _original for value in [*getattr(module, "__dict__", {}).values()])
+    ]
+
+
+def _is_wrapped() -> bool:
+    """Whether ``send`` of aiokafka's own class is not the function that aiokafka defines."""
+    send = vars(_original)["send"]
+    return type(send) is not FunctionType or send.__globals__ is not vars(PLACES[-1])

@@ -1,11 +1,12 @@
 """aiokafka's constructor arguments as options of :class:`kafkaclient.Producer`.
 
-The checks raise the same ValueErrors as aiokafka 0.14. docs/aiokafka.md has the table.
+The checks raise the same ValueErrors as aiokafka 0.14. docs/aiokafka-reference.md has the table.
 """
 
 from __future__ import annotations
 
 import math
+from ipaddress import AddressValueError, IPv6Address
 from typing import TYPE_CHECKING, Any
 
 import aiokafka.producer.producer
@@ -28,7 +29,7 @@ MISSING: Any = getattr(aiokafka.producer.producer, "_missing", object())
 """aiokafka's own default of ``acks``, which FastStream passes on."""
 
 _DEFAULT_PORT = 9092
-_LEAST_IDEMPOTENT_LIMIT_MS = 120_000  # delivery.timeout.ms of Java's producer
+_MIN_IDEMPOTENT_DELIVERY_TIMEOUT_MS = 120_000  # delivery.timeout.ms of Java's producer
 _PROTOCOLS = ("SSL", "PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
@@ -49,9 +50,17 @@ def servers_with_ports(servers: str | Iterable[str] | None) -> list[str]:
 def _with_port(server: str) -> str:
     if server.startswith("["):  # an IPv6 address, maybe with a port
         return server if "]:" in server else f"{server}:{_DEFAULT_PORT}"
-    if server.count(":") > 1:  # an IPv6 address
+    if _is_ipv6(server):
         return f"[{server}]:{_DEFAULT_PORT}"
     return server if ":" in server else f"{server}:{_DEFAULT_PORT}"
+
+
+def _is_ipv6(server: str) -> bool:
+    try:
+        IPv6Address(server)
+    except AddressValueError:
+        return False
+    return True
 
 
 def acks_and_idempotence(acks: Any, *, idempotent: bool) -> int:
@@ -82,7 +91,7 @@ def time_limits(
     request = math.ceil(request_timeout_ms)
     delivery = 2 * request + math.ceil(linger_ms)
     if idempotent:
-        delivery = max(delivery, _LEAST_IDEMPOTENT_LIMIT_MS)
+        delivery = max(delivery, _MIN_IDEMPOTENT_DELIVERY_TIMEOUT_MS)
     backoff = math.ceil(retry_backoff_ms)
     return {
         "request_timeout_ms": request,
@@ -95,12 +104,12 @@ def time_limits(
 
 
 def security_options(
-    security_protocol: str, ssl_context: Any, sasl: Mapping[str, Any], own: Mapping[str, Any]
+    security_protocol: str, ssl_context: Any, sasl: Mapping[str, Any], further: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The options of TLS and SASL that ``security_protocol`` uses; the others have no effect.
 
-    ``sasl`` has kafkaclient's names. ``own`` are options under kafkaclient's names, which may
-    configure TLS and SASL as well.
+    ``sasl`` has kafkaclient's names. ``further`` are the options of kafkaclient that the caller
+    gave by keyword; they may configure TLS and SASL as well.
     """
     if security_protocol not in _PROTOCOLS:
         raise ValueError("`security_protocol` should be SSL or PLAINTEXT")
@@ -108,15 +117,15 @@ def security_options(
     if security_protocol in ("SSL", "SASL_SSL"):
         if ssl_context is not None:
             options["ssl_context"] = ssl_context
-        elif not any(name.startswith("ssl_") for name in own):
+        elif not any(name.startswith("ssl_") for name in further):
             raise ValueError("`ssl_context` is mandatory if security_protocol=='SSL'")
     if security_protocol in ("SASL_SSL", "SASL_PLAINTEXT"):
-        _check_sasl(sasl, own)
+        _check_sasl(sasl, further)
         options.update({name: value for name, value in sasl.items() if value is not None})
     return options
 
 
-def _check_sasl(sasl: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+def _check_sasl(sasl: Mapping[str, Any], further: Mapping[str, Any]) -> None:
     mechanism = sasl["sasl_mechanism"]
     if mechanism not in _MECHANISMS:
         raise ValueError(
@@ -128,7 +137,7 @@ def _check_sasl(sasl: Mapping[str, Any], own: Mapping[str, Any]) -> None:
             "GSSAPI (Kerberos) is not available: use PLAIN, SCRAM or OAUTHBEARER, a client "
             "certificate (security_protocol='SSL'), or aiokafka's own producer"
         )
-    given = {**sasl, **own}
+    given = {**sasl, **further}
     missing = given["sasl_username"] is None or given["sasl_password"] is None
-    if mechanism == "PLAIN" and missing and "sasl_jaas_config" not in own:
+    if mechanism == "PLAIN" and missing and "sasl_jaas_config" not in further:
         raise ValueError("sasl_plain_username and sasl_plain_password required for PLAIN sasl")

@@ -1,4 +1,4 @@
-"""A partitioner of aiokafka, ``f(key, all_partitions, available)``, as a partitioner of ours."""
+"""aiokafka's argument ``partitioner`` as an option, and the partition that a record will get."""
 
 from __future__ import annotations
 
@@ -9,26 +9,31 @@ from aiokafka.partitioner import DefaultPartitioner
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaclient import ClusterView, LoadView
+    from kafkaclient import ClusterView, LoadView, Producer
 
-__all__ = ["CallablePartitioner", "PartitionFunction", "option_for", "partition_function"]
+__all__ = ["DEFAULT_PARTITIONER", "CallablePartitioner", "option_for", "prediction"]
 
-PartitionFunction: TypeAlias = "Callable[[bytes | None, list[int], list[int]], int]"
+_Choose: TypeAlias = "Callable[[bytes | None, list[int], list[int]], int]"
+
+DEFAULT_PARTITIONER = DefaultPartitioner()
+_BY_KEY = frozenset({"late", "kip794", "sticky", "random"})
+"""The values of the option ``partitioner`` that use the hash of a key; the others ignore keys."""
 
 
 class CallablePartitioner:
-    """Calls aiokafka's kind of partitioner for every record without an explicit partition."""
+    """Calls aiokafka's kind of partitioner, ``choose(key, all_partitions, available)``, for every
+    record without an explicit partition."""
 
-    __slots__ = ("_choose",)
+    __slots__ = ("choose",)
 
-    def __init__(self, choose: PartitionFunction) -> None:
-        self._choose = choose
+    def __init__(self, choose: _Choose) -> None:
+        self.choose = choose
 
     def partition(
         self, topic: str, key: bytes | None, _value: object, cluster: ClusterView, _load: LoadView
     ) -> int:
         view = cluster.topics[topic]
-        return self._choose(key, list(range(view.partition_count)), list(view.available))
+        return self.choose(key, list(range(view.partition_count)), list(view.available))
 
 
 def option_for(partitioner: Any) -> Any:
@@ -38,27 +43,34 @@ def option_for(partitioner: Any) -> Any:
     for a key (murmur2). A record without key gets its partition when a broker can take the record's
     batch, instead of a random one. kafkaclient's own names and partitioners are passed on.
     """
-    if _is_default(partitioner):
+    if partitioner is None or type(partitioner) is DefaultPartitioner:
         return "late"
     if isinstance(partitioner, str) or hasattr(partitioner, "partition"):
         return partitioner
     return CallablePartitioner(partitioner) if callable(partitioner) else partitioner
 
 
-def partition_function(partitioner: Any) -> PartitionFunction | None:
-    """The function that tells a record's partition beforehand; None: it is not known."""
-    if _is_default(partitioner):
+def prediction(producer: Producer) -> Callable[..., int | None]:
+    """A function like aiokafka's partitioners that tells, before a record is sent, which partition
+    the record will get. It returns None if the producer chooses the partition later.
+
+    A partitioner of kafkaclient is not asked beforehand: its answer may depend on the load.
+    """
+    chosen = producer.config.partitioner
+    if isinstance(chosen, CallablePartitioner):
+        return chosen.choose
+    if (
+        isinstance(chosen, str)
+        and chosen in _BY_KEY
+        and not producer.config.partitioner_ignore_keys
+    ):
         return _by_key
-    chosen = option_for(partitioner)
-    return partitioner if isinstance(chosen, CallablePartitioner) else None
-
-
-def _is_default(partitioner: Any) -> bool:
-    return partitioner is None or type(partitioner) is DefaultPartitioner
-
-
-_default = DefaultPartitioner()
+    return _chosen_later
 
 
 def _by_key(key: bytes | None, everything: list[int], available: list[int]) -> Any:
-    return None if key is None else _default(key, everything, available)
+    return None if key is None else DEFAULT_PARTITIONER(key, everything, available)
+
+
+def _chosen_later(*_: object) -> None:
+    return None

@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import math
 import sys
+import time
 import traceback
 import warnings
 from typing import TYPE_CHECKING, Any, Never, Self
 
 from aiokafka.errors import UnknownTopicOrPartitionError
-from aiokafka.partitioner import DefaultPartitioner
 
 from kafkaclient import Producer
+from kafkaclient.aiokafka.arguments import checked_partition, timestamp_as_int
 from kafkaclient.aiokafka.batch import BatchBuilder
 from kafkaclient.aiokafka.client import ClientFacade
 from kafkaclient.aiokafka.errors import Translation, aiokafka_error
@@ -26,11 +27,15 @@ from kafkaclient.aiokafka.options import (
     servers_with_ports,
     time_limits,
 )
-from kafkaclient.aiokafka.partitioner import option_for, partition_function
-from kafkaclient.aiokafka.structs import whole_ms
+from kafkaclient.aiokafka.partitioner import DEFAULT_PARTITIONER, option_for, prediction
 from kafkaclient.aiokafka.tokens import token_provider_for
 from kafkaclient.aiokafka.transactions import TransactionMixin
-from kafkaclient.errors import KafkaError, ProducerClosedError, ProducerStateError
+from kafkaclient.errors import (
+    KafkaError,
+    PartitionOutOfRangeError,
+    ProducerClosedError,
+    ProducerStateError,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -41,7 +46,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AIOKafkaProducer"]
 
-_DEFAULT_PARTITIONER = DefaultPartitioner()
 _stopping: set[asyncio.Task[int]] = set()
 """Tasks that stop dropped producers; event loops keep only weak references to tasks."""
 
@@ -57,7 +61,8 @@ class AIOKafkaProducer(TransactionMixin):
 
     The parameters are aiokafka's, with its names and defaults. ``options`` are any further options
     of :class:`kafkaclient.Producer`; if one of them concerns the same as a parameter, the option
-    counts. docs/aiokafka.md says what each parameter becomes, and what differs on purpose.
+    counts. docs/aiokafka-reference.md says what each parameter becomes, and what differs on
+    purpose.
 
     The errors are of aiokafka's classes, and of kafkaclient's too.
 
@@ -87,7 +92,7 @@ class AIOKafkaProducer(TransactionMixin):
         value_serializer: Callable[[Any], Any] | None = None,
         compression_type: str | None = None,
         max_batch_size: int = 16_384,
-        partitioner: Any = _DEFAULT_PARTITIONER,
+        partitioner: Any = DEFAULT_PARTITIONER,
         max_request_size: int = 1_048_576,
         linger_ms: float = 0,
         retry_backoff_ms: float = 100,
@@ -143,7 +148,8 @@ class AIOKafkaProducer(TransactionMixin):
             **security_options(security_protocol, ssl_context, sasl, options),
         }
         if not idempotent:
-            # aiokafka has one batch of a partition in flight, and so keeps the order of records.
+            # Keep the order when a batch is retried. aiokafka allows one batch in flight for each
+            # partition; one request for each connection is the nearest option.
             mapped["max_in_flight_requests_per_connection"] = 1
         if transactional_id is not None:
             mapped["transactional_id"] = transactional_id
@@ -151,16 +157,16 @@ class AIOKafkaProducer(TransactionMixin):
         self._options = {**mapped, **options}
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
-        self._choose = partition_function(options.get("partitioner", partitioner))
-        self.client = ClientFacade(bootstrap_servers, client_id)
-        self._use(Producer(**self._options))
-        self._future = future_class(self._producer.config.acks)
+        self._set_producer(Producer(**self._options))
+        self._future_of = future_class(self._producer.config.acks)
+        self._predict_partition = prediction(self._producer)
+        """For instrumentations: which partition a record will get."""
+        self.client = ClientFacade(bootstrap_servers, client_id, self._producer)
         self._closed = False
 
-    def _use(self, producer: Producer) -> None:
+    def _set_producer(self, producer: Producer) -> None:
         self._producer = producer
         self._send = producer.send
-        self.client.attach(producer)
 
     def __reduce_ex__(self, protocol: object) -> Never:
         raise TypeError("an AIOKafkaProducer cannot be copied or pickled: it has connections")
@@ -193,18 +199,20 @@ class AIOKafkaProducer(TransactionMixin):
         assert self._loop is asyncio.get_running_loop(), (
             "Please create objects with the same loop as running with"
         )
-        first = not (self._started or self._starting)
+        owns_start = not (self._started or self._starting)
         self._starting = True
         try:
             with Translation():
                 await self._producer.start()
             self._started = True
         except BaseException:
-            if first and not self._closed:
-                self._use(Producer(**self._options))
+            if owns_start and not self._closed:
+                # A core producer starts once. Replace it, so that start() can be repeated.
+                self._set_producer(Producer(**self._options))
+                self.client.attach(self._producer)
             raise
         finally:
-            if first:
+            if owns_start:
                 self._starting = False
 
     async def stop(self) -> None:
@@ -245,12 +253,13 @@ class AIOKafkaProducer(TransactionMixin):
         """Hand over a record. The result is a future of its RecordMetadata (None with ``acks=0``).
 
         The call waits only for the topic's metadata and for buffer space, for both together up to
-        ``request_timeout_ms``. If the call is cancelled while it waits, the record is not sent. To
-        cancel the future does not take the record back.
+        ``request_timeout_ms``. If the call is cancelled while it waits, the record is not sent.
+        Cancelling the future does not take the record back.
 
         Raises:
             AssertionError: key and value are None, or there is no such partition.
-            TypeError: key, value, headers or timestamp have a wrong type.
+            TypeError: key, value, partition, headers or timestamp have a wrong type.
+            ValueError: the timestamp is negative, infinite or NaN.
             MessageSizeTooLargeError: the record is larger than ``max_request_size``.
             UnknownTopicOrPartitionError: the topic's metadata did not arrive in time.
             KafkaTimeoutError: the buffer stayed full.
@@ -259,10 +268,10 @@ class AIOKafkaProducer(TransactionMixin):
         """
         if value is None and key is None:
             raise AssertionError("Need at least one: key or value")
-        if partition is not None and partition < 0:
-            raise AssertionError("a partition is not negative")
+        if partition is not None and (partition.__class__ is not int or partition < 0):
+            partition = checked_partition(partition)
         if timestamp_ms is not None and timestamp_ms.__class__ is not int:
-            timestamp_ms = whole_ms(timestamp_ms)
+            timestamp_ms = timestamp_as_int(timestamp_ms)
         if self._key_serializer is not None:
             key = self._key_serializer(key)
         if self._value_serializer is not None:
@@ -274,7 +283,7 @@ class AIOKafkaProducer(TransactionMixin):
         except KafkaError as error:
             translated = aiokafka_error(error)
             raise translated from translated.__cause__
-        return self._future(delivery)
+        return self._future_of(delivery)
 
     async def send_and_wait(
         self,
@@ -292,7 +301,8 @@ class AIOKafkaProducer(TransactionMixin):
     def create_batch(self) -> BatchBuilder:
         """An empty batch of at most ``max_batch_size`` bytes, to be filled by the caller."""
         records = self._producer.create_batch()
-        return BatchBuilder(records, self._key_serializer, self._value_serializer)
+        wall_clock = self._options.get("wall_clock", time.time)
+        return BatchBuilder(records, self._key_serializer, self._value_serializer, wall_clock)
 
     async def send_batch(
         self, batch: BatchBuilder, topic: str, *, partition: int | None
@@ -303,25 +313,27 @@ class AIOKafkaProducer(TransactionMixin):
         With ``partition`` None a partition is chosen. The batch is closed. A batch is sent once.
         Raises what :meth:`send` raises.
         """
-        if partition is not None and partition < 0:
-            raise AssertionError("a partition is not negative")
+        if partition is not None:
+            partition = checked_partition(partition)
         if not batch.record_count():
             return await self._send_nothing(batch, topic, partition)
         with Translation():
             delivery = await self._producer.send_batch(batch._records, topic, partition=partition)
-        return self._future(delivery)
+        return self._future_of(delivery)
 
     async def _send_nothing(
         self, batch: BatchBuilder, topic: str, partition: int | None
     ) -> asyncio.Future[Any]:
         """:meth:`send_batch` for an empty batch: the same checks, and a future that is done."""
+        producer = self._producer
         with Translation():
             if self._closed:
                 raise ProducerClosedError("the batch was not sent: the producer is stopped")
-            partitions = await self.partitions_for(topic)
-            if self._producer.config.transactional_id is not None and not self._in_transaction:
-                raise ProducerStateError("the batch was not sent: no transaction is open")
-        assert partition is None or partition in partitions, "Unrecognized partition"
+            partitions = await producer.partitions_for(topic)
+            if producer.config.transactional_id is not None:
+                self._check_in_transaction("the batch was not sent")
+            if partition is not None and partition >= len(partitions):
+                raise PartitionOutOfRangeError(f"Unrecognized partition {partition}")
         batch.close()
         future: asyncio.Future[Any] = self._loop.create_future()
         future.set_result(None)
@@ -343,11 +355,8 @@ class AIOKafkaProducer(TransactionMixin):
         serialized_key: bytes | None,
         serialized_value: bytes | None,
     ) -> int | None:
-        """The partition that the record would get, for instrumentations.
-
-        None: it is not known beforehand, because the record gets its partition when a broker can
-        take the record's batch.
-        """
+        """The partition that the record will get, for instrumentations. None if the producer
+        chooses the partition later, when the batch is sent."""
         everything = self.client.cluster.partitions_for_topic(topic)
         if everything is None:
             raise UnknownTopicOrPartitionError(topic)
@@ -355,10 +364,8 @@ class AIOKafkaProducer(TransactionMixin):
             assert partition >= 0
             assert partition in everything, "Unrecognized partition"
             return partition
-        if self._choose is None:
-            return None
         available = self.client.cluster.available_partitions_for_topic(topic) or set()
-        return self._choose(serialized_key, sorted(everything), sorted(available))
+        return self._predict_partition(serialized_key, sorted(everything), sorted(available))
 
 
 def _loop_or_running(loop: asyncio.AbstractEventLoop | None) -> asyncio.AbstractEventLoop:

@@ -1,11 +1,11 @@
-"""aiokafka's record types, with types for type checkers, which aiokafka does not tell them; and
-aiokafka's way to read a timestamp."""
+"""aiokafka's RecordMetadata and TopicPartition. aiokafka has no type annotations: the classes under
+TYPE_CHECKING supply them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-__all__ = ["RecordMetadata", "TopicPartition", "whole_ms"]
+__all__ = ["RecordMetadata", "TopicPartition"]
 
 if TYPE_CHECKING:
 
@@ -29,13 +29,3 @@ if TYPE_CHECKING:
 
 else:
     from aiokafka.structs import RecordMetadata, TopicPartition
-
-
-def whole_ms(timestamp_ms: Any) -> int:
-    """A timestamp as an int. As in aiokafka a float such as ``time.time() * 1000`` is truncated.
-
-    Raises TypeError for anything but a number.
-    """
-    if isinstance(timestamp_ms, float) or hasattr(timestamp_ms, "__index__"):
-        return int(timestamp_ms)
-    raise TypeError(f"a timestamp must be a number, not {timestamp_ms!r}")

@@ -16,7 +16,8 @@ class TokenAdapter:
     """Wraps an ``aiokafka.abc.AbstractTokenProvider``.
 
     A token that is a JWT is used until its claim ``exp``, another token for 5 minutes. The
-    provider's ``extensions()`` are sent with it.
+    provider's ``extensions()`` are sent with it. A provider may return a
+    :class:`kafkaclient.Token` as well.
     """
 
     __slots__ = ("_provider",)
@@ -28,13 +29,18 @@ class TokenAdapter:
         token = await self._provider.token()
         if isinstance(token, Token):
             return token
+        if not isinstance(token, str):
+            kind = type(token).__name__
+            raise TypeError(f"token() of a token provider must return a str, not {kind}")
         extensions: Any = getattr(self._provider, "extensions", None)
         return Token(token, _expiry(token), dict(extensions() or {}) if extensions else {})
 
 
 def token_provider_for(provider: Any) -> Any:
-    """The option ``sasl_oauth_token_provider`` of :class:`kafkaclient.Producer`."""
-    return TokenAdapter(provider) if hasattr(provider, "token") else provider
+    """The option ``sasl_oauth_token_provider`` of :class:`kafkaclient.Producer`. A provider with a
+    method ``for_brokers`` is one of kafkaclient's own."""
+    is_aiokafkas = hasattr(provider, "token") and not hasattr(provider, "for_brokers")
+    return TokenAdapter(provider) if is_aiokafkas else provider
 
 
 def _expiry(token: str) -> float | None:

@@ -8,6 +8,7 @@ from aiokafka.errors import IllegalOperation
 from aiokafka.util import commit_structure_validate
 
 from kafkaclient.aiokafka.errors import Translation
+from kafkaclient.errors import ProducerStateError, TransactionAbortableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +24,9 @@ class TransactionMixin:
     """The transactions of :class:`AIOKafkaProducer`, with aiokafka's methods and errors."""
 
     _producer: Producer
-    _in_transaction = False
+    _aborted_after_commit = False
+    """Whether a block has aborted its transaction because the commit failed. aiokafka leaves this
+    abort to the caller: the caller's :meth:`abort_transaction` succeeds once."""
 
     async def begin_transaction(self) -> None:
         """Begin a transaction: from now on records can be sent.
@@ -33,7 +36,7 @@ class TransactionMixin:
         producer = self._transactional()
         with Translation():
             await producer.begin_transaction()
-        self._in_transaction = True
+        self._aborted_after_commit = False
 
     async def commit_transaction(self) -> None:
         """Send all records, and commit when all of them are written.
@@ -45,20 +48,25 @@ class TransactionMixin:
         producer = self._transactional()
         with Translation():
             await producer.commit_transaction()
-        self._in_transaction = False
 
     async def abort_transaction(self) -> None:
-        """Abort the transaction: consumers of committed records never see its records.
+        """Abort the transaction: consumers of committed records never see its records. Does nothing
+        if a block has aborted the transaction because its commit failed.
 
         Raises IllegalOperation if no transaction is open.
         """
         producer = self._transactional()
-        with Translation():
-            await producer.abort_transaction()
-        self._in_transaction = False
+        is_aborted, self._aborted_after_commit = self._aborted_after_commit, False
+        try:
+            with Translation():
+                await producer.abort_transaction()
+        except IllegalOperation:
+            if not is_aborted:
+                raise
 
     def transaction(self) -> TransactionContext:
-        """``async with producer.transaction():`` commits at the end, and aborts on an exception."""
+        """``async with producer.transaction():`` commits at the end of the block. On an exception,
+        or if the commit fails, it aborts."""
         return TransactionContext(self)
 
     async def send_offsets_to_transaction(self, offsets: Mapping[Any, Any], group_id: str) -> None:
@@ -69,8 +77,8 @@ class TransactionMixin:
         or TypeError for other arguments.
         """
         producer = self._transactional()
-        if not self._in_transaction:
-            raise IllegalOperation("Not in the middle of a transaction")
+        with Translation():
+            self._check_in_transaction("the offsets were not sent")
         if not group_id or not isinstance(group_id, str):
             raise ValueError(group_id)
         checked = commit_structure_validate(offsets)
@@ -82,9 +90,15 @@ class TransactionMixin:
             raise IllegalOperation("You need to configure transaction_id to use transactions")
         return self._producer
 
+    def _check_in_transaction(self, what: str) -> None:
+        """Raises unless records can be sent in a transaction now."""
+        if not self._producer.in_transaction:
+            raise ProducerStateError(f"{what}: no transaction is open, or it can only be aborted")
+
 
 class TransactionContext:
-    """The result of :meth:`AIOKafkaProducer.transaction`, for one ``async with``."""
+    """The result of :meth:`AIOKafkaProducer.transaction`, for one ``async with``. Commits at the
+    end of the block. On an exception, or if the commit fails, it aborts."""
 
     __slots__ = ("_producer", "_transaction")
 
@@ -96,7 +110,7 @@ class TransactionContext:
         with Translation():
             self._transaction = self._producer._transactional().transaction()
             await self._transaction.__aenter__()
-        self._producer._in_transaction = True
+        self._producer._aborted_after_commit = False
         return self
 
     async def __aexit__(
@@ -110,5 +124,6 @@ class TransactionContext:
         try:
             with Translation():
                 await self._transaction.__aexit__(kind, error, traceback)
-        finally:
-            self._producer._in_transaction = False
+        except TransactionAbortableError:
+            self._producer._aborted_after_commit = error is None
+            raise

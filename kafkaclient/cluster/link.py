@@ -29,6 +29,9 @@ Purpose: TypeAlias = str
 """What a connection is for: "produce", "side" (a second one for Produce), "control", "vital"
 (liveness probes), or a name that the caller chooses."""
 
+_NOT_CONNECTED = "could not be connected"
+_NOT_AUTHENTICATED = "and this client could not finish authentication"
+
 _NEWEST_API_VERSIONS = 4
 _API_VERSIONS_FALLBACKS = (3, 0)
 """The next versions of ApiVersions, if a broker drops the connection instead of answering that it
@@ -73,7 +76,8 @@ class Link:
         self._security = security
         self._session: Session | None = None
         self._lost_early = False
-        self._authenticating = False
+        self._late = _NOT_CONNECTED
+        """What is late if the attempt takes too long."""
         self.attempt: asyncio.Task[None] | None = None
         """The attempt under way. It never raises; see :attr:`connection` and :attr:`error`."""
         self._api_versions_version = _NEWEST_API_VERSIONS
@@ -165,7 +169,7 @@ class Link:
 
     async def _connect_in_time(self) -> Connection:
         """A new connection after its handshake. Every error is a :class:`KafkaError`."""
-        self._authenticating = False
+        self._late = _NOT_CONNECTED
         limit_s = self._backoff.setup_timeout_s()
         try:
             async with asyncio.timeout(limit_s):
@@ -175,14 +179,11 @@ class Link:
         except KafkaError:
             raise
         except TimeoutError as error:
-            if self._authenticating:
-                raise BrokerConnectionError(
-                    f"{self.name} and this client could not finish authentication within "
-                    f"{limit_s:.3g} s (socket.connection.setup.timeout.ms)"
-                ) from error
+            unreachable = self._late == _NOT_CONNECTED
+            advice = "; is it up, and its port open from here?" if unreachable else ""
             raise BrokerConnectionError(
-                f"{self.name} could not be connected within {limit_s:.3g} s "
-                "(socket.connection.setup.timeout.ms); is it up, and its port open from here?"
+                f"{self.name} {self._late} within {limit_s:.3g} s "
+                f"(socket.connection.setup.timeout.ms){advice}"
             ) from error
         except (OSError, UnicodeError) as error:  # UnicodeError: no host can have this name
             raise BrokerConnectionError(f"{self.name} could not be connected: {error}") from error
@@ -219,17 +220,20 @@ class Link:
         raise AssertionError("the last version returns or raises")
 
     async def _authenticate(self, connection: Connection) -> None:
-        self._authenticating = True
+        self._late = _NOT_AUTHENTICATED
         try:
             if self._lost_early:
                 self._lost_early = False
                 await self._security.explain_loss(connection)
-            self._session = await self._security.authenticate(connection)
+            if provider := self._security.token_provider:
+                self._late = f"needs a token, and the provider {provider} returned none"
+            mechanism = await self._security.mechanism()
+            self._late = _NOT_AUTHENTICATED
+            self._session = await self._security.authenticate(connection, mechanism)
         except BaseException as error:
             connection.close(error if isinstance(error, KafkaError) else None)
             connection.abort()
             raise
-        self._authenticating = False
 
     def _new_connection(self) -> Connection:
         return Connection(

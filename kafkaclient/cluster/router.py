@@ -82,7 +82,12 @@ class Router:
             Link,
             config=config,
             dialer=dialer
-            or TcpDialer(config.send_buffer_bytes, config.receive_buffer_bytes, tls=security.tls),
+            or TcpDialer(
+                config.send_buffer_bytes,
+                config.receive_buffer_bytes,
+                tls=security.tls,
+                server_name=config.ssl_endpoint_hostname,
+            ),
             clock=clock,
             rng=rng,
             meter=meter,

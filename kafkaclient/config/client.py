@@ -43,7 +43,7 @@ class ClientConfig(SecurityOptions):
     failure, and varies randomly by up to 20 %."""
     socket_connection_setup_timeout_max_ms: int = _CONNECTIONS.option(30_000, integer(1, INT64_MAX))
     """The longest time for a connection attempt, in milliseconds."""
-    connections_max_idle_ms: int = _CONNECTIONS.option(540_000, integer(-1, INT64_MAX))
+    connections_max_idle_ms: int = _CONNECTIONS.option(540_000, integer(1, INT64_MAX, also=(-1,)))
     """The client closes a connection that was unused for this many milliseconds; -1 closes none."""
     send_buffer_bytes: int = _CONNECTIONS.option(-1, integer(-1))
     """The size of the socket's send buffer in bytes (SO_SNDBUF). With -1 the operating system

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkaclient.config.kinds import PATH, PEM, VERBATIM, Kind, one_of
+from kafkaclient.config.kinds import PATH, PEM, SASL_EXTENSIONS, VERBATIM, Kind, one_of
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
     from kafkaclient.config.options import Given
 
+MSK_IAM = "AWS_MSK_IAM"
+"""The mechanism of aws-msk-iam-auth, Amazon's library for Java."""
+
 # The login module's class, without its package -> the mechanisms for which the module is.
 _MODULES = {
     "PlainLoginModule": ("PLAIN",),
     "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
+    "IAMLoginModule": (MSK_IAM,),
 }
 
 # The login module's option -> the client's option with this meaning, and the kind of its value.
@@ -33,6 +37,7 @@ _OPTIONS: dict[str, tuple[str, Kind[Any]]] = {
     "ssl.truststore.location": ("https_ca_location", PATH),
     "ssl.truststore.certificates": ("https_ca_pem", PEM),
 }
+_EXTENSION = "extension_"  # the rest of the word is the name of a SASL extension (KIP-342)
 _FORMAT = one_of("PEM", ignore_case=True)  # of ssl.truststore.type, which has no other value
 
 _CONTROL_FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})
@@ -53,6 +58,29 @@ def apply_jaas(values: dict[str, Any], given: Mapping[str, Given]) -> None:
     """Set the options that ``sasl.jaas.config`` names. Raises ConfigError, also if the user gave
     one of these options another value.
     """
+    name, options = login_module(values)
+    extensions: dict[str, str] = {}
+    for number, (word, text) in enumerate(options.items(), 1):
+        if word == "ssl.truststore.type":
+            _read(_FORMAT, word, text)
+            continue
+        if word.startswith(_EXTENSION) and name == "OAuthBearerLoginModule":
+            extensions |= _read(SASL_EXTENSIONS, word, {word.removeprefix(_EXTENSION): text})
+            continue
+        if word not in _OPTIONS:
+            raise ConfigError(
+                f"sasl.jaas.config: option {number} of {name} is none of those that kafkaclient "
+                f"knows: {', '.join(_OPTIONS)}, and {_EXTENSION}NAME for OAUTHBEARER"
+            )
+        option, kind = _OPTIONS[word]
+        _set(values, given, option, _read(kind, word, text))
+    if extensions:
+        _set(values, given, "sasl_oauthbearer_extensions", extensions)
+
+
+def login_module(values: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
+    """The login module in ``sasl.jaas.config``: the name of its class, and its options. Raises
+    ConfigError for a module that is not for the mechanism."""
     module = parse_jaas(values["sasl_jaas_config"])
     name = module.class_name.rpartition(".")[2]
     mechanisms = _MODULES.get(name)
@@ -66,26 +94,18 @@ def apply_jaas(values: dict[str, Any], given: Mapping[str, Given]) -> None:
             f"sasl.jaas.config names {name}, which is for {' and '.join(mechanisms)}, but "
             f"sasl_mechanism is {values['sasl_mechanism']}"
         )
-    for number, (word, text) in enumerate(module.options.items(), 1):
-        if word == "ssl.truststore.type":
-            _read(_FORMAT, word, text)
-            continue
-        if word not in _OPTIONS:
-            raise ConfigError(
-                f"sasl.jaas.config: option {number} of {name} is none of those that kafkaclient "
-                f"knows: {', '.join(_OPTIONS)}"
-            )
-        option, kind = _OPTIONS[word]
-        value = _read(kind, word, text)
-        if option in given and values[option] != value:
-            raise ConfigError(
-                f"{given[option].spelling} and sasl.jaas.config name different values; give one of "
-                "them"
-            )
-        values[option] = value
+    return name, module.options
 
 
-def _read(kind: Kind[Any], word: str, text: str) -> Any:
+def _set(values: dict[str, Any], given: Mapping[str, Given], option: str, value: Any) -> None:
+    if option in given and values[option] != value:
+        raise ConfigError(
+            f"{given[option].spelling} and sasl.jaas.config name different values; give one of them"
+        )
+    values[option] = value
+
+
+def _read(kind: Kind[Any], word: str, text: object) -> Any:
     try:
         return kind.read(text)
     except (LookupError, TypeError, ValueError):

@@ -170,13 +170,53 @@ def optional(kind: Kind[T]) -> Kind[T | None]:
 SSL_CONTEXT = Kind("an ssl.SSLContext", _instance_of(ssl.SSLContext))
 
 
+# A module and a name in it. The colon keeps a token that was given by mistake out of messages: no
+# token has one.
+_PROVIDER_PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+
+
 def _read_token_provider(value: object) -> object:
+    if isinstance(value, str):
+        return _checked(value.strip(), _PROVIDER_PATH.fullmatch(value.strip()))
     has_token = callable(value) or callable(getattr(value, "token", None))
-    return _checked(value, has_token and not isinstance(value, (str, type)))
+    return _checked(value, has_token and not isinstance(value, type))
 
 
 TOKEN_PROVIDER: Kind[Any] = Kind(
-    "an async function () -> Token, or an object with such a method token", _read_token_provider
+    "an async function () -> Token, an object with such a method token, or the path of one of the "
+    "two as 'package.module:name'",
+    _read_token_provider,
+)
+
+# RFC 7628's extensions.
+EXTENSION_NAME = re.compile(r"[A-Za-z]+")
+EXTENSION_VALUE = re.compile(r"[\x20-\x7E\t\r\n]+")
+
+
+def _read_extensions(value: object) -> Mapping[str, str]:
+    if isinstance(value, str):
+        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+        value = {name.strip(): text.strip() for name, _, text in pairs}
+    if not isinstance(value, Mapping):
+        raise TypeError(value)
+    for name, text in value.items():
+        _checked(name, EXTENSION_NAME.fullmatch(_string(name)) and name != "auth")
+        _checked(text, EXTENSION_VALUE.fullmatch(_string(text)))
+    return dict(value)
+
+
+SASL_EXTENSIONS: Kind[Mapping[str, str]] = Kind(
+    "a dict of names (letters) and values, or text such as 'logicalCluster=lkc-1,identityPoolId="
+    "pool-1'",
+    _read_extensions,
+)
+
+_HOST_NAME = re.compile(
+    r"[A-Za-z0-9_](?:[-.\w]*\w)?|[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*", re.ASCII
+)
+HOST_NAME = Kind(
+    "a host name, without a port",
+    lambda value: _checked(_stripped(value), _HOST_NAME.fullmatch(_stripped(value))),
 )
 
 

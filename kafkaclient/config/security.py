@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from kafkaclient.config.jaas import apply_jaas
+from kafkaclient.config.jaas import MSK_IAM, apply_jaas
 from kafkaclient.config.kinds import (
+    HOST_NAME,
     PATH,
     PEM,
+    SASL_EXTENSIONS,
     SSL_CONTEXT,
     TEXT,
     TOKEN_PROVIDER,
@@ -23,6 +25,7 @@ from kafkaclient.config.kinds import (
     some_of,
 )
 from kafkaclient.config.options import Section
+from kafkaclient.config.token_providers import msk_provider, ready_provider
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,8 +38,9 @@ if TYPE_CHECKING:
 _SECURITY = Section("Encryption")
 _LOGIN = Section("Authentication")
 
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", MSK_IAM)
 
+_OIDC_URL = "sasl_oauthbearer_token_endpoint_url"
 _OIDC_CLIENT_ID = "sasl_oauthbearer_client_credentials_client_id"
 _OIDC_CLIENT_SECRET = "sasl_oauthbearer_client_credentials_client_secret"  # noqa: S105 - a name
 _FOR_OIDC = ("https_ca_location", "https_ca_pem")
@@ -93,6 +97,11 @@ class SecurityOptions:
     """https checks that a broker's certificate is for the host name or address that the client
     connects to. An empty string disables the check; then every owner of a certificate of the same
     authority can impersonate the broker."""
+    ssl_endpoint_hostname: str | None = _SECURITY.option(None, optional(HOST_NAME))
+    """The host name that brokers' certificates must be for, instead of the name or address that the
+    client connects to. The client also sends this name in the TLS handshake (SNI). The option is
+    for brokers behind a tunnel or a proxy, and applies to all brokers, including the bootstrap
+    servers. Java's clients have no such option."""
     ssl_enabled_protocols: tuple[str, ...] = _SECURITY.option(
         ("TLSv1.2", "TLSv1.3"), some_of("TLSv1.2", "TLSv1.3")
     )
@@ -104,7 +113,8 @@ class SecurityOptions:
         None, optional(one_of(*_MECHANISMS, ignore_case=True)), aliases=("sasl.mechanisms",)
     )
     """How this client authenticates. It must be given with SASL_PLAINTEXT and SASL_SSL, because
-    Java's default, GSSAPI (Kerberos), is not available."""
+    Java's default, GSSAPI (Kerberos), is not available. AWS_MSK_IAM is OAUTHBEARER with tokens of
+    kafkaclient.aws.MskIamTokenProvider, for Amazon MSK."""
     sasl_username: str | None = _LOGIN.option(
         None, optional(VERBATIM), aliases=("sasl.plain.username",)
     )
@@ -116,14 +126,23 @@ class SecurityOptions:
     sasl_jaas_config: str | None = _LOGIN.option(None, optional(TEXT), secret=True)
     """The credentials in Java's syntax, `org.apache.kafka.common.security.scram.ScramLoginModule
     required username="..." password="...";` (or plain.PlainLoginModule), and for OIDC
-    oauthbearer.OAuthBearerLoginModule with clientId, clientSecret and scope."""
+    oauthbearer.OAuthBearerLoginModule with clientId, clientSecret, scope and extension_NAME. For
+    AWS_MSK_IAM `software.amazon.msk.auth.iam.IAMLoginModule required;` with awsProfileName,
+    awsRoleArn, awsRoleSessionName, awsRoleExternalId and awsStsRegion, all of them optional."""
     sasl_oauth_token_provider: Any = _LOGIN.option(
         None, optional(TOKEN_PROVIDER), secret=True
     )  # it may hold some, and show them in its repr
     """The source of tokens for OAUTHBEARER: an async function without arguments, or an object with
-    an async method token(), that returns a kafkaclient.Token. The client calls it again after 80 %
-    of a token's lifetime, once for all connections. The client retries after an error that it
-    raises, unless the error is a kafkaclient.errors.AuthenticationError."""
+    an async method token(), that returns a kafkaclient.Token. Property files and Spark's options
+    give its path, as in `mycompany.kafka:provider`; a class is called without arguments. The client
+    calls it again after 80 % of a token's lifetime, once for all connections. The client retries
+    after an error that it raises, unless the error is a kafkaclient.errors.AuthenticationError."""
+    sasl_oauthbearer_extensions: Mapping[str, str] | None = _LOGIN.option(
+        None, optional(SASL_EXTENSIONS)
+    )
+    """SASL extensions that the client sends with each token (KIP-342), for example
+    `logicalCluster=lkc-1,identityPoolId=pool-1` for Confluent Cloud. An extension of the token
+    itself comes first. The name of the option is librdkafka's."""
     sasl_oauthbearer_token_endpoint_url: str | None = _LOGIN.option(None, optional(TEXT))
     """The https address of the identity provider's token endpoint. With it OAUTHBEARER requests
     tokens itself, with OIDC's client credentials (KIP-768)."""
@@ -163,12 +182,15 @@ _FOR_TLS = (
     "ssl_key_location",
     "ssl_context",
 )
+_WITH_KEY = ("ssl_keystore_location", "ssl_keystore_key")
+_FOR_ANY_TLS = (*_FOR_TLS, "ssl_endpoint_hostname", "ssl_key_password")
 _FOR_SASL = (
     "sasl_username",
     "sasl_password",
     "sasl_jaas_config",
     "sasl_oauth_token_provider",
     "sasl_oauthbearer_token_endpoint_url",
+    "sasl_oauthbearer_extensions",
     *_FOR_OIDC,
 )
 
@@ -182,7 +204,7 @@ def settle_security(values: dict[str, Any], given: Mapping[str, Given]) -> None:
     tls, sasl = protocol in ("SSL", "SASL_SSL"), protocol.startswith("SASL_")
     if "security_protocol" not in given:
         # Credentials without a protocol are a mistake; with PLAINTEXT they are a decision.
-        for names, wanted in ((_FOR_TLS, "SSL or SASL_SSL"), (_FOR_SASL, "SASL_SSL")):
+        for names, wanted in ((_FOR_ANY_TLS, "SSL or SASL_SSL"), (_FOR_SASL, "SASL_SSL")):
             for name in names:
                 if values[name] is not None:
                     raise ConfigError(
@@ -219,6 +241,11 @@ def _settle_tls(values: dict[str, Any], given: Mapping[str, Given]) -> None:
             raise ConfigError(
                 f"{given[one].spelling} needs {other}: a certificate and its key go together"
             )
+    if values["ssl_key_password"] and not any(values[name] for name in _WITH_KEY):
+        raise ConfigError(
+            f"{given['ssl_key_password'].spelling} is given, and no private key: give "
+            f"{' or '.join(_WITH_KEY)}"
+        )
 
 
 def _settle_sasl(values: dict[str, Any], given: Mapping[str, Given]) -> None:
@@ -228,11 +255,18 @@ def _settle_sasl(values: dict[str, Any], given: Mapping[str, Given]) -> None:
             f"security_protocol={protocol} needs sasl_mechanism: give one of "
             f"{', '.join(_MECHANISMS)}"
         )
-    if values["sasl_jaas_config"] is not None:
+    if mechanism == MSK_IAM:
+        _refuse_beside(MSK_IAM, values, ("sasl_oauth_token_provider", _OIDC_URL))
+        values["sasl_oauth_token_provider"] = msk_provider(values)
+        values["sasl_mechanism"] = mechanism = "OAUTHBEARER"
+    elif values["sasl_jaas_config"] is not None:
         apply_jaas(values, given)
     if mechanism == "OAUTHBEARER":
         _settle_oauth(values)
         return
+    _refuse_beside(
+        f"sasl_mechanism={mechanism}", values, ("sasl_oauthbearer_extensions", *_FOR_OIDC)
+    )
     _need(values, mechanism, "sasl_username", "sasl_password")
     for name in ("sasl_username", "sasl_password"):
         if "\0" in values[name] or not values[name] or not _is_unicode(values[name]):
@@ -260,11 +294,15 @@ def _settle_oauth(values: dict[str, Any]) -> None:
         except ValueError as error:
             raise ConfigError(f"sasl_oauthbearer_token_endpoint_url: {error}") from error
         return
-    for name in ("sasl_oauthbearer_token_endpoint_url", *_FOR_OIDC):
+    _refuse_beside("sasl_oauth_token_provider", values, (_OIDC_URL, *_FOR_OIDC))
+    values["sasl_oauth_token_provider"] = ready_provider(values)
+
+
+def _refuse_beside(chosen: str, values: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    for name in names:
         if values[name] is not None:
             raise ConfigError(
-                f"sasl_oauth_token_provider gets its tokens by itself; {name} would have no "
-                "effect: give one of them"
+                f"{name} would have no effect: {chosen} does not use it; give one of them"
             )
 
 

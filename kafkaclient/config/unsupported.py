@@ -15,7 +15,11 @@ _JAVA_STORE = (
 )
 _CONTEXT = "give an ssl.SSLContext as ssl_context to decide such details"
 _KERBEROS = "GSSAPI (Kerberos) is not available"
-_OAUTH = "give sasl_oauth_token_provider for ways to a token other than OIDC client credentials"
+_OAUTH = (
+    "give sasl_oauth_token_provider for ways to a token other than OIDC client credentials, and "
+    "sasl.mechanism=AWS_MSK_IAM for Amazon MSK"
+)
+_OIDC_HANDLER = "org.apache.kafka.common.security.oauthbearer.{}oauthbearerlogincallbackhandler"
 _REFRESH = "a token is requested again after 80 % of its life"
 _LOGIN_PACE = "attempts follow reconnect.backoff.ms and socket.connection.setup.timeout.ms"
 _NO_GROUPS = "there are no consumer groups, and nothing is committed; see docs/reader.md"
@@ -47,8 +51,14 @@ _KEYS: dict[str, tuple[str, tuple[str, ...]]] = {
         "RoundRobinPartitioner, UniformStickyPartitioner and DefaultPartitioner, or an object",
         (),
     ),
-    "sasl.client.callback.handler.class": (_PYTHON_CLASSES, ()),
-    "sasl.login.callback.handler.class": (f"{_PYTHON_CLASSES}; {_OAUTH}", ()),
+    "sasl.client.callback.handler.class": (
+        _PYTHON_CLASSES,
+        ("software.amazon.msk.auth.iam.iamclientcallbackhandler",),
+    ),
+    "sasl.login.callback.handler.class": (
+        f"{_PYTHON_CLASSES}; {_OAUTH}",
+        (_OIDC_HANDLER.format(""), _OIDC_HANDLER.format("secured.")),
+    ),
     "sasl.login.class": (_PYTHON_CLASSES, ()),
     "sasl.login.connect.timeout.ms": (_LOGIN_PACE, ()),
     "sasl.login.read.timeout.ms": (_LOGIN_PACE, ()),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import (
     AuthenticationError,
+    BrokerConnectionError,
     KafkaError,
     SaslAuthenticationError,
     UnsupportedSaslMechanismError,
@@ -185,10 +186,16 @@ class Session:
         return log_fields(error, broker=self._connection.node_id)
 
     async def _mechanism(self) -> Mechanism:
-        """The mechanism for the renewal; retries a token request until the session ends."""
+        """The mechanism for the renewal; requests a token until the session ends."""
         while True:
             try:
-                return await self._login.mechanism()
+                async with asyncio.timeout(max(0.0, self._ends_at - self._clock())):
+                    return await self._login.mechanism()
+            except TimeoutError:
+                raise BrokerConnectionError(
+                    f"the session with {self._connection.node} has ended: the token provider "
+                    f"{self._login.token_provider} returned no token in time"
+                ) from None
             except KafkaError as error:
                 left = self._ends_at - self._clock()
                 if not error.retriable or left <= 0.01:

@@ -58,7 +58,8 @@ class TcpDialer:
     (``send.buffer.bytes`` and ``receive.buffer.bytes``); -1 means the system's default.
     ``user_timeout_ms``: how long sent data may stay unacknowledged by the peer's kernel.
 
-    The broker's certificate must be valid for the ``host`` given to :meth:`dial`.
+    The broker's certificate must be valid for ``server_name``, or for the ``host`` given to
+    :meth:`dial` if ``server_name`` is None.
     """
 
     def __init__(
@@ -68,8 +69,10 @@ class TcpDialer:
         *,
         user_timeout_ms: int = 30_000,
         tls: TlsContexts | None = None,
+        server_name: str | None = None,
     ) -> None:
         self._tls = tls
+        self._server_name = server_name
         self._options = [
             (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -115,7 +118,11 @@ class TcpDialer:
         sock = await self._connect_any(await _resolve(host, port))
         try:
             return await _connected(
-                factory, sock, ssl=context, server_hostname=host, ssl_shutdown_timeout=_GOODBYE_S
+                factory,
+                sock,
+                ssl=context,
+                server_hostname=self._server_name or host,
+                ssl_shutdown_timeout=_GOODBYE_S,
             )
         except OSError as error:
             await self._explain(error, host, port)
@@ -129,7 +136,7 @@ class TcpDialer:
 
     async def _explain(self, error: OSError, host: str, port: int) -> None:
         """Raise SslAuthenticationError if the cause of a failed handshake is known."""
-        why = explain_tls_error(error)
+        why = explain_tls_error(error, self._server_name)
         # A broker that does not expect TLS reads its first bytes as the size of a request, which is
         # too large, and closes the connection. A broker that is stopping closes it as well.
         hung_up = isinstance(error, (ConnectionError, ssl.SSLEOFError))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafkaclient.net.connection import Connection
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.net.sasl.login import Login
+    from kafkaclient.net.sasl.mechanisms import Mechanism
     from kafkaclient.net.tls import TlsContexts
 
 
@@ -46,15 +47,26 @@ class Security:
         """Whether connections are authenticated with SASL."""
         return self._login is not None
 
-    async def authenticate(self, connection: Connection) -> Session | None:
+    @property
+    def token_provider(self) -> str | None:
+        """The name of the provider that :meth:`mechanism` waits for; None if it never waits."""
+        return None if self._login is None else self._login.token_provider
+
+    async def mechanism(self) -> Mechanism | None:
+        """The mechanism for a new connection, None without SASL. Waits for a token with
+        OAUTHBEARER, and raises the errors of the token provider."""
+        return None if self._login is None else await self._login.mechanism()
+
+    async def authenticate(
+        self, connection: Connection, mechanism: Mechanism | None
+    ) -> Session | None:
         """Authenticate a connection after ApiVersions; returns its session, or None without SASL.
 
         Raises :class:`~kafkaclient.errors.AuthenticationError`, and what :meth:`Connection.call`
         raises.
         """
-        if self._login is None:
+        if self._login is None or mechanism is None:
             return None
-        mechanism = await self._login.mechanism()
         try:
             lifetime = await authenticate(connection, mechanism)
         except AuthenticationError as error:

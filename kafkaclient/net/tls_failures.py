@@ -25,6 +25,8 @@ _ADVICE = {
     64: "it must name the address that clients connect to (advertised.listeners)",
 }
 
+_OTHER_NAME = (62, 64)
+
 # TLS alert of the broker -> explanation.
 _ALERTS = {
     "CERTIFICATE_REQUIRED": "it demands a certificate of this client; give ssl_keystore_location",
@@ -44,10 +46,18 @@ _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PAC
 _NO_COMMON = ("UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE", "NO_CIPHERS_AVAILABLE")
 
 
-def explain_tls_error(error: BaseException | None) -> str | None:
-    """The permanent reason of a TLS failure; None for a temporary error or another error."""
+def explain_tls_error(error: BaseException | None, server_name: str | None = None) -> str | None:
+    """The permanent reason of a TLS failure; None for a temporary error or another error.
+
+    ``server_name`` is the option ssl_endpoint_hostname."""
     if isinstance(error, ssl.SSLCertVerificationError):
         advice = _ADVICE.get(error.verify_code)
+        if error.verify_code in _OTHER_NAME:
+            advice = (
+                f"{advice}, or ssl_endpoint_hostname the name in the certificate"
+                if server_name is None
+                else f"it must name ssl_endpoint_hostname={server_name}"
+            )
         text = f"its certificate is not accepted: {error.verify_message.rstrip('.')}"
         return f"{text}; {advice}" if advice else text
     if not isinstance(error, ssl.SSLError) or not error.reason:

@@ -322,6 +322,15 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         self._check_loop(core, "partitions_for")
         return (await core.metadata.wait_topic(topic, core.max_block)).partitions
 
+    def known_partitions(self, topic: str) -> tuple[PartitionView, ...] | None:
+        """The topic's partitions as :meth:`partitions_for` returns them, without a wait and without
+        a request: from the metadata that the producer has now. None: it has no metadata of the
+        topic, because the topic is not in use or the producer was not started. Raises nothing, and
+        can be called in any thread.
+        """
+        known = None if self._core is None else self._core.metadata.view.topics.get(topic)
+        return None if known is None else known.partitions
+
     async def refresh_metadata(self, *, max_age_s: float = 0.0) -> None:
         """Fetch the metadata of all topics in use now, instead of within ``metadata.max.age.ms``:
         for example when a topic was given more partitions, or was deleted and created again. Does

@@ -8,6 +8,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError, ProducerStateError, TransactionAbortableError
+from kafkaclient.producer.transactions.states import TransactionState
 from kafkaclient.topic_names import check_topic_name
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -32,6 +33,8 @@ class TransactionMixin:
     producer with the same transactional id has been started; the fenced producer cannot go on.
     """
 
+    _core: ProducerRuntime | None
+
     def transaction(self) -> Transaction:
         """A block that commits its transaction at the end, or aborts it on an exception::
 
@@ -47,6 +50,14 @@ class TransactionMixin:
         Raises what :meth:`begin_transaction` and :meth:`commit_transaction` raise.
         """
         return Transaction(self._transactions("transaction"))
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether records can be sent in a transaction now. True from :meth:`begin_transaction`
+        until the transaction is being prepared, committed or aborted, or until one of its records
+        or requests fails: then it can only be aborted. False without a ``transactional.id``."""
+        transactions = None if self._core is None else self._core.transactions
+        return transactions is not None and transactions.state is TransactionState.IN_TRANSACTION
 
     async def begin_transaction(self) -> None:
         """Begin a transaction: from now on records can be sent. Waits while the transaction before

@@ -1,6 +1,6 @@
 """A service written against aiokafka's documented API, with the one changed import.
 
-``test_typing.py`` has ``mypy --strict`` check it; ``test_service.py`` runs it.
+``test_service.py`` runs it, and has ``mypy --strict`` check it.
 """
 
 from __future__ import annotations

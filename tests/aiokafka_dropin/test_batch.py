@@ -9,6 +9,8 @@ import aiokafka
 import pytest
 from aiokafka import errors as theirs
 
+from kafkaclient import errors as ours
+from kafkaclient.aiokafka import AIOKafkaProducer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from tests.aiokafka_dropin.support import dropin
@@ -129,10 +131,59 @@ async def test_an_empty_batch_is_not_sent() -> None:
     assert not fake.log("t", 0)
 
 
+@virtual_time
+async def test_an_empty_batch_raises_the_errors_of_a_full_one() -> None:
+    fake = FakeCluster(1, auto_create_topics=False)
+    expected = {
+        "unknown": (theirs.UnknownTopicOrPartitionError, ours.MetadataTimeoutError),
+        "not a name": (theirs.InvalidTopicError, ours.InvalidTopicError),
+    }
+    async with dropin(fake, request_timeout_ms=300) as producer:
+        for topic, (their_kind, our_kind) in expected.items():
+            for record_count in (0, 1):
+                batch = producer.create_batch()
+                for _ in range(record_count):
+                    batch.append(key=None, value=b"v", timestamp=None)
+                with pytest.raises(their_kind) as caught:
+                    await producer.send_batch(batch, topic, partition=0)
+                assert isinstance(caught.value, our_kind)
+    producer = AIOKafkaProducer(bootstrap_servers=fake.bootstrap, dialer=fake)
+    with pytest.raises(theirs.IllegalOperation):
+        await producer.send_batch(producer.create_batch(), "t", partition=0)
+    await producer.stop()
+
+
+@virtual_time
+async def test_a_serializer_that_closes_its_batch() -> None:
+    def close(value: bytes) -> bytes:
+        batch.close()
+        return value
+
+    async with dropin(cluster(), value_serializer=close) as producer:
+        batch = producer.create_batch()
+        assert batch.append(key=None, value=b"v", timestamp=None) is None
+        assert batch.record_count() == 0
+
+
+@virtual_time
+async def test_the_clock_of_a_batch_is_the_clock_of_send() -> None:
+    fake = cluster()
+    async with dropin(fake, wall_clock=lambda: 12.5) as producer:
+        batch = producer.create_batch()
+        appended = batch.append(key=None, value=b"v", timestamp=None)
+        assert appended is not None
+        assert appended.timestamp == 12_500
+        await (await producer.send_batch(batch, "t", partition=0))
+    assert fake.log("t", 0)[0].timestamp == 12_500
+
+
 @pytest.mark.parametrize(
     ("arguments", "kind"),
     [
         ({"timestamp": "1"}, TypeError),
+        ({"timestamp": float("inf")}, ValueError),
+        ({"timestamp": float("nan")}, ValueError),
+        ({"timestamp": -1}, ValueError),
         ({"value": "text"}, TypeError),
         ({"key": 5}, TypeError),
         ({"headers": [("h", "text")]}, TypeError),

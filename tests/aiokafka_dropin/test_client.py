@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from aiokafka import errors as theirs
 
+from kafkaclient.aiokafka import AIOKafkaProducer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from tests.aiokafka_dropin.support import dropin
@@ -35,11 +37,47 @@ async def test_partitions() -> None:
         assert client.cluster.partitions_for_topic("t") is None
         assert await producer.partitions_for("t") == {0, 1, 2}
         assert await client._wait_on_metadata("t") == {0, 1, 2}
-        assert client.cluster.topics() == {"t"}
         fake.move_leader("t", 1, -1)
-        assert await client.force_metadata_update()
+        await producer._producer.refresh_metadata()
         assert client.cluster.partitions_for_topic("t") == {0, 1, 2}
         assert client.cluster.available_partitions_for_topic("t") == {0, 2}
+
+
+@virtual_time
+async def test_a_look_up_only_looks() -> None:
+    """No request, which could create the topic; in a callback of the event loop as well."""
+    fake = FakeCluster(auto_create_topics=True)
+    async with dropin(fake) as producer:
+        before = len(fake.requests)
+        found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def look() -> None:
+            found.set_result(producer.client.cluster.partitions_for_topic("typo"))
+
+        asyncio.get_running_loop().call_soon(look)
+        assert await found is None
+        assert producer.client.cluster.available_partitions_for_topic("typo") is None
+        await asyncio.sleep(10)
+        assert len(fake.requests) == before
+
+
+@virtual_time
+async def test_the_client_follows_a_start_that_is_repeated() -> None:
+    fake = cluster()
+    for broker in range(3):
+        fake.stop_broker(broker, elect=False)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=fake.bootstrap, dialer=fake, request_timeout_ms=500
+    )
+    client = producer.client
+    with pytest.raises(theirs.KafkaConnectionError):
+        await producer.start()
+    for broker in range(3):
+        fake.start_broker(broker)
+    await producer.start()
+    assert await client._wait_on_metadata("t") == {0, 1, 2}
+    assert client.cluster.partitions_for_topic("t") == {0, 1, 2}
+    await producer.stop()
 
 
 @virtual_time
@@ -60,43 +98,3 @@ async def test_partitions_are_known_after_the_first_record() -> None:
             "t", partition=None, key=None, value=None, serialized_key=b"k", serialized_value=None
         )
         assert found == metadata.partition
-
-
-@virtual_time
-async def test_a_new_topic_is_waited_for() -> None:
-    """The way of aiokafka's own tests."""
-    fake = cluster()
-    async with dropin(fake, request_timeout_ms=5000) as producer:
-        client = producer.client
-        added = client.add_topic("new")
-        assert await client.force_metadata_update()
-        assert "new" not in client.cluster.topics()
-        fake.create_topic("new", 1)
-        assert await added
-        assert "new" in client.cluster.topics()
-
-
-@virtual_time
-async def test_a_topic_that_never_comes() -> None:
-    async with dropin(cluster(), request_timeout_ms=300) as producer:
-        assert not await producer.client.add_topic("no")
-
-
-@virtual_time
-async def test_an_update_without_brokers() -> None:
-    fake = cluster()
-    async with dropin(fake, request_timeout_ms=300) as producer:
-        for broker in range(3):
-            fake.stall_broker(broker)
-        assert not await producer.client.force_metadata_update()
-
-
-@virtual_time
-async def test_cancelling_a_wait_leaves_the_update() -> None:
-    fake = cluster()
-    fake.round_trip_s = 0.1
-    async with dropin(fake) as producer:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(producer.client.add_topic("t"), 0.01)
-        await asyncio.sleep(1)
-        assert producer.client.cluster.topics() == {"t"}

@@ -93,6 +93,13 @@ async def test_a_value_error_is_aiokafkas(arguments: dict[str, Any]) -> None:
     assert kind is ValueError
 
 
+@pytest.mark.parametrize("server", ["h:1,g:2", "h:x", "h:1:2"])
+async def test_the_error_names_the_server_as_it_was_given(server: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        AIOKafkaProducer(bootstrap_servers=[server])
+    assert repr(server) in str(caught.value)
+
+
 async def test_kerberos_names_the_way_out() -> None:
     with pytest.raises(ConfigError, match=r"GSSAPI .* not available: use .*SCRAM"):
         AIOKafkaProducer(**SASL, sasl_mechanism="GSSAPI", sasl_kerberos_service_name="kafka")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
+import uvloop
 from aiokafka import errors as theirs
 
 from kafkaclient import RecordMetadata as OurMetadata
@@ -15,6 +17,8 @@ from kafkaclient.testing.fake import FakeCluster
 from tests.aiokafka_dropin.support import dropin
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkaclient import Delivery
 
 
@@ -49,6 +53,21 @@ async def test_every_way_to_wait() -> None:
         assert seen == [future]
         assert future.exception() is None
         assert future.get_loop() is asyncio.get_running_loop()
+
+
+@virtual_time
+async def test_anyios_timeouts() -> None:
+    """FastStream and FastAPI wait inside of anyio's scopes."""
+    fake = cluster()
+    fake.delay_produce(0, 0.5)
+    async with dropin(fake) as producer:
+        future = await producer.send("t", b"v")
+        with anyio.move_on_after(0.05) as scope:
+            await future
+        assert scope.cancelled_caught
+        with pytest.raises(TimeoutError), anyio.fail_after(0.05):
+            await producer.send_and_wait("t", b"v")
+    assert len(fake.log("t", 0)) == 2
 
 
 @virtual_time
@@ -115,7 +134,7 @@ async def test_a_defect_of_the_translation_ends_the_future(outcome: str) -> None
 
     fake = cluster()
     async with dropin(fake) as producer:
-        producer._future = Defective  # type: ignore[assignment]
+        producer._future_of = Defective  # type: ignore[assignment]
         if outcome == "failed":
             fake.fail_produce("t", 0, 87)
         future = await producer.send("t", b"v")
@@ -123,6 +142,24 @@ async def test_a_defect_of_the_translation_ends_the_future(outcome: str) -> None
         assert done == {future}
         with pytest.raises((ValueError, AttributeError)):
             await future
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_on_a_real_event_loop(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def main() -> None:
+        fake = cluster()
+        async with dropin(fake, linger_ms=1) as producer:
+            futures = [await producer.send("t", b"v", partition=0) for _ in range(3)]
+            done, pending = await asyncio.wait(futures, timeout=10)
+            assert (len(done), len(pending)) == (3, 0)
+            assert [(await future).offset for future in futures] == [0, 1, 2]
+            fake.fail_produce("t", 0, 87)
+            failed = await producer.send("t", b"v", partition=0)
+            with pytest.raises(theirs.KafkaError):
+                await asyncio.wait_for(asyncio.shield(failed), 10)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
 
 
 def test_the_class_follows_acks() -> None:

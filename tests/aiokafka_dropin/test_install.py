@@ -15,13 +15,13 @@ import pytest
 
 import kafkaclient.aiokafka
 from kafkaclient.aiokafka import AIOKafkaProducer, install, uninstall
+from kafkaclient.aiokafka.install import PLACES
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PLACES: list[Any] = [aiokafka, aiokafka.producer, aiokafka.producer.producer]
 THEIRS = aiokafka.AIOKafkaProducer
 
 
@@ -44,6 +44,7 @@ def test_without_aiokafka_the_extra_is_named() -> None:
 
 
 def test_all_three_names() -> None:
+    assert list(PLACES) == [aiokafka, aiokafka.producer, aiokafka.producer.producer]
     install()
     install()
     assert [place.AIOKafkaProducer for place in PLACES] == [AIOKafkaProducer] * 3
@@ -55,13 +56,46 @@ def test_all_three_names() -> None:
 def test_modules_that_have_the_name_already_are_reported(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    early: Any = ModuleType("early_bird")
-    early.AIOKafkaProducer = THEIRS
-    monkeypatch.setitem(sys.modules, "early_bird", early)
+    for module, name in (("early_bird", "AIOKafkaProducer"), ("early_alias", "P")):
+        early = ModuleType(module)
+        setattr(early, name, THEIRS)
+        monkeypatch.setitem(sys.modules, module, early)
     with caplog.at_level(logging.WARNING):
         install()
-    assert "early_bird" in caplog.text
-    assert early.AIOKafkaProducer is THEIRS
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "early_alias, early_bird" in message
+    assert "kafkaclient" not in message
+    assert early.P is THEIRS
+
+
+def in_a_fresh_process(code: str) -> str:
+    """What the code writes to the log; modules of other tests may have the class already."""
+    code = f"import logging\nlogging.basicConfig(format='%(message)s')\n{code}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stderr
+
+
+INSTALL = "from kafkaclient.aiokafka import install\ninstall()\n"
+INSTRUMENT = """
+from opentelemetry.instrumentation.aiokafka import AIOKafkaInstrumentor
+AIOKafkaInstrumentor().instrument()
+"""
+WRAP = """
+import functools, aiokafka
+send = aiokafka.AIOKafkaProducer.send
+aiokafka.AIOKafkaProducer.send = functools.wraps(send)(lambda *args: send(*args))
+"""
+
+
+@pytest.mark.parametrize("wrap", [INSTRUMENT, WRAP], ids=["opentelemetry", "functools.wraps"])
+def test_an_instrumentation_that_came_before_is_reported(wrap: str) -> None:
+    """It has wrapped aiokafka's own class: the drop-in would have no spans."""
+    for before in (wrap, f"import kafkaclient.aiokafka\n{wrap}"):
+        assert "instrument after install()" in in_a_fresh_process(before + INSTALL)
+
+
+def test_the_right_order_is_not_reported() -> None:
+    assert not in_a_fresh_process(INSTALL + INSTALL + INSTRUMENT + INSTALL)
 
 
 @virtual_time
@@ -80,8 +114,8 @@ async def test_a_library_that_makes_a_producer() -> None:
 
 @virtual_time
 async def test_an_instrumentation_wraps_send() -> None:
-    """As OpenTelemetry, Datadog and Sentry do: one attribute of the class, put back afterwards.
-    ``send_and_wait`` goes through it."""
+    """As OpenTelemetry does: one attribute of the class, put back afterwards. ``send_and_wait``
+    goes through it."""
     install()
     original = aiokafka.AIOKafkaProducer.send
     seen: list[Any] = []

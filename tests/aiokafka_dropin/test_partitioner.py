@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -81,9 +82,43 @@ async def test_the_partition_of_a_record_without_key_is_not_known_beforehand() -
         for wrong in (6, -1):
             with pytest.raises(AssertionError):
                 producer._partition("t", wrong, None, b"v", None, b"v")
-    async with dropin(cluster(), partitioner="sticky") as producer:
+
+
+class Last:
+    """A partitioner of kafkaclient."""
+
+    def partition(self, topic: str, _key: Any, _value: Any, cluster: Any, _load: Any) -> int:
+        return int(cluster.topics[topic].partition_count) - 1
+
+
+@pytest.mark.parametrize(
+    ("options", "is_told"),
+    [
+        ({}, True),
+        ({"partitioner": None}, True),
+        ({"partitioner": "late"}, True),
+        ({"partitioner": "kip794"}, True),
+        ({"partitioner": "sticky"}, True),
+        ({"partitioner": "random"}, True),
+        ({"partitioner": lambda key, everything, available: everything[len(key)]}, True),
+        ({"partitioner": "uniform-sticky"}, False),
+        ({"partitioner": "round-robin"}, False),
+        ({"partitioner": Last()}, False),
+        ({"partitioner_ignore_keys": True}, False),
+        ({"partitioner": "random", "partitioner_ignore_keys": True}, False),
+    ],
+    ids=lambda value: re.sub(" at 0x.*?>", ">", str(value)),
+)
+@virtual_time
+async def test_the_partition_that_is_told_is_the_partition_that_a_key_gets(
+    options: dict[str, Any], is_told: bool
+) -> None:
+    async with dropin(cluster(), **options) as producer:
         await producer.client._wait_on_metadata("t")
-        assert producer._partition("t", None, b"k", b"v", b"k", b"v") is None
+        for _ in range(4):
+            told = producer._partition("t", None, b"UA", b"v", b"UA", b"v")
+            metadata = await producer.send_and_wait("t", b"v", key=b"UA")
+            assert told == (metadata.partition if is_told else None)
 
 
 def _encode(text: str | None) -> bytes | None:

@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 import aiokafka.structs
+import numpy as np
 import pytest
 from aiokafka import errors as theirs
 
@@ -255,6 +256,19 @@ async def test_a_timestamp_that_is_no_int_is_truncated() -> None:
 
 
 @virtual_time
+async def test_numpys_numbers() -> None:
+    """aiokafka accepts them as partitions and timestamps."""
+    fake = cluster()
+    async with dropin(fake) as producer:
+        for timestamp in (np.int64(7), np.float64(7.9), np.float32(7.5)):
+            await producer.send("t", b"v", partition=np.int64(1), timestamp_ms=timestamp)
+        batch = producer.create_batch()
+        assert batch.append(key=None, value=b"v", timestamp=np.float32(7.5)) is not None
+        await producer.send_batch(batch, "t", partition=np.int64(1))
+    assert [record.timestamp for record in fake.log("t", 1)] == [7, 7, 7, 7]
+
+
+@virtual_time
 async def test_a_list_of_headers_may_change_afterwards() -> None:
     """OpenTelemetry's instrumentation appends to the caller's list."""
     fake = cluster(1)
@@ -284,7 +298,11 @@ async def test_acks_0_has_no_result() -> None:
         ({"value": "text"}, TypeError),
         ({"value": b"v", "key": 5}, TypeError),
         ({"value": b"v", "timestamp_ms": "1"}, TypeError),
+        ({"value": b"v", "timestamp_ms": float("-inf")}, ValueError),
+        ({"value": b"v", "timestamp_ms": float("nan")}, ValueError),
+        ({"value": b"v", "timestamp_ms": -1}, ValueError),
         ({"value": b"v", "partition": "1"}, TypeError),
+        ({"value": b"v", "partition": 1.0}, TypeError),
         ({"value": b"v", "headers": [("a", "text")]}, TypeError),
         ({"value": b"v" * 1_048_576}, theirs.MessageSizeTooLargeError),
     ],
@@ -434,6 +452,23 @@ async def test_the_buffer_stays_full() -> None:
         assert all(isinstance(error, ours.BufferFullError) for error in refused)
         fake.resume_broker(0)
         await asyncio.gather(*[future for future in outcomes if asyncio.isfuture(future)])
+
+
+@virtual_time
+async def test_a_full_batch_does_not_make_send_wait() -> None:
+    """aiokafka's send waits until the batch is sent. Here batches grow while the broker is busy."""
+    fake = cluster(1)
+    loop = asyncio.get_running_loop()
+    async with dropin(fake, max_batch_size=100) as producer:
+        await producer.send_and_wait("t", b"v")
+        fake.stall_broker(0)
+        before = loop.time()
+        values = [b"%090d" % n for n in range(20)]
+        futures = [await producer.send("t", value) for value in values]
+        assert loop.time() == before
+        fake.resume_broker(0)
+        await asyncio.gather(*futures)
+    assert written(fake, 1) == [b"v", *values]
 
 
 @virtual_time

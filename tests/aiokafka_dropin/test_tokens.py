@@ -56,6 +56,13 @@ async def test_a_token_of_kafkaclients_own() -> None:
     assert await TokenAdapter(Provider(token)).token() is token
 
 
+@pytest.mark.parametrize("wrong", [b"secret", None])
+async def test_a_token_that_is_no_str(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"must return a str, not (bytes|NoneType)") as caught:
+        await TokenAdapter(Provider(wrong)).token()
+    assert "secret" not in str(caught.value)
+
+
 def test_what_is_no_provider_is_passed_on() -> None:
     assert token_provider_for(None) is None
     assert isinstance(token_provider_for(Provider("t")), TokenAdapter)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiokafka import OffsetAndMetadata
@@ -15,6 +15,9 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
 from tests.aiokafka_dropin.support import dropin
+
+if TYPE_CHECKING:
+    from kafkaclient.aiokafka import AIOKafkaProducer
 
 TP = TopicPartition("t", 0)
 
@@ -70,12 +73,101 @@ async def test_a_newer_producer_fences_the_older_one(fake: FakeCluster) -> None:
             assert isinstance(caught.value, ours.KafkaError)
             with pytest.raises(theirs.ProducerFenced):
                 await older.begin_transaction()
-            with pytest.raises(LookupError):  # the body's own error, not the fence's
-                async with newer.transaction():
-                    raise LookupError
             async with newer.transaction():
                 await newer.send("t", b"3")
     assert committed(fake) == [b"1", b"3"]
+
+
+@virtual_time
+async def test_the_bodys_error_gets_out_of_a_fenced_producer(fake: FakeCluster) -> None:
+    """The next call tells of the fence."""
+    async with dropin(fake, transactional_id="tx") as older:
+        with pytest.raises(LookupError):  # noqa: PT012
+            async with older.transaction():
+                await older.send_and_wait("t", b"1")
+                await fence(fake)
+                raise LookupError
+        with pytest.raises(theirs.ProducerFenced):
+            await older.begin_transaction()
+    assert not committed(fake)
+
+
+async def fence(fake: FakeCluster) -> None:
+    async with dropin(fake, transactional_id="tx"):
+        pass
+
+
+@virtual_time
+async def test_the_bodys_error_fails_records_without_an_outcome(fake: FakeCluster) -> None:
+    """aiokafka sends them before the abort."""
+    async with dropin(fake, transactional_id="tx", linger_ms=60_000) as producer:
+        with pytest.raises(LookupError):  # noqa: PT012
+            async with producer.transaction():
+                future = await producer.send("t", b"1")
+                raise LookupError
+        with pytest.raises(ours.TransactionAbortedError, match="was aborted"):
+            await future
+    assert not fake.log("t", 0)
+
+
+@virtual_time
+async def test_a_block_whose_commit_fails_has_aborted(fake: FakeCluster) -> None:
+    """aiokafka leaves the abort to the caller: it succeeds once here, too."""
+    async with dropin(fake, transactional_id="tx") as producer:
+        for call_abort in (True, False):
+            fake.fail_produce("t", 0, 29)
+            with pytest.raises(theirs.TopicAuthorizationFailedError):
+                async with producer.transaction():
+                    await producer.send("t", b"no")
+            if call_abort:
+                await producer.abort_transaction()
+                with pytest.raises(theirs.IllegalOperation):
+                    await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send("t", b"v")
+            with pytest.raises(theirs.IllegalOperation):
+                await producer.abort_transaction()
+    assert committed(fake) == [b"v", b"v"]
+
+
+@virtual_time
+async def test_an_abort_after_a_failed_block_aborts_the_next_transaction(
+    fake: FakeCluster,
+) -> None:
+    async with dropin(fake, transactional_id="tx") as producer:
+        fake.fail_produce("t", 0, 29)
+        with pytest.raises(theirs.TopicAuthorizationFailedError):
+            async with producer.transaction():
+                await producer.send("t", b"no")
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"v")
+        await producer.abort_transaction()
+        with pytest.raises(theirs.IllegalOperation):
+            await producer.abort_transaction()
+    assert not committed(fake)
+
+
+@virtual_time
+async def test_a_transaction_that_has_failed_takes_nothing_more(fake: FakeCluster) -> None:
+    """aiokafka's ``is_in_transaction()`` is False in this state."""
+    async with dropin(fake, transactional_id="tx") as producer:
+        await producer.begin_transaction()
+        fake.fail_produce("t", 0, 29)
+        with pytest.raises(theirs.TopicAuthorizationFailedError):
+            await producer.send_and_wait("t", b"v")
+        await nothing_can_be_sent(producer)
+        await producer.abort_transaction()
+
+
+async def nothing_can_be_sent(producer: AIOKafkaProducer) -> None:
+    for call in (
+        producer.send_batch(producer.create_batch(), "t", partition=0),
+        producer.send_offsets_to_transaction({TP: 1}, "g"),
+        producer.send_offsets_to_transaction({TP: 1}, None),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(theirs.IllegalOperation, match="no transaction is open") as caught:
+            await call
+        assert isinstance(caught.value, ours.ProducerStateError)
 
 
 @virtual_time
@@ -194,4 +286,5 @@ async def test_a_cancelled_commit_goes_on(fake: FakeCluster) -> None:
         with pytest.raises(asyncio.CancelledError):
             await commit
         await asyncio.sleep(1)
+        await nothing_can_be_sent(producer)
     assert committed(fake) == [b"v"]

@@ -158,6 +158,8 @@ NOT_IN_JAVA = {
     "hooks": "objects instead of the classes of interceptor.classes and metric.reporters",
     "telemetry": "per-batch facts in files; Java has none",
     "allow.auto.create.topics": "a consumer key in Java; its producer always allows it",
+    "sasl.oauthbearer.extensions": "Java has them in sasl.jaas.config",
+    "ssl.endpoint.hostname": "Java verifies the name that it connects to",
     "sasl.oauth.token.provider": "an object instead of Java's callback handler classes",
     "sasl.password": "a plain option for what Java has in sasl.jaas.config, as in librdkafka",
     "sasl.username": "as sasl.password",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import ssl
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +176,31 @@ def test_secrets_are_not_in_the_message_about_them(options: dict[str, Any]) -> N
         ({"ssl.enabled.protocols": "TLSv1.1,TLSv1.2"}, "one or more of TLSv1.2, TLSv1.3"),
         ({"ssl.enabled.protocols": ""}, "one or more of TLSv1.2, TLSv1.3"),
         ({"sasl_oauth_token_provider": "a.Provider"}, "an async function"),
+        ({"sasl_oauth_token_provider": f"{SECRET}.eyJh.c2ln"}, "an async function"),
+        ({"ssl_key_password": SECRET}, "ssl_key_password is given, but security_protocol is not"),
+        (
+            {"security.protocol": "SSL", "ssl.key.password": SECRET},
+            "ssl.key.password is given, and no private key: give ssl_keystore_location or",
+        ),
+        ({"ssl.endpoint.hostname": "b"}, "is given, but security_protocol is not"),
+        ({"security.protocol": "SSL", "ssl.endpoint.hostname": "b:9093"}, "without a port"),
+        ({"security.protocol": "SSL", "ssl.endpoint.hostname": ""}, "give a host name"),
+        ({**PLAIN, **ALICE, "https.ca.location": "/ca"}, "https_ca_location would have no effect"),
+        ({**PLAIN, **ALICE, "https.ca.pem": PEM}, "sasl_mechanism=PLAIN does not use it"),
+        (
+            {**PLAIN, **ALICE, "sasl.oauthbearer.extensions": "a=b"},
+            "sasl_oauthbearer_extensions would have no effect",
+        ),
+        (
+            {
+                **OAUTH,
+                "sasl_oauth_token_provider": provide,
+                "sasl_oauthbearer_extensions": {"auth": "x"},
+            },
+            "a dict of names (letters) and values",
+        ),
+        ({"sasl_oauthbearer_extensions": "a"}, "a dict of names (letters) and values"),
+        ({"sasl_oauthbearer_extensions": {"a_b": "c"}}, "a dict of names (letters) and values"),
         (
             {**OAUTH, "sasl_oauth_token_provider": provide, "https.ca.pem": PEM},
             "https_ca_pem would have no effect",
@@ -190,6 +217,102 @@ def test_a_protocol_that_is_given_is_a_decision() -> None:
     config = build(**{**PLAIN, **ALICE, "security.protocol": "PLAINTEXT"})
     assert not config.uses_sasl
     assert not config.uses_tls
+
+
+@pytest.mark.parametrize("name", ["broker.example.org", "b-1_x", "127.0.0.1", "::1", "a.b."])
+def test_names_and_addresses_that_can_be_verified(name: str) -> None:
+    if name.endswith("."):
+        refused(security_protocol="SSL", ssl_endpoint_hostname=name)
+    else:
+        config = build(security_protocol="SSL", ssl_endpoint_hostname=f" {name} ")
+        assert config.ssl_endpoint_hostname == name
+
+
+def test_another_name_goes_with_ones_own_context() -> None:
+    context = ssl.create_default_context()
+    config = build(security_protocol="SSL", ssl_context=context, ssl_endpoint_hostname="b")
+    assert config.ssl_endpoint_hostname == "b"
+
+
+def test_an_empty_key_password_is_none() -> None:
+    assert build(security_protocol="SSL", ssl_key_password="").ssl_key_password == ""
+
+
+def test_a_connection_that_is_idle_at_once_is_refused() -> None:
+    """It could never be used; Java closes it as well."""
+    with pytest.raises(ConfigError, match="a whole number of 1 or more or -1"):
+        build(connections_max_idle_ms=0)
+
+
+# --- providers by their path ----------------------------------------------------------------------
+
+
+async def by_path() -> None: ...
+
+
+class ByPath:
+    def __init__(self, hosts: tuple[str, ...] = ()) -> None:
+        self.hosts = hosts
+
+    async def token(self) -> None: ...
+
+    def for_brokers(self, hosts: tuple[str, ...]) -> ByPath:
+        return ByPath(hosts)
+
+
+no_provider = 5
+
+
+def test_a_provider_is_loaded_by_its_path() -> None:
+    assert (
+        build(**OAUTH, sasl_oauth_token_provider=f" {__name__}:by_path ").sasl_oauth_token_provider
+        is sys.modules[__name__].by_path
+    )
+    provider = build(**OAUTH, sasl_oauth_token_provider=f"{__name__}:ByPath")
+    assert provider.sasl_oauth_token_provider.hosts == ("b",)
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("no_such_module:x", "no_such_module:x cannot be loaded: No module named"),
+        (f"{__name__}:absent", "cannot be loaded: module .* has no attribute 'absent'"),
+        (f"{__name__}:no_provider", "is a int: it must be an async function"),
+    ],
+)
+def test_a_path_that_leads_nowhere(path: str, words: str) -> None:
+    assert re.search(words, refused(**OAUTH, sasl_oauth_token_provider=path))
+
+
+# --- extensions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", ["a=b=c, d=e", {"a": "b=c", "d": "e"}])
+def test_extensions_as_text_and_as_a_dict(given: Any) -> None:
+    config = build(**OAUTH, sasl_oauth_token_provider=provide, sasl_oauthbearer_extensions=given)
+    assert config.sasl_oauthbearer_extensions == {"a": "b=c", "d": "e"}
+
+
+OIDC_IN_JAVAS_WORDS = {
+    **OAUTH,
+    "sasl.oauthbearer.token.endpoint.url": "https://i/t",
+    "sasl.login.callback.handler.class": f"{MODULES}.oauthbearer.secured."
+    "OAuthBearerLoginCallbackHandler",
+    "sasl.jaas.config": f"{MODULES}.oauthbearer.OAuthBearerLoginModule required clientId='c' "
+    f"clientSecret='{SECRET}' extension_logicalCluster='lkc-1' extension_identityPoolId='pool-1';",
+}
+
+
+def test_extensions_in_javas_words() -> None:
+    """Confluent Cloud's documented settings for Java."""
+    config = build(**OIDC_IN_JAVAS_WORDS)
+    assert config.sasl_oauthbearer_extensions == {
+        "logicalCluster": "lkc-1",
+        "identityPoolId": "pool-1",
+    }
+    assert "different values" in refused(
+        **OIDC_IN_JAVAS_WORDS, sasl_oauthbearer_extensions="logicalCluster=lkc-2"
+    )
 
 
 # --- sasl.jaas.config -----------------------------------------------------------------------------

@@ -106,7 +106,8 @@ def _dialer(authority: trustme.CA | None, **options: Any) -> TcpDialer:
     given = {"bootstrap.servers": "b:9092", "security.protocol": "SSL", **options}
     if authority is not None:
         given["ssl.truststore.certificates"] = authority.cert_pem.bytes().decode()
-    return TcpDialer(tls=TlsContexts(ProducerConfig.build(given)))
+    config = ProducerConfig.build(given)
+    return TcpDialer(tls=TlsContexts(config), server_name=config.ssl_endpoint_hostname)
 
 
 async def _connect(dialer: TcpDialer, port: int, host: str = HERE, **more: Any) -> Connection:
@@ -226,6 +227,44 @@ def test_the_name_that_is_verified_is_the_one_that_is_dialled(
             connection = await _connect(unchecked, server.port, HERE)
             connection.abort()
             await connection.wait_closed()
+
+    run(main())
+
+
+def test_another_name_than_the_address_is_verified_and_sent(
+    run: Any, authority: trustme.CA
+) -> None:
+    asked: list[str | None] = []
+    name = {"ssl.endpoint.hostname": "broker.example.org"}
+
+    async def main() -> None:
+        context = _server_context(authority, "broker.example.org")
+        context.sni_callback = lambda _socket, sent, _context: asked.append(sent)
+        async with Server(context) as server:
+            connection = await _connect(_dialer(authority, **name), server.port, HERE)
+            connection.abort()
+            await connection.wait_closed()
+            assert asked == ["broker.example.org"]
+            with pytest.raises(SslAuthenticationError, match=r"mismatch.*ssl_endpoint_hostname"):
+                await _connect(_dialer(authority), server.port, HERE)
+            unchecked = _dialer(authority, **name, **{"ssl.endpoint.identification.algorithm": ""})
+            connection = await _connect(unchecked, server.port, HERE)
+            connection.abort()
+            await connection.wait_closed()
+        assert asked == ["broker.example.org", None, "broker.example.org"]
+
+    run(main())
+
+
+def test_a_certificate_for_the_address_does_not_do_for_another_name(
+    run: Any, authority: trustme.CA
+) -> None:
+    async def main() -> None:
+        async with Server(_server_context(authority)) as server:
+            dialer = _dialer(authority, **{"ssl.endpoint.hostname": "broker.example.org"})
+            words = r"mismatch.*it must name ssl_endpoint_hostname=broker\.example\.org"
+            with pytest.raises(SslAuthenticationError, match=words):
+                await _connect(dialer, server.port, HERE)
 
     run(main())
 

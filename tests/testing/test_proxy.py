@@ -212,6 +212,23 @@ async def test_produce_responses_leave_one_after_the_other() -> None:
 
 
 @on_both_loops
+async def test_overlapping_delays_do_not_add_up() -> None:
+    async with stage() as s:
+        client = await s.client()
+        s.proxy.delay_produce(60 * MS, overlapping=True)
+        started = time.monotonic()
+        client.send(produce(1), produce(2), produce(4))
+        for expected in (1, 2, 4):
+            assert (await client.receive())[0] == expected
+        assert 59.5 * MS <= time.monotonic() - started < 115 * MS
+        s.proxy.delay_produce(20 * MS)
+        started = time.monotonic()
+        client.send(produce(5), produce(6))
+        assert [(await client.receive())[0] for _ in range(2)] == [5, 6]
+        assert time.monotonic() - started >= 39.5 * MS
+
+
+@on_both_loops
 async def test_delay_all_concerns_every_api() -> None:
     async with stage() as s:
         client = await s.client()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import SaslAuthenticationError
@@ -34,6 +35,7 @@ class Login:
         self._keys = KeyCache()
         self._tokens: TokenSource | None = None
         self._offered: Token | None = None
+        self._extensions = options.sasl_oauthbearer_extensions or {}
         if self._kind == OAuthBearer.name:
             provider = options.sasl_oauth_token_provider or ClientCredentials(
                 options.sasl_oauthbearer_token_endpoint_url or "",
@@ -58,8 +60,13 @@ class Login:
     async def token(self) -> Token:
         """The current OAUTHBEARER token; raises what :meth:`TokenSource.get` raises."""
         assert self._tokens is not None
-        self._offered = await self._tokens.get()
-        return self._offered
+        self._offered = token = await self._tokens.get()
+        return replace(token, extensions={**self._extensions, **token.extensions})
+
+    @property
+    def token_provider(self) -> str | None:
+        """The name of the provider that :meth:`mechanism` waits for; None without OAUTHBEARER."""
+        return None if self._tokens is None else self._tokens.provider
 
     def refused(self, error: BaseException) -> None:
         """Authentication has failed: discard the token, so that the next attempt gets another."""

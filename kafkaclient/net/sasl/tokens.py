@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kafkaclient.config.kinds import EXTENSION_NAME, EXTENSION_VALUE
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, KafkaError
 
 if TYPE_CHECKING:
@@ -20,10 +21,8 @@ _USED_SHARE = 0.8
 _ASSUMED_LIFE_S = 300.0
 """The lifetime of tokens without an expiry time."""
 
-# RFC 6750's b64token, with '=' in any place; RFC 7628's extensions.
+# RFC 6750's b64token, with '=' in any place.
 _TOKEN = re.compile(r"[-A-Za-z0-9._~+/=]+")
-_EXTENSION_NAME = re.compile(r"[A-Za-z]+")
-_EXTENSION_VALUE = re.compile(r"[\x20-\x7E\t\r\n]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +43,18 @@ def check_token(token: Token) -> None:
     if not _TOKEN.fullmatch(token.value):
         raise ValueError("the token is empty, or has characters that no bearer token has")
     for name, value in token.extensions.items():
-        if not _EXTENSION_NAME.fullmatch(name) or name == "auth":
+        if not EXTENSION_NAME.fullmatch(name) or name == "auth":
             raise ValueError(f"{name!r} cannot be the name of a SASL extension: letters, not auth")
-        if not _EXTENSION_VALUE.fullmatch(value):
+        if not EXTENSION_VALUE.fullmatch(value):
             raise ValueError(f"the value of the SASL extension {name} has unusable characters")
 
 
 class TokenProvider(Protocol):
-    """The type of ``sasl_oauth_token_provider``; an async function () -> Token works as well."""
+    """The type of ``sasl_oauth_token_provider``; an async function () -> Token works as well.
+
+    A provider may also have a method ``for_brokers(host_names) -> TokenProvider``. Each client
+    calls it once, with the hosts of its bootstrap servers, and uses the returned provider.
+    """
 
     async def token(self) -> Token:
         """A valid token.
@@ -77,6 +80,8 @@ class TokenSource:
     ) -> None:
         request: Any = getattr(provider, "token", provider)
         self._request_token: Callable[[], Awaitable[Token]] = request
+        self.provider: str = getattr(provider, "__qualname__", type(provider).__qualname__)
+        """The name of the provider's class or function, for messages: its repr may have secrets."""
         self._wall_clock = wall_clock
         self._lock = asyncio.Lock()
         self._token: Token | None = None
@@ -117,9 +122,12 @@ class TokenSource:
             raise
         except (TypeError, ValueError) as error:
             # A defect of the provider, which a retry does not help.
-            raise AuthenticationError(f"no token for OAUTHBEARER: {error}") from error
+            raise AuthenticationError(
+                f"no token for OAUTHBEARER from {self.provider}: {error}"
+            ) from error
         except Exception as error:
             raise BrokerConnectionError(
-                f"no token for OAUTHBEARER: the provider raised {type(error).__name__}: {error}"
+                f"no token for OAUTHBEARER: the provider {self.provider} raised "
+                f"{type(error).__name__}: {error}"
             ) from error
         return token

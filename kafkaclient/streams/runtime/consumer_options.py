@@ -47,6 +47,11 @@ def _security(options: SecurityOptions) -> Mapping[str, Any]:
     """The security options under aiokafka's names. Certificate files are read once."""
     found: dict[str, Any] = {"security_protocol": options.security_protocol}
     if options.uses_tls:
+        if options.ssl_endpoint_hostname is not None:
+            raise ConfigError(
+                "ssl_endpoint_hostname is not available for streams applications: aiokafka's "
+                "consumers cannot verify another name than the address"
+            )
         found["ssl_context"] = TlsContexts(options).context()
     if options.uses_sasl:
         found["sasl_mechanism"] = options.sasl_mechanism

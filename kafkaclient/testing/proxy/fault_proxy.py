@@ -97,7 +97,7 @@ class FaultProxy:
         """The number of open connections."""
         return len(self._links)
 
-    def delay_produce(self, seconds: float) -> None:
+    def delay_produce(self, seconds: float, *, overlapping: bool = False) -> None:
         """Delay every Produce response, one after the other on its connection; 0 ends the delay.
 
         This is the setup of KIP-794's experiment ("20ms sleep injected for each produce response"):
@@ -105,7 +105,12 @@ class FaultProxy:
         wait. A response leaves ``seconds`` after it arrived from the broker, and at least
         ``seconds`` after the previous response of its connection. Other connections do not wait,
         because a broker has several request handler threads.
+
+        With ``overlapping`` the requests of a connection do not wait for each other either, as with
+        brokers that write to an object store: each response leaves ``seconds`` after it arrived
+        from the broker, in order.
         """
+        self._faults.overlapping = overlapping
         self._set_service_time(ApiKey.PRODUCE, seconds)
 
     def delay_all(self, seconds: float) -> None:

@@ -125,6 +125,8 @@ class Faults:
     def heal(self) -> None:
         """Remove all faults."""
         self.service_times: dict[int | None, float] = {}
+        self.overlapping = False
+        """Whether requests of one connection are served at the same time."""
         self.one_way_s = 0.0
         self.stalled = False
         self.requests.clear()

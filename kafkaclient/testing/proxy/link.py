@@ -146,7 +146,11 @@ class _End(asyncio.Protocol):
         if spoiled is not None:
             data = spoiled.apply(data)
         if data:
-            self._line.push(data, self._link.faults.one_way_s, spacing)
+            faults = self._link.faults
+            if faults.overlapping:
+                self._line.push(data, faults.one_way_s + spacing, 0.0)
+            else:
+                self._line.push(data, faults.one_way_s, spacing)
             if self._line.size > _LINE_HIGH_WATER:
                 self.hold(_LINE_FULL)
         if spoiled is not None:

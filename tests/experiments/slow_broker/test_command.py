@@ -101,6 +101,24 @@ def test_what_was_asked_for_is_done_and_shown(
     assert (tmp_path / "out" / "report.html").exists()
 
 
+def test_an_object_store_makes_every_broker_late(
+    slow_broker: Callable[..., Result], tmp_path: Path
+) -> None:
+    result = CliRunner().invoke(app, ["object-store", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    (plan,) = Instant.plans
+    assert plan.all_late
+    assert (plan.delay_ms, plan.seconds) == (400, 10)
+    assert {setting.client for setting in plan.settings} == {
+        "kafkaclient",
+        *("java", "aiokafka", "confluent"),
+    }
+    assert "all brokers late" in result.stdout
+    assert "Every broker answers each Produce request 400 ms late" in (
+        tmp_path / "out" / "report.html"
+    ).read_text("utf-8")
+
+
 def test_json_is_all_that_goes_to_stdout(
     slow_broker: Callable[..., Result], tmp_path: Path
 ) -> None:

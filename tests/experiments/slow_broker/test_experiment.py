@@ -109,6 +109,18 @@ class Cluster:
     async def delay_produce(self, broker: int, seconds: float) -> None:
         self._world.events.append(f"broker {broker} late by {seconds}")
 
+    def proxy(self, broker: int) -> Proxy:
+        return Proxy(self._world, broker)
+
+
+class Proxy:
+    def __init__(self, world: World, broker: int) -> None:
+        self._world, self._broker = world, broker
+
+    async def delay_produce(self, seconds: float, *, overlapping: bool) -> None:
+        assert overlapping
+        self._world.events.append(f"all: {self._broker} late by {seconds}")
+
 
 async def create_topics(_cluster: Cluster, names: list[str], partitions: int) -> None:
     assert partitions == 3
@@ -216,6 +228,14 @@ async def test_the_brokers_are_warm_before_one_of_them_is_slow(
     ]
     assert results.complete
     assert summary(tmp_path)["complete"]
+
+
+async def test_every_broker_is_late_as_an_object_store_is(world: World, tmp_path: Path) -> None:
+    results = await ran(made(world, tmp_path, all_late=True, delay_ms=400.0))
+    assert world.events[2:5] == [f"all: {broker} late by 0.4" for broker in range(3)]
+    assert "Every broker now answers each Produce 400 ms late" in "\n".join(world.said)
+    assert results.plan["all_late"]
+    assert summary(tmp_path)["plan"]["all_late"]
 
 
 async def test_the_proxies_count_for_everybody_and_ours_are_read_back(

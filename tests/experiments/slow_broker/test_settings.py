@@ -6,7 +6,7 @@ import pytest
 
 from experiments.clients import OURS
 from experiments.options import parse_peers
-from experiments.slow_broker.settings import BASELINE, PEERS, SETTINGS, choose
+from experiments.slow_broker.settings import BASELINE, OBJECT_STORE, PEERS, SETTINGS, choose
 from kafkaclient.errors import ConfigError
 
 
@@ -39,6 +39,23 @@ def test_names_are_unique_and_every_mode_of_ours_is_there() -> None:
     ours = {setting.name for setting in SETTINGS[OURS]}
     assert {"linger 0", "late floor 0 linger 0", "uniform", "sticky linger 0"} < ours
     assert sum(name.startswith("kip794") for name in ours) == 9
+
+
+def test_each_client_meets_an_object_store_with_its_defaults_and_with_large_batches() -> None:
+    assert OBJECT_STORE.keys() == SETTINGS.keys()
+    for settings in OBJECT_STORE.values():
+        default, large = settings[0], settings[-1]
+        assert default.linger_ms == 5
+        assert "batch.size" not in default.options
+        assert large.linger_ms == 100
+        assert large.options["batch.size"] == "1000000"
+    chosen = choose(("java",), "large*", OBJECT_STORE)
+    assert {setting.label for setting in chosen} == {
+        "kafkaclient: large",
+        "kafkaclient: large kip794",
+        "java: adaptive linger 5",
+        "java: large",
+    }
 
 
 @pytest.mark.parametrize("text", ["", " ", "none", ","])

@@ -78,7 +78,9 @@ async def test_a_failure_is_not_remembered() -> None:
     provider = Provider()
     provider.error = RuntimeError("down")
     source = TokenSource(provider, provider.clock)
-    with pytest.raises(BrokerConnectionError, match="the provider raised RuntimeError: down"):
+    with pytest.raises(
+        BrokerConnectionError, match="the provider Provider raised RuntimeError: down"
+    ):
         await source.get()
     provider.error = None
     assert (await source.get()).value == "t2"

@@ -321,6 +321,75 @@ async def test_the_token_and_its_extensions_are_sent(producing: StartProducer) -
 
 
 @virtual_time
+async def test_extensions_of_the_options_are_sent_with_each_token(
+    producing: StartProducer,
+) -> None:
+    """A token's own extension comes first."""
+
+    async def provide() -> Token:
+        return Token("abc", None, {"identityPoolId": "pool-2"})
+
+    sasl = Sasl()
+    fake = FakeCluster(1, sasl=sasl)
+    given = {"logicalCluster": "lkc-1", "identityPoolId": "pool-1"}
+    async with producing(fake, **_oauth(provide, sasl_oauthbearer_extensions=given)):
+        pass
+    assert set(sasl.messages) == {
+        b"n,,\x01auth=Bearer abc\x01logicalCluster=lkc-1\x01identityPoolId=pool-2\x01\x01"
+    }
+
+
+@virtual_time
+async def test_a_refused_token_with_extensions_is_requested_again(
+    producing: StartProducer,
+) -> None:
+    asked = 0
+
+    async def provide() -> Token:
+        nonlocal asked
+        asked += 1
+        return Token(f"token-{asked}")
+
+    sasl = Sasl()
+    fake = FakeCluster(1, sasl=sasl)
+    fake.create_topic("t", 1)
+    options = _oauth(provide, sasl_oauthbearer_extensions="a=b")
+    async with producing(fake, **options) as producer:
+        sasl.refusal = lambda _, message: "expired" if b"token-1" in message else None
+        await producer.send_and_wait("t", b"v")
+    assert asked == 2
+
+
+@virtual_time
+async def test_a_provider_that_hangs_at_a_renewal_ends_the_session_and_is_named(
+    producing: StartProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop = asyncio.get_running_loop()
+    asked: list[float] = []
+
+    async def provide() -> Token:
+        asked.append(loop.time())
+        if len(asked) == 2:
+            await asyncio.sleep(3600)
+        return Token("abc", wall_clock() + 100)
+
+    def wall_clock() -> float:
+        return 1_000_000.0 + loop.time()
+
+    fake = FakeCluster(1, sasl=Sasl(lifetime_s=100.0))
+    fake.create_topic("t", 1)
+    options = _oauth(provide, wall_clock=wall_clock, connections_max_idle_ms=-1)
+    async with producing(fake, **options) as producer:
+        await producer.send_and_wait("t", b"v")
+        with caplog.at_level(logging.WARNING):
+            await asyncio.sleep(105)
+        await producer.send_and_wait("t", b"v")
+    assert "returned no token in time; the connection is closed" in caplog.text
+    assert "the token provider test_a_provider_that_hangs" in caplog.text
+    assert len(asked) == 3
+
+
+@virtual_time
 async def test_a_provider_that_fails_for_a_while_is_asked_again(producing: StartProducer) -> None:
     asked = 0
 
@@ -384,5 +453,7 @@ async def test_a_hanging_provider_is_named(producing: StartProducer) -> None:
 
     fake = FakeCluster(1, sasl=Sasl())
     options = _oauth(provide, max_block_ms=60_000)
-    with pytest.raises(BootstrapError, match="could not finish authentication within"):
+    with pytest.raises(
+        BootstrapError, match=r"needs a token, and the provider .*provide returned none within"
+    ):
         await Producer(fake.bootstrap, dialer=fake, **options).start()

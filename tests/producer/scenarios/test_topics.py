@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.errors import KafkaError, MetadataTimeoutError, PartitionOutOfRangeError
+from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
@@ -239,3 +240,24 @@ async def test_records_that_wait_while_the_topic_grows(
     for p in range(2):
         keyed = [int(r.value or b"") for r in fake.log("t", p) if r.key and r.value != b"v"]
         assert keyed == sorted(keyed)
+
+
+@virtual_time
+async def test_known_partitions_are_looked_up_without_a_request() -> None:
+    """In any state of the producer, and where no task runs."""
+    fake = FakeCluster(auto_create_topics=True)
+    fake.create_topic("t", 3)
+    producer = Producer(fake.bootstrap, dialer=fake)
+    assert producer.known_partitions("t") is None
+    await producer.start()
+    await producer.send_and_wait("t", b"v")
+    requests = len(fake.requests)
+    for unknown in ("typo", "not a name", ""):
+        assert producer.known_partitions(unknown) is None
+    found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(lambda: found.set_result(producer.known_partitions("t")))
+    assert await found == await producer.partitions_for("t")
+    await asyncio.sleep(10)
+    assert len(fake.requests) == requests
+    await producer.stop()
+    assert producer.known_partitions("t") == found.result()

@@ -18,6 +18,7 @@ from kafkaclient.errors import (
     TransactionAbortedError,
 )
 from kafkaclient.producer.batches.idempotence import MAX_EPOCH
+from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, ErrorCode, FakeCluster
 from kafkaclient.testing.inspect import inspect
@@ -362,3 +363,38 @@ async def test_a_topic_that_is_created_anew(
                 await producer.send_and_wait("t", b"1", partition=0)
         assert now() - began < 5
     assert look.committed(fake) == [b"1"]
+
+
+# --- in_transaction -----------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_in_transaction_follows_the_transaction(
+    fake: FakeCluster, transacting: StartProducer
+) -> None:
+    """Also where its end has no caller left, or where it can only be aborted."""
+    fake.round_trip_s = 0.05
+    assert not Producer(fake.bootstrap, dialer=fake, transactional_id="tx").in_transaction
+    async with transacting(fake, linger_ms=0) as producer:
+        assert not producer.in_transaction
+        await producer.begin_transaction()
+        assert producer.in_transaction
+        await producer.send("t", b"v")
+        commit = asyncio.create_task(producer.commit_transaction())
+        await asyncio.sleep(0.01)
+        assert not producer.in_transaction
+        commit.cancel()
+        await asyncio.sleep(1)
+        assert not producer.in_transaction
+        await producer.begin_transaction()
+        fake.fail_produce("t", 0, 29)
+        with pytest.raises(BrokerError):
+            await producer.send_and_wait("t", b"v", partition=0)
+        assert not producer.in_transaction
+        await producer.abort_transaction()
+        async with producer.transaction():
+            assert producer.in_transaction
+        await producer.begin_transaction()
+        await producer.prepare_transaction()
+        assert not producer.in_transaction
+    assert not producer.in_transaction

@@ -1,0 +1,213 @@
+"""docs/aiokafka.md and docs/aiokafka-reference.md against the drop-in: snippets and tables."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import ssl
+from functools import partial
+from typing import Any
+
+import aiokafka
+import pytest
+from aiokafka import errors as theirs
+
+import kafkaclient.aiokafka
+from kafkaclient import errors as ours
+from kafkaclient.aiokafka import AIOKafkaProducer
+from kafkaclient.aiokafka.errors import BASES, aiokafka_error
+from kafkaclient.config import ProducerConfig
+from kafkaclient.testing.fake import FakeCluster
+from tests.aiokafka_dropin.support import same
+from tests.migration_pages import PlainPage, names
+
+GUIDE = PlainPage("aiokafka", "aiokafka")
+REFERENCE = PlainPage("aiokafka-reference", "aiokafka")
+(PARAMETERS,) = REFERENCE.tables("What becomes of the parameters?")
+(ERRORS,) = REFERENCE.tables("Which errors are raised?")
+OPTIONS = {name for option in ProducerConfig.OPTIONS.values() for name in option.spellings}
+
+
+# --- snippets -----------------------------------------------------------------------------------
+
+
+def test_the_first_snippet_writes_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeCluster()
+    fake.create_topic("flights", 1)
+    monkeypatch.setattr(
+        kafkaclient.aiokafka, "AIOKafkaProducer", partial(AIOKafkaProducer, dialer=fake)
+    )
+    names_of_snippet: dict[str, Any] = {}
+    exec(GUIDE.all_snippets[0], names_of_snippet)  # noqa: S102
+    asyncio.run(names_of_snippet["publish"](fake.bootstrap))
+    assert [(record.key, record.value) for record in fake.log("flights", 0)] == [(b"UA", b"value")]
+
+
+def test_the_second_snippet_installs() -> None:
+    assert len(GUIDE.all_snippets) == 2
+    try:
+        exec(GUIDE.all_snippets[1], {})  # noqa: S102
+        assert aiokafka.AIOKafkaProducer is AIOKafkaProducer
+    finally:
+        kafkaclient.aiokafka.uninstall()
+
+
+async def test_acks_1_with_idempotence_is_refused_as_the_page_says() -> None:
+    kind, _ = await same(enable_idempotence=True, acks=1)
+    assert kind is ValueError
+
+
+# --- differences --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "Records that are not delivered",
+        "Partitions, batches and order",
+        "`start` and `stop`",
+        "Transactions",
+        "The constructor",
+    ],
+)
+def test_every_difference_has_its_reason(title: str) -> None:
+    (rows,) = REFERENCE.tables(title)
+    assert rows
+    for row in rows:
+        assert len(row) == 4
+        assert all(row), row
+        _what, aiokafkas, dropins, _why = row
+        assert aiokafkas != dropins
+
+
+# --- parameters ---------------------------------------------------------------------------------
+
+
+async def _token() -> str:
+    return "token"
+
+
+async def _other_token() -> str:
+    return "other"
+
+
+CONTEXT = ssl.create_default_context()
+TLS = {"security_protocol": "SSL", "ssl_context": CONTEXT}
+SASL = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_plain_username": "u",
+    "sasl_plain_password": "p",
+}
+OTHER_VALUES: dict[str, tuple[dict[str, Any], Any]] = {
+    "loop": ({}, None),
+    "bootstrap_servers": ({}, "h:1"),
+    "client_id": ({"client_id": "a"}, "b"),
+    "metadata_max_age_ms": ({}, 7),
+    "request_timeout_ms": ({}, 7),
+    "api_version": ({}, None),
+    "acks": ({}, 0),
+    "key_serializer": ({}, bytes),
+    "value_serializer": ({}, bytes),
+    "compression_type": ({}, "gzip"),
+    "max_batch_size": ({}, 7),
+    "partitioner": ({}, "random"),
+    "max_request_size": ({}, 7),
+    "linger_ms": ({}, 7),
+    "retry_backoff_ms": ({}, 7),
+    "security_protocol": (TLS, "PLAINTEXT"),
+    "ssl_context": (TLS, ssl.create_default_context()),
+    "connections_max_idle_ms": ({}, None),
+    "enable_idempotence": ({}, True),
+    "transactional_id": ({}, "tx"),
+    "transaction_timeout_ms": ({"transactional_id": "tx"}, 7),
+    "sasl_mechanism": (SASL, "SCRAM-SHA-256"),
+    "sasl_plain_password": (SASL, "q"),
+    "sasl_plain_username": (SASL, "v"),
+    "sasl_kerberos_service_name": (SASL, "k"),
+    "sasl_kerberos_domain_name": (SASL, "k"),
+    "sasl_oauth_token_provider": (
+        {**SASL, "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": _token},
+        _other_token,
+    ),
+}
+"""Parameter -> (other parameters, a value that is not the default)."""
+
+
+def test_the_parameters_are_complete_and_their_defaults_right() -> None:
+    expected = []
+    for name, parameter in inspect.signature(AIOKafkaProducer).parameters.items():
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            expected.append((name, _literal(parameter.default)))
+    assert [(name.strip("`"), default) for name, default, *_ in PARAMETERS] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [(row[0].strip("`"), names(row[2])) for row in PARAMETERS]
+)
+async def test_a_parameter_sets_the_options_of_the_page(name: str, options: list[str]) -> None:
+    assert set(options) <= OPTIONS
+    others, value = OTHER_VALUES[name]
+    before, after = await _options(others), await _options({**others, name: value})
+    changed = {option for option in before | after if before.get(option) != after.get(option)}
+    if name == "security_protocol":
+        changed.discard("ssl_context")  # without TLS it has no effect
+    assert changed == set(options)
+
+
+async def _options(arguments: dict[str, Any]) -> dict[str, Any]:
+    producer = AIOKafkaProducer(**{"client_id": "c", **arguments})
+    await producer.stop()
+    return producer._options
+
+
+def _literal(value: Any) -> str:
+    """A default as the table shows it; an object is a dash."""
+    try:
+        ast.literal_eval(repr(value))
+    except (ValueError, SyntaxError):
+        return "\N{EN DASH}"
+    return f"`{value!r}`"
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+
+def _told() -> dict[str, list[str]]:
+    """kafkaclient's class -> aiokafka's classes. Rows with "because of" or a code are the special
+    cases of test_errors.py."""
+    return {
+        name: names(classes)
+        for kinds, classes in ERRORS
+        if "because of" not in kinds and "with a code" not in kinds
+        for name in names(kinds) or ["KafkaError"]
+    }
+
+
+def test_each_error_is_of_the_classes_in_the_page() -> None:
+    """A class that the page does not name is like its nearest base class."""
+    told = _told()
+    kinds = [kind for kind in vars(ours).values() if _is_plain(kind)]
+    assert len(kinds) > 20
+    for kind in kinds:
+        nearest = next(base.__name__ for base in kind.__mro__ if base.__name__ in told)
+        found: Any = aiokafka_error(kind("x"))
+        assert [base.__name__ for base in found._bases] == told[nearest], kind
+
+
+def test_the_page_names_every_class_of_the_table() -> None:
+    covered = {getattr(ours, name) for name in _told()}
+    for kind in BASES:
+        assert any(issubclass(each, kind) for each in covered), kind
+
+
+def test_the_errors_of_the_page_exist() -> None:
+    for kinds, classes in ERRORS:
+        assert all(hasattr(ours, name) for name in names(kinds))
+        for name in names(classes):
+            assert hasattr(theirs, name) or name in {"TypeError", "ValueError", "AssertionError"}
+
+
+def _is_plain(kind: Any) -> bool:
+    is_error = isinstance(kind, type) and issubclass(kind, ours.KafkaError)
+    return is_error and not issubclass(kind, (ours.BrokerError, ours.ConfigError))

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     )
     from kafkaclient.producer.partitioning.partitioners import Partitioner
     from kafkaclient.producer.producer import Producer
+    from kafkaclient.sync.futures import SendFuture
+    from kafkaclient.sync.producer import SyncProducer
     from kafkaclient.types import (
         BulkMetadata,
         ConsumerGroupMetadata,
@@ -66,8 +68,10 @@ __all__ = [
     "ProducerConfig",
     "RecordBatchBuilder",
     "RecordMetadata",
+    "SendFuture",
     "SerializationContext",
     "Serializer",
+    "SyncProducer",
     "Token",
     "TokenProvider",
     "TopicPartition",
@@ -94,6 +98,8 @@ _HOMES = {
     "producer.partitioning.load_view": ("BrokerLoad", "LoadSnapshot", "LoadView", "PartitionLoad"),
     "producer.partitioning.partitioners": ("Partitioner",),
     "producer.producer": ("Producer",),
+    "sync.futures": ("SendFuture",),
+    "sync.producer": ("SyncProducer",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

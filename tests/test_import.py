@@ -40,6 +40,7 @@ WITHOUT = (
     "kafkaclient.schema_registry",
     "kafkaclient.spark",
     "kafkaclient.streams",
+    "kafkaclient.sync",
     "kafkaclient.testing",
     "kafkaclient.wire.codec",
 )

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 import kafkaclient
 import kafkaclient.wire.codec  # imports kafka-python without its warnings
-from kafkaclient import Delivery, Producer, errors
+from kafkaclient import Delivery, Producer, SyncProducer, errors
 from kafkaclient.admin import Admin
 from kafkaclient.broker_errors import BROKER_ERRORS, broker_error
 from kafkaclient.cluster.view import ClusterView, PartitionView, TopicView
@@ -63,7 +63,8 @@ def test_our_snippets_write_what_they_say(
 ) -> None:
     fake = FakeCluster(transactions_v2="transaction" in snippet.code)
     fake.create_topic("t", 7, 3)
-    monkeypatch.setattr(kafkaclient, "Producer", partial(Producer, dialer=fake), raising=False)
+    for kind in (Producer, SyncProducer):
+        monkeypatch.setattr(kafkaclient, kind.__name__, partial(kind, dialer=fake), raising=False)
     exec(snippet.text(fake.bootstrap, "t"), {})  # noqa: S102
     written = sum(len(fake.log("t", partition)) for partition in range(7))
     many = 100 if "range(100)" in snippet.code else 1

@@ -11,6 +11,7 @@ from kafkaclient.broker_errors import BROKER_ERRORS, broker_error
 from kafkaclient.cluster.backoff import exponential_s
 from kafkaclient.cluster.retry import set_within, until_answered
 from kafkaclient.errors import AuthorizationError, KafkaError, ProtocolError
+from kafkaclient.log_fields import log_fields
 from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall
 
 if TYPE_CHECKING:
@@ -142,7 +143,13 @@ class Coordinators:
             self.last_error = error
             if refused is None or outcome_of(refused) is Outcome.RELOCATE:
                 self._nodes.pop((kind, key), None)
-            _log.debug("%s for %r is repeated: %s", call.api_key.name, key, error)
+            _log.debug(
+                "%s for %r is repeated: %s",
+                call.api_key.name,
+                key,
+                error,
+                extra=log_fields(error),
+            )
             first_s = self._first_pause_s
             if refused in _ENDING_CODES:
                 first_s = min(first_s, _ENDING_BACKOFF_S)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaclient.cluster.reconnect_backoff import ReconnectBackoff
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, KafkaError, ProtocolError
+from kafkaclient.log_fields import log_fields
 from kafkaclient.net.connection import Connection
 
 if TYPE_CHECKING:
@@ -152,7 +153,9 @@ class Link:
             failures = self._backoff.failures
             is_first_refusal = isinstance(error, AuthenticationError) and failures == 1
             level = logging.ERROR if is_first_refusal else logging.INFO
-            _log.log(level, "%s (failure %d in a row)", error, failures)
+            _log.log(
+                level, "%s (failure %d in a row)", error, failures, extra=self._log_fields(error)
+            )
         else:
             self._backoff.connected()
             self.setup_s = self._clock() - began
@@ -160,6 +163,9 @@ class Link:
         finally:
             self.attempt = None
         self._on_change(self)
+
+    def _log_fields(self, error: KafkaError | None = None) -> dict[str, object]:
+        return log_fields(error, broker=self.broker.node_id)
 
     async def _connect_in_time(self) -> Connection:
         """A new connection after its handshake. Every error is a :class:`KafkaError`."""
@@ -182,7 +188,9 @@ class Link:
         except (OSError, UnicodeError) as error:  # UnicodeError: no host can have this name
             raise BrokerConnectionError(f"{self.name} could not be connected: {error}") from error
         except Exception as error:
-            _log.exception("connecting to %s failed in an unexpected way", self.name)
+            _log.exception(
+                "connecting to %s failed in an unexpected way", self.name, extra=self._log_fields()
+            )
             raise BrokerConnectionError(
                 f"{self.name} could not be connected: {type(error).__name__}: {error}"
             ) from error
@@ -250,7 +258,7 @@ class Link:
         if self._backoff.connection_ended(error):
             self._lost_early = isinstance(error, BrokerConnectionError)
         if error is not None and not self._closed:
-            _log.info("%s", error)
+            _log.info("%s", error, extra=self._log_fields(error))
         self._on_change(self)
 
     def _connection_writable(self, connection: Connection) -> None:

@@ -31,6 +31,7 @@ from kafkaclient.errors import (
     ProducerStateError,
     ProtocolError,
 )
+from kafkaclient.log_fields import log_fields
 from kafkaclient.topic_names import check_topic_name
 from kafkaclient.wire.metadata import MetadataCall, TopicCache
 
@@ -385,7 +386,7 @@ class Metadata:
             self._topics.fail(lambda _name: error.for_one())
         level = logging.WARNING if self._failures == 1 else logging.INFO
         problem = "metadata could not be fetched (%d times in a row): %s"
-        _log.log(level, problem, self._failures, error)
+        _log.log(level, problem, self._failures, error, extra=log_fields(error))
 
     def _is_permanent(self, error: KafkaError) -> bool:
         """Whether :meth:`start` fails at once."""

@@ -27,6 +27,7 @@ from kafkaclient.errors import (
     ProducerClosedError,
     RequestTimedOutError,
 )
+from kafkaclient.log_fields import log_fields
 from kafkaclient.net.dialer import TcpDialer
 from kafkaclient.net.security import Security
 from kafkaclient.wire.api_versions import ApiVersionsCall
@@ -341,7 +342,11 @@ class Router:
             try:
                 self.on_connection_change(link.broker.node_id)
             except Exception:  # noqa: BLE001
-                _log.exception("a listener failed on the change of %r", link)
+                _log.exception(
+                    "a listener failed on the change of %r",
+                    link,
+                    extra=log_fields(broker=link.broker.node_id),
+                )
 
     def _schedule_sweep(self, delay_s: float) -> None:
         if self._config.connections_max_idle_ms >= 0:

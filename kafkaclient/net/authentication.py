@@ -15,6 +15,7 @@ from kafkaclient.errors import (
     UnsupportedSaslMechanismError,
     UnsupportedVersionError,
 )
+from kafkaclient.log_fields import log_fields
 from kafkaclient.net.sasl.mechanisms import RefusedError
 from kafkaclient.wire.sasl import SaslAuthenticateCall, SaslHandshakeCall
 
@@ -170,14 +171,19 @@ class Session:
             if connection.closed:
                 return  # the connection has reported its own error
             self._login.refused(error)
-            _log.warning("%s; the connection is closed", error)
+            _log.warning("%s; the connection is closed", error, extra=self._log_fields(error))
             connection.close(error)
         except Exception as error:  # noqa: BLE001 - a session must not end without a message
-            _log.exception("authenticating again to %s failed", connection.node)
+            _log.exception(
+                "authenticating again to %s failed", connection.node, extra=self._log_fields()
+            )
             connection.close(AuthenticationError(f"{connection.node}: {type(error).__name__}"))
         else:
             _log.debug("authenticated again to %s, for %.3g s", connection.node, lifetime)
             self._schedule(lifetime)
+
+    def _log_fields(self, error: KafkaError | None = None) -> dict[str, object]:
+        return log_fields(error, broker=self._connection.node_id)
 
     async def _mechanism(self) -> Mechanism:
         """The mechanism for the renewal; requests a token until the session ends."""
@@ -194,5 +200,7 @@ class Session:
                 left = self._ends_at - self._clock()
                 if not error.retriable or left <= 0.01:
                     raise
-                _log.warning("%s; retrying, %.3g s are left", error, left)
+                _log.warning(
+                    "%s; retrying, %.3g s are left", error, left, extra=self._log_fields(error)
+                )
                 await asyncio.sleep(left * _RETRY_SHARE)

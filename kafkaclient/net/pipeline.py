@@ -22,6 +22,7 @@ from kafkaclient.errors import (
     ProtocolError,
     RequestTimedOutError,
 )
+from kafkaclient.log_fields import log_fields
 from kafkaclient.net.meter import NoMeter
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Pipeline(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._clock = clock or self._loop.time
         self.node = node
-        self._node_id = node_id
+        self.node_id = node_id
         self._client_id = client_id
         self._request_timeout_s = request_timeout_s
         self._on_close: Callable[[Any, KafkaError | None], None] | None = on_close
@@ -183,7 +184,7 @@ class Pipeline(asyncio.Protocol):
             if request is None:
                 raise error from reason
             return size
-        self._meter.request_sent(self._node_id, size)
+        self._meter.request_sent(self.node_id, size)
         return size
 
     @contextlib.contextmanager
@@ -239,7 +240,7 @@ class Pipeline(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._meter.connection_opened(self._node_id)
+        self._meter.connection_opened(self.node_id)
         if self.closed:
             self._transport.abort()
 
@@ -256,13 +257,13 @@ class Pipeline(asyncio.Protocol):
         while self._pending:
             request = self._pending.popleft()
             error, latency_s = self._error_of(request, now), now - request.sent_at
-            self._meter.request_done(self._node_id, request.api, 0, latency_s, error)
+            self._meter.request_done(self.node_id, request.api, 0, latency_s, error)
             try:
                 request.on_done(request, None, error)
             except (Exception, asyncio.CancelledError):  # noqa: BLE001 - as for a response
                 self._log_receiver(request)
         self._lost.set()
-        self._meter.connection_closed(self._node_id)
+        self._meter.connection_closed(self.node_id)
         if self._on_close is not None:
             self._on_close(self, self._error)
 
@@ -312,7 +313,7 @@ class Pipeline(asyncio.Protocol):
                 return
             request = self._pending.popleft()
             latency_s = now - request.sent_at
-            self._meter.request_done(self._node_id, request.api, needs, latency_s, None)
+            self._meter.request_done(self.node_id, request.api, needs, latency_s, None)
             try:
                 request.on_done(request, view[position + 8 : position + needs], None)
             except (Exception, asyncio.CancelledError):  # noqa: BLE001
@@ -325,12 +326,19 @@ class Pipeline(asyncio.Protocol):
 
     def _reject(self, why: str) -> None:
         error = ProtocolError(f"{self.node} does not speak the Kafka protocol: {why}")
-        _log.warning("%s; closing the connection", error)
+        _log.warning(
+            "%s; closing the connection", error, extra=log_fields(error, broker=self.node_id)
+        )
         self.close(error)
 
     def _log_receiver(self, request: PendingRequest) -> None:
         """Log the exception of one receiver: the connection and its other requests go on."""
-        _log.exception("handling the response to %s from %s failed", request.api, self.node)
+        _log.exception(
+            "handling the response to %s from %s failed",
+            request.api,
+            self.node,
+            extra=log_fields(broker=self.node_id),
+        )
 
     # --- time limits ------------------------------------------------------------------------
 

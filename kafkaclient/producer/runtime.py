@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
 from kafkaclient.errors import KafkaError, ProducerClosedError, TransactionAbortedError, defect
+from kafkaclient.log_fields import log_fields
 from kafkaclient.metrics import ProducerMetrics
 from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
 from kafkaclient.producer.accumulator.compressor import CompressionThreads
@@ -231,7 +232,8 @@ class ProducerRuntime:
             if self._telemetry is not None:
                 await self._telemetry.close()
         if undelivered:
-            _log.error("the producer stopped with %d records undelivered", undelivered)
+            text = "the producer stopped with %d records undelivered"
+            _log.error(text, undelivered, extra=log_fields(maybe_written=True))
         return undelivered
 
     async def disconnect(self) -> None:
@@ -307,13 +309,11 @@ class ProducerRuntime:
             self.transactions.on_new_batch()
         if self.producer_ids.refusals:
             self.producer_ids.ensure()
-        batch_result = BatchResult(topic, self._report_unobserved)
+        batch_result = BatchResult(topic, self.report_unobserved)
         batch_result.loop, batch_result.on_delivery = self.loop, self.config.on_delivery
         return batch_result
 
-    def _report_unobserved(
-        self, batch_result: BatchResult, error: KafkaError, records: int
-    ) -> None:
+    def report_unobserved(self, batch_result: BatchResult, error: KafkaError, records: int) -> None:
         if isinstance(error, TransactionAbortedError):
             return  # the application has aborted, or the failure behind it is reported
         self.metrics.errors_unseen(records)

@@ -28,6 +28,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from kafkaclient.errors import KafkaError
+from kafkaclient.log_fields import log_fields
 from kafkaclient.wire.compression import Codec, quickly_compressed
 
 if TYPE_CHECKING:
@@ -240,7 +241,13 @@ class BatchCompressor:
         return None
 
     def _failure(self, batch: ProducerBatch, defect: Exception) -> KafkaError:
-        _log.error("%r could not be compressed", batch, exc_info=defect)
+        tp = batch.queue.tp
+        _log.error(
+            "%r could not be compressed",
+            batch,
+            exc_info=defect,
+            extra=log_fields(topic=tp.topic, partition=tp.partition, maybe_written=False),
+        )
         error = KafkaError(
             f"{batch.count} records to {batch.queue.tp} were not sent: compressing them with "
             f"{self._codec.name.lower()} failed: {defect!r}"

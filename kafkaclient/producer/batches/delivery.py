@@ -18,6 +18,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Never, TypeAlias
 
 from kafkaclient.compiled_modules import use_compiled
+from kafkaclient.log_fields import log_fields
 from kafkaclient.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 
 if TYPE_CHECKING:
@@ -270,7 +271,12 @@ class BatchResult:
             try:
                 wake_soon(waiters)
             except Exception:  # noqa: BLE001 - a closed event loop
-                _log.exception("cannot wake the tasks that await %s-%d", self.topic, self.partition)
+                _log.exception(
+                    "cannot wake the tasks that await %s-%d",
+                    self.topic,
+                    self.partition,
+                    extra=log_fields(topic=self.topic, partition=self.partition),
+                )
         if self.on_delivery is not None:
             hooked, self.hooked = self.hooked, []
             for delivery in hooked:

@@ -21,6 +21,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Never
 
 from kafkaclient.compiled_modules import use_compiled
+from kafkaclient.log_fields import log_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -162,7 +163,12 @@ class DeliveryFuture(Waiter):
                 outcome = self._translate_error(error.for_one())
         except (Exception, asyncio.CancelledError) as defect:  # noqa: BLE001
             # It must reach what waits for this future.
-            _log.exception("cannot translate the outcome of %r", self._delivery)
+            result = self._delivery._batch_result
+            _log.exception(
+                "cannot translate the outcome of %r",
+                self._delivery,
+                extra=log_fields(error, topic=result.topic, partition=result.partition),
+            )
             outcome, failed = defect, True
         if failed:
             if not isinstance(outcome, BaseException):

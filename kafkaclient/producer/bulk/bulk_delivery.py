@@ -119,13 +119,14 @@ class BulkDelivery:
 
     def __await__(self) -> Generator[Any, None, BulkMetadata]:
         self._unseen = False
-        return self._wait().__await__()
+        yield from self.wait().__await__()
+        return self.result()
 
-    async def _wait(self) -> BulkMetadata:
+    async def wait(self) -> None:
+        """Wait until the delivery is done. The outcome does not count as read."""
         # The latest run first: the earlier ones are likely to be done by then.
         while (run := self.latest_run()) is not None:
             await _until_done(*run)
-        return self.result()
 
     def latest_run(self) -> Run | None:
         """The last run without an outcome."""

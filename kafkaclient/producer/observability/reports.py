@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkaclient.hooks import FinishedBatch, FinishedRequest, Hooks
+from kafkaclient.log_fields import log_fields
 from kafkaclient.producer.batches.batch import BindingFacts
 
 if TYPE_CHECKING:
@@ -127,7 +128,14 @@ def _call(hooks: Sequence[Callable[[T], object]], seen: T) -> None:
         try:
             hook(seen)
         except Exception:  # noqa: BLE001 - an error of a hook must not stop the producer
-            _log.exception("the hook %r failed on %r", hook, seen)
+            where = (getattr(seen, name, None) for name in ("topic", "partition", "broker"))
+            topic, partition, broker = where
+            _log.exception(
+                "the hook %r failed on %r",
+                hook,
+                seen,
+                extra=log_fields(topic=topic, partition=partition, broker=broker),
+            )
 
 
 def _queued_bytes(queue: PartitionQueue) -> int:

@@ -6,6 +6,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkaclient.log_fields import log_fields
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
@@ -80,7 +82,7 @@ class UnobservedFailures:
             try:
                 self._on_error(failure)
             except Exception:  # noqa: BLE001 - an error of the hook must not stop the producer
-                _log.exception("the on_error hook failed on %r", failure)
+                _log.exception("the on_error hook failed on %r", failure, extra=_fields(failure))
 
     def _limit(self, failure: UnseenFailure, now: float) -> None:
         windows = self._windows
@@ -105,4 +107,15 @@ def _log_failure(failure: UnseenFailure, records: int) -> None:
         records,
         failure.topic,
         failure.error,
+        extra=_fields(failure),
+    )
+
+
+def _fields(failure: UnseenFailure) -> dict[str, object]:
+    error = failure.error
+    return log_fields(
+        error,
+        topic=failure.topic,
+        partition=failure.partition,
+        maybe_written=error.maybe_written,
     )

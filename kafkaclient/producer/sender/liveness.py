@@ -14,6 +14,7 @@ import math
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import BrokerConnectionError, KafkaError, RequestTimedOutError
+from kafkaclient.log_fields import log_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -117,7 +118,7 @@ class BrokerLiveness:
 
     def _mark_dead(self, node_id: int) -> None:
         if node_id not in self.dead:
-            _log.info("broker %d gives no sign of life", node_id)
+            _log.info("broker %d gives no sign of life", node_id, extra=log_fields(broker=node_id))
             self.dead |= {node_id}
             self._on_change()
 
@@ -128,7 +129,7 @@ class BrokerLiveness:
         del self.suspected_at[node_id]
         self._alive_at[node_id] = self._clock()
         if node_id in self.dead:
-            _log.info("broker %d counts as alive again", node_id)
+            _log.info("broker %d counts as alive again", node_id, extra=log_fields(broker=node_id))
             self.dead -= {node_id}
             self._on_change()
         elif not self.probe_pending:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.cluster.backoff import exponential_s
 from kafkaclient.cluster.view import LeaderHint
 from kafkaclient.errors import KafkaError, ProtocolError, defect
+from kafkaclient.log_fields import log_fields
 from kafkaclient.producer.batches.delivery_errors import (
     rejected_records,
     rejection,
@@ -138,7 +139,13 @@ class ResponseHandler:
 
     def _internal_error(self, batch: ProducerBatch, cause: Exception, now: float) -> None:
         """A defect in handling one batch's answer costs that batch and no other."""
-        _log.error("handling the answer for %r failed", batch, exc_info=cause)
+        tp = batch.queue.tp
+        _log.error(
+            "handling the answer for %r failed",
+            batch,
+            exc_info=cause,
+            extra=log_fields(topic=tp.topic, partition=tp.partition, maybe_written=True),
+        )
         what = (
             f"handling the broker's answer for {batch.count} records to {batch.queue.tp}, which "
             "may have been written,"

@@ -18,6 +18,7 @@ from kafkaclient.errors import (
     UnsupportedVersionError,
     defect,
 )
+from kafkaclient.log_fields import log_fields
 from kafkaclient.producer.batches.delivery_errors import delivery_timeout
 from kafkaclient.producer.sender.broker_lane import ProduceRequest
 from kafkaclient.producer.sender.broker_lanes import BrokerLanes
@@ -317,7 +318,11 @@ class Sender:
             self._handle(request, payload, error, unblocked_since, now)
         except Exception as cause:  # noqa: BLE001 - no batch may stay without an outcome
             node_id = lane.node_id
-            _log.exception("handling the answer from broker %d failed", node_id)
+            _log.exception(
+                "handling the answer from broker %d failed",
+                node_id,
+                extra=log_fields(broker=node_id),
+            )
             reason = defect(f"handling the answer from broker {node_id}", cause)
             self._responses.no_response([b for b in request.batches if b.in_flight], reason, now)
         finally:

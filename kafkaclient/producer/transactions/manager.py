@@ -26,6 +26,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError, ProducerStateError, TransactionAbortedError
+from kafkaclient.log_fields import log_fields
 from kafkaclient.producer.transactions.end_txn import EndTxnTask, MaxBlockTimeout
 from kafkaclient.producer.transactions.participants import AddedPartitions, TransactionOffsets
 from kafkaclient.producer.transactions.requests import is_fatal
@@ -225,7 +226,7 @@ class TransactionManager:
                 await self._wait_end(self._end_txn)
         except KafkaError as error:
             what = "the end of the transaction of %r is left to its coordinator: %s"
-            _log.warning(what, self._transactional_id, error)
+            _log.warning(what, self._transactional_id, error, extra=log_fields(error))
         finally:
             self._stop_sending()
             tasks = self._requests_under_way()
@@ -359,7 +360,11 @@ class TransactionManager:
                 raise
             # InitProducerId ends the transaction as well, whatever the reason of the refusal. Its
             # answer also shows whether this producer has been fenced (KIP-360).
-            _log.info("EndTxn was refused, the epoch is raised instead: %s", error)
+            _log.info(
+                "EndTxn was refused, the epoch is raised instead: %s",
+                error,
+                extra=log_fields(error),
+            )
         else:
             if self.requests.v2:
                 return

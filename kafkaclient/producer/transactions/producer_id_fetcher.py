@@ -20,6 +20,7 @@ from kafkaclient.errors import (
     ProducerFencedError,
     UnsupportedVersionError,
 )
+from kafkaclient.log_fields import log_fields
 from kafkaclient.wire.producer_ids import InitProducerIdCall
 
 if TYPE_CHECKING:
@@ -94,7 +95,9 @@ class ProducerIdFetcher:
             answer = await until_answered(self._ask, self._before_retry)
         except AuthorizationError as error:
             if not self.refusals:
-                _log.error("records fail until there is a producer id: %s", error)
+                _log.error(
+                    "records fail until there is a producer id: %s", error, extra=log_fields(error)
+                )
             self.refusals += 1
             self._on_denied(error)
         except _REFUSALS as error:

@@ -1,0 +1,115 @@
+"""The producer threads of a process: at a fork, and when the interpreter ends.
+
+The interpreter ends in this order: (1) ``threading`` calls its own exit functions, which among
+others end the executors, (2) it waits for the threads that are no daemons, (3) it calls the
+functions of ``atexit``. A producer needs an executor to look up host names, so records are flushed
+in step 1. Threads may still send in step 2, so producers are closed in step 3.
+``multiprocessing`` ends its children after step 2.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.net.fork import guard
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from kafkaclient.sync.thread import ProducerThread
+
+_log = logging.getLogger(__name__)
+
+_FORK_S = 1.0  # how long a fork waits for a producer's thread to come to rest
+
+
+class OpenThreads:
+    """The producer threads of this process, each with its limit in seconds for the exit."""
+
+    def __init__(self) -> None:
+        self._limits: dict[ProducerThread, float] = {}
+        self._inherited: list[ProducerThread] = []
+        """The parent's, in a forked child: to free them would run their coroutines' ends."""
+        self._resting: dict[int, list[threading.Event]] = {}
+        """The threads that rest, by the thread that forks."""
+        guard(self)
+        os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork)
+        # In step 1, functions registered later run earlier: before those of the executors.
+        import concurrent.futures.thread  # noqa: F401, PLC0415
+
+        register = getattr(threading, "_register_atexit", None)
+        if register is not None:
+            register(self.flush)
+        atexit.register(self.close)
+
+    def add(self, thread: ProducerThread, limit_s: float) -> None:
+        self._limits[thread] = limit_s
+        thread.ended.add_done_callback(lambda _: self._limits.pop(thread, None))
+
+    def flush(self) -> None:
+        """Step 1: wait for the outcome of all records, and leave the producers running."""
+        began = time.monotonic()
+        late = list(self._limits)
+        try:
+            flushes = {thread: thread.flush() for thread in late}
+            for thread, flush in flushes.items():
+                if _wait(flush, began + self._limits.get(thread, 0.0) - time.monotonic()):
+                    late.remove(thread)
+        except KeyboardInterrupt:
+            pass  # Ctrl-C ends the wait
+        for thread in late:
+            if thread in self._limits:
+                self._limits[thread] = 0.0
+                _log.warning(
+                    "the program ends with %d records undelivered: their outcome was not known "
+                    "after %.3g s",
+                    thread.unsettled,
+                    time.monotonic() - began,
+                )
+
+    def close(self) -> None:
+        """Step 3."""
+        began = time.monotonic()
+        ends = dict(self._limits)
+        for thread, limit in ends.items():
+            thread.close(limit)
+        for thread, limit in ends.items():
+            # The producer says itself how many records it leaves undelivered.
+            _wait(thread.ended, began + limit + 1.0 - time.monotonic())
+
+    def _before_fork(self) -> None:
+        # A lock that another thread holds during a fork stays locked in the child: for example that
+        # of a module that is being imported.
+        self._resting[threading.get_ident()] = [t.hold(_FORK_S) for t in list(self._limits)]
+
+    def _after_fork(self) -> None:
+        for go_on in self._resting.pop(threading.get_ident(), ()):
+            go_on.set()
+
+    def forked(self) -> None:
+        """See :class:`~kafkaclient.net.fork.Forkable`."""
+        for thread in self._limits:
+            thread.home.forked()
+        self._resting.clear()
+        self._inherited += self._limits
+        self._limits = {}
+
+
+def _wait(future: Future[Any], seconds: float) -> bool:
+    """Whether the future is done in time."""
+    try:
+        future.exception(max(0.0, seconds))
+    except TimeoutError:
+        return False
+    except CancelledError:
+        pass  # the thread has ended
+    return True
+
+
+open_threads = OpenThreads()

@@ -1,0 +1,118 @@
+"""How records go from the calling threads to the producer's thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from asyncio import _get_running_loop
+from collections import deque
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from kafkaclient.errors import BufferFullError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+E = TypeVar("E")
+
+
+class Handover(Generic[E]):
+    """A queue with room for ``limit`` bytes. Threads put entries in; the producer's thread takes
+    all that are there.
+
+    ``wake()`` is called, in the thread of :meth:`put`, when the taker sleeps: a :meth:`take` before
+    has returned nothing. So many entries cost one wake-up. A new queue counts its taker as awake.
+    """
+
+    def __init__(self, limit: int, wake: Callable[[], None]) -> None:
+        self._limit = limit
+        self._wake = wake
+        # Reentrant: a garbage collection inside may free a SyncProducer, which closes its queue.
+        self._lock = threading.RLock()
+        self._room = threading.Condition(self._lock)
+        self._entries: list[E] = []
+        self._callers: deque[object] = deque()
+        """Those that wait for room, first come first."""
+        self._used = 0
+        self._taker_awake = True
+        self._closed: Exception | None = None
+
+    def put(self, entry: E, size: int, deadline: float) -> None:
+        """Add an entry of ``size`` bytes, behind those of earlier callers. While there is no room,
+        wait until ``deadline`` (of ``time.monotonic``). An entry of 0 bytes needs no room, one
+        larger than the limit waits until the queue is empty.
+
+        Raises:
+            BufferFullError: there was no room in time, or the thread runs an event loop, which must
+                not wait.
+            Exception: what :meth:`close` was given.
+        """
+        with self._lock:
+            if size and (self._callers or not self._has_room(size)):
+                self._wait_for_room(size, deadline)
+            if self._closed is not None:
+                raise self._closed.with_traceback(None)  # it is raised many times
+            self._used += size
+            self._entries.append(entry)
+            asleep, self._taker_awake = not self._taker_awake, True
+        if asleep:
+            self._wake()
+
+    def take(self) -> list[E]:
+        """All entries, in order. They keep their room until :meth:`release`."""
+        with self._lock:
+            entries, self._entries = self._entries, []
+            self._taker_awake = bool(entries)
+            return entries
+
+    @property
+    def entries(self) -> list[E]:
+        """Those that nobody has taken."""
+        return self._entries[:]
+
+    def release(self, size: int) -> None:
+        """Free the room of entries that were taken."""
+        with self._lock:
+            self._used -= size
+            if self._callers:
+                self._room.notify_all()
+
+    def close(self, error: Exception) -> None:
+        """Take no more entries: :meth:`put` raises ``error``. Those in the queue stay there."""
+        with self._lock:
+            if self._closed is None:
+                self._closed = error
+            self._room.notify_all()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed is not None
+
+    def _has_room(self, size: int) -> bool:
+        return self._used == 0 or self._used + size <= self._limit
+
+    def _wait_for_room(self, size: int, deadline: float) -> None:
+        if self._closed is not None:
+            return
+        if _get_running_loop() is not None:
+            raise BufferFullError(
+                "the record was not sent: there is no room for it, and the call cannot wait in a "
+                "thread that runs an event loop; send more slowly, or use kafkaclient.Producer in "
+                "it"
+            )
+        caller = object()
+        self._callers.append(caller)
+        try:
+            while self._closed is None and not (
+                self._callers[0] is caller and self._has_room(size)
+            ):
+                seconds = min(deadline - time.monotonic(), threading.TIMEOUT_MAX)
+                if not self._room.wait(seconds):
+                    raise BufferFullError(
+                        "the record was not sent: buffer.memory stayed full for max.block.ms, so "
+                        "the producer's thread took no records; send more slowly, or raise "
+                        "buffer.memory"
+                    )
+        finally:
+            self._callers.remove(caller)
+            self._room.notify_all()

@@ -1,0 +1,409 @@
+"""``SyncProducer``: the producer for threads that run no event loop."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from asyncio import _get_running_loop
+from collections.abc import Mapping
+from concurrent.futures import CancelledError
+from contextvars import copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any, Never, Self
+
+from kafkaclient.config import ProducerConfig
+from kafkaclient.errors import (
+    ConfigError,
+    FlushTimeoutError,
+    KafkaError,
+    ProducerClosedError,
+    ProducerStateError,
+)
+from kafkaclient.net.fork import guard
+from kafkaclient.producer.batches.record import RawRecord, checked_record, serialize
+from kafkaclient.producer.observability.health import Health
+from kafkaclient.producer.producer import Producer
+from kafkaclient.sync.at_exit import open_threads
+from kafkaclient.sync.futures import SendFuture
+from kafkaclient.sync.thread import ProducerThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkaclient.cluster.view import PartitionView
+    from kafkaclient.metrics.snapshot import MetricsSnapshot
+    from kafkaclient.sync.feeder import Many, One
+    from kafkaclient.types import BulkMetadata, HeadersLike, RecordMetadata
+
+_ENTRY_BYTES = 512  # what a record takes in the handover besides its key and value
+_OVERHEAD = 128  # bytes: a batch with one record takes less besides key, value and headers
+_KNOWN_TOPICS = 10_000  # names that were checked are kept, up to this number
+_HANDOVER_S = 0.1  # the producer's thread has at least this long to take records
+_SERIALIZERS = {"key_serializer", "value_serializer", "key.serializer", "value.serializer"}
+
+
+class SyncProducer:
+    """Publishes records to Kafka from any thread of a program without an event loop: Django,
+    Celery, scripts.
+
+    ::
+
+        with SyncProducer("localhost:9092") as producer:
+            future = producer.send("flights", b"value", key=b"UA")
+            print(future.result().offset)
+
+    A :class:`~kafkaclient.Producer` runs in an event loop on one thread of its own. Parameters are
+    those of :class:`~kafkaclient.Producer`, except ``transactional_id``. ``exit_timeout_s``: how
+    long the end of the interpreter waits for records without an outcome, in seconds; a warning is
+    logged if that is too short.
+
+    Creating a SyncProducer starts neither thread nor connection; the first call does. All methods
+    may be called by many threads at once. Records of one thread to one partition keep their order.
+    Serializers run in the calling thread. ``on_delivery``, ``on_error``, a custom partitioner and
+    the futures' callbacks run in the producer's thread, which sends nothing meanwhile.
+
+    In a forked child (gunicorn, Celery, multiprocessing) the next call starts a producer of the
+    child's own. Records that the parent has sent stay the parent's. A SyncProducer cannot be
+    copied or pickled. One that is dropped without :meth:`close` warns (ResourceWarning), and is
+    closed in the background.
+
+    Raises:
+        ConfigError: as :class:`~kafkaclient.Producer`, or ``transactional_id`` was given.
+    """
+
+    # Class-level defaults: __del__ also runs when __init__ raised.
+    _thread: ProducerThread | None = None
+    _closed = False
+
+    def __init__(
+        self,
+        bootstrap_or_mapping: str | Iterable[str] | Mapping[str, object] | None = None,
+        /,
+        *,
+        exit_timeout_s: float = 30.0,
+        **options: Any,
+    ) -> None:
+        if isinstance(bootstrap_or_mapping, Mapping):
+            options = {**bootstrap_or_mapping, **options}
+            bootstrap_or_mapping = None
+        internal = {n: options.pop(n) for n in ("dialer", "rng") if n in options}
+        self.config = config = ProducerConfig.build(bootstrap_or_mapping, options)
+        if config.transactional_id is not None:
+            raise ConfigError(
+                "a SyncProducer has no transactions: leave out transactional.id, or use "
+                "kafkaclient.Producer"
+            )
+        plain = {name: given for name, given in options.items() if name not in _SERIALIZERS}
+        self._new_producer = partial(Producer, bootstrap_or_mapping, **internal, **plain)
+        self._exit_timeout_s = exit_timeout_s
+        self._max_block_s = config.max_block_ms / 1000
+        self._serializes = config.key_serializer is not None or config.value_serializer is not None
+        self._wait_s = max(self._max_block_s, _HANDOVER_S)
+        self._usual_size = min(config.max_request_size, config.buffer_memory) - _OVERHEAD
+        self._usual_topics: set[str] = set()
+        self._lock = threading.Lock()
+        guard(self)
+
+    def __repr__(self) -> str:
+        state = "is closed" if self._closed else "is running"
+        if self._thread is None and not self._closed:
+            state = "has not been started"
+        return f"<SyncProducer {self.config.client_id!r} {state}>"
+
+    def __reduce_ex__(self, protocol: object) -> Never:
+        raise TypeError(
+            "a SyncProducer cannot be copied or pickled: it owns its thread and records; have each "
+            "process create its own, for example at module level"
+        )
+
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        thread = self._thread
+        if thread is not None and not self._closed and not thread.ended.done():
+            _warn(f"unclosed {self!r}", ResourceWarning, source=self)
+            thread.close(None)
+
+    def forked(self) -> None:
+        """See :class:`~kafkaclient.net.fork.Forkable`; not for applications."""
+        self._lock = threading.Lock()
+        self._thread = None
+
+    # --- life cycle -----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Connect to the cluster now, instead of with the first record, and wait for it.
+
+        Raises:
+            KafkaError: what :meth:`kafkaclient.Producer.start` raises (BootstrapError,
+                AuthenticationError, ...). The call may be repeated.
+            ProducerStateError: this thread runs an event loop, which must not wait.
+            ProducerClosedError: the SyncProducer is closed.
+        """
+        _check_may_wait("start")
+        self._running().started.result()
+
+    def close(self, timeout: float | None = None) -> int:
+        """Send all records, wait for their outcome, and disconnect.
+
+        Records without an outcome after ``timeout`` seconds (None: no limit but ``max.block.ms``
+        and ``delivery.timeout.ms``) fail with :class:`ProducerClosedError`. Returns the number of
+        these records; 0 means that every record had its outcome. A second call waits for the first.
+        If Ctrl-C ends the wait, the closing goes on in the background.
+
+        Raises:
+            ProducerStateError: this thread runs an event loop, which must not wait.
+        """
+        _check_may_wait("close")
+        with self._lock:
+            self._closed = True
+            thread = self._thread
+        if thread is None:
+            return 0
+        thread.close(timeout)
+        return thread.wait_closed()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _running(self) -> ProducerThread:
+        """The thread, which is started if there is none."""
+        thread = self._thread
+        if thread is None or thread.start_error is not None:
+            with self._lock:
+                thread = self._thread
+                if self._closed:
+                    raise ProducerClosedError("the record was not sent: the SyncProducer is closed")
+                if thread is None or thread.start_error is not None:
+                    thread = ProducerThread(
+                        self._new_producer, f"kafkaclient-{self.config.client_id}"
+                    )
+                    open_threads.add(thread, self._exit_timeout_s)
+                    self._thread = thread
+        return thread
+
+    # --- sending --------------------------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = (),
+    ) -> SendFuture[RecordMetadata]:
+        """Hand over a record. The result is a ``concurrent.futures.Future`` of its
+        :class:`RecordMetadata`.
+
+        The call does not wait, except while ``buffer.memory`` is full: then up to ``max.block.ms``,
+        as Java's producer. The future has the errors that the cluster causes, among them
+        MetadataTimeoutError and PartitionOutOfRangeError. Parameters as in
+        :meth:`kafkaclient.Producer.send`; a record without ``timestamp_ms`` has the time of the
+        call.
+
+        Raises:
+            InvalidRecordError: the record is not acceptable (also InvalidTopicError,
+                SerializationError, RecordTooLargeError).
+            BufferFullError: ``buffer.memory`` stayed full for ``max.block.ms``; at once in a thread
+                that runs an event loop. (The future can fail with it as well.)
+            ProducerClosedError: the SyncProducer is closed.
+            KafkaError: the producer has failed to start a moment ago; the next call tries again.
+        """
+        # Most records take this way. What it leaves out, _checked() does.
+        if (
+            value.__class__ is bytes
+            and (key is None or key.__class__ is bytes)
+            and partition is None
+            and timestamp_ms is None
+            and not headers
+            and topic.__class__ is str
+            and topic in self._usual_topics
+            and (size := len(value) + (0 if key is None else len(key))) <= self._usual_size
+        ):
+            record: One = (topic, value, key, None, int(time.time() * 1000), ())
+        else:
+            record, size = self._checked(topic, value, key, partition, timestamp_ms, headers)
+        return self._put(record, size, awaited=False)
+
+    def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = (),
+    ) -> RecordMetadata:
+        """:meth:`send`, then wait for the acknowledgement. The record does not linger.
+
+        Raises what :meth:`send` raises, the error of a failed delivery, and ProducerStateError in a
+        thread that runs an event loop.
+        """
+        _check_may_wait("send_and_wait")
+        record, size = self._checked(topic, value, key, partition, timestamp_ms, headers)
+        future: SendFuture[RecordMetadata] = self._put(record, size, awaited=True)
+        return future.result()
+
+    def _checked(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: HeadersLike,
+    ) -> tuple[One, int]:
+        """The record in bytes and its size; raises InvalidRecordError."""
+        raw = RawRecord(topic, value, key, partition, timestamp_ms, headers)
+        record = checked_record(self.config, time.time, raw)
+        timestamp_ms, key, value, pairs, partition, size, _ = record
+        if not self._serializes and len(self._usual_topics) < _KNOWN_TOPICS:
+            self._usual_topics.add(topic)
+        return (topic, value, key, partition, timestamp_ms, pairs), size
+
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        *,
+        keys: Iterable[Any] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = (),
+        timestamps_ms: Iterable[int | None] | None = None,
+        record_headers: Iterable[HeadersLike] | None = None,
+    ) -> SendFuture[BulkMetadata]:
+        """Hand over many records in one step, at a fraction of the cost of :meth:`send` for each.
+        The result is one future of their :class:`BulkMetadata`.
+
+        Parameters as in :meth:`kafkaclient.Producer.send_many`. The iterables are read, and the
+        serializers run, in this call. The call waits as :meth:`send` does. The future has every
+        other error, among them InvalidRecordError (then no record was sent) and BulkDeliveryError.
+
+        Raises:
+            SerializationError: a serializer failed; no record was sent.
+            BufferFullError, ProducerClosedError: as :meth:`send`.
+        """
+        values, keys = list(values), None if keys is None else list(keys)
+        if self._serializes:
+            config = self.config
+            values = [serialize(config, topic, value, None)[0] for value in values]
+            if keys is not None:
+                keys = [serialize(config, topic, None, key)[1] for key in keys]
+        size = 0
+        for n, value in enumerate(values):
+            if value.__class__ is not bytes and isinstance(value, (bytearray, memoryview)):
+                values[n] = bytes(value)
+            if isinstance(value, (bytes, bytearray, memoryview)):
+                size += len(value)
+        many = partial(
+            Producer.send_many,
+            topic=topic,
+            values=values,
+            keys=keys,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+            headers=_copied(headers),
+            timestamps_ms=None if timestamps_ms is None else list(timestamps_ms),
+            record_headers=None if record_headers is None else list(record_headers),
+        )
+        return self._put(many, size, awaited=False)
+
+    def _put(self, work: One | Many, size: int, *, awaited: bool) -> SendFuture[Any]:
+        thread = self._thread
+        if thread is None or thread.start_error is not None:
+            thread = self._running()
+        future: SendFuture[Any] = SendFuture(thread.home)
+        now, size = time.monotonic(), size + _ENTRY_BYTES
+        entry = (future, work, copy_context(), awaited, now + self._max_block_s, size)
+        thread.handover.put(entry, size, now + self._wait_s)
+        return future
+
+    # --- waiting and looking --------------------------------------------------------------------
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send all records of all threads without lingering, and wait until each has an outcome.
+
+        Failures are reported by the futures, not by this call.
+
+        Raises:
+            FlushTimeoutError: ``timeout`` seconds (None: no limit) have passed; ``undelivered`` is
+                the number of records without an outcome, which the producer still sends.
+            ProducerStateError: this thread runs an event loop, which must not wait.
+        """
+        _check_may_wait("flush")
+        thread = self._thread
+        if thread is None or self._closed or thread.start_error is not None:
+            return
+        try:
+            thread.flush().result(timeout)
+        except TimeoutError as error:
+            if type(error) is not TimeoutError:
+                raise  # a KafkaTimeoutError: the producer could not be started
+            late = FlushTimeoutError(
+                f"flush ended after {timeout} s with {thread.unsettled} records undelivered; the "
+                "producer still sends them"
+            )
+            late.undelivered = thread.unsettled
+            raise late from None
+
+    def partitions_for(self, topic: str) -> tuple[PartitionView, ...]:
+        """See :meth:`kafkaclient.Producer.partitions_for`."""
+        _check_may_wait("partitions_for")
+        thread = self._running()
+        thread.started.result()
+        return thread.call(lambda producer: producer.partitions_for(topic)).result()
+
+    def healthy(self, timeout: float = 2.0) -> Health:
+        """Whether records can be delivered now, for a readiness probe; starts the producer. See
+        :meth:`kafkaclient.Producer.healthy`. Not healthy, too: the producer has not started within
+        ``timeout`` seconds. Raises ProducerStateError in a thread that runs an event loop."""
+        _check_may_wait("healthy")
+        try:
+            thread = self._running()
+            ends = time.monotonic() + timeout
+            thread.started.result(timeout)
+            left = max(0.0, ends - time.monotonic())
+            return thread.call(lambda producer: producer.healthy(left)).result()
+        except (KafkaError, TimeoutError, CancelledError) as error:
+            return Health((f"the producer does not run: {error or 'it is being started'}",))
+
+    def metrics(self) -> MetricsSnapshot:
+        """All metrics under Java's names, by group; see docs/operations.md.
+
+        Raises:
+            ProducerStateError: nothing was sent yet, or this thread runs an event loop.
+        """
+        _check_may_wait("metrics")
+        thread = self._thread
+        if thread is None:
+            raise ProducerStateError("metrics: the SyncProducer has not been started")
+        thread.started.result()
+        if thread.ended.done():
+            return thread.producer.metrics()
+        return thread.call(_metrics).result()
+
+
+async def _metrics(producer: Producer) -> MetricsSnapshot:
+    return producer.metrics()
+
+
+def _copied(headers: HeadersLike) -> HeadersLike:
+    """The headers as they are now, which the caller may change later."""
+    if not headers:
+        return ()
+    return dict(headers) if isinstance(headers, Mapping) else tuple(headers)
+
+
+def _check_may_wait(what: str) -> None:
+    if _get_running_loop() is not None:
+        raise ProducerStateError(
+            f"{what}: the call waits, and this thread runs an event loop, which would stand still; "
+            "use kafkaclient.Producer in it, or asyncio.to_thread"
+        )

@@ -1,0 +1,188 @@
+"""A producer in an event loop on its own thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from concurrent.futures import Future
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkaclient.errors import KafkaError, ProducerClosedError, defect
+from kafkaclient.event_loop import loop_factory
+from kafkaclient.sync.feeder import Feeder
+from kafkaclient.sync.futures import Home
+from kafkaclient.sync.handover import Handover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from kafkaclient.producer.producer import Producer
+    from kafkaclient.sync.feeder import Entry
+
+T = TypeVar("T")
+
+_HANDOVER_BYTES = 1 << 20
+"""The room of the handover: what a thread can send while the producer's thread is busy. An entry
+counts as its record and what it takes in memory besides."""
+
+_CLOSED = "the record was not sent: the SyncProducer is closed"
+
+
+class ProducerThread:
+    """Starts a producer, feeds it, and stops it. The thread is a daemon: see ``at_exit.py``.
+
+    ``started`` is done when the producer runs, or has the error of its start: then the thread has
+    ended. ``ended`` has the number of records that were left without an outcome.
+    """
+
+    def __init__(self, new_producer: Callable[[], Producer], name: str) -> None:
+        self.home = Home()
+        self.handover: Handover[Entry] = Handover(_HANDOVER_BYTES, self._wake_feeder)
+        self.started: Future[None] = Future()
+        self.ended: Future[int] = Future()
+        self.start_error: BaseException | None = None
+        self.producer = new_producer()
+        self._feeder: Feeder | None = None
+        self._feeding: asyncio.Task[None] | None = None
+        self._stop_by: float | None = None
+        self._loop = (loop_factory() or asyncio.new_event_loop)()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # the interpreter ends
+            self._loop.close()
+            raise
+
+    # --- called in other threads ----------------------------------------------------------------
+
+    @property
+    def unsettled(self) -> int:
+        """How many records have no outcome; a ``send_many`` that waits for its turn counts once."""
+        left = self.handover.entries
+        if self._feeder is not None:
+            left = [*self._feeder.left, *left]
+        waiting = sum(work is not None for _, work, *_ in left)
+        return waiting + (0 if self._feeder is None else self._feeder.unsettled)
+
+    def call(self, function: Callable[[Producer], Coroutine[Any, Any, T]]) -> Future[T]:
+        """Run a coroutine with the producer in the thread, beside the records that wait there."""
+        return self._begin(function(self.producer))
+
+    def flush(self) -> Future[None]:
+        """Send all records that were handed over before; the future is done when each has its
+        outcome."""
+        appended: Future[None] = Future()
+        try:
+            self.handover.put((appended, None, copy_context(), False, 0.0, 0), 0, 0.0)
+        except Exception as error:  # noqa: BLE001 - the queue is closed
+            appended.set_exception(error)
+        return self._begin(self._flush(appended))
+
+    def _begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:  # the loop is closed
+            coroutine.close()
+            closed: Future[T] = Future()
+            closed.set_exception(ProducerClosedError("the SyncProducer is closed"))
+            return closed
+
+    def close(self, timeout: float | None) -> Future[int]:
+        """Take no more records, send those that were taken, and end within ``timeout`` seconds
+        (None: when each record has its outcome). A second call can only shorten the time."""
+        self.handover.close(ProducerClosedError(_CLOSED))
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._close_within, timeout)
+        return self.ended
+
+    def hold(self, seconds: float) -> threading.Event:
+        """Have the thread rest between two callbacks of its event loop until the event is set. It
+        holds no lock then, neither of an import nor of a logger. Waits for it at most so long."""
+        held, go_on = threading.Event(), threading.Event()
+
+        def rest() -> None:
+            held.set()
+            go_on.wait()
+
+        if threading.current_thread() is not self._thread:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(rest)
+                held.wait(seconds)
+        return go_on
+
+    def wait_closed(self) -> int:
+        """Wait until the thread has ended, after :meth:`close`; returns how many records were left
+        without an outcome."""
+        undelivered = self.ended.result()
+        self._thread.join()
+        return undelivered
+
+    def _wake_feeder(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has taken the entry, and is closed
+            self._loop.call_soon_threadsafe(self._wake)
+
+    # --- in the thread --------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                undelivered = runner.run(self._main())
+        except BaseException as error:  # noqa: BLE001 - close() must not wait for ever
+            self.handover.close(defect("the SyncProducer's thread", error, ProducerClosedError))
+            self.ended.set_exception(error)
+        else:
+            self.ended.set_result(undelivered)
+
+    async def _main(self) -> int:
+        feeder = self._feeder = Feeder(self.producer, self.handover, self.home)
+        self._feeding = asyncio.create_task(self._start_and_feed(feeder), name="kafkaclient-feeder")
+        await asyncio.wait({self._feeding})
+        problem = self._problem(self._feeding)
+        self.handover.close(problem)
+        try:
+            undelivered = feeder.fail_left(problem)
+        finally:
+            left = None if self._stop_by is None else max(0.0, self._stop_by - self._loop.time())
+            unacknowledged = await self.producer.stop(left)
+            await feeder.wait_settled()
+        if not self.started.done():
+            # The application's next call starts another thread.
+            self.start_error = problem
+            self.started.set_exception(problem)
+        return undelivered + unacknowledged
+
+    def _problem(self, feeding: asyncio.Task[None]) -> Exception:
+        """Why no more records are taken."""
+        error = None if feeding.cancelled() else feeding.exception()
+        if error is None:
+            return ProducerClosedError(_CLOSED)
+        if isinstance(error, KafkaError) and not self.started.done():
+            return error
+        return defect("the SyncProducer's thread", error, ProducerClosedError)
+
+    async def _flush(self, appended: Future[None]) -> None:
+        await asyncio.wrap_future(appended)
+        await self.producer.flush()
+
+    async def _start_and_feed(self, feeder: Feeder) -> None:
+        await self.producer.start()
+        self.started.set_result(None)
+        await feeder.run()
+
+    def _wake(self) -> None:
+        if self._feeder is not None:
+            self._feeder.wake()
+
+    def _close_within(self, timeout: float | None) -> None:
+        self._wake()
+        if timeout is not None:
+            stop_by = self._loop.time() + timeout
+            if self._stop_by is None or stop_by < self._stop_by:
+                self._stop_by = stop_by
+                self._loop.call_at(stop_by, self._stop_feeding)
+
+    def _stop_feeding(self) -> None:
+        if self._feeding is not None:
+            self._feeding.cancel()

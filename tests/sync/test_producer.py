@@ -1,0 +1,548 @@
+"""``SyncProducer`` on a fake cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import logging
+import threading
+import time
+from concurrent.futures import FIRST_EXCEPTION, as_completed, wait
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkaclient import BulkMetadata, Producer, RecordMetadata, SyncProducer, UnseenFailure
+from kafkaclient.errors import (
+    BootstrapError,
+    BufferFullError,
+    BulkDeliveryError,
+    ConfigError,
+    DeliveryTimeoutError,
+    FlushTimeoutError,
+    InvalidRecordError,
+    MetadataTimeoutError,
+    PartitionOutOfRangeError,
+    PolicyViolationError,
+    ProducerClosedError,
+    ProducerStateError,
+    RecordTooLargeError,
+    SerializationError,
+)
+from tests.sync.support import one_topic, running, values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
+    from kafkaclient.testing import FakeCluster
+
+POLICY_VIOLATION = 44
+
+
+def threads() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith("kafkaclient-")]
+
+
+# --- sending ------------------------------------------------------------------------------------
+
+
+def test_each_way_to_send() -> None:
+    fake = one_topic(2)
+    with running(fake) as producer:
+        future = producer.send("t", b"1", key=b"k", partition=1, headers={"h": b"x"})
+        metadata = future.result(10)
+        assert metadata == (RecordMetadata(*metadata)._replace(topic="t", partition=1, offset=0))
+        assert producer.send_and_wait("t", b"2", partition=1, timestamp_ms=7).timestamp == 7
+        bulk = producer.send_many("t", [b"3", b"4"], keys=[b"a", None], partition=1).result(10)
+        assert isinstance(bulk, BulkMetadata)
+        assert bulk.records == 2
+        assert len(producer.partitions_for("t")) == 2
+        assert producer.metrics().producer["record-send-total"] == 4
+    assert values(fake, 1) == [b"1", b"2", b"3", b"4"]
+    assert producer.metrics().producer["record-send-total"] == 4
+    assert threads() == []
+
+
+def test_nothing_is_started_before_the_first_call() -> None:
+    producer = SyncProducer("127.0.0.1:1")
+    assert threads() == []
+    assert "has not been started" in repr(producer)
+    with pytest.raises(ProducerStateError, match="has not been started"):
+        producer.metrics()
+    producer.flush()
+    assert producer.close() == 0
+    with pytest.raises(ProducerClosedError):
+        producer.send("t", b"x")
+
+
+def test_a_record_is_sent_without_a_start() -> None:
+    fake = one_topic()
+    producer = SyncProducer({"bootstrap.servers": fake.bootstrap, "linger.ms": 1}, dialer=fake)
+    future = producer.send("t", b"x")
+    assert producer.close() == 0
+    assert future.result(0).offset == 0
+    assert "is closed" in repr(producer)
+    assert producer.close() == 0
+
+
+def test_the_records_of_each_thread_keep_their_order() -> None:
+    fake = one_topic(3)
+    with running(fake, batch_size=200, linger_ms=0) as producer:
+
+        def work(name: int) -> None:
+            for n in range(300):
+                producer.send("t", b"%d %d" % (name, n), key=b"%d" % name)
+                if n % 100 == 50:
+                    producer.send_many("t", [b"%d %d" % (name, n)] * 2, keys=[b"%d" % name] * 2)
+
+        workers = [threading.Thread(target=work, args=(name,)) for name in range(8)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(30)
+        producer.flush(30)
+    written = [value for partition in range(3) for value in values(fake, partition)]
+    each = sorted([*range(300), *[50, 150, 250] * 2])
+    for name in range(8):
+        mine = [
+            int(v.split()[1]) for v in written if v is not None and v.split()[0] == b"%d" % name
+        ]
+        assert mine == each
+
+
+def test_a_burst_is_one_wake_up_and_keeps_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = one_topic()
+    with running(fake) as producer:
+        thread = producer._thread
+        assert thread is not None
+        wakes: list[None] = []
+        wake = thread._wake_feeder
+        monkeypatch.setattr(thread.handover, "_wake", lambda: (wakes.append(None), wake()))
+        for n in range(5000):  # more than there is room for at once
+            producer.send("t", b"%d" % n)
+        producer.flush(30)
+        assert len(wakes) < 1000
+    assert values(fake) == [b"%d" % n for n in range(5000)]
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_mutable_value_is_sent_as_it_was(awaited: bool) -> None:
+    fake, value, header = one_topic(), bytearray(b"before"), [("h", b"1")]
+    with running(fake) as producer:
+        if awaited:
+            producer.send_and_wait("t", value, headers=header)
+        else:
+            producer.send("t", value, headers=header)
+            producer.send_many("t", [value], headers=header)
+        value[:] = b"after!"
+        header.clear()
+        producer.flush()
+    assert set(values(fake)) == {b"before"}
+    assert {record.headers for record in fake.log("t", 0)} == {(("h", b"1"),)}
+
+
+def test_serializers_run_in_the_calling_thread() -> None:
+    fake, seen = one_topic(), []
+
+    def serialize(text: str) -> bytes:
+        seen.append(threading.current_thread())
+        return text.encode()
+
+    with running(fake, value_serializer=serialize, key_serializer=serialize) as producer:
+        producer.send("t", "1", "k")
+        producer.send_many("t", ["2", None], keys=["k", "k"])
+        with pytest.raises(SerializationError):
+            producer.send("t", b"no str")
+        with pytest.raises(SerializationError):
+            producer.send_many("t", ["3", 4])
+    assert set(seen) == {threading.current_thread()}
+    assert values(fake) == [b"1", b"2", None]
+
+
+@pytest.mark.parametrize("stalled", [False, True])
+def test_a_call_sees_the_context_variables_of_its_thread(
+    stalled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By which a tracer finds the span that the record belongs to."""
+    span: ContextVar[str] = ContextVar("span", default="none")
+    seen: list[tuple[str, str]] = []
+
+    class Traced(Producer):
+        def send_nowait(self, *args: Any, **options: Any) -> Any:
+            seen.append(("send_nowait", span.get()))
+            if stalled:
+                raise BufferFullError("full")
+            return super().send_nowait(*args, **options)
+
+        async def send(self, *args: Any, **options: Any) -> Any:
+            seen.append(("send", span.get()))
+            return await super().send(*args, **options)
+
+        async def send_many(self, *args: Any, **options: Any) -> Any:
+            seen.append(("send_many", span.get()))
+            return await super().send_many(*args, **options)
+
+    monkeypatch.setattr("kafkaclient.sync.producer.Producer", Traced)
+    fake = one_topic()
+    with running(fake) as producer:
+        for name in ("first", "second"):
+            token = span.set(name)
+            producer.send("t", b"1")
+            producer.send_many("t", [b"2"])
+            span.reset(token)
+        producer.flush()
+    one = [("send_nowait", "first"), *[("send", "first")] * stalled, ("send_many", "first")]
+    assert seen == [*one, *[(call, "second") for call, _ in one]]
+    assert values(fake) == [b"1", b"2"] * 2
+
+
+# --- failures -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("send", "error"),
+    [
+        (lambda p: p.send("no topic!", b"x"), InvalidRecordError),
+        (lambda p: p.send(["t"], b"x"), InvalidRecordError),
+        (lambda p: p.send("t", "text"), InvalidRecordError),
+        (lambda p: p.send("t", b"x", partition=-1), InvalidRecordError),
+        (lambda p: p.send("t", bytes(2000)), RecordTooLargeError),
+        (lambda p: p.send_and_wait("t", bytes(2000)), RecordTooLargeError),
+    ],
+)
+def test_an_invalid_record_raises_in_the_call(
+    send: Callable[[SyncProducer], object], error: type[Exception]
+) -> None:
+    fake = one_topic()
+    with running(fake, max_request_size=1000) as producer:
+        producer.send("t", b"1")  # the topic is known from now on
+        with pytest.raises(error):
+            send(producer)
+    assert values(fake) == [b"1"]
+
+
+def test_what_the_cluster_refuses_fails_the_future() -> None:
+    fake, unseen = one_topic(), []
+    with running(fake, max_block_ms=50, on_error=unseen.append) as producer:
+        no_topic = producer.send("unknown", b"x")
+        no_partition = producer.send("t", b"x", partition=9)
+        invalid = producer.send_many("t", [b"x", 5])
+        with pytest.raises(MetadataTimeoutError):
+            no_topic.result(10)
+        assert isinstance(no_partition.exception(10), PartitionOutOfRangeError)
+        with pytest.raises(InvalidRecordError) as caught:
+            invalid.result(10)
+        assert caught.value.index == 1
+        with pytest.raises(PartitionOutOfRangeError):
+            producer.send_and_wait("t", b"x", partition=9)
+    assert unseen == []
+
+
+def test_one_failed_bulk_is_one_error() -> None:
+    fake = one_topic()
+    fake.fail_produce("t", 0, POLICY_VIOLATION)
+    with running(fake) as producer, pytest.raises(BulkDeliveryError) as caught:
+        producer.send_many("t", [b"1", b"2"]).result(10)
+    assert caught.value.failures[0].records == 2
+
+
+def _sends(producer: SyncProducer) -> list[Future[Any]]:
+    return [producer.send("t", b"1"), producer.send_many("t", [b"2"])]
+
+
+def test_a_failure_that_nobody_reads_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    fake, unseen = one_topic(), []
+    fake.fail_produce("t", 0, POLICY_VIOLATION, times=9)
+    with running(fake, on_error=unseen.append, max_block_ms=50, linger_ms=0) as producer:
+        _sends(producer)
+        producer.flush()
+        producer.send("unknown", b"3")
+        producer.flush()
+    gc.collect()
+    assert {(f.topic, f.records, type(f.error)) for f in unseen} == {
+        ("t", 1, PolicyViolationError),
+        ("unknown", 1, MetadataTimeoutError),
+    }
+    assert all(isinstance(failure, UnseenFailure) for failure in unseen)
+    assert sum(failure.records for failure in unseen) == 3
+    assert "no caller checked their deliveries" in caplog.text
+
+
+def _result_raises(future: Any) -> None:
+    with pytest.raises(PolicyViolationError):
+        future.result(10)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda f: f.exception(10),
+        _result_raises,
+        lambda f: f.add_done_callback(lambda _: None),
+        lambda f: wait([f], 10),
+    ],
+    ids=["exception", "result", "callback", "wait"],
+)
+def test_a_failure_that_is_read_is_not_reported(read: Callable[[Any], object]) -> None:
+    fake, unseen = one_topic(), []
+    fake.fail_produce("t", 0, POLICY_VIOLATION)
+    with running(fake, on_error=unseen.append) as producer:
+        read(producer.send("t", b"1"))
+        producer.flush()
+    gc.collect()
+    assert unseen == []
+
+
+def test_a_failed_start_fails_the_records_and_the_next_call_tries_again() -> None:
+    fake = one_topic()
+    fake.stop_broker(0)
+    producer = SyncProducer(fake.bootstrap, dialer=fake, max_block_ms=100, reconnect_backoff_ms=10)
+    first = producer.send("t", b"lost")
+    with pytest.raises(BootstrapError):
+        first.result(10)
+    with pytest.raises(BootstrapError):
+        producer.start()
+    fake.start_broker(0)
+    with producer:
+        assert producer.send_and_wait("t", b"written").offset == 0
+    assert values(fake) == [b"written"]
+    assert threads() == []
+
+
+def test_healthy_says_why_not() -> None:
+    fake = one_topic()
+    fake.stop_broker(0)
+    producer = SyncProducer(fake.bootstrap, dialer=fake, max_block_ms=100)
+    assert "the producer does not run" in str(producer.healthy())
+    fake.start_broker(0)
+    assert producer.healthy()
+    producer.send_and_wait("t", b"x")
+    fake.stop_broker(0)
+    health = producer.healthy()
+    assert not health
+    assert "no broker answers" in str(health)
+    assert producer.close() == 0
+    assert "is closed" in str(producer.healthy())
+
+
+def test_no_transactions() -> None:
+    with pytest.raises(ConfigError, match=r"transactional\.id"):
+        SyncProducer("127.0.0.1:1", transactional_id="t")
+
+
+# --- back-pressure --------------------------------------------------------------------------------
+
+
+def _stalled(**options: Any) -> tuple[FakeCluster, Any]:
+    """A producer whose broker answers nothing more once the producer has started."""
+    fake = one_topic()
+    producer = SyncProducer(
+        fake.bootstrap, dialer=fake, batch_size=1000, buffer_memory=2000, linger_ms=0, **options
+    )
+    producer.send_and_wait("t", b"0")
+    fake.stall_broker(0)
+    return fake, producer
+
+
+def test_a_full_buffer_makes_the_call_wait_and_loses_nothing() -> None:
+    fake, producer = _stalled(max_request_size=1000)
+    value, futures = bytes(900), []
+
+    def send() -> None:
+        futures.extend([producer.send("t", value) for _ in range(2000)])
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    sender.join(0.3)
+    assert sender.is_alive()
+    metrics = producer.metrics().producer  # the loop does not wait
+    assert metrics["buffer-available-bytes"] < 900
+    fake.resume_broker(0)
+    sender.join(30)
+    producer.flush(30)
+    assert [future.result(0).offset for future in futures] == list(range(1, 2001))
+    producer.close()
+
+
+def test_a_call_waits_for_max_block_ms_at_most() -> None:
+    """Then the call raises, or the record's future has the error: as long as it is one of them."""
+    fake, producer = _stalled(max_request_size=1000, max_block_ms=200)
+    value, futures, raised, longest = bytes(900), [], 0, 0.0
+    for _ in range(3000):
+        began = time.monotonic()
+        try:
+            futures.append(producer.send("t", value))
+        except BufferFullError:
+            raised += 1
+        longest = max(longest, time.monotonic() - began)
+    assert 0.05 < longest < 5
+    late = futures[-1].exception(10)
+    assert isinstance(late, BufferFullError)
+    assert "found no room" in str(late)
+    fake.resume_broker(0)
+    producer.flush(30)
+    written = sum(future.exception(0) is None for future in futures)
+    assert 1 <= written < len(futures)
+    assert len(values(fake)) == 1 + written
+    producer.close()
+
+
+def test_with_max_block_ms_0_a_burst_fits_all_the_same() -> None:
+    fake = one_topic()
+    with running(fake, max_block_ms=0) as producer:
+        while producer.send("t", b"").exception(10) is not None:
+            pass  # the topic is not known yet
+        before = len(values(fake))
+        futures = [producer.send("t", b"x") for _ in range(5000)]
+        producer.flush()
+        assert [future.exception(0) for future in futures] == [None] * 5000
+    assert len(values(fake)) == before + 5000
+
+
+# --- waiting --------------------------------------------------------------------------------------
+
+
+def test_a_flush_that_ends_too_early_names_the_records() -> None:
+    fake, producer = _stalled(max_request_size=1000)
+    future = producer.send("t", b"x")
+    with pytest.raises(FlushTimeoutError) as caught:
+        producer.flush(0.2)
+    assert caught.value.undelivered == 1
+    with pytest.raises(TimeoutError):
+        future.result(0.01)
+    fake.resume_broker(0)
+    producer.flush(10)
+    assert future.result(0).offset == 1
+    producer.close()
+
+
+def test_a_close_in_time_fails_what_is_left() -> None:
+    _, producer = _stalled(max_request_size=1000)
+    futures = [producer.send("t", bytes(900)) for _ in range(20)]  # some fill the handover
+    assert producer.close(0.1) == 20
+    for future in futures:
+        assert isinstance(future.exception(0), ProducerClosedError)
+    assert threads() == []
+
+
+def test_futures_work_with_what_the_standard_library_has() -> None:
+    fake = one_topic()
+    called: list[str] = []
+    with running(fake) as producer:
+        futures = [producer.send("t", b"%d" % n) for n in range(10)]
+        assert wait(futures, 10).not_done == set()
+        assert set(as_completed(futures, 10)) == set(futures)
+        future = producer.send("t", b"x")
+        assert not future.cancel()
+        assert not future.cancelled()
+        future.add_done_callback(lambda _: called.append(threading.current_thread().name))
+        future.result(10)
+        producer.flush()
+        assert called[0].startswith("kafkaclient-")
+        future.add_done_callback(lambda f: called.append(f"{f.result().offset}"))
+        assert called[1] == "10"
+        assert "offset=10" in repr(future)
+        with pytest.raises(TypeError):
+            copy.copy(future)
+        with pytest.raises(TypeError):
+            copy.copy(producer)
+
+
+def test_the_first_failure_ends_a_wait_for_it() -> None:
+    fake, producer = _stalled(max_request_size=1000, max_block_ms=100)
+    pending, failing = producer.send("t", b"x"), producer.send("unknown", b"x")
+    found = wait([pending, failing], 10, return_when=FIRST_EXCEPTION)
+    assert found.done == {failing}
+    fake.resume_broker(0)
+    producer.close()
+
+
+async def test_in_the_thread_of_an_event_loop() -> None:
+    fake = one_topic()
+    producer = SyncProducer(fake.bootstrap, dialer=fake)
+    metadata = await asyncio.wrap_future(producer.send("t", b"x"))
+    assert metadata.offset == 0
+    calls: list[Callable[[], object]] = [
+        producer.start,
+        producer.flush,
+        producer.close,
+        producer.metrics,
+        lambda: producer.send_and_wait("t", b"y"),
+        lambda: producer.partitions_for("t"),
+        producer.healthy,
+        lambda: producer.send("t", b"z").result(),
+    ]
+    for call in calls:
+        with pytest.raises(ProducerStateError, match="event loop"):
+            call()
+    assert await asyncio.to_thread(producer.close) == 0
+    assert values(fake) == [b"x", b"z"]
+
+
+def test_a_callback_that_would_wait_gets_a_clear_error() -> None:
+    fake = one_topic()
+    told: list[BaseException | None] = []
+    with running(fake) as producer:
+
+        def send_again(_: object) -> None:
+            again = producer.send("t", b"2")
+            try:
+                again.result()
+            except ProducerStateError as error:
+                told.append(error)
+
+        producer.send("t", b"1").add_done_callback(send_again)
+        producer.flush()
+    assert len(told) == 1
+    assert values(fake) == [b"1", b"2"]
+
+
+# --- dropped ------------------------------------------------------------------------------------
+
+
+def test_a_dropped_producer_warns_and_sends_its_records() -> None:
+    fake = one_topic()
+    producer = SyncProducer(fake.bootstrap, dialer=fake, linger_ms=50)
+    producer.start()
+    thread = producer._thread
+    assert thread is not None
+    future = producer.send("t", b"x")
+    dropped = [producer]
+    del producer
+    with pytest.warns(ResourceWarning, match="unclosed <SyncProducer"):
+        dropped.clear()
+    assert thread.ended.result(10) == 0
+    assert future.result(0).offset == 0
+
+
+def test_a_delivery_timeout_fails_the_future() -> None:
+    fake, producer = _stalled(
+        max_request_size=1000, request_timeout_ms=100, delivery_timeout_ms=200
+    )
+    assert isinstance(producer.send("t", b"x").exception(10), DeliveryTimeoutError)
+    fake.resume_broker(0)
+    producer.close()
+
+
+def test_a_defect_of_the_thread_fails_everything(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    fake = one_topic()
+    producer = SyncProducer(fake.bootstrap, dialer=fake)
+    producer.start()
+    thread = producer._thread
+    assert thread is not None
+
+    def fail() -> None:
+        raise LookupError("a defect")
+
+    monkeypatch.setattr(thread.handover, "take", fail)
+    producer.send("t", b"x")
+    with pytest.raises(LookupError):
+        thread.ended.result(10)
+    with pytest.raises(ProducerClosedError, match="defect"):
+        producer.send("t", b"y")

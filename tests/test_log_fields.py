@@ -1,0 +1,213 @@
+"""The fields of log messages: which calls have them, what they say, and the recipes of the docs."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import logging
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkaclient import Producer
+from kafkaclient.errors import AuthenticationError, KafkaError
+from kafkaclient.log_fields import NAMES, log_fields
+from kafkaclient.testing import FakeCluster
+from kafkaclient.testing.fake.sasl import Sasl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "logging.md").read_text("utf-8")
+RECIPES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+POLICY_VIOLATION, TOPIC_AUTHORIZATION_FAILED = 44, 29
+
+ALOUD = {"warning", "error", "exception", "critical", "log"}
+WITHOUT = {
+    "%s failed; the producer cannot go on",
+    "%s",  # the metadata task has ended
+    "%s; the certificates read before stay in use",
+    "a listener failed on new metadata",
+    "adding partitions to a transaction failed",
+    "ending a transaction failed",
+    "no broker has answered for %.0f s: asking the bootstrap servers again",
+    "refreshing the metadata failed in an unexpected way",
+    "sending offsets to a transaction failed",
+    "the cluster id changed from %s to %s",
+    "the event loop stood still for %.1f s, and nothing was sent meanwhile: something in "
+    "this program computes or waits without awaiting; asyncio's debug mode names it",
+}
+"""Messages that concern the whole producer, and no topic, partition, broker or error code."""
+
+
+def _calls() -> Iterator[tuple[str, ast.Call]]:
+    for package in ("producer", "cluster", "net"):
+        for path in (ROOT / "kafkaclient" / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Attribute)
+                    and isinstance(node.func.value, ast.Name)
+                    and node.func.value.id == "_log"
+                    and node.func.attr in ALOUD
+                ):
+                    yield f"{path.relative_to(ROOT)}:{node.lineno}", node
+
+
+def _message(call: ast.Call) -> str | None:
+    text = call.args[1 if isinstance(call.func, ast.Attribute) and call.func.attr == "log" else 0]
+    return text.value if isinstance(text, ast.Constant) else None
+
+
+def test_every_call_from_warning_on_has_fields() -> None:
+    seen = set()
+    for where, call in _calls():
+        has = any(keyword.arg == "extra" for keyword in call.keywords)
+        message = _message(call)
+        assert has != (message in WITHOUT), f"{where}: {message}"
+        seen.add(message)
+    assert seen >= WITHOUT
+    assert len(seen) > 20
+
+
+def test_fields_are_made_in_one_place() -> None:
+    """No call has a dict of its own, so all use the same names."""
+    for where, call in _calls():
+        for keyword in call.keywords:
+            if keyword.arg == "extra":
+                assert isinstance(keyword.value, ast.Call), where
+                assert ast.unparse(keyword.value.func).endswith("_fields"), where
+
+
+def test_no_field_is_an_attribute_that_records_have_anyway() -> None:
+    record = logging.LogRecord("name", logging.INFO, "path", 1, "message", (), None)
+    assert not {*vars(record), "message", "asctime", "taskName"} & {*NAMES}
+
+
+def test_what_does_not_apply_is_left_out() -> None:
+    error = KafkaError("refused")
+    error.code = 29
+    assert log_fields() == {}
+    assert log_fields(error, topic="", partition=-1) == {"code": 29}
+    assert log_fields(LookupError(), topic="t", partition=0, broker=-1, maybe_written=False) == {
+        "topic": "t",
+        "partition": 0,
+        "broker": -1,
+        "maybe_written": False,
+    }
+
+
+# --- behavior -------------------------------------------------------------------------------------
+
+
+def _fields(caplog: pytest.LogCaptureFixture, part: str) -> dict[str, Any]:
+    """The fields of the one message that contains ``part``."""
+    (record,) = [r for r in caplog.records if part in r.getMessage()]
+    return {name: vars(record)[name] for name in NAMES if name in vars(record)}
+
+
+def _cluster() -> FakeCluster:
+    fake = FakeCluster(1)
+    fake.create_topic("t", 1, 1)
+    return fake
+
+
+async def test_a_failed_record(caplog: pytest.LogCaptureFixture) -> None:
+    fake = _cluster()
+    fake.fail_produce("t", 0, POLICY_VIOLATION)
+    async with Producer(fake.bootstrap, dialer=fake) as producer:
+        producer.send_nowait("t", b"x")
+        await producer.flush()
+    assert _fields(caplog, "no caller checked") == {
+        "topic": "t",
+        "partition": 0,
+        "code": POLICY_VIOLATION,
+        "maybe_written": False,
+    }
+
+
+async def test_records_left_at_the_stop(caplog: pytest.LogCaptureFixture) -> None:
+    fake = _cluster()
+    producer = Producer(fake.bootstrap, dialer=fake, linger_ms=0)
+    await producer.start()
+    await producer.send_and_wait("t", b"x")
+    fake.stall_broker(0)
+    delivery = producer.send_nowait("t", b"x")
+    await producer.stop(0.01)
+    assert delivery.exception() is not None
+    assert _fields(caplog, "records undelivered") == {"maybe_written": True}
+
+
+async def test_a_lost_connection_names_its_broker(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kafkaclient.cluster.link")
+    fake = _cluster()
+    async with Producer(fake.bootstrap, dialer=fake, linger_ms=0) as producer:
+        await producer.send_and_wait("t", b"x", partition=0)
+        fake.drop_connections(0)
+        await producer.send_and_wait("t", b"x", partition=0)
+    lost = [r for r in caplog.records if "the connection to broker 0" in r.getMessage()]
+    assert lost
+    assert all(vars(record)["broker"] == 0 for record in lost)
+
+
+async def test_a_refused_login_names_its_broker(caplog: pytest.LogCaptureFixture) -> None:
+    fake = FakeCluster(1, sasl=Sasl(refusal=lambda _mechanism, _message: "wrong password"))
+    options = {"sasl_mechanism": "PLAIN", "security_protocol": "SASL_PLAINTEXT"}
+    producer = Producer(
+        fake.bootstrap, dialer=fake, sasl_username="ann", sasl_password="wr0ng", **options
+    )
+    with pytest.raises(AuthenticationError):
+        await producer.start()
+    refused = [r for r in caplog.records if r.name == "kafkaclient.cluster.link"]
+    assert [vars(record)["broker"] for record in refused] == [-1]
+    assert all("wr0ng" not in f"{vars(record)}" for record in caplog.records)
+
+
+# --- recipes --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _only(recipe: str) -> Iterator[io.StringIO]:
+    """The recipe's handler is the only one, and writes here. pytest's handlers come back."""
+    root, stream = logging.getLogger(), io.StringIO()
+    handlers, level, root.handlers = root.handlers[:], root.level, []
+    try:
+        exec(recipe, {})  # noqa: S102
+        for handler in root.handlers:
+            assert isinstance(handler, logging.StreamHandler)
+            handler.setStream(stream)
+        yield stream
+    finally:
+        root.handlers = handlers
+        root.setLevel(level)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=["json", "structlog", "filter"])
+async def test_a_recipe_writes_the_fields(recipe: str) -> None:
+    fake = _cluster()
+    fake.create_topic("billing", 1, 1)
+    for topic in ("t", "billing"):
+        fake.fail_produce(topic, 0, POLICY_VIOLATION)
+    with _only(recipe) as stream:
+        async with Producer(fake.bootstrap, dialer=fake) as producer:
+            producer.send_nowait("t", b"x")
+            producer.send_nowait("billing", b"x")
+            await producer.flush()
+    lines = [line for line in stream.getvalue().splitlines() if "no caller checked" in line]
+    if recipe is RECIPES[2]:
+        assert len(lines) == 1
+        assert "billing" in lines[0]
+        return
+    assert len(lines) == 2
+    fields = json.loads(lines[0])
+    assert {name: fields[name] for name in NAMES if name in fields} == {
+        "topic": "t",
+        "partition": 0,
+        "code": POLICY_VIOLATION,
+        "maybe_written": False,
+    }

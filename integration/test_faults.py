@@ -85,7 +85,7 @@ class Load:
                 last[source] = int(n)
 
 
-async def _during(load: Load, seconds: float, *faults: Callable[[], Awaitable[None]]) -> None:
+async def during(load: Load, seconds: float, *faults: Callable[[], Awaitable[None]]) -> None:
     running = asyncio.create_task(load.run(seconds))
     try:
         for fault in faults:
@@ -103,7 +103,7 @@ async def test_a_broker_killed_and_restarted_under_load(
     async with Producer(kafka_cluster.bootstrap) as producer:
         load = Load(producer, topic)
         try:
-            await _during(
+            await during(
                 load, 11, lambda: kafka_cluster.kill(1), lambda: kafka_cluster.start_broker(1)
             )
         finally:
@@ -118,7 +118,7 @@ async def test_a_broker_paused_under_load(kafka_cluster, topic, create_topic, re
     ) as producer:
         load = Load(producer, topic)
         try:
-            await _during(load, 8, lambda: kafka_cluster.pause(2), lambda: kafka_cluster.resume(2))
+            await during(load, 8, lambda: kafka_cluster.pause(2), lambda: kafka_cluster.resume(2))
         finally:
             await kafka_cluster.heal()
     load.check(await read_topic(topic))
@@ -162,7 +162,7 @@ async def test_readiness_and_hooks_while_all_brokers_are_away(
             await ask(until=True)
 
         try:
-            await _during(load, 5, away, back)
+            await during(load, 5, away, back)
         finally:
             await kafka_cluster.heal()
     (gone_s, why), (back_s, _) = turns
@@ -191,7 +191,7 @@ async def test_connections_cut_and_bytes_corrupted(kafka_cluster, topic, create_
     async with Producer(kafka_cluster.proxied_bootstrap) as producer:
         load = Load(producer, topic)
         try:
-            await _during(load, 8, cut_before, cut_after, corrupt, cut_after)
+            await during(load, 8, cut_before, cut_after, corrupt, cut_after)
         finally:
             await kafka_cluster.heal()
         assert producer.metrics().producer["record-retry-total"] > 0

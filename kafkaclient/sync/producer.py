@@ -21,15 +21,16 @@ from kafkaclient.errors import (
     ProducerStateError,
 )
 from kafkaclient.net.fork import guard
-from kafkaclient.producer.batches.record import RawRecord, checked_record, serialize
+from kafkaclient.producer.batches.record import RawRecord
 from kafkaclient.producer.observability.health import Health
 from kafkaclient.producer.producer import Producer
 from kafkaclient.sync.at_exit import open_threads
 from kafkaclient.sync.futures import SendFuture
+from kafkaclient.sync.serializing import Serializing
 from kafkaclient.sync.thread import ProducerThread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
 
     from kafkaclient.cluster.view import PartitionView
     from kafkaclient.metrics.snapshot import MetricsSnapshot
@@ -60,7 +61,8 @@ class SyncProducer:
 
     Creating a SyncProducer starts neither thread nor connection; the first call does. All methods
     may be called by many threads at once. Records of one thread to one partition keep their order.
-    Serializers run in the calling thread. ``on_delivery``, ``on_error``, a custom partitioner and
+    Serializers run in the calling thread; it waits for an async one up to ``max.block.ms``.
+    ``on_delivery``, ``on_error``, a custom partitioner and
     the futures' callbacks run in the producer's thread, which sends nothing meanwhile.
 
     In a forked child (gunicorn, Celery, multiprocessing) the next call starts a producer of the
@@ -98,7 +100,7 @@ class SyncProducer:
         self._new_producer = partial(Producer, bootstrap_or_mapping, **internal, **plain)
         self._exit_timeout_s = exit_timeout_s
         self._max_block_s = config.max_block_ms / 1000
-        self._serializes = config.key_serializer is not None or config.value_serializer is not None
+        self._serializing = Serializing(config, time.time, self._wait_for)
         self._wait_s = max(self._max_block_s, _HANDOVER_S)
         self._usual_size = min(config.max_request_size, config.buffer_memory) - _OVERHEAD
         self._usual_topics: set[str] = set()
@@ -261,9 +263,9 @@ class SyncProducer:
     ) -> tuple[One, int]:
         """The record in bytes and its size; raises InvalidRecordError."""
         raw = RawRecord(topic, value, key, partition, timestamp_ms, headers)
-        record = checked_record(self.config, time.time, raw)
+        record = self._serializing.record(raw)
         timestamp_ms, key, value, pairs, partition, size, _ = record
-        if not self._serializes and len(self._usual_topics) < _KNOWN_TOPICS:
+        if not self._serializing.needed and len(self._usual_topics) < _KNOWN_TOPICS:
             self._usual_topics.add(topic)
         return (topic, value, key, partition, timestamp_ms, pairs), size
 
@@ -290,12 +292,10 @@ class SyncProducer:
             SerializationError: a serializer failed; no record was sent.
             BufferFullError, ProducerClosedError: as :meth:`send`.
         """
-        values, keys = list(values), None if keys is None else list(keys)
-        if self._serializes:
-            config = self.config
-            values = [serialize(config, topic, value, None)[0] for value in values]
-            if keys is not None:
-                keys = [serialize(config, topic, None, key)[1] for key in keys]
+        headers = _copied(headers)
+        values, keys, each = self._serializing.rows(
+            topic, list(values), _listed(keys), headers, _listed(record_headers)
+        )
         size = 0
         for n, value in enumerate(values):
             if value.__class__ is not bytes and isinstance(value, (bytearray, memoryview)):
@@ -309,11 +309,20 @@ class SyncProducer:
             keys=keys,
             partition=partition,
             timestamp_ms=timestamp_ms,
-            headers=_copied(headers),
-            timestamps_ms=None if timestamps_ms is None else list(timestamps_ms),
-            record_headers=None if record_headers is None else list(record_headers),
+            headers=headers,
+            timestamps_ms=_listed(timestamps_ms),
+            record_headers=each,
         )
         return self._put(many, size, awaited=False)
+
+    def _wait_for(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run a serializer's coroutine in the producer's thread."""
+        try:
+            _check_may_wait("a serializer is async")
+        except ProducerStateError:
+            coroutine.close()
+            raise
+        return self._running().run(coroutine).result()
 
     def _put(self, work: One | Many, size: int, *, awaited: bool) -> SendFuture[Any]:
         thread = self._thread
@@ -399,6 +408,10 @@ def _copied(headers: HeadersLike) -> HeadersLike:
     if not headers:
         return ()
     return dict(headers) if isinstance(headers, Mapping) else tuple(headers)
+
+
+def _listed(column: Iterable[Any] | None) -> list[Any] | None:
+    return None if column is None else list(column)
 
 
 def _check_may_wait(what: str) -> None:

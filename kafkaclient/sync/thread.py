@@ -68,7 +68,7 @@ class ProducerThread:
 
     def call(self, function: Callable[[Producer], Coroutine[Any, Any, T]]) -> Future[T]:
         """Run a coroutine with the producer in the thread, beside the records that wait there."""
-        return self._begin(function(self.producer))
+        return self.run(function(self.producer))
 
     def flush(self) -> Future[None]:
         """Send all records that were handed over before; the future is done when each has its
@@ -78,9 +78,10 @@ class ProducerThread:
             self.handover.put((appended, None, copy_context(), False, 0.0, 0), 0, 0.0)
         except Exception as error:  # noqa: BLE001 - the queue is closed
             appended.set_exception(error)
-        return self._begin(self._flush(appended))
+        return self.run(self._flush(appended))
 
-    def _begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine in the thread, beside the records that wait there."""
         try:
             return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError:  # the loop is closed

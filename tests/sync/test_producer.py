@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import FIRST_EXCEPTION, as_completed, wait
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
+    from kafkaclient import SerializationContext
     from kafkaclient.testing import FakeCluster
 
 POLICY_VIOLATION = 44
@@ -160,6 +162,55 @@ def test_serializers_run_in_the_calling_thread() -> None:
             producer.send_many("t", ["3", 4])
     assert set(seen) == {threading.current_thread()}
     assert values(fake) == [b"1", b"2", None]
+
+
+class _Registered:
+    """Async for the first value; adds a header that names the field."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def serialize(self, text: str, context: SerializationContext) -> Any:
+        context.headers.append(("field", context.field.encode()))
+        if self.asked:
+            return text.encode()
+        self.asked += 1
+        return self._first(text)
+
+    async def _first(self, text: str) -> bytes:
+        await asyncio.sleep(0.01)
+        return text.encode()
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_a_call_waits_for_an_async_serializer(bulk: bool) -> None:
+    fake = one_topic()
+    with running(fake, value_serializer=_Registered()) as producer:
+        if bulk:
+            producer.send_many("t", ["1", "2"], headers=[("h", b"")]).result()
+        else:
+            producer.send("t", "1", headers=[("h", b"")])
+            producer.send("t", "2", headers=[("h", b"")])
+    assert values(fake) == [b"1", b"2"]
+    headers = {record.headers for record in fake.log("t", 0)}
+    assert headers == {(("h", b""), ("field", b"value"))}
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_an_async_serializer_ends_in_time_and_only_where_a_call_may_wait(bulk: bool) -> None:
+    async def never(_text: str) -> bytes:
+        await asyncio.sleep(1000)
+        return b""
+
+    async def in_a_loop(send: Any) -> None:
+        send()
+
+    with running(one_topic(), value_serializer=never, max_block_ms=100) as producer:
+        send = partial(producer.send_many, "t", ["1"]) if bulk else partial(producer.send, "t", "1")
+        with pytest.raises(SerializationError, match=r"not finished within 0\.1 s \(max\.block"):
+            send()
+        with pytest.raises(ProducerStateError, match="a serializer is async: the call waits"):
+            asyncio.run(in_a_loop(send))
 
 
 @pytest.mark.parametrize("stalled", [False, True])

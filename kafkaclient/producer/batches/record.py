@@ -87,10 +87,7 @@ class UnserializedRecord:
 
     def not_serialized(self, why: str) -> SerializationError:
         """The error for a serializer that has not finished."""
-        field, topic = self._unserialized.field, self._raw.topic
-        return SerializationError(
-            f"the {field} of {described(topic)} was not serialized: {why}; the record was not sent"
-        )
+        return self._unserialized.not_finished(why)
 
 
 def serialized_record(

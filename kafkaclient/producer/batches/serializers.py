@@ -82,6 +82,11 @@ class Serializers:
         plain = config.key_serializer is None and config.value_serializer is None
         return None if plain else cls(config)
 
+    @property
+    def get_context(self) -> bool:
+        """Whether one of them gets the headers, and may change them."""
+        return self._key_gets_context or self._value_gets_context
+
     def apply(self, topic: str, value: Any, key: Any, headers: HeadersLike) -> tuple[Any, Any, Any]:
         """(value, key, headers) after the serializers, which do not get None. The value is an
         :class:`Unserialized` if a serializer has returned an awaitable.
@@ -149,6 +154,13 @@ class Unserialized:
     @property
     def _awaitable(self) -> Any:
         return self._key if self.field == "key" else self._value
+
+    def not_finished(self, why: str) -> SerializationError:
+        """The error for a serializer that has not finished."""
+        return SerializationError(
+            f"the {self.field} of {described(self._topic)} was not serialized: {why}; the record "
+            "was not sent"
+        )
 
     async def finish(self) -> tuple[Any, Any, Any]:
         """(value, key, headers) in bytes; raises what :meth:`Serializers.apply` raises. Call it

@@ -1,0 +1,89 @@
+"""Applies serializers in the calling thread, which waits for those that are async."""
+
+from __future__ import annotations
+
+from asyncio import wait_for
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.producer.batches.record import RawRecord, UnserializedRecord, serialized_record
+from kafkaclient.producer.batches.serializers import Serializers, Unserialized
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from kafkaclient.config import ProducerConfig
+    from kafkaclient.errors import SerializationError
+    from kafkaclient.producer.batches.record import Record
+    from kafkaclient.types import HeadersLike
+
+
+class Serializing:
+    """The serializers of one producer. ``wait(coroutine)`` runs a coroutine in the producer's
+    thread; it raises ProducerStateError where the caller must not wait."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        wall_clock: Callable[[], float],
+        wait: Callable[[Coroutine[Any, Any, Any]], Any],
+    ) -> None:
+        self._config = config
+        self._wall_clock = wall_clock
+        self._wait = wait
+        self._serializers = Serializers.of(config)
+
+    @property
+    def needed(self) -> bool:
+        """Whether the producer has serializers."""
+        return self._serializers is not None
+
+    def record(self, raw: RawRecord) -> Record:
+        """The record in bytes; raises InvalidRecordError and its subclasses."""
+        record = serialized_record(self._config, self._wall_clock, raw, self._serializers)
+        if isinstance(record, UnserializedRecord):
+            within = self._within(record.serialized(), record.not_serialized)
+            found: Record = self._wait(within)
+            return found
+        return record
+
+    def rows(
+        self,
+        topic: str,
+        values: list[Any],
+        keys: list[Any] | None,
+        headers: HeadersLike,
+        record_headers: list[HeadersLike] | None,
+    ) -> tuple[list[Any], list[Any] | None, list[HeadersLike] | None]:
+        """Columns of ``send_many`` in bytes: values, keys, headers of each record. Columns of
+        different lengths stay as they are, for ``send_many`` to refuse."""
+        serializers = self._serializers
+        columns = [column for column in (keys, record_headers) if column is not None]
+        if serializers is None or any(len(column) != len(values) for column in columns):
+            return values, keys, record_headers
+        rows = []
+        for n, value in enumerate(values):
+            key = None if keys is None else keys[n]
+            own = None if record_headers is None else record_headers[n]
+            row = serializers.apply(topic, value, key, headers if own is None else own)
+            if isinstance(row[0], Unserialized):
+                row = self._wait(self._within(row[0].finish(), row[0].not_finished))
+            rows.append(row)
+        if not rows:
+            return values, keys, record_headers
+        in_values, in_keys, in_headers = map(list, zip(*rows, strict=True))
+        return (
+            in_values,
+            None if keys is None else in_keys,
+            in_headers if serializers.get_context else record_headers,
+        )
+
+    async def _within(
+        self, finishing: Coroutine[Any, Any, Any], overdue: Callable[[str], SerializationError]
+    ) -> Any:
+        limit_ms = self._config.max_block_ms
+        try:
+            return await wait_for(finishing, limit_ms / 1000)
+        except TimeoutError:
+            raise overdue(
+                f"the serializer has not finished within {limit_ms / 1000:g} s (max.block.ms)"
+            ) from None

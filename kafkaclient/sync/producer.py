@@ -100,7 +100,7 @@ class SyncProducer:
         self._new_producer = partial(Producer, bootstrap_or_mapping, **internal, **plain)
         self._exit_timeout_s = exit_timeout_s
         self._max_block_s = config.max_block_ms / 1000
-        self._serializing = Serializing(config, time.time, self._wait_for)
+        self._serializing = Serializing(config, time.time)
         self._wait_s = max(self._max_block_s, _HANDOVER_S)
         self._usual_size = min(config.max_request_size, config.buffer_memory) - _OVERHEAD
         self._usual_topics: set[str] = set()
@@ -263,7 +263,7 @@ class SyncProducer:
     ) -> tuple[One, int]:
         """The record in bytes and its size; raises InvalidRecordError."""
         raw = RawRecord(topic, value, key, partition, timestamp_ms, headers)
-        record = self._serializing.record(raw)
+        record = self._serializing.record(raw, self._wait_for)
         timestamp_ms, key, value, pairs, partition, size, _ = record
         if not self._serializing.needed and len(self._usual_topics) < _KNOWN_TOPICS:
             self._usual_topics.add(topic)
@@ -294,7 +294,7 @@ class SyncProducer:
         """
         headers = _copied(headers)
         values, keys, each = self._serializing.rows(
-            topic, list(values), _listed(keys), headers, _listed(record_headers)
+            topic, list(values), _listed(keys), headers, _listed(record_headers), self._wait_for
         )
         size = 0
         for n, value in enumerate(values):
@@ -315,14 +315,10 @@ class SyncProducer:
         )
         return self._put(many, size, awaited=False)
 
-    def _wait_for(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    def _wait_for(self, finish: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Run a serializer's coroutine in the producer's thread."""
-        try:
-            _check_may_wait("a serializer is async")
-        except ProducerStateError:
-            coroutine.close()
-            raise
-        return self._running().run(coroutine).result()
+        _check_may_wait("a serializer is async")
+        return self._running().run(finish()).result()
 
     def _put(self, work: One | Many, size: int, *, awaited: bool) -> SendFuture[Any]:
         thread = self._thread

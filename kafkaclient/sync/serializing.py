@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from asyncio import wait_for
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaclient.producer.batches.record import RawRecord, UnserializedRecord, serialized_record
 from kafkaclient.producer.batches.serializers import Serializers, Unserialized
@@ -16,20 +17,19 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.record import Record
     from kafkaclient.types import HeadersLike
 
+Wait: TypeAlias = "Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]"
+
 
 class Serializing:
-    """The serializers of one producer. ``wait(coroutine)`` runs a coroutine in the producer's
-    thread; it raises ProducerStateError where the caller must not wait."""
+    """The serializers of one producer.
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        wall_clock: Callable[[], float],
-        wait: Callable[[Coroutine[Any, Any, Any]], Any],
-    ) -> None:
+    ``wait(function)``, which methods take, runs the coroutine of a function in the producer's
+    thread. It raises ProducerStateError where the caller must not wait.
+    """
+
+    def __init__(self, config: ProducerConfig, wall_clock: Callable[[], float]) -> None:
         self._config = config
         self._wall_clock = wall_clock
-        self._wait = wait
         self._serializers = Serializers.of(config)
 
     @property
@@ -37,12 +37,16 @@ class Serializing:
         """Whether the producer has serializers."""
         return self._serializers is not None
 
-    def record(self, raw: RawRecord) -> Record:
+    def record(self, raw: RawRecord, wait: Wait) -> Record:
         """The record in bytes; raises InvalidRecordError and its subclasses."""
         record = serialized_record(self._config, self._wall_clock, raw, self._serializers)
         if isinstance(record, UnserializedRecord):
-            within = self._within(record.serialized(), record.not_serialized)
-            found: Record = self._wait(within)
+            try:
+                found: Record = wait(
+                    partial(self._within, record.serialized, record.not_serialized)
+                )
+            finally:
+                record.close()
             return found
         return record
 
@@ -53,6 +57,7 @@ class Serializing:
         keys: list[Any] | None,
         headers: HeadersLike,
         record_headers: list[HeadersLike] | None,
+        wait: Wait,
     ) -> tuple[list[Any], list[Any] | None, list[HeadersLike] | None]:
         """Columns of ``send_many`` in bytes: values, keys, headers of each record. Columns of
         different lengths stay as they are, for ``send_many`` to refuse."""
@@ -65,8 +70,12 @@ class Serializing:
             key = None if keys is None else keys[n]
             own = None if record_headers is None else record_headers[n]
             row = serializers.apply(topic, value, key, headers if own is None else own)
-            if isinstance(row[0], Unserialized):
-                row = self._wait(self._within(row[0].finish(), row[0].not_finished))
+            first = row[0]
+            if isinstance(first, Unserialized):
+                try:
+                    row = wait(partial(self._within, first.finish, first.not_finished))
+                finally:
+                    first.close()
             rows.append(row)
         if not rows:
             return values, keys, record_headers
@@ -78,11 +87,13 @@ class Serializing:
         )
 
     async def _within(
-        self, finishing: Coroutine[Any, Any, Any], overdue: Callable[[str], SerializationError]
+        self,
+        finish: Callable[[], Coroutine[Any, Any, Any]],
+        overdue: Callable[[str], SerializationError],
     ) -> Any:
         limit_ms = self._config.max_block_ms
         try:
-            return await wait_for(finishing, limit_ms / 1000)
+            return await wait_for(finish(), limit_ms / 1000)
         except TimeoutError:
             raise overdue(
                 f"the serializer has not finished within {limit_ms / 1000:g} s (max.block.ms)"

@@ -85,6 +85,10 @@ class UnserializedRecord:
         raw = self._raw._replace(value=value, key=key, headers=headers, timestamp_ms=self.timestamp)
         return record_of_bytes(self._config, self._wall_clock, raw)
 
+    def close(self) -> None:
+        """Nobody will call :meth:`serialized`."""
+        self._unserialized.close()
+
     def not_serialized(self, why: str) -> SerializationError:
         """The error for a serializer that has not finished."""
         return self._unserialized.not_finished(why)

@@ -147,9 +147,13 @@ class Unserialized:
         self._value, self._key, self.headers = value, key, headers
 
     def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nobody will await it: a coroutine would warn."""
         close = None if self._started else getattr(self._awaitable, "close", None)
         if close is not None:
-            close()  # a coroutine that nobody awaits would warn
+            close()
 
     @property
     def _awaitable(self) -> Any:

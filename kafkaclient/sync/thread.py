@@ -27,6 +27,8 @@ _HANDOVER_BYTES = 1 << 20
 """The room of the handover: what a thread can send while the producer's thread is busy. An entry
 counts as its record and what it takes in memory besides."""
 
+_LONGEST_PAUSE_S = 10.0  # the thread goes on then, also if the fork has not told it to
+
 _CLOSED = "the record was not sent: the SyncProducer is closed"
 
 
@@ -98,20 +100,21 @@ class ProducerThread:
             self._loop.call_soon_threadsafe(self._close_within, timeout)
         return self.ended
 
-    def hold(self, seconds: float) -> threading.Event:
-        """Have the thread rest between two callbacks of its event loop until the event is set. It
-        holds no lock then, neither of an import nor of a logger. Waits for it at most so long."""
-        held, go_on = threading.Event(), threading.Event()
+    def pause(self, resumes: list[threading.Event], timeout_s: float) -> None:
+        """Pause the thread between two callbacks of its event loop, where it holds no lock, neither
+        of an import nor of a logger. Adds the event that ends the pause to ``resumes``. Waits up to
+        ``timeout_s`` until the thread has paused."""
+        paused, resume = threading.Event(), threading.Event()
+        resumes.append(resume)  # before the wait, which Ctrl-C may end
 
         def rest() -> None:
-            held.set()
-            go_on.wait()
+            paused.set()
+            resume.wait(_LONGEST_PAUSE_S)
 
         if threading.current_thread() is not self._thread:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(rest)
-                held.wait(seconds)
-        return go_on
+                paused.wait(timeout_s)
 
     def wait_closed(self) -> int:
         """Wait until the thread has ended, after :meth:`close`; returns how many records were left

@@ -57,6 +57,24 @@ class SendFuture(Future[T]):
     def __init__(self, home: Home) -> None:
         self._home = home
 
+    # asyncio and concurrent.futures may read these two of a future that is done.
+    @property
+    def _result(self) -> Any:
+        failed = not self.done() or self._outcome.exception() is not None
+        return None if failed else self._outcome.result()
+
+    @_result.setter
+    def _result(self, _: object) -> None:
+        """The base class sets it: it is in the outcome."""
+
+    @property
+    def _exception(self) -> BaseException | None:
+        return self._outcome.exception() if self.done() else None
+
+    @_exception.setter
+    def _exception(self, _: object) -> None:
+        """The base class sets it: it is in the outcome."""
+
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
         if self._made is None:

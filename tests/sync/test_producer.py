@@ -533,6 +533,41 @@ async def test_in_the_thread_of_an_event_loop() -> None:
     assert values(fake) == [b"x", b"z"]
 
 
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
+async def test_newer_versions_of_asyncio_can_await_the_future(
+    done: bool, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They read the fields of a concurrent future that is done (python/cpython#134173)."""
+
+    def copy_state(source: Any, dest: asyncio.Future[Any]) -> None:
+        if dest.cancelled():
+            return
+        assert source._state == "FINISHED"
+        result, exception = source._result, source._exception
+        if exception is not None:
+            dest.set_exception(exception)
+        else:
+            dest.set_result(result)
+
+    monkeypatch.setattr(asyncio.futures, "_copy_future_state", copy_state)
+    fake, unseen = one_topic(), []
+    if fails:
+        fake.fail_produce("t", 0, POLICY_VIOLATION)
+    producer = SyncProducer(fake.bootstrap, dialer=fake, on_error=unseen.append)
+    future = producer.send("t", b"x")
+    if done:
+        await asyncio.to_thread(producer.flush)
+    waited = asyncio.wait_for(asyncio.wrap_future(future), 5)
+    if fails:
+        with pytest.raises(PolicyViolationError):
+            await waited
+    else:
+        assert (await waited).offset == 0
+    assert await asyncio.to_thread(producer.close) == 0
+    assert unseen == []
+
+
 def test_a_callback_that_would_wait_gets_a_clear_error() -> None:
     fake = one_topic()
     told: list[BaseException | None] = []

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from concurrent.futures import CancelledError
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Never, Self
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import (
     ConfigError,
     FlushTimeoutError,
     KafkaError,
+    KafkaTimeoutError,
     ProducerClosedError,
     ProducerStateError,
 )
@@ -31,16 +32,21 @@ from kafkaclient.sync.thread import ProducerThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
+    from concurrent.futures import Future
 
     from kafkaclient.cluster.view import PartitionView
     from kafkaclient.metrics.snapshot import MetricsSnapshot
     from kafkaclient.sync.feeder import Many, One
     from kafkaclient.types import BulkMetadata, HeadersLike, RecordMetadata
 
+T = TypeVar("T")
+
 _ENTRY_BYTES = 512  # what a record takes in the handover besides its key and value
 _OVERHEAD = 128  # bytes: a batch with one record takes less besides key, value and headers
 _KNOWN_TOPICS = 10_000  # names that were checked are kept, up to this number
 _HANDOVER_S = 0.1  # the producer's thread has at least this long to take records
+_ANSWER_S = 0.2  # how much longer healthy() waits for the producer's thread than for brokers
+_BUSY = "the producer's thread does not respond"
 _SERIALIZERS = {"key_serializer", "value_serializer", "key.serializer", "value.serializer"}
 
 
@@ -228,9 +234,10 @@ class SyncProducer:
             and (size := len(value) + (0 if key is None else len(key))) <= self._usual_size
         ):
             record: One = (topic, value, key, None, int(time.time() * 1000), ())
-        else:
-            record, size = self._checked(topic, value, key, partition, timestamp_ms, headers)
-        return self._put(record, size, awaited=False)
+            return self._put(record, size, time.monotonic())
+        now = time.monotonic()
+        record, size = self._checked(now, topic, value, key, partition, timestamp_ms, headers)
+        return self._put(record, size, now)
 
     def send_and_wait(
         self,
@@ -248,12 +255,14 @@ class SyncProducer:
         thread that runs an event loop.
         """
         _check_may_wait("send_and_wait")
-        record, size = self._checked(topic, value, key, partition, timestamp_ms, headers)
-        future: SendFuture[RecordMetadata] = self._put(record, size, awaited=True)
+        now = time.monotonic()
+        record, size = self._checked(now, topic, value, key, partition, timestamp_ms, headers)
+        future: SendFuture[RecordMetadata] = self._put(record, size, now, awaited=True)
         return future.result()
 
     def _checked(
         self,
+        now: float,
         topic: str,
         value: Any,
         key: Any,
@@ -261,9 +270,10 @@ class SyncProducer:
         timestamp_ms: int | None,
         headers: HeadersLike,
     ) -> tuple[One, int]:
-        """The record in bytes and its size; raises InvalidRecordError."""
+        """The record in bytes and its size; raises InvalidRecordError. The call began at
+        ``now``."""
         raw = RawRecord(topic, value, key, partition, timestamp_ms, headers)
-        record = self._serializing.record(raw, self._wait_for)
+        record = self._serializing.record(raw, now + self._max_block_s, self._run)
         timestamp_ms, key, value, pairs, partition, size, _ = record
         if not self._serializing.needed and len(self._usual_topics) < _KNOWN_TOPICS:
             self._usual_topics.add(topic)
@@ -292,9 +302,15 @@ class SyncProducer:
             SerializationError: a serializer failed; no record was sent.
             BufferFullError, ProducerClosedError: as :meth:`send`.
         """
-        headers = _copied(headers)
+        headers, now = _copied(headers), time.monotonic()
         values, keys, each = self._serializing.rows(
-            topic, list(values), _listed(keys), headers, _listed(record_headers), self._wait_for
+            topic,
+            list(values),
+            _listed(keys),
+            headers,
+            _listed(record_headers),
+            now + self._max_block_s,
+            self._run,
         )
         size = 0
         for n, value in enumerate(values):
@@ -313,19 +329,22 @@ class SyncProducer:
             timestamps_ms=_listed(timestamps_ms),
             record_headers=each,
         )
-        return self._put(many, size, awaited=False)
+        return self._put(many, size, now)
 
-    def _wait_for(self, finish: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    def _run(self, serialize: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
         """Run a serializer's coroutine in the producer's thread."""
         _check_may_wait("a serializer is async")
-        return self._running().run(finish()).result()
+        return _within(self._running().run(serialize()), seconds)
 
-    def _put(self, work: One | Many, size: int, *, awaited: bool) -> SendFuture[Any]:
+    def _put(
+        self, work: One | Many, size: int, now: float, *, awaited: bool = False
+    ) -> SendFuture[Any]:
+        """Hand over what a call that began at ``now`` sends."""
         thread = self._thread
         if thread is None or thread.start_error is not None:
             thread = self._running()
         future: SendFuture[Any] = SendFuture(thread.home)
-        now, size = time.monotonic(), size + _ENTRY_BYTES
+        size += _ENTRY_BYTES
         entry = (future, work, copy_context(), awaited, now + self._max_block_s, size)
         thread.handover.put(entry, size, now + self._wait_s)
         return future
@@ -368,35 +387,62 @@ class SyncProducer:
     def healthy(self, timeout: float = 2.0) -> Health:
         """Whether records can be delivered now, for a readiness probe; starts the producer. See
         :meth:`kafkaclient.Producer.healthy`. Not healthy, too: the producer has not started within
-        ``timeout`` seconds. Raises ProducerStateError in a thread that runs an event loop."""
+        ``timeout`` seconds, or its thread does not respond, for example because a callback of the
+        application does not end. Raises ProducerStateError in a thread that runs an event loop."""
         _check_may_wait("healthy")
         try:
             thread = self._running()
             ends = time.monotonic() + timeout
             thread.started.result(timeout)
-            left = max(0.0, ends - time.monotonic())
-            return thread.call(lambda producer: producer.healthy(left)).result()
         except (KafkaError, TimeoutError, CancelledError) as error:
             return Health((f"the producer does not run: {error or 'it is being started'}",))
+        left = max(0.0, ends - time.monotonic())
+        try:
+            return _within(thread.call(lambda producer: producer.healthy(left)), left + _ANSWER_S)
+        except TimeoutError:
+            return Health((_BUSY,))
+        except (KafkaError, CancelledError) as error:
+            return Health((f"the producer does not run: {error or 'it is being closed'}",))
 
-    def metrics(self) -> MetricsSnapshot:
+    def metrics(self, *, partitions: bool = True, timeout: float = 10.0) -> MetricsSnapshot:
         """All metrics under Java's names, by group; see docs/operations.md.
+
+        ``partitions`` False leaves out those of partitions. ``timeout``: how long the call waits
+        for the producer's thread, in seconds.
 
         Raises:
             ProducerStateError: nothing was sent yet, or this thread runs an event loop.
+            KafkaTimeoutError: the producer has not started within ``timeout``, or its thread does
+                not respond.
         """
         _check_may_wait("metrics")
         thread = self._thread
         if thread is None:
             raise ProducerStateError("metrics: the SyncProducer has not been started")
-        thread.started.result()
-        if thread.ended.done():
-            return thread.producer.metrics()
-        return thread.call(_metrics).result()
+        ends = time.monotonic() + timeout
+
+        async def snapshot(producer: Producer) -> MetricsSnapshot:
+            return producer.metrics(partitions=partitions)
+
+        try:
+            thread.started.result(timeout)
+            if thread.ended.done():
+                return thread.producer.metrics(partitions=partitions)
+            return _within(thread.call(snapshot), max(0.0, ends - time.monotonic()))
+        except TimeoutError as error:
+            if isinstance(error, KafkaError):
+                raise  # the producer could not be started
+            raise KafkaTimeoutError(f"metrics: {_BUSY} within {timeout} s") from None
 
 
-async def _metrics(producer: Producer) -> MetricsSnapshot:
-    return producer.metrics()
+def _within(call: Future[T], seconds: float) -> T:
+    """The result of a call in the producer's thread. After ``seconds`` the call is cancelled, and
+    TimeoutError raised."""
+    try:
+        return call.result(seconds)
+    except TimeoutError:
+        call.cancel()
+        raise
 
 
 def _copied(headers: HeadersLike) -> HeadersLike:

@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from concurrent.futures import FIRST_EXCEPTION, as_completed, wait
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from kafkaclient.errors import (
     DeliveryTimeoutError,
     FlushTimeoutError,
     InvalidRecordError,
+    KafkaTimeoutError,
     MetadataTimeoutError,
     PartitionOutOfRangeError,
     PolicyViolationError,
@@ -35,7 +37,7 @@ from kafkaclient.errors import (
 from tests.sync.support import one_topic, running, values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
     from kafkaclient import SerializationContext
@@ -46,6 +48,20 @@ POLICY_VIOLATION = 44
 
 def threads() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name.startswith("kafkaclient-")]
+
+
+@contextmanager
+def _busy(producer: SyncProducer) -> Iterator[None]:
+    """Keeps the producer's thread busy in a callback, for 5 seconds at most."""
+    busy, go_on = threading.Event(), threading.Event()
+    thread = producer._thread
+    assert thread is not None
+    thread._loop.call_soon_threadsafe(lambda: (busy.set(), go_on.wait(5)))
+    busy.wait()
+    try:
+        yield
+    finally:
+        go_on.set()
 
 
 # --- sending ------------------------------------------------------------------------------------
@@ -207,10 +223,84 @@ def test_an_async_serializer_ends_in_time_and_only_where_a_call_may_wait(bulk: b
 
     with running(one_topic(), value_serializer=never, max_block_ms=100) as producer:
         send = partial(producer.send_many, "t", ["1"]) if bulk else partial(producer.send, "t", "1")
-        with pytest.raises(SerializationError, match=r"not finished within 0\.1 s \(max\.block"):
+        with pytest.raises(SerializationError, match=r"within [\d.]+ s \(the rest of max\.block"):
             send()
         with pytest.raises(ProducerStateError, match="a serializer is async: the call waits"):
             asyncio.run(in_a_loop(send))
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_a_serializer_that_ignores_its_cancellation_does_not_hold_up_the_call(bulk: bool) -> None:
+    ended = threading.Event()
+
+    async def stubborn(text: str) -> bytes:
+        while not ended.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+        return text.encode()
+
+    with running(one_topic(), value_serializer=stubborn, max_block_ms=100) as producer:
+        send = partial(producer.send_many, "t", ["1"]) if bulk else partial(producer.send, "t", "1")
+        began = time.monotonic()
+        threading.Timer(3, ended.set).start()
+        with pytest.raises(SerializationError, match="has not finished"):
+            send()
+        assert time.monotonic() - began < 2
+        ended.set()
+
+
+def test_a_call_with_an_async_serializer_ends_also_if_the_thread_is_busy() -> None:
+    async def serialize(text: str) -> bytes:
+        return text.encode()
+
+    with running(one_topic(), value_serializer=serialize, max_block_ms=100) as producer:
+        with _busy(producer), pytest.raises(SerializationError, match="thread does not respond"):
+            producer.send("t", "1")
+        producer.send_many("t", ["2", "3"]).result(10)
+
+
+def test_serializer_and_buffer_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = one_topic()
+    entries = []
+
+    async def slow(text: str) -> bytes:
+        await asyncio.sleep(0.2)
+        return text.encode()
+
+    with running(fake, value_serializer=slow) as producer:
+        thread = producer._thread
+        assert thread is not None
+        put = thread.handover.put
+
+        def record(entry: Any, *rest: Any) -> None:
+            entries.append((entry, rest))
+            put(entry, *rest)
+
+        monkeypatch.setattr(thread.handover, "put", record)
+        began = time.monotonic()
+        producer.send("t", "1")
+        producer.send_many("t", ["2"])
+        first, second = entries
+        assert began + 60 <= first[0][4] == first[1][1] < began + 60.1
+        assert began + 60.2 <= second[0][4] == second[1][1] < time.monotonic() + 60 - 0.2
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_the_error_of_a_serializer_names_the_record(asynchronous: bool) -> None:
+    async def wait_and_fail(_text: str) -> bytes:
+        raise LookupError
+
+    def serialize(text: str) -> Any:
+        if text == "good":
+            return b""
+        if asynchronous:
+            return wait_and_fail(text)
+        raise LookupError
+
+    with running(one_topic(), value_serializer=serialize) as producer:
+        with pytest.raises(SerializationError) as caught:
+            producer.send_many("t", ["good", "bad"])
+        assert caught.value.index == 1
 
 
 @pytest.mark.parametrize("stalled", [False, True])
@@ -377,6 +467,27 @@ def test_healthy_says_why_not() -> None:
     assert "no broker answers" in str(health)
     assert producer.close() == 0
     assert "is closed" in str(producer.healthy())
+
+
+def test_a_probe_ends_in_time_although_the_thread_is_busy() -> None:
+    with running(one_topic()) as producer:
+        with _busy(producer):
+            began = time.monotonic()
+            health = producer.healthy(timeout=0.1)
+            assert not health
+            assert str(health) == "the producer's thread does not respond"
+            with pytest.raises(KafkaTimeoutError, match=r"does not respond within 0\.1 s"):
+                producer.metrics(timeout=0.1)
+            assert time.monotonic() - began < 2
+        assert producer.healthy()
+
+
+def test_metrics_without_partitions() -> None:
+    with running(one_topic()) as producer:
+        producer.send_and_wait("t", b"x")
+        assert producer.metrics().partitions
+        assert not producer.metrics(partitions=False).partitions
+    assert not producer.metrics(partitions=False).partitions
 
 
 def test_no_transactions() -> None:

@@ -26,6 +26,7 @@ from kafkaclient.producer.batches.record import RawRecord
 from kafkaclient.producer.observability.health import Health
 from kafkaclient.producer.producer import Producer
 from kafkaclient.sync.at_exit import open_threads
+from kafkaclient.sync.feeder import Many
 from kafkaclient.sync.futures import SendFuture
 from kafkaclient.sync.serializing import Serializing
 from kafkaclient.sync.thread import ProducerThread
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.view import PartitionView
     from kafkaclient.metrics.snapshot import MetricsSnapshot
-    from kafkaclient.sync.feeder import Many, One
+    from kafkaclient.sync.feeder import One
     from kafkaclient.types import BulkMetadata, HeadersLike, RecordMetadata
 
 T = TypeVar("T")
@@ -329,7 +330,7 @@ class SyncProducer:
             timestamps_ms=_listed(timestamps_ms),
             record_headers=each,
         )
-        return self._put(many, size, now)
+        return self._put(Many(topic, partition, many), size, now)
 
     def _run(self, serialize: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
         """Run a serializer's coroutine in the producer's thread."""

@@ -150,12 +150,12 @@ class ProducerThread:
         finally:
             left = None if self._stop_by is None else max(0.0, self._stop_by - self._loop.time())
             unacknowledged = await self.producer.stop(left)
-            await feeder.wait_settled()
+            refused = await feeder.wait_settled()
         if not self.started.done():
             # The application's next call starts another thread.
             self.start_error = problem
             self.started.set_exception(problem)
-        return undelivered + unacknowledged
+        return undelivered + unacknowledged + refused
 
     def _problem(self, feeding: asyncio.Task[None]) -> Exception:
         """Why no more records are taken."""

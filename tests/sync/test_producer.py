@@ -11,6 +11,7 @@ import time
 from concurrent.futures import FIRST_EXCEPTION, as_completed, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -562,6 +563,133 @@ def test_with_max_block_ms_0_a_burst_fits_all_the_same() -> None:
         producer.flush()
         assert [future.exception(0) for future in futures] == [None] * 5000
     assert len(values(fake)) == before + 5000
+
+
+def test_a_topic_that_is_not_known_does_not_hold_up_others() -> None:
+    """Nor does a partition that does not exist. Later records of the topic wait behind."""
+    fake = one_topic(auto_create_topics=False)
+    with running(fake, max_block_ms=60_000, batch_size=1000) as producer:
+        producer.send_and_wait("t", b"0")
+        many = producer.send_many("late", [b"1", b"2"])
+        one = producer.send("late", b"3")
+        large = producer.send_many("late", [bytes(1000)] * 2000)  # more than the handover's room
+        producer.send_many("later", [b"x"])
+        with pytest.raises(FlushTimeoutError) as caught:
+            producer.flush(0.05)
+        assert caught.value.undelivered >= 4
+        assert producer.send_and_wait("t", b"1").offset == 1
+        assert producer.send_many("t", [bytes(1000)] * 2000).result(10).records == 2000
+        assert not many.done()
+        assert not one.done()
+        fake.create_topic("late", 1, 1)
+        fake.create_topic("later", 1, 1)
+        producer.flush(20)
+        assert large.result(0).records == 2000
+    written = [record.value for record in fake.log("late", 0)]
+    assert written[:3] == [b"1", b"2", b"3"]
+    assert len(written) == 2003
+
+
+def test_records_behind_a_topic_that_never_comes_fail_within_max_block_ms() -> None:
+    with running(one_topic(auto_create_topics=False), max_block_ms=300) as producer:
+        producer.send_and_wait("t", b"0")
+        began = time.monotonic()
+        futures: list[Future[Any]] = []
+        for _ in range(10):
+            futures += [producer.send_many("unknown", [b"x"]), producer.send("unknown", b"x")]
+        producer.flush(20)
+        for future in futures:
+            assert isinstance(future.exception(0), MetadataTimeoutError)
+        assert time.monotonic() - began < 3
+
+
+def test_records_of_a_topic_beyond_buffer_memory_make_the_call_wait() -> None:
+    with running(
+        one_topic(auto_create_topics=False),
+        max_block_ms=500,
+        buffer_memory=10_000,
+        max_request_size=1000,
+    ) as producer:
+        futures: list[Future[Any]] = [producer.send_many("unknown", [b"x"])]
+        began, raised = time.monotonic(), 0
+        for _ in range(3000):
+            try:
+                futures.append(producer.send("unknown", bytes(500)))
+            except BufferFullError:
+                raised += 1
+                break
+        assert raised or time.monotonic() - began > 0.3
+        producer.flush(20)
+        assert producer.send_and_wait("t", b"x").offset == 0
+        for future in futures:
+            assert isinstance(future.exception(0), (MetadataTimeoutError, BufferFullError))
+
+
+def test_a_new_partition_is_waited_for_in_order() -> None:
+    fake = one_topic(auto_create_topics=False)
+    fake.create_topic("u", 1, 1)
+    with running(fake) as producer:
+        producer.send_and_wait("t", b"x")
+        fake.add_partitions("t", 2)
+        futures = [producer.send("t", b"%d" % n, partition=1) for n in range(1000)]
+        producer.flush(20)
+        assert [future.result(0).offset for future in futures] == list(range(1000))
+    assert values(fake, 1) == [b"%d" % n for n in range(1000)]
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_a_topic_may_be_an_enum(bulk: bool) -> None:
+    class Topic(StrEnum):
+        LATE = "late"
+
+    fake = one_topic(auto_create_topics=False)
+    with running(fake) as producer:
+        producer.send_many(Topic.LATE if bulk else "late", [b"1"])
+        producer.send("late" if bulk else Topic.LATE, b"2")
+        fake.create_topic("late", 1, 1)
+    assert [record.value for record in fake.log("late", 0)] == [b"1", b"2"]
+
+
+def test_a_close_in_time_fails_what_waits_for_metadata() -> None:
+    with running(one_topic(auto_create_topics=False)) as producer:
+        producer.send_and_wait("t", b"x")
+        futures: list[Future[Any]] = [producer.send_many("unknown", [b"x", b"y"])]
+        futures += [producer.send("unknown", b"x"), producer.send("t", b"x", partition=3)]
+        assert producer.close(0.1) == 3 - futures[2].done()
+        for future in futures[:2]:
+            error = future.exception(0)
+            assert isinstance(error, ProducerClosedError)
+            assert not error.maybe_written
+    assert threads() == []
+
+
+def test_a_close_in_time_says_what_a_broken_off_send_many_has_sent() -> None:
+    _, producer = _stalled(max_request_size=1000)
+    future = producer.send_many("t", [bytes(400)] * 100)
+    behind = producer.send_many("t", [b"x"])
+    assert producer.close(0.3) > 1
+    error = future.exception(0)
+    assert isinstance(error, ProducerClosedError)
+    assert error.maybe_written
+    assert "records were handed over, the others were not sent" in str(error)
+    assert error.delivery.done()
+    refused = behind.exception(0)
+    assert isinstance(refused, ProducerClosedError)
+    assert not refused.maybe_written
+
+
+def test_a_record_whose_time_ends_as_it_is_appended_is_written_once() -> None:
+    """Its send has finished, and its limit is over, in one iteration of the event loop."""
+    fake, producer = _stalled(max_request_size=1000, max_block_ms=300)
+    first = [producer.send("t", bytes(900)) for _ in range(2)]
+    waiting = producer.send("t", bytes(800))
+    first[0].add_done_callback(lambda _: time.sleep(0.5))
+    fake.resume_broker(0)
+    error = waiting.exception(10)
+    producer.flush(10)
+    written = [len(value or b"") for value in values(fake)].count(800)
+    assert written == (error is None)
+    assert producer.close() == 0
 
 
 # --- waiting --------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from asyncio import _get_running_loop
 from concurrent.futures import Future
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
 class Outcome(Protocol):
@@ -163,4 +166,7 @@ def finish(home: Home, outcomes: Sequence[tuple[SendFuture[Any], Outcome]]) -> N
             else:
                 waited.append((future, outcome))
     for future, outcome in waited:
-        future._finish(outcome)
+        try:
+            future._finish(outcome)
+        except BaseException:  # noqa: BLE001 - a callback's; concurrent.futures has logged its other exceptions
+            _log.exception("a callback of a record's future failed")

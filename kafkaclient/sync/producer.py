@@ -16,6 +16,7 @@ from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import (
     ConfigError,
     FlushTimeoutError,
+    InvalidRecordError,
     KafkaError,
     KafkaTimeoutError,
     ProducerClosedError,
@@ -149,6 +150,8 @@ class SyncProducer:
             ProducerClosedError: the SyncProducer is closed.
         """
         _check_may_wait("start")
+        if self._closed:
+            raise ProducerClosedError("start: the SyncProducer is closed")
         self._running().started.result()
 
     def close(self, timeout: float | None = None) -> int:
@@ -300,16 +303,17 @@ class SyncProducer:
         other error, among them InvalidRecordError (then no record was sent) and BulkDeliveryError.
 
         Raises:
-            SerializationError: a serializer failed; no record was sent.
+            InvalidRecordError: a column is no sequence, or (SerializationError) a serializer
+                failed; ``index`` is the record's. No record was sent.
             BufferFullError, ProducerClosedError: as :meth:`send`.
         """
         headers, now = _copied(headers), time.monotonic()
         values, keys, each = self._serializing.rows(
             topic,
-            list(values),
-            _listed(keys),
+            _listed("values", values),
+            None if keys is None else _listed("keys", keys),
             headers,
-            _listed(record_headers),
+            None if record_headers is None else _listed("record_headers", record_headers),
             now + self._max_block_s,
             self._run,
         )
@@ -319,6 +323,7 @@ class SyncProducer:
                 values[n] = bytes(value)
             if isinstance(value, (bytes, bytearray, memoryview)):
                 size += len(value)
+        times = None if timestamps_ms is None else _listed("timestamps_ms", timestamps_ms)
         many = partial(
             Producer.send_many,
             topic=topic,
@@ -327,7 +332,7 @@ class SyncProducer:
             partition=partition,
             timestamp_ms=timestamp_ms,
             headers=headers,
-            timestamps_ms=_listed(timestamps_ms),
+            timestamps_ms=times,
             record_headers=each,
         )
         return self._put(Many(topic, partition, many), size, now)
@@ -368,9 +373,13 @@ class SyncProducer:
             return
         try:
             thread.flush().result(timeout)
+        except CancelledError:
+            return  # the thread has ended: each record has its outcome
         except TimeoutError as error:
             if type(error) is not TimeoutError:
                 raise  # a KafkaTimeoutError: the producer could not be started
+            if thread.unsettled == 0:
+                return
             late = FlushTimeoutError(
                 f"flush ended after {timeout} s with {thread.unsettled} records undelivered; the "
                 "producer still sends them"
@@ -383,7 +392,7 @@ class SyncProducer:
         _check_may_wait("partitions_for")
         thread = self._running()
         thread.started.result()
-        return thread.call(lambda producer: producer.partitions_for(topic)).result()
+        return _within(thread.call(lambda producer: producer.partitions_for(topic)), None)
 
     def healthy(self, timeout: float = 2.0) -> Health:
         """Whether records can be delivered now, for a readiness probe; starts the producer. See
@@ -395,15 +404,18 @@ class SyncProducer:
             thread = self._running()
             ends = time.monotonic() + timeout
             thread.started.result(timeout)
-        except (KafkaError, TimeoutError, CancelledError) as error:
-            return Health((f"the producer does not run: {error or 'it is being started'}",))
+        except TimeoutError as error:
+            why = error if isinstance(error, KafkaError) else "it is being started"
+            return Health((f"the producer does not run: {why}",))
+        except KafkaError as error:
+            return Health((f"the producer does not run: {error}",))
         left = max(0.0, ends - time.monotonic())
         try:
             return _within(thread.call(lambda producer: producer.healthy(left)), left + _ANSWER_S)
         except TimeoutError:
             return Health((_BUSY,))
-        except (KafkaError, CancelledError) as error:
-            return Health((f"the producer does not run: {error or 'it is being closed'}",))
+        except KafkaError as error:
+            return Health((f"the producer does not run: {error}",))
 
     def metrics(self, *, partitions: bool = True, timeout: float = 10.0) -> MetricsSnapshot:
         """All metrics under Java's names, by group; see docs/operations.md.
@@ -436,7 +448,7 @@ class SyncProducer:
             raise KafkaTimeoutError(f"metrics: {_BUSY} within {timeout} s") from None
 
 
-def _within(call: Future[T], seconds: float) -> T:
+def _within(call: Future[T], seconds: float | None) -> T:
     """The result of a call in the producer's thread. After ``seconds`` the call is cancelled, and
     TimeoutError raised."""
     try:
@@ -444,17 +456,32 @@ def _within(call: Future[T], seconds: float) -> T:
     except TimeoutError:
         call.cancel()
         raise
+    except CancelledError:  # the thread has ended
+        raise ProducerClosedError("nothing was done: the SyncProducer is closed") from None
 
 
 def _copied(headers: HeadersLike) -> HeadersLike:
     """The headers as they are now, which the caller may change later."""
     if not headers:
         return ()
-    return dict(headers) if isinstance(headers, Mapping) else tuple(headers)
+    try:
+        return dict(headers) if isinstance(headers, Mapping) else tuple(headers)
+    except TypeError as error:
+        raise InvalidRecordError(f"headers: {error}; nothing was sent") from error
 
 
-def _listed(column: Iterable[Any] | None) -> list[Any] | None:
-    return None if column is None else list(column)
+def _listed(name: str, column: Iterable[Any]) -> list[Any]:
+    """The items of an argument of ``send_many`` with an item for each record."""
+    try:
+        if isinstance(column, (str, bytes, bytearray, memoryview)):
+            raise TypeError
+        items = iter(column)
+    except TypeError:
+        raise InvalidRecordError(
+            f"{name} must be a sequence with an item for each record, not a "
+            f"{type(column).__name__}; nothing was sent"
+        ) from None
+    return list(items)
 
 
 def _check_may_wait(what: str) -> None:

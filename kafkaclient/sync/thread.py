@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,6 +49,8 @@ class ProducerThread:
         self._feeder: Feeder | None = None
         self._feeding: asyncio.Task[None] | None = None
         self._stop_by: float | None = None
+        self._calls: dict[Future[Any], Coroutine[Any, Any, Any]] = {}
+        """The calls of :meth:`run` that are not done."""
         self._loop = (loop_factory() or asyncio.new_event_loop)()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         try:
@@ -83,14 +85,17 @@ class ProducerThread:
         return self.run(self._flush(appended))
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in the thread, beside the records that wait there."""
+        """Run a coroutine in the thread, beside the records that wait there. The result fails with
+        ProducerClosedError, or is cancelled, if the thread ends before the coroutine."""
         try:
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            call = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError:  # the loop is closed
-            coroutine.close()
-            closed: Future[T] = Future()
-            closed.set_exception(ProducerClosedError("the SyncProducer is closed"))
-            return closed
+            call = Future()
+        self._calls[call] = coroutine
+        call.add_done_callback(lambda _: self._calls.pop(call, None))
+        if self._loop.is_closed():
+            self._end_calls()
+        return call
 
     def close(self, timeout: float | None) -> Future[int]:
         """Take no more records, send those that were taken, and end within ``timeout`` seconds
@@ -127,6 +132,13 @@ class ProducerThread:
         with contextlib.suppress(RuntimeError):  # the loop has taken the entry, and is closed
             self._loop.call_soon_threadsafe(self._wake)
 
+    def _end_calls(self) -> None:
+        """Fail the calls that are left when the loop is closed."""
+        for call, coroutine in list(self._calls.items()):
+            coroutine.close()
+            with contextlib.suppress(InvalidStateError):  # its caller has cancelled it
+                call.set_exception(ProducerClosedError("the SyncProducer is closed"))
+
     # --- in the thread --------------------------------------------------------------------------
 
     def _work(self) -> None:
@@ -135,8 +147,10 @@ class ProducerThread:
                 undelivered = runner.run(self._main())
         except BaseException as error:  # noqa: BLE001 - close() must not wait for ever
             self.handover.close(defect("the SyncProducer's thread", error, ProducerClosedError))
+            self._end_calls()
             self.ended.set_exception(error)
         else:
+            self._end_calls()
             self.ended.set_result(undelivered)
 
     async def _main(self) -> int:

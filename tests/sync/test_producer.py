@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import gc
 import logging
 import threading
 import time
 from concurrent.futures import FIRST_EXCEPTION, as_completed, wait
+from concurrent.futures import Future as ConcurrentFuture
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from enum import StrEnum
@@ -481,6 +483,132 @@ def test_a_probe_ends_in_time_although_the_thread_is_busy() -> None:
                 producer.metrics(timeout=0.1)
             assert time.monotonic() - began < 2
         assert producer.healthy()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda p: p.metrics(),
+        lambda p: p.partitions_for("t"),
+        lambda p: p.send("t", "x"),
+        lambda p: p.flush(),
+        lambda p: str(p.healthy()),
+    ],
+    ids=["metrics", "partitions_for", "send", "flush", "healthy"],
+)
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_call_ends_although_the_thread_ends(
+    call: Callable[[SyncProducer], object], closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its coroutine is scheduled when the thread's main task has ended; it never runs."""
+
+    async def serialize(text: str) -> bytes:
+        return text.encode()
+
+    fake = one_topic()
+    producer = SyncProducer(fake.bootstrap, dialer=fake, value_serializer=serialize)
+    producer.start()
+    thread = producer._thread
+    assert thread is not None
+    schedule = asyncio.run_coroutine_threadsafe
+
+    def too_late(coroutine: Any, loop: asyncio.AbstractEventLoop) -> Future[Any]:
+        if closed:
+            producer.close()
+            with contextlib.suppress(RuntimeError):
+                return schedule(coroutine, loop)
+        else:
+            threading.Timer(0.05, producer.close).start()
+        return ConcurrentFuture()
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", too_late)
+    ended: list[object] = []
+
+    def work() -> None:
+        try:
+            ended.append(call(producer))
+        except ProducerClosedError as error:
+            ended.append(error)
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    worker.join(5)
+    assert len(ended) == 1
+    gc.collect()
+
+
+def test_a_close_ends_a_call_that_is_at_work() -> None:
+    serializing = threading.Event()
+
+    async def serialize(_text: str) -> bytes:
+        serializing.set()
+        await asyncio.sleep(1000)
+        return b""
+
+    fake = one_topic()
+    producer = SyncProducer(fake.bootstrap, dialer=fake, value_serializer=serialize)
+    producer.start()
+
+    def close() -> None:
+        serializing.wait()
+        producer.close(0.1)
+
+    threading.Thread(target=close).start()
+    with pytest.raises(ProducerClosedError, match="is closed"):
+        producer.send("t", "x")
+    with pytest.raises(ProducerClosedError, match="is closed"):
+        producer.start()
+
+
+def test_healthy_while_the_producer_is_being_started() -> None:
+    fake = one_topic()
+    fake.stall_broker(0)
+    producer = SyncProducer(fake.bootstrap, dialer=fake)
+    assert str(producer.healthy(0.05)).endswith("does not run: it is being started")
+    producer.close(0)
+
+
+def test_a_flush_of_nothing_does_not_time_out() -> None:
+    with running(one_topic()) as producer:
+        producer.flush(0)
+        producer.send_and_wait("t", b"x")
+        producer.flush(0)
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        ({"values": "abc"}, "values must be a sequence"),
+        ({"values": b"abc"}, "values must be a sequence"),
+        ({"values": None}, "values must be a sequence"),
+        ({"values": ["a"], "keys": "k"}, "keys must be a sequence"),
+        ({"values": ["a"], "headers": 5}, "headers"),
+    ],
+)
+def test_a_column_that_is_no_sequence(column: Any, text: str) -> None:
+    fake = one_topic()
+    options = {"value_serializer": lambda v: b"%r" % v}
+    with running(fake, **options) as producer, pytest.raises(InvalidRecordError, match=text):
+        producer.send_many("t", **column)
+    assert values(fake) == []
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
+def test_a_callback_that_raises_holds_up_no_other_future(
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: object) -> None:
+        raise error
+
+    with running(one_topic(), linger_ms=100) as producer:
+        producer.send_and_wait("t", b"0")
+        first = producer.send("t", b"1")
+        first.add_done_callback(fail)
+        second = producer.send("t", b"2")
+        second.add_done_callback(lambda _: None)
+        assert second.result(5).offset == 2
+        assert producer.send_and_wait("t", b"3").offset == 3
+    assert "a callback of a record's future failed" in caplog.text
 
 
 def test_metrics_without_partitions() -> None:

@@ -472,16 +472,12 @@ def _copied(headers: HeadersLike) -> HeadersLike:
 
 def _listed(name: str, column: Iterable[Any]) -> list[Any]:
     """The items of an argument of ``send_many`` with an item for each record."""
-    try:
-        if isinstance(column, (str, bytes, bytearray, memoryview)):
-            raise TypeError
-        items = iter(column)
-    except TypeError:
+    if isinstance(column, (str, bytes, bytearray, memoryview)) or not hasattr(column, "__iter__"):
         raise InvalidRecordError(
             f"{name} must be a sequence with an item for each record, not a "
             f"{type(column).__name__}; nothing was sent"
-        ) from None
-    return list(items)
+        )
+    return list(column)
 
 
 def _check_may_wait(what: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 from concurrent.futures import Future, InvalidStateError
 from contextvars import copy_context
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from kafkaclient.sync.feeder import Entry
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 _HANDOVER_BYTES = 1 << 20
 """The room of the handover: what a thread can send while the producer's thread is busy. An entry
@@ -144,7 +147,7 @@ class ProducerThread:
     def _work(self) -> None:
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                undelivered = runner.run(self._main())
+                undelivered = self._run_main(runner.get_loop())
         except BaseException as error:  # noqa: BLE001 - close() must not wait for ever
             self.handover.close(defect("the SyncProducer's thread", error, ProducerClosedError))
             self._end_calls()
@@ -152,6 +155,17 @@ class ProducerThread:
         else:
             self._end_calls()
             self.ended.set_result(undelivered)
+
+    def _run_main(self, loop: asyncio.AbstractEventLoop) -> int:
+        main = loop.create_task(self._main())
+        while True:
+            try:
+                return loop.run_until_complete(main)
+            except (SystemExit, KeyboardInterrupt):
+                if main.done():
+                    raise
+                # A callback or a serializer raised it. It cannot end the program from this thread.
+                _log.exception("code of the application raised in the producer's thread")
 
     async def _main(self) -> int:
         feeder = self._feeder = Feeder(self.producer, self.handover, self.home)

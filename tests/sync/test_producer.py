@@ -28,6 +28,7 @@ from kafkaclient.errors import (
     DeliveryTimeoutError,
     FlushTimeoutError,
     InvalidRecordError,
+    KafkaError,
     KafkaTimeoutError,
     MetadataTimeoutError,
     PartitionOutOfRangeError,
@@ -609,6 +610,24 @@ def test_a_callback_that_raises_holds_up_no_other_future(
         assert second.result(5).offset == 2
         assert producer.send_and_wait("t", b"3").offset == 3
     assert "a callback of a record's future failed" in caplog.text
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_a_serializer_that_ends_the_program_ends_only_its_record(
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def serialize(text: str) -> bytes:
+        if text == "bad":
+            raise error
+        return text.encode()
+
+    with running(one_topic(), value_serializer=serialize) as producer:
+        before = producer.send("t", "1")
+        with pytest.raises(KafkaError):
+            producer.send("t", "bad")
+        assert producer.send_and_wait("t", "2").offset == 1
+        assert before.result(5).offset == 0
+    assert "code of the application raised" in caplog.text
 
 
 def test_metrics_without_partitions() -> None:

@@ -1,4 +1,4 @@
-"""Reports every batch and every request to the hooks. Made only for hooks that want them."""
+"""Reports the start, every batch and every request to the hooks that want them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ _log = logging.getLogger(__name__)
 
 _OLDEST = 16  # queued batches that are measured; the cost must not grow with the queue
 _NO_FACTS = BindingFacts()
+
+
+def report_start(hooks: Sequence[Hooks], producer: object) -> None:
+    """Tell the hooks that want it that ``producer`` has been started."""
+    _call([h.on_start for h in hooks if type(h).on_start is not Hooks.on_start], producer)
 
 
 def batch_reports(

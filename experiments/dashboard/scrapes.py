@@ -65,7 +65,7 @@ async def _run(seconds: int) -> Scraped:
     producer = Producer(fake.bootstrap, dialer=fake, client_id="shop", hooks=metrics, rng=Random(7))
     pages: list[tuple[float, Page]] = []
     top = LiveView()
-    async with metrics.observe(producer):
+    async with producer:
         sending = asyncio.create_task(_send(producer))
         start = loop.time()
         for second in range(1, seconds + 1):

@@ -16,9 +16,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from kafkaclient.cli.producer_status import statuses
+from kafkaclient.cli.producer_trend import Trends
 from kafkaclient.prometheus import ProducerMetricsCollector
-from kafkaclient.prometheus.status import statuses
-from kafkaclient.prometheus.trend import Trends
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.progress import Progress
 
-    from kafkaclient.prometheus.trend import BrokerTrend, ProducerTrend
+    from kafkaclient.cli.producer_trend import BrokerTrend, ProducerTrend
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _SPARKS = "▁▂▃▄▅▆▇█"
@@ -48,7 +48,7 @@ class LiveView:
         self._trends = Trends()
         self.producers: tuple[ProducerTrend, ...] = ()
 
-    def look(self, families: Iterable[Metric], now: float | None = None) -> None:
+    def show(self, families: Iterable[Metric], now: float | None = None) -> None:
         """Show these metrics: ``registry.collect()``, or a page after its parser. ``now`` is in
         seconds of a monotonic clock."""
         self.producers = self._trends.add(
@@ -71,8 +71,8 @@ class OwnProducerView(LiveView):
         self.metrics = ProducerMetricsCollector(self._registry)
 
     def refresh(self) -> None:
-        """Look at the producer. Called on its event loop."""
-        self.look(self._registry.collect(), asyncio.get_running_loop().time())
+        """Show the producer's metrics of this moment. Called on its event loop."""
+        self.show(self._registry.collect(), asyncio.get_running_loop().time())
 
 
 def with_view(progress: Progress, view: OwnProducerView) -> Live:

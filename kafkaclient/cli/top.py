@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import json
 import time
 import urllib.error
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from kafkaclient.prometheus.trend import ProducerTrend
+    from kafkaclient.cli.producer_trend import ProducerTrend
 
 _TIMEOUT_S = 5.0
 _LARGEST_PAGE = 64 * 2**20  # bytes
@@ -50,16 +51,16 @@ def top(
         ),
     ],
     interval: Annotated[
-        float, typer.Option(min=0.1, help="Seconds between looks at the page.")
+        float, typer.Option(min=0.1, help="Seconds between scrapes of the page.")
     ] = 1.0,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one line of JSON for each look.")
+        bool, typer.Option("--json", help="Print one line of JSON for each scrape.")
     ] = False,
     once: Annotated[
         bool,
         typer.Option(
             "--once",
-            help="Look once. Rates are not known then; shares and "
+            help="Scrape once. Rates are not known then; shares and "
             "percentiles are since the producer's start.",
         ),
     ] = False,
@@ -77,13 +78,13 @@ def top(
 def _top(url: str, interval_s: float, as_json: bool, once: bool) -> None:
     address = page_address(url)
     view = LiveView()
-    look(view, address)  # an error ends the command; later errors do not
+    refresh(view, address)  # an error ends the command; later errors do not
     try:
         if once:
             _print(view, as_json)
         elif as_json:
             _print(view, as_json)
-            for error in _looks(view, address, interval_s):
+            for error in _refreshes(view, address, interval_s):
                 _print(view, as_json, error)
         else:
             _draw(view, address, interval_s)
@@ -92,15 +93,20 @@ def _top(url: str, interval_s: float, as_json: bool, once: bool) -> None:
 
 
 def page_address(url: str) -> str:
-    """The URL with what may be left out. Raises ConfigError if it is no http URL."""
+    """The URL with what may be left out: ``http://``, and ``/metrics`` if there is no path or ``/``,
+    which a copied address often ends with. Raises ConfigError if it is no http URL."""
     full = url if "://" in url else f"http://{url}"
     parts = urllib.parse.urlsplit(full)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"{url!r} is no URL of a page: expected http://HOST:PORT/metrics")
-    return full if parts.path else urllib.parse.urlunsplit(parts._replace(path="/metrics"))
+    return (
+        full
+        if parts.path not in ("", "/")
+        else urllib.parse.urlunsplit(parts._replace(path="/metrics"))
+    )
 
 
-def look(view: LiveView, address: str) -> None:
+def refresh(view: LiveView, address: str) -> None:
     """Fetch the page, and show it in ``view``. Raises PageError."""
     text = _fetch(address)
     try:
@@ -112,14 +118,14 @@ def look(view: LiveView, address: str) -> None:
             f"{address} has no metrics of a producer (kafkaclient_producer_...): is this the page "
             "of a program that uses kafkaclient.prometheus?"
         )
-    view.look(families)
+    view.show(families)
 
 
 def _fetch(address: str) -> str:
     try:
         # page_address has checked the scheme.
         request = urllib.request.Request(address, headers={"Accept": "text/plain;version=0.0.4"})  # noqa: S310
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
+        with _opener(address).open(request, timeout=_TIMEOUT_S) as answer:
             page: bytes = answer.read(_LARGEST_PAGE)
         return page.decode()
     except UnicodeDecodeError as error:
@@ -131,14 +137,30 @@ def _fetch(address: str) -> str:
         raise PageError(f"{address} cannot be read: {getattr(error, 'reason', error)}") from error
 
 
-def _looks(view: LiveView, address: str, interval_s: float) -> Iterator[str | None]:
-    """Look again every ``interval_s`` seconds, without an end; the error of a look that failed."""
+def _opener(address: str) -> urllib.request.OpenerDirector:
+    """Uses the proxy of the environment, except for this machine's own addresses."""
+    own = _is_loopback(urllib.parse.urlsplit(address).hostname or "")
+    return urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if own else []))
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name
+
+
+def _refreshes(view: LiveView, address: str, interval_s: float) -> Iterator[str | None]:
+    """Refresh the view every ``interval_s`` seconds, without an end. Yields None, or the error of a
+    scrape that failed."""
     due = time.monotonic()
     while True:
         due = max(due + interval_s, time.monotonic())
         time.sleep(max(due - time.monotonic(), 0.0))
         try:
-            look(view, address)
+            refresh(view, address)
         except PageError as error:
             yield str(error)
         else:
@@ -149,7 +171,7 @@ def _draw(view: LiveView, address: str, interval_s: float) -> None:
     console = stdout_console()
     with Live(_screen(view, address), console=console, auto_refresh=False, screen=False) as live:
         live.refresh()
-        for error in _looks(view, address, interval_s):
+        for error in _refreshes(view, address, interval_s):
             live.update(_screen(view, address, error), refresh=True)
 
 

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from kafkaclient.cli import top
 from kafkaclient.cli.app import app
 from kafkaclient.cli.live_view import LiveView
+from kafkaclient.cli.producer_trend import Trends
 from kafkaclient.errors import ConfigError
-from kafkaclient.prometheus.trend import Trends
-from tests.prometheus.support import broker, producer, times
+from tests.cli.producer_support import broker, producer, times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,7 +111,7 @@ def test_a_page_that_is_not_a_producers_is_an_error(
     result = run(server.address)
     assert result.exit_code == 1
     with pytest.raises(top.PageError, match=message):
-        top.look(LiveView(), f"http://{server.address}/metrics")
+        top.refresh(LiveView(), f"http://{server.address}/metrics")
 
 
 def test_a_server_that_is_not_there_is_an_error() -> None:
@@ -126,11 +126,36 @@ def test_a_server_that_is_not_there_is_an_error() -> None:
     [
         ("h:9000", "http://h:9000/metrics"),
         ("https://h", "https://h/metrics"),
+        ("http://h:9000/", "http://h:9000/metrics"),
+        ("h:9000/", "http://h:9000/metrics"),
         ("http://h:1/x?y=z", "http://h:1/x?y=z"),
     ],
 )
 def test_what_may_be_left_out_of_the_url(url: str, address: str) -> None:
     assert top.page_address(url) == address
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_no_proxy_is_used_for_this_machine(
+    server: Server, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # nothing listens there
+    address = server.address.replace("127.0.0.1", host)
+    result = run(address, "--once", "--json")
+    assert result.exit_code == 0, result.output
+
+
+def test_a_proxy_is_used_for_other_machines(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    asked = f"http://producer.invalid/{server.address}"
+    monkeypatch.setenv("http_proxy", f"http://{server.address}")
+    with pytest.raises(top.PageError, match="Not Found"):  # the proxy's answer
+        top.refresh(LiveView(), asked)
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://h/metrics", "http://"])
@@ -140,7 +165,7 @@ def test_other_urls_are_refused(url: str) -> None:
 
 
 def test_once_it_ran_it_keeps_trying(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line a look, also of looks that fail; Ctrl-C ends it without a message."""
+    """A line a scrape, also of scrapes that fail; Ctrl-C ends it without a message."""
     server.pages = [PAGE.encode(), b"", PAGE.encode()]
     slept: list[float] = []
 

@@ -1,4 +1,4 @@
-"""What changed from one look at producers to the next: rates, shares and percentiles; no I/O."""
+"""What changed from one scrape of producers to the next: rates, shares and percentiles; no I/O."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kafkaclient.prometheus.histogram import Counts
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkaclient.prometheus.status import BrokerStatus, ProducerStatus
+    from kafkaclient.cli.producer_status import BrokerStatus, ProducerStatus
 
 _WINDOW_S = 10.0  # seconds that shares and percentiles cover
-_HISTORY = 60  # looks that the history of a rate covers
+_HISTORY = 60  # scrapes that the history of a rate covers
 
 
 class BrokerTrend(NamedTuple):
@@ -27,7 +27,7 @@ class BrokerTrend(NamedTuple):
     share: float | None
     """Of the bytes that the producer sent, from 0 to 1."""
     bytes_per_s: float | None
-    """Since the look before."""
+    """Since the scrape before."""
     p50_s: float | None
     """Median latency of Produce requests in seconds."""
     p99_s: float | None
@@ -35,7 +35,7 @@ class BrokerTrend(NamedTuple):
     exclusions: float
     """Since the producer's start."""
     history: tuple[float, ...]
-    """``bytes_per_s`` of the last looks, 60 at most, the latest last."""
+    """``bytes_per_s`` of the last scrapes, 60 at most, the latest last."""
 
 
 class ProducerTrend(NamedTuple):
@@ -44,7 +44,7 @@ class ProducerTrend(NamedTuple):
     client_id: str
     up: bool
     records_per_s: float | None
-    """Since the look before."""
+    """Since the scrape before."""
     bytes_per_s: float | None
     records_failed: float
     """Since the producer's start."""
@@ -61,7 +61,7 @@ class ProducerTrend(NamedTuple):
 class Trends:
     """Remembers what was seen of each producer in the last 10 seconds.
 
-    After one look only, shares and percentiles are since the producer's start, and rates are not
+    After the first scrape, shares and percentiles are since the producer's start, and rates are not
     known.
     """
 

@@ -88,7 +88,7 @@ def with_view(progress: Progress, view: OwnProducerView) -> Live:
 
 def _producer(producer: ProducerTrend, width: int) -> RenderableType:
     heading = Text(overflow="fold")
-    heading.append(producer.client_id, "bold")
+    heading.append(printable(producer.client_id), "bold")
     if not producer.up:
         heading.append("  not running, or its event loop does not answer", "red")
     facts = [
@@ -156,7 +156,12 @@ def _exclusion(broker: BrokerTrend) -> Text:
     times = f"{broker.exclusions:,.0f}x" if broker.exclusions else ""
     if broker.excluded is None:
         return Text(times, "dim")
-    return Text.assemble((broker.excluded, "bold red"), f" {times}")
+    return Text.assemble((printable(broker.excluded), "bold red"), f" {times}")
+
+
+def printable(text: str) -> str:
+    """``text`` without control characters: a page's names must not control the terminal."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def _bar(value: float, largest: float) -> str:

@@ -18,7 +18,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from kafkaclient.cli.live_view import LiveView
+from kafkaclient.cli.live_view import LiveView, printable
 from kafkaclient.cli.options import described
 from kafkaclient.cli.output import stdout_console
 from kafkaclient.cli.run import run_blocking
@@ -34,10 +34,14 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 5.0
 _LARGEST_PAGE = 64 * 2**20  # bytes
+_LARGEST_READ = 2**16  # bytes
 
 
 class PageError(OSError):
     """The page could not be fetched, or has no metrics of a producer."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(printable(text))  # it may quote the server
 
 
 @described
@@ -78,7 +82,12 @@ def top(
 def _top(url: str, interval_s: float, as_json: bool, once: bool) -> None:
     address = page_address(url)
     view = LiveView()
-    refresh(view, address)  # an error ends the command; later errors do not
+    try:
+        refresh(view, address)
+    except PageError as first:  # ends the command; later errors do not
+        if as_json:
+            _print(view, as_json, str(first))
+        raise
     try:
         if once:
             _print(view, as_json)
@@ -93,17 +102,21 @@ def _top(url: str, interval_s: float, as_json: bool, once: bool) -> None:
 
 
 def page_address(url: str) -> str:
-    """The URL with what may be left out: ``http://``, and ``/metrics`` if there is no path or ``/``,
-    which a copied address often ends with. Raises ConfigError if it is no http URL."""
+    """The page's URL: ``http://`` is added if there is no scheme, and ``/metrics`` if the path is
+    empty or ``/``. Raises ConfigError if it is no http URL, or has a user name."""
     full = url if "://" in url else f"http://{url}"
-    parts = urllib.parse.urlsplit(full)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if "@" in full.partition("://")[2].partition("/")[0]:
+        raise ConfigError("a page's URL cannot have a user name or password")  # shows neither
+    try:
+        parts = urllib.parse.urlsplit(full)
+        is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a wrong IPv6 address or port
+        is_usable = False
+    if not is_usable:
         raise ConfigError(f"{url!r} is no URL of a page: expected http://HOST:PORT/metrics")
-    return (
-        full
-        if parts.path not in ("", "/")
-        else urllib.parse.urlunsplit(parts._replace(path="/metrics"))
-    )
+    if parts.path in ("", "/"):
+        full = urllib.parse.urlunsplit(parts._replace(path="/metrics"))
+    return full
 
 
 def refresh(view: LiveView, address: str) -> None:
@@ -111,14 +124,15 @@ def refresh(view: LiveView, address: str) -> None:
     text = _fetch(address)
     try:
         families = list(text_string_to_metric_families(text))
-    except ValueError as error:
+        if any(family.name.startswith(PREFIX) for family in families):
+            view.show(families)
+            return
+    except (ValueError, KeyError) as error:
         raise PageError(f"{address} is no Prometheus page: {error}") from error
-    if not any(family.name.startswith(PREFIX) for family in families):
-        raise PageError(
-            f"{address} has no metrics of a producer (kafkaclient_producer_...): is this the page "
-            "of a program that uses kafkaclient.prometheus?"
-        )
-    view.show(families)
+    raise PageError(
+        f"{address} has no metrics of a producer (kafkaclient_producer_...): is this the page "
+        "of a program that uses kafkaclient.prometheus?"
+    )
 
 
 def _fetch(address: str) -> str:
@@ -126,8 +140,7 @@ def _fetch(address: str) -> str:
         # page_address has checked the scheme.
         request = urllib.request.Request(address, headers={"Accept": "text/plain;version=0.0.4"})  # noqa: S310
         with _opener(address).open(request, timeout=_TIMEOUT_S) as answer:
-            page: bytes = answer.read(_LARGEST_PAGE)
-        return page.decode()
+            return _body(answer).decode()
     except UnicodeDecodeError as error:
         raise PageError(f"{address} is no Prometheus page: {error}") from error
     except urllib.error.HTTPError as error:
@@ -135,6 +148,21 @@ def _fetch(address: str) -> str:
         raise PageError(f"{address} cannot be read: {error}") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise PageError(f"{address} cannot be read: {getattr(error, 'reason', error)}") from error
+
+
+def _body(answer: http.client.HTTPResponse) -> bytes:
+    """The whole body. The time limit of a socket holds for each read only, and a body that is cut
+    off is no error of ``read(size)``. Raises OSError."""
+    page, ends = bytearray(), time.monotonic() + _TIMEOUT_S
+    while part := answer.read1(_LARGEST_READ):
+        page += part
+        if time.monotonic() > ends:
+            raise TimeoutError(f"the page takes longer than {_TIMEOUT_S:.0f} s")
+        if len(page) > _LARGEST_PAGE:
+            raise OSError(f"the page has more than {_LARGEST_PAGE >> 20} MB")
+    if answer.length:
+        raise OSError(f"the last {answer.length} bytes of the page are missing")
+    return bytes(page)
 
 
 def _opener(address: str) -> urllib.request.OpenerDirector:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -101,8 +102,10 @@ def test_once_for_people(server: Server) -> None:
         (b"# TYPE up gauge\nup 1\n", "has no metrics of a producer"),
         (b"<html>hello</html>", "is no Prometheus page"),
         (b"\xff\xfe", "is no Prometheus page"),
+        (PAGE.replace('"2"', '"two"').encode(), "is no Prometheus page"),
+        (PAGE.replace(',broker="2"', "").encode(), "is no Prometheus page"),
     ],
-    ids=["404", "another page", "html", "binary"],
+    ids=["404", "another page", "html", "binary", "no node id", "no broker"],
 )
 def test_a_page_that_is_not_a_producers_is_an_error(
     server: Server, page: bytes, message: str
@@ -118,7 +121,7 @@ def test_a_server_that_is_not_there_is_an_error() -> None:
     result = run("127.0.0.1:1", "--once", "--json")
     assert result.exit_code == 1
     assert "cannot be read" in result.stderr
-    assert result.stdout == ""
+    assert "cannot be read" in json.loads(result.stdout)["error"]
 
 
 @pytest.mark.parametrize(
@@ -158,10 +161,57 @@ def test_a_proxy_is_used_for_other_machines(
         top.refresh(LiveView(), asked)
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://h/metrics", "http://"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        "ftp://h/metrics",
+        "http://",
+        "http://[::1",
+        "[red]:9",
+        "h:99999",
+        "h:x",
+    ],
+)
 def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="is no URL of a page"):
         top.page_address(url)
+
+
+def test_a_wrong_url_is_one_line() -> None:
+    result = run("[red]:9", "--once")
+    assert result.exit_code == 2
+    assert "'[red]:9' is no URL of a page" in result.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize("url", ["http://user:secret@h/", "user:secret@h", "http://user:secret@[h"])
+def test_a_password_is_not_shown(url: str) -> None:
+    result = run(url, "--once", "--json")
+    assert result.exit_code == 2
+    assert "cannot have a user name or password" in result.stderr.replace("\n", " ")
+    assert "secret" not in result.output
+
+
+def test_a_page_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(100))
+    monkeypatch.setattr(top.time, "monotonic", lambda: float(next(now)))
+    with pytest.raises(TimeoutError, match="longer than 5 s"):
+        top._body(SimpleNamespace(read1=lambda _: b"# x\n", length=None))
+
+
+def test_a_page_that_is_cut_off_is_an_error() -> None:
+    parts = iter([PAGE.encode(), b""])
+    with pytest.raises(OSError, match="the last 17 bytes of the page are missing"):
+        top._body(SimpleNamespace(read1=lambda _: next(parts), length=17))
+
+
+def test_a_name_does_not_control_the_terminal(server: Server) -> None:
+    server.pages = [PAGE.replace("orders", "\x1b[2J\x1b]0;owned\x07").encode()]
+    result = run(server.address, "--once")
+    assert result.exit_code == 0, result.output
+    assert "owned" in result.stdout
+    assert "\x1b" not in result.stdout
+    assert "\x07" not in result.stdout
 
 
 def test_once_it_ran_it_keeps_trying(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,8 +55,9 @@ class ProducerMetricsCollector(Hooks):
 
         producer = Producer("localhost:9092", client_id="orders", hooks=ProducerMetricsCollector())
 
-    The producer's series are on the page from the end of its start. After its end, they keep their
-    last values, and ``kafkaclient_producer_up`` is 0. A producer that was dropped has no series.
+    The producer's series are on the page from the end of its start. After its end, or its
+    event loop's, they keep their last values, and ``kafkaclient_producer_up`` is 0. A producer that
+    was dropped has no series.
 
     Several producers can have the same registry: each needs a collector and a ``client.id`` of its
     own, which is the label ``client_id``. A producer that is started while another one has its
@@ -76,7 +77,8 @@ class ProducerMetricsCollector(Hooks):
             series are missing on this page.
 
     Raises:
-        ValueError: the registry has other metrics with these names.
+        ValueError: a limit is negative, ``timeout_s`` is not positive, or the registry has other
+            metrics with these names.
     """
 
     def __init__(
@@ -87,6 +89,10 @@ class ProducerMetricsCollector(Hooks):
         partition_limit: int = 0,
         timeout_s: float = 2.0,
     ) -> None:
+        if topic_limit < 0 or partition_limit < 0:
+            raise ValueError("topic_limit and partition_limit must not be negative")
+        if not 0 < timeout_s <= threading.TIMEOUT_MAX:
+            raise ValueError(f"timeout_s must be a positive number of seconds: {timeout_s!r}")
         self._page = _page_of(registry)
         self._topics = FirstSeen(topic_limit)
         self._partitions = FirstSeen(partition_limit)
@@ -152,9 +158,10 @@ class ProducerMetricsCollector(Hooks):
         return self._client_id
 
     def has_ended(self) -> bool:
-        """Whether the producer is stopped or dropped, or is the parent process's."""
-        producer = self._observed()
-        return producer is None or producer.is_stopped
+        """Whether the producer is stopped or dropped, its event loop is closed, or it is the parent
+        process's."""
+        producer, loop = self._observed(), self._loop
+        return producer is None or producer.is_stopped or loop is None or loop.is_closed()
 
     def is_gone(self) -> bool:
         """Whether the producer cannot be read: it was dropped, or is the parent process's."""
@@ -217,7 +224,7 @@ class ProducerMetricsCollector(Hooks):
             {broker: latencies.read() for broker, latencies in self._latencies.items()},
             dict(self._failed_requests),
         )
-        return Scrape(not producer.is_stopped, reading)
+        return Scrape(not self.has_ended(), reading)
 
     def _observed(self) -> Producer | None:
         if self._producer is None or self._process != os.getpid():

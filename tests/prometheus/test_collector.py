@@ -210,6 +210,44 @@ def test_a_producer_of_an_ended_loop_can_be_scraped(registry: CollectorRegistry)
     assert page(registry)["records_sent_total", producer.config.client_id] == 1
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_producer_whose_loop_ended_without_a_stop_is_down(
+    registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake = one_topic()
+
+    async def run() -> Producer:
+        producer = observing(fake, registry)
+        await producer.start()
+        await producer.send_and_wait("t", b"v")
+        return producer
+
+    producer = asyncio.run(run())
+    found = page(registry)
+    assert found["up", "kafkaclient"] == 0
+    assert found["records_sent_total", "kafkaclient"] == 1
+    other = asyncio.run(run())  # has the same client.id
+    assert "has no series" not in caplog.text
+    del producer, other
+    gc.collect()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"timeout_s": -1},
+        {"timeout_s": 0},
+        {"timeout_s": float("nan")},
+        {"timeout_s": float("inf")},
+        {"topic_limit": -1},
+        {"partition_limit": -1},
+    ],
+)
+def test_wrong_limits_are_refused(registry: CollectorRegistry, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        ProducerMetricsCollector(registry, **wrong)
+
+
 @virtual_time
 async def test_several_producers_share_a_registry(registry: CollectorRegistry) -> None:
     fake = one_topic()

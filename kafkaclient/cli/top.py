@@ -20,7 +20,7 @@ from rich.text import Text
 
 from kafkaclient.cli.live_view import LiveView, printable
 from kafkaclient.cli.options import described
-from kafkaclient.cli.output import stdout_console
+from kafkaclient.cli.output import picked, stdout_console
 from kafkaclient.cli.run import run_blocking
 from kafkaclient.errors import ConfigError
 from kafkaclient.prometheus.names import PREFIX
@@ -41,7 +41,7 @@ class PageError(OSError):
     """The page could not be fetched, or has no metrics of a producer."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(printable(text))  # it may quote the server
+        super().__init__(printable(" ".join(text.split())))  # it may quote the server
 
 
 @described
@@ -224,9 +224,21 @@ def _print(view: LiveView, as_json: bool, error: str | None = None) -> None:
 
 
 def as_values(producer: ProducerTrend) -> dict[str, Any]:
-    """A producer for JSON. Histories are left out: the lines before have them."""
+    """A producer for JSON. Histories are left out because earlier lines have them, and histograms
+    because their percentiles are there."""
     brokers = [
-        {name: value for name, value in broker._asdict().items() if name != "history"}
+        {
+            **picked(broker.status, "broker", "queue_bytes", "queue_batches"),
+            **picked(broker.status, "in_flight", "window"),
+            **picked(broker, "share", "bytes_per_s", "p50_s", "p99_s"),
+            **picked(broker.status, "excluded", "exclusions"),
+        }
         for broker in producer.brokers
     ]
-    return {**producer._asdict(), "brokers": brokers}
+    return {
+        **picked(producer.status, "client_id", "up"),
+        **picked(producer, "records_per_s", "bytes_per_s"),
+        **picked(producer.status, "records_failed", "records_retried", "waiting_tasks"),
+        **picked(producer, "buffer_used", "queue_p50_s", "queue_p99_s"),
+        "brokers": brokers,
+    }

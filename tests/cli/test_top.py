@@ -84,7 +84,32 @@ def test_once_as_json(server: Server) -> None:
     assert first["queue_bytes"] == 4096
     assert first["excluded"] == "slow"
     assert first["p99_s"] is None
-    assert "history" not in first
+    assert list(first) == [
+        "broker",
+        "queue_bytes",
+        "queue_batches",
+        "in_flight",
+        "window",
+        "share",
+        "bytes_per_s",
+        "p50_s",
+        "p99_s",
+        "excluded",
+        "exclusions",
+    ]
+    assert set(found) == {
+        "client_id",
+        "up",
+        "records_per_s",
+        "bytes_per_s",
+        "records_failed",
+        "records_retried",
+        "buffer_used",
+        "waiting_tasks",
+        "queue_p50_s",
+        "queue_p99_s",
+        "brokers",
+    }
 
 
 def test_once_for_people(server: Server) -> None:

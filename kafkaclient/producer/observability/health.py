@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.router import Router
     from kafkaclient.cluster.view import Broker
 
+_FRESH_S = 5.0  # how old metadata may be, which tells of deleted topics
 _MOST_NAMED = 5  # partitions and topics in one message
 
 
@@ -40,19 +41,24 @@ class Health:
         return "; ".join((*self.problems, *self.warnings)) or "healthy"
 
 
-async def check_brokers(metadata: Metadata, router: Router, timeout_s: float) -> Health:
+async def check_brokers(metadata: Metadata, router: Router, timeout_s: float, now: float) -> Health:
     """Probe the leaders of all topics in use, or all brokers without such a topic, at the same
-    time. Requests new metadata if a leader does not answer: another broker may lead by now."""
+    time. Requests new metadata if a leader does not answer, because another broker may lead by now,
+    and if the metadata is old at the clock's time ``now``. The next check sees it."""
     view = metadata.view
     leaders = {n for topic in view.topics.values() for n in topic.leaders if n in view.brokers}
     asked = leaders or view.brokers
     silent = await _silent(router, asked, timeout_s)
-    if silent:
-        metadata.request_refresh("a broker did not answer a health check")
+    if silent or now - metadata.refreshed_at > _FRESH_S:
+        metadata.request_refresh("a health check")
     if len(silent) == len(asked):
         who = "no leader of the topics in use" if leaders else "no broker"
         return Health((f"{who} answers: {', '.join(silent.values()) or 'none is known'}",))
-    problems, warnings = [], []
+    problems: list[str] = []
+    warnings: list[str] = []
+    for name, error in metadata.topic_errors().items():
+        # A name that never was a topic's may come from a user of the service.
+        (problems if name in view.topics else warnings).append(f"topic {name}: {error}")
     for topic in view.topics.values():
         reasons = {p.leader: _reason(p.leader, view.brokers, silent) for p in topic.partitions}
         unavailable = [p for p in topic.partitions if reasons[p.leader] is not None]

@@ -119,6 +119,31 @@ async def test_a_context_of_the_callers_own_stays_and_is_linked(
 
 
 @virtual_time
+async def test_baggage_of_the_callers_own_stays_beside_the_spans_context(
+    fake: FakeCluster, traced: Seen
+) -> None:
+    token = context.attach(baggage.set_baggage("tenant", "a"))
+    async with start_producer(fake) as producer:
+        await producer.send_and_wait("t", b"1", headers=[("baggage", b"k=v")])
+        await (await producer.send_many("t", [b"2"], headers={"baggage": b"k=v"}))
+    context.detach(token)
+    assert {header(r) for _, r in records(fake)} == set(traced.by_traceparent())
+    assert [header(r, "baggage") for _, r in records(fake)] == ["k=v", "k=v"]
+
+
+@virtual_time
+async def test_a_context_in_a_list_as_the_pair_is_the_callers_own(
+    fake: FakeCluster, traced: Seen
+) -> None:
+    own = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    async with start_producer(fake) as producer:
+        pair: Any = ["traceparent", own.encode()]
+        await producer.send_and_wait("t", b"1", headers=[pair])
+        await (await producer.send_many("t", [b"2"], record_headers=[[pair]]))
+    assert [header(r) for _, r in records(fake)] == [own, own]
+
+
+@virtual_time
 async def test_keys_are_attributes_only_if_asked_for_and_values_never(
     fake: FakeCluster, seen: Seen, instrumentor: KafkaclientInstrumentor
 ) -> None:

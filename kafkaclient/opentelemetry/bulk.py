@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from opentelemetry import trace
 from opentelemetry.semconv._incubating.attributes import messaging_attributes as names
 
-from kafkaclient.opentelemetry.attributes import server
+from kafkaclient.opentelemetry.attributes import place_attributes
 from kafkaclient.opentelemetry.headers import own_context, with_pairs
-from kafkaclient.opentelemetry.sending import NO_VARIABLES, when_run_done
+from kafkaclient.opentelemetry.sending import when_run_done
 from kafkaclient.opentelemetry.spans import RecordSpan, end_failed, metadata_of
 from kafkaclient.producer.producer import Producer
 from kafkaclient.types import NO_OFFSET
@@ -66,18 +66,16 @@ class BulkSpan:
             self._delivery = None
             self._end(delivery)
         else:
-            when_run_done(run, BulkSpan._look, self, NO_VARIABLES)
+            when_run_done(run, BulkSpan._look, self)
 
     def _end(self, delivery: BulkDelivery) -> None:
         failures, written = delivery.peek()
         found: dict[str, AttributeValue] = {names.MESSAGING_BATCH_MESSAGE_COUNT: delivery.records}
         if len(written.partitions) == 1 and not failures:
             ((partition, ranges),) = written.partitions.items()
-            found[names.MESSAGING_DESTINATION_PARTITION_ID] = str(partition)
-            if len(ranges) == 1 and ranges[0].first != NO_OFFSET:
-                found[names.MESSAGING_KAFKA_OFFSET] = ranges[0].first
-            if self._metadata is not None:
-                found.update(server(self._metadata.view, written.topic, partition))
+            first = ranges[0].first if len(ranges) == 1 else NO_OFFSET
+            view = None if self._metadata is None else self._metadata.view
+            found.update(place_attributes(written.topic, partition, first, view))
         if failures:
             found[FAILED_RECORDS] = sum(failure.records for failure in failures)
             end_failed(self._span, failures[0].error, found)
@@ -92,9 +90,10 @@ def traced_bulk_methods(gate: Gate, spans: Spans) -> dict[str, Any]:
     def started(
         producer: Any, topic: Any, partition: Any, headers: HeadersLike = ()
     ) -> tuple[Span, Pairs]:
-        if gate.is_sampled():
+        unsampled_headers = gate.unsampled_headers()
+        if unsampled_headers is None:
             return spans.start(producer, topic, partition, {}, own_context(headers))
-        return trace.INVALID_SPAN, gate.pairs
+        return trace.INVALID_SPAN, unsampled_headers
 
     @wraps(Producer.send_many)
     async def send_many(

@@ -34,6 +34,19 @@ def pairs_of(context: Context) -> Pairs:
     return tuple(carrier)
 
 
+def unsampled_pairs_of(context: Context) -> Pairs:
+    """The headers of a record without a span: they carry the context of its parent, which is not
+    sampled any further, and baggage."""
+    parent = trace.get_current_span(context).get_span_context()
+    if parent.trace_flags.sampled:
+        flags = trace.TraceFlags(parent.trace_flags & ~trace.TraceFlags.SAMPLED)
+        ended = trace.SpanContext(
+            parent.trace_id, parent.span_id, parent.is_remote, flags, parent.trace_state
+        )
+        context = trace.set_span_in_context(trace.NonRecordingSpan(ended), context)
+    return pairs_of(context)
+
+
 def own_context(headers: HeadersLike) -> trace.SpanContext | None:
     """The context that the caller has put into the headers; None if there is none."""
     pairs = _listed(headers)

@@ -18,7 +18,7 @@ from opentelemetry import trace
 from opentelemetry.instrumentation.utils import is_instrumentation_enabled
 from opentelemetry.trace import SpanKind
 
-from kafkaclient.opentelemetry.headers import pairs_of
+from kafkaclient.opentelemetry.headers import pairs_of, unsampled_pairs_of
 from kafkaclient.opentelemetry.sending import Gate
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ class Sampling:
 
     def _learn_sampler(self, tracer: Any) -> None:
         sampler = getattr(tracer, "sampler", None)
-        self._by_context = _is_known(sampler)
+        self._by_context = sampler is not None and _is_known(sampler)
         if not self._by_context:
-            return
+            return  # a sampler of the user's own, or a tracer that is not the SDK's
         root: Any = getattr(sampler, "_root", sampler)
         ratio = _ratio_of(root)
         if ratio is not None and 0 < ratio < 1:
@@ -112,7 +112,7 @@ class Sampling:
         if not parent.is_valid:
             return self._decide_root(context)
         if self._by_context and not self._samples_children(tracer, context, parent.trace_id):
-            headers = pairs_of(context)
+            headers = unsampled_pairs_of(context)
             self.gate.remember_unsampled(context, headers)
             return headers
         return None

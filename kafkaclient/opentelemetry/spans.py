@@ -16,7 +16,7 @@ from kafkaclient.opentelemetry.attributes import (
     record_attributes,
     span_description,
 )
-from kafkaclient.opentelemetry.headers import own_context, pairs_of, with_pairs
+from kafkaclient.opentelemetry.headers import own_context, pairs_of, unsampled_pairs_of, with_pairs
 from kafkaclient.opentelemetry.sending import when_done
 from kafkaclient.producer.producer import Producer
 from kafkaclient.types import NO_OFFSET
@@ -115,8 +115,14 @@ class Spans:
             {**described, **attributes} if attributes else described,
             [Link(caller_context)] if caller_context else None,
         )
-        if caller_context or not span.get_span_context().is_valid:
-            return span, pairs_of(current) if current and not caller_context else ()
+        span_context = span.get_span_context()
+        if caller_context:
+            return span, ()
+        if not span_context.is_valid:  # no SDK: the API propagates the context, no more
+            return span, pairs_of(current) if current else ()
+        if not span.is_recording() and not span_context.trace_flags.sampled:
+            # No span has the id that the SDK has made.
+            return span, unsampled_pairs_of(current) if current else ()
         return span, pairs_of(trace.set_span_in_context(span, current))
 
 
@@ -138,7 +144,7 @@ class RecordSpan:
 
     def end_raised(self, error: BaseException) -> None:
         """The call raised: the record was not sent."""
-        end_failed(self._span, error)
+        end_failed(self._span, failure_attributes(error))
 
     def _end(self) -> None:
         delivery, self._delivery = self._delivery, None
@@ -147,7 +153,8 @@ class RecordSpan:
         topic, partition = batch_result.topic, batch_result.partition
         error = batch_result.error_of(index)
         if error is not None:
-            end_failed(self._span, error, place_attributes(topic, partition))
+            place = place_attributes(topic, partition)
+            end_failed(self._span, {**place, **failure_attributes(error)})
             return
         offset = batch_result.base_offset
         view = None if self._metadata is None else self._metadata.view
@@ -159,11 +166,9 @@ class RecordSpan:
         self._span.end()
 
 
-def end_failed(
-    span: Span, error: BaseException, attributes: dict[str, AttributeValue] | None = None
-) -> None:
-    """End a span with an error."""
-    span.set_attributes({**(attributes or {}), **failure_attributes(error)})
+def end_failed(span: Span, attributes: dict[str, AttributeValue]) -> None:
+    """End a span with these attributes, as failed."""
+    span.set_attributes(attributes)
     span.set_status(Status(StatusCode.ERROR))
     span.end()
 

@@ -39,6 +39,8 @@ class Sampling:
     """
 
     def __init__(self, provider: TracerProvider | None, name: str, version: str) -> None:
+        if provider is not None and not hasattr(provider, "get_tracer"):
+            raise TypeError(f"tracer_provider must be a TracerProvider, not {provider!r}")
         self._provider = provider
         self._scope = (name, version)
         self._tracer: Tracer | None = None

@@ -19,6 +19,7 @@ from kafkaclient.opentelemetry import (
     uninstrument_producer,
 )
 from kafkaclient.opentelemetry.direct_spans import DirectSpan
+from kafkaclient.sync import SyncProducer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import ErrorCode, FakeCluster
 from tests.opentelemetry.support import Seen, header, records, traceparent_of
@@ -384,6 +385,21 @@ async def test_one_producer_alone(fake: FakeCluster, seen: Seen) -> None:
         await one.send_and_wait("t", b"not any more")
     assert [r.value for _, r in records(fake) if header(r)] == [b"traced"]
     assert len(seen.spans) == 1
+
+
+@virtual_time
+async def test_what_cannot_be_traced_is_refused(fake: FakeCluster, seen: Seen) -> None:
+    wrong: Any
+    for wrong in (object(), SyncProducer, None):
+        with pytest.raises(TypeError, match="KafkaclientInstrumentor traces all"):
+            instrument_producer(wrong, tracer_provider=seen.provider)
+    async with start_producer(fake) as producer:
+        instrument_producer(producer, tracer_provider=seen.provider)
+        wrong = 5
+        with pytest.raises(TypeError, match="tracer_provider must be a TracerProvider, not 5"):
+            instrument_producer(producer, tracer_provider=wrong)
+        await producer.send_and_wait("t", b"1")
+    assert len(seen.spans) == 1  # the call that was refused changed nothing
 
 
 @virtual_time

@@ -47,7 +47,7 @@ async def main(partitions: int, scrapes: int, limit: int) -> None:
     metrics = Measured(registry, partition_limit=limit)
     server, thread = start_http_server(0, "127.0.0.1", registry)
     url = f"http://127.0.0.1:{server.server_port}/metrics"
-    async with metrics.observe(Producer(fake.bootstrap, dialer=fake, hooks=metrics)) as producer:
+    async with Producer(fake.bootstrap, dialer=fake, hooks=metrics) as producer:
         await asyncio.gather(
             *[await producer.send("t", b"v" * 100, partition=n) for n in range(partitions)]
         )

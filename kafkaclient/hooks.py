@@ -1,11 +1,11 @@
-"""``Hooks``: one place to see every batch and every request of a producer.
+"""``Hooks``: one place to see the start, every batch and every request of a producer.
 
 Tracing, metrics and the telemetry files stand on them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
@@ -30,20 +30,21 @@ class FinishedBatch(NamedTuple):
     created_s: float
     """When the batch was opened, for its first record."""
     bound_s: float | None
-    """When the batch's partition was decided."""
+    """When the partition was chosen."""
     sent_s: float | None
     """When the batch was first sent."""
     done_s: float
     """When the response was read, or the batch failed."""
     queued_batches: int | None
-    """At the decision: other batches in the queue of the batch."""
+    """When the partition was chosen: other batches that waited in the batch's queue."""
     queued_bytes: int | None
+    """When the partition was chosen: the bytes of these other batches."""
     in_flight: int | None
-    """At the decision: Produce requests in flight to the partition's leader."""
+    """When the partition was chosen: Produce requests in flight to the partition's leader."""
     window: int | None
-    """At the decision: how many requests the leader may have in flight."""
+    """When the partition was chosen: how many requests the leader may have in flight."""
     bound_by: str | None
-    """The kind of decision: ``late``, ``rotation``, ``floor`` or ``append``."""
+    """Why the partition was chosen; docs/telemetry.md lists the values."""
     error: KafkaError | None
     """Why the batch failed; None if it was delivered."""
 
@@ -71,6 +72,10 @@ class Hooks:
     and must not call the producer. An exception is logged, and changes nothing. A method that is
     not overridden costs nothing.
     """
+
+    def on_start(self, producer: Any) -> None:
+        """``producer``, a :class:`kafkaclient.Producer`, has been started and takes records. The
+        requests of the start were reported before. Not called if the start failed."""
 
     def on_batch(self, batch: FinishedBatch) -> None:
         """A batch was delivered or has failed. A batch that the broker found too large is reported

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafkaclient.errors import KafkaError
 
 NAMES = ("topic", "partition", "broker", "code", "maybe_written")
-"""All fields, as attributes of a ``logging.LogRecord``; none is an attribute of its own."""
+"""All fields. None of these names is a standard attribute of ``logging.LogRecord``."""
 
 
 def log_fields(
@@ -19,9 +19,9 @@ def log_fields(
     """``extra=`` for a log call: what the message is about. A field that does not apply is left
     out.
 
-    ``broker`` is a node id; negative: a bootstrap server. ``partition`` -1: not chosen yet.
-    ``maybe_written``: of failed records, whether they may be in the log all the same. ``code`` is
-    the broker's error code in ``error``.
+    ``broker`` is a node id; negative: a bootstrap server. ``partition`` -1: not chosen yet (then
+    left out). ``maybe_written``: of failed records, whether they may be in the log all the same.
+    ``code`` is the broker's error code in ``error``.
     """
     code = error.code if isinstance(error, KafkaError) else None
     if partition is not None and partition < 0:

@@ -65,7 +65,7 @@ async def _run(seconds: int) -> Scraped:
     producer = Producer(fake.bootstrap, dialer=fake, client_id="shop", hooks=metrics, rng=Random(7))
     pages: list[tuple[float, Page]] = []
     top = LiveView()
-    async with metrics.observe(producer):
+    async with producer:
         sending = asyncio.create_task(_send(producer))
         start = loop.time()
         for second in range(1, seconds + 1):
@@ -79,7 +79,7 @@ async def _run(seconds: int) -> Scraped:
             elif second == STOPPED_S[1]:
                 fake.start_broker(2)
             if second <= SLOW_S[0] + 40:
-                top.look(registry.collect(), loop.time())
+                top.show(registry.collect(), loop.time())
             if second % EVERY_S == 0:
                 pages.append((float(second), page_of(generate_latest(registry).decode())))
         sending.cancel()

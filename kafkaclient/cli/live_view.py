@@ -16,9 +16,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from kafkaclient.cli.producer_status import statuses
+from kafkaclient.cli.producer_trend import Trends
 from kafkaclient.prometheus import ProducerMetricsCollector
-from kafkaclient.prometheus.status import statuses
-from kafkaclient.prometheus.trend import Trends
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.progress import Progress
 
-    from kafkaclient.prometheus.trend import BrokerTrend, ProducerTrend
+    from kafkaclient.cli.producer_trend import BrokerTrend, ProducerTrend
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _SPARKS = "▁▂▃▄▅▆▇█"
@@ -48,7 +48,7 @@ class LiveView:
         self._trends = Trends()
         self.producers: tuple[ProducerTrend, ...] = ()
 
-    def look(self, families: Iterable[Metric], now: float | None = None) -> None:
+    def show(self, families: Iterable[Metric], now: float | None = None) -> None:
         """Show these metrics: ``registry.collect()``, or a page after its parser. ``now`` is in
         seconds of a monotonic clock."""
         self.producers = self._trends.add(
@@ -71,8 +71,8 @@ class OwnProducerView(LiveView):
         self.metrics = ProducerMetricsCollector(self._registry)
 
     def refresh(self) -> None:
-        """Look at the producer. Called on its event loop."""
-        self.look(self._registry.collect(), asyncio.get_running_loop().time())
+        """Show the producer's metrics of this moment. Called on its event loop."""
+        self.show(self._registry.collect(), asyncio.get_running_loop().time())
 
 
 def with_view(progress: Progress, view: OwnProducerView) -> Live:
@@ -88,8 +88,8 @@ def with_view(progress: Progress, view: OwnProducerView) -> Live:
 
 def _producer(producer: ProducerTrend, width: int) -> RenderableType:
     heading = Text(overflow="fold")
-    heading.append(producer.client_id, "bold")
-    if not producer.up:
+    heading.append(printable(producer.status.client_id), "bold")
+    if not producer.status.up:
         heading.append("  not running, or its event loop does not answer", "red")
     facts = [
         f"{_count(producer.records_per_s)} records/s",
@@ -98,15 +98,15 @@ def _producer(producer: ProducerTrend, width: int) -> RenderableType:
     ]
     if producer.buffer_used is not None:
         facts.append(f"buffer {producer.buffer_used:.0%} used")
-    if producer.waiting_tasks:
-        facts.append(f"{producer.waiting_tasks:,.0f} tasks wait for space")
+    if producer.status.waiting_tasks:
+        facts.append(f"{producer.status.waiting_tasks:,.0f} tasks wait for space")
     heading.append("  " + "  ".join(facts))
     heading.append(
-        f"  {producer.records_failed:,.0f} failed",
-        "bold red" if producer.records_failed else "",
+        f"  {producer.status.records_failed:,.0f} failed",
+        "bold red" if producer.status.records_failed else "",
     )
-    if producer.records_retried:
-        heading.append(f"  {producer.records_retried:,.0f} retried", "yellow")
+    if producer.status.records_retried:
+        heading.append(f"  {producer.status.records_retried:,.0f} retried", "yellow")
     return Group(heading, _brokers(producer.brokers, width)) if producer.brokers else heading
 
 
@@ -123,14 +123,14 @@ def _brokers(brokers: Sequence[BrokerTrend], width: int) -> Table:
             no_wrap=heading != "excluded",
             overflow="fold",
         )
-    queued = max((broker.queue_bytes for broker in brokers), default=0.0)
+    queued = max((broker.status.queue_bytes for broker in brokers), default=0.0)
     fastest = max((rate for broker in brokers for rate in broker.history), default=0.0)
     for broker in brokers:
-        cells: list[RenderableType] = [str(broker.broker), _size(broker.queue_bytes)]
+        cells: list[RenderableType] = [str(broker.status.broker), _size(broker.status.queue_bytes)]
         if bars:
-            cells.append(Text(_bar(broker.queue_bytes, queued), "yellow"))
-        window = "" if broker.window is None else f"/{broker.window:.0f}"
-        cells.append(f"{broker.in_flight:.0f}{window}")
+            cells.append(Text(_bar(broker.status.queue_bytes, queued), "yellow"))
+        window = "" if broker.status.window is None else f"/{broker.status.window:.0f}"
+        cells.append(f"{broker.status.in_flight:.0f}{window}")
         if shares:
             cells.append("" if broker.share is None else f"{broker.share:.0%}")
         if bars:
@@ -153,10 +153,15 @@ def _columns(bars: bool, sparklines: bool, shares: bool, medians: bool) -> Itera
 
 
 def _exclusion(broker: BrokerTrend) -> Text:
-    times = f"{broker.exclusions:,.0f}x" if broker.exclusions else ""
-    if broker.excluded is None:
+    times = f"{broker.status.exclusions:,.0f}x" if broker.status.exclusions else ""
+    if broker.status.excluded is None:
         return Text(times, "dim")
-    return Text.assemble((broker.excluded, "bold red"), f" {times}")
+    return Text.assemble((printable(broker.status.excluded), "bold red"), f" {times}")
+
+
+def printable(text: str) -> str:
+    """``text`` without control characters: a page's names must not control the terminal."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def _bar(value: float, largest: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import json
 import time
 import urllib.error
@@ -17,9 +18,9 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from kafkaclient.cli.live_view import LiveView
+from kafkaclient.cli.live_view import LiveView, printable
 from kafkaclient.cli.options import described
-from kafkaclient.cli.output import stdout_console
+from kafkaclient.cli.output import picked, stdout_console
 from kafkaclient.cli.run import run_blocking
 from kafkaclient.errors import ConfigError
 from kafkaclient.prometheus.names import PREFIX
@@ -29,14 +30,18 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from kafkaclient.prometheus.trend import ProducerTrend
+    from kafkaclient.cli.producer_trend import ProducerTrend
 
 _TIMEOUT_S = 5.0
 _LARGEST_PAGE = 64 * 2**20  # bytes
+_LARGEST_READ = 2**16  # bytes
 
 
 class PageError(OSError):
     """The page could not be fetched, or has no metrics of a producer."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(printable(" ".join(text.split())))  # it may quote the server
 
 
 @described
@@ -50,16 +55,16 @@ def top(
         ),
     ],
     interval: Annotated[
-        float, typer.Option(min=0.1, help="Seconds between looks at the page.")
+        float, typer.Option(min=0.1, help="Seconds between scrapes of the page.")
     ] = 1.0,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one line of JSON for each look.")
+        bool, typer.Option("--json", help="Print one line of JSON for each scrape.")
     ] = False,
     once: Annotated[
         bool,
         typer.Option(
             "--once",
-            help="Look once. Rates are not known then; shares and "
+            help="Scrape once. Rates are not known then; shares and "
             "percentiles are since the producer's start.",
         ),
     ] = False,
@@ -77,13 +82,18 @@ def top(
 def _top(url: str, interval_s: float, as_json: bool, once: bool) -> None:
     address = page_address(url)
     view = LiveView()
-    look(view, address)  # an error ends the command; later errors do not
+    try:
+        refresh(view, address)
+    except PageError as first:  # ends the command; later errors do not
+        if as_json:
+            _print(view, as_json, str(first))
+        raise
     try:
         if once:
             _print(view, as_json)
         elif as_json:
             _print(view, as_json)
-            for error in _looks(view, address, interval_s):
+            for error in _refreshes(view, address, interval_s):
                 _print(view, as_json, error)
         else:
             _draw(view, address, interval_s)
@@ -92,36 +102,45 @@ def _top(url: str, interval_s: float, as_json: bool, once: bool) -> None:
 
 
 def page_address(url: str) -> str:
-    """The URL with what may be left out. Raises ConfigError if it is no http URL."""
+    """The page's URL: ``http://`` is added if there is no scheme, and ``/metrics`` if the path is
+    empty or ``/``. Raises ConfigError if it is no http URL, or has a user name."""
     full = url if "://" in url else f"http://{url}"
-    parts = urllib.parse.urlsplit(full)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if "@" in full.partition("://")[2].partition("/")[0]:
+        raise ConfigError("a page's URL cannot have a user name or password")  # shows neither
+    try:
+        parts = urllib.parse.urlsplit(full)
+        is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a wrong IPv6 address or port
+        is_usable = False
+    if not is_usable:
         raise ConfigError(f"{url!r} is no URL of a page: expected http://HOST:PORT/metrics")
-    return full if parts.path else urllib.parse.urlunsplit(parts._replace(path="/metrics"))
+    if parts.path in ("", "/"):
+        full = urllib.parse.urlunsplit(parts._replace(path="/metrics"))
+    return full
 
 
-def look(view: LiveView, address: str) -> None:
+def refresh(view: LiveView, address: str) -> None:
     """Fetch the page, and show it in ``view``. Raises PageError."""
     text = _fetch(address)
     try:
         families = list(text_string_to_metric_families(text))
-    except ValueError as error:
+        if any(family.name.startswith(PREFIX) for family in families):
+            view.show(families)
+            return
+    except (ValueError, KeyError) as error:
         raise PageError(f"{address} is no Prometheus page: {error}") from error
-    if not any(family.name.startswith(PREFIX) for family in families):
-        raise PageError(
-            f"{address} has no metrics of a producer (kafkaclient_producer_...): is this the page "
-            "of a program that uses kafkaclient.prometheus?"
-        )
-    view.look(families)
+    raise PageError(
+        f"{address} has no metrics of a producer (kafkaclient_producer_...): is this the page "
+        "of a program that uses kafkaclient.prometheus?"
+    )
 
 
 def _fetch(address: str) -> str:
     try:
         # page_address has checked the scheme.
         request = urllib.request.Request(address, headers={"Accept": "text/plain;version=0.0.4"})  # noqa: S310
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
-            page: bytes = answer.read(_LARGEST_PAGE)
-        return page.decode()
+        with _opener(address).open(request, timeout=_TIMEOUT_S) as answer:
+            return _body(answer).decode()
     except UnicodeDecodeError as error:
         raise PageError(f"{address} is no Prometheus page: {error}") from error
     except urllib.error.HTTPError as error:
@@ -131,14 +150,45 @@ def _fetch(address: str) -> str:
         raise PageError(f"{address} cannot be read: {getattr(error, 'reason', error)}") from error
 
 
-def _looks(view: LiveView, address: str, interval_s: float) -> Iterator[str | None]:
-    """Look again every ``interval_s`` seconds, without an end; the error of a look that failed."""
+def _body(answer: http.client.HTTPResponse) -> bytes:
+    """The whole body. The time limit of a socket holds for each read only, and a body that is cut
+    off is no error of ``read(size)``. Raises OSError."""
+    page, ends = bytearray(), time.monotonic() + _TIMEOUT_S
+    while part := answer.read1(_LARGEST_READ):
+        page += part
+        if time.monotonic() > ends:
+            raise TimeoutError(f"the page takes longer than {_TIMEOUT_S:.0f} s")
+        if len(page) > _LARGEST_PAGE:
+            raise OSError(f"the page has more than {_LARGEST_PAGE >> 20} MB")
+    if answer.length:
+        raise OSError(f"the last {answer.length} bytes of the page are missing")
+    return bytes(page)
+
+
+def _opener(address: str) -> urllib.request.OpenerDirector:
+    """Uses the proxy of the environment, except for this machine's own addresses."""
+    own = _is_loopback(urllib.parse.urlsplit(address).hostname or "")
+    return urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if own else []))
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name
+
+
+def _refreshes(view: LiveView, address: str, interval_s: float) -> Iterator[str | None]:
+    """Refresh the view every ``interval_s`` seconds, without an end. Yields None, or the error of a
+    scrape that failed."""
     due = time.monotonic()
     while True:
         due = max(due + interval_s, time.monotonic())
         time.sleep(max(due - time.monotonic(), 0.0))
         try:
-            look(view, address)
+            refresh(view, address)
         except PageError as error:
             yield str(error)
         else:
@@ -149,7 +199,7 @@ def _draw(view: LiveView, address: str, interval_s: float) -> None:
     console = stdout_console()
     with Live(_screen(view, address), console=console, auto_refresh=False, screen=False) as live:
         live.refresh()
-        for error in _looks(view, address, interval_s):
+        for error in _refreshes(view, address, interval_s):
             live.update(_screen(view, address, error), refresh=True)
 
 
@@ -174,9 +224,21 @@ def _print(view: LiveView, as_json: bool, error: str | None = None) -> None:
 
 
 def as_values(producer: ProducerTrend) -> dict[str, Any]:
-    """A producer for JSON. Histories are left out: the lines before have them."""
+    """A producer for JSON. Histories are left out because earlier lines have them, and histograms
+    because their percentiles are there."""
     brokers = [
-        {name: value for name, value in broker._asdict().items() if name != "history"}
+        {
+            **picked(broker.status, "broker", "queue_bytes", "queue_batches"),
+            **picked(broker.status, "in_flight", "window"),
+            **picked(broker, "share", "bytes_per_s", "p50_s", "p99_s"),
+            **picked(broker.status, "excluded", "exclusions"),
+        }
         for broker in producer.brokers
     ]
-    return {**producer._asdict(), "brokers": brokers}
+    return {
+        **picked(producer.status, "client_id", "up"),
+        **picked(producer, "records_per_s", "bytes_per_s"),
+        **picked(producer.status, "records_failed", "records_retried", "waiting_tasks"),
+        **picked(producer, "buffer_used", "queue_p50_s", "queue_p99_s"),
+        "brokers": brokers,
+    }

@@ -248,10 +248,13 @@ def serializer(call: str) -> Kind[Any]:
     return Kind(f"a function {call}, or an object with a method {method}", _read_serializer)
 
 
+_HOOKS = ("on_start", "on_batch", "on_request")
+
+
 def _read_hooks(value: object) -> tuple[Hooks, ...]:
     given = value if isinstance(value, (list, tuple)) else (value,)
     for hooks in given:
-        methods = (getattr(hooks, name, None) for name in ("on_batch", "on_request"))
+        methods = (getattr(hooks, name, None) for name in _HOOKS)
         _checked(hooks, isinstance(hooks, Hooks) and not any(map(iscoroutinefunction, methods)))
     return tuple(given)
 

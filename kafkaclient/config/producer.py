@@ -183,7 +183,7 @@ class ProducerConfig(ClientConfig):
     error) when records have failed and their Delivery was neither awaited nor inspected."""
 
     hooks: tuple[Hooks, ...] = _HOOKS.option((), HOOKS)
-    """Objects that see every batch and every request (kafkaclient.hooks.Hooks)."""
+    """Objects that see the start, every batch and every request (kafkaclient.hooks.Hooks)."""
 
     metrics_sample_window_ms: int = _METRICS.option(30_000, integer(1, INT64_MAX))
     """The length of one window of rates, averages and maxima, in milliseconds."""

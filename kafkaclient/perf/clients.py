@@ -79,10 +79,7 @@ class KafkaclientClient:
         dialer: Dialer | None = None,
         metrics: ProducerMetricsCollector | None = None,
     ) -> None:
-        if metrics is None:
-            self._producer = Producer(config, dialer=dialer)
-        else:
-            self._producer = metrics.observe(Producer(config, dialer=dialer, hooks=metrics))
+        self._producer = Producer(config, dialer=dialer, hooks=() if metrics is None else metrics)
         self._topic = topic
         self._completed: Completed = unheard
         self._started = False

@@ -21,6 +21,7 @@ from kafkaclient.producer.batches.record import RawRecord, serialized_record
 from kafkaclient.producer.batches.serializers import Serializers
 from kafkaclient.producer.bulk_api import SendManyMixin
 from kafkaclient.producer.observability.health import Health, check_brokers
+from kafkaclient.producer.observability.reports import report_start
 from kafkaclient.producer.runtime import ProducerRuntime
 from kafkaclient.producer.transaction_api import TransactionMixin
 
@@ -102,7 +103,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
 
     def __repr__(self) -> str:
         core = self._core
-        if core is None or self._state in (_State.STOPPED, _State.FORKED):
+        if core is None or self.is_stopped:
             return f"<Producer {self.config.client_id!r} {self._state.value}>"
         lanes = ", ".join(map(repr, core.sender.lanes))
         return f"<Producer {self.config.client_id!r} {core.accumulator!r} [{lanes}]>"
@@ -113,9 +114,15 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
             "another one from the same options"
         )
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the producer has ended: :meth:`stop` has returned or :meth:`start` has failed, or
+        this is a forked child and the producer belongs to its parent. Can be read in any thread."""
+        return self._state in (_State.STOPPED, _State.FORKED)
+
     def _left_open(self) -> LeftOpen | None:
         core = self._core
-        if core is None or self._state in (_State.STOPPED, _State.FORKED):
+        if core is None or self.is_stopped:
             return None
         what = f"producer {self.config.client_id!r}"
         return LeftOpen(what, core.loop, partial(core.stop, None))
@@ -170,6 +177,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         core.start_sender()
         if core.transactions is None:
             self._set_direct_append(True)
+        report_start(self.config.hooks, self)
 
     def _set_direct_append(self, is_open: bool) -> None:
         """Open direct append, or close it."""
@@ -361,7 +369,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         if core is None or self._state is not _State.RUNNING:
             return Health((f"the producer {self._state.value}",))
         self._check_loop(core, "healthy")
-        return await check_brokers(core.metadata, core.router, timeout)
+        return await check_brokers(core.metadata, core.router, timeout, core.now())
 
     def metrics(self, *, partitions: bool = True) -> MetricsSnapshot:
         """All metrics under Java's names; see docs/operations.md.

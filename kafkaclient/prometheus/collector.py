@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import threading
 import time
 import weakref
 from collections import Counter
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prometheus_client import REGISTRY
 
-from kafkaclient.errors import ProducerClosedError, ProducerStateError
+from kafkaclient.errors import ProducerStateError
 from kafkaclient.hooks import FinishedBatch, FinishedRequest, Hooks
+from kafkaclient.net.fork import guard
 from kafkaclient.prometheus.families import Families, FirstSeen, Reading
 from kafkaclient.prometheus.histogram import BYTES, SECONDS, Histogram
 
@@ -25,22 +28,43 @@ if TYPE_CHECKING:
 
     from kafkaclient.producer.producer import Producer
 
-P = TypeVar("P", bound="Producer")
+_log = logging.getLogger(__name__)
 
 _PRODUCE = "PRODUCE"
 
 
-class ProducerMetricsCollector(Hooks):
-    """Exports the metrics of one producer. Give it to the producer as ``hooks``, then call
-    :meth:`observe`::
+class Scrape(NamedTuple):
+    """What was read of a producer."""
 
-        metrics = ProducerMetricsCollector()
-        producer = metrics.observe(Producer("localhost:9092", client_id="orders", hooks=metrics))
+    up: bool
+    """Whether the producer runs."""
+    reading: Reading | None
+    """None: the producer cannot be read any more."""
+
+
+class PendingScrape(NamedTuple):
+    """A scrape that the producer's event loop was asked for."""
+
+    future: Future[Scrape]
+    deadline_s: float
+    """Until when to wait for the future (``time.monotonic``)."""
+
+
+class ProducerMetricsCollector(Hooks):
+    """Exports the metrics of one producer: give it to the producer as ``hooks``::
+
+        producer = Producer("localhost:9092", client_id="orders", hooks=ProducerMetricsCollector())
+
+    The producer's series are on the page from the end of its start. After its end, or its
+    event loop's, they keep their last values, and ``kafkaclient_producer_up`` is 0. A producer that
+    was dropped has no series.
 
     Several producers can have the same registry: each needs a collector and a ``client.id`` of its
-    own, which is the label ``client_id``. The registry may be read in any thread: the collector
-    reads the producer on the producer's event loop. Before the start, and after the end, of the
-    producer the page has ``kafkaclient_producer_up`` 0. A producer that was dropped has no series.
+    own, which is the label ``client_id``. A producer that is started while another one has its
+    collector, or its ``client.id`` on the page, gets no series; an error is logged. After the
+    other one's end both are free. So the producers of a :class:`kafkaclient.SyncProducer` in
+    forked children can use one collector. The registry may be read in any thread: the collector
+    reads the producer on the producer's event loop.
 
     Parameters:
         registry: prometheus-client's default registry, or another.
@@ -51,6 +75,10 @@ class ProducerMetricsCollector(Hooks):
         timeout_s: how long to wait for the producer's event loop, in seconds. If the loop does
             not answer in this time, ``kafkaclient_producer_up`` is 0, and the producer's other
             series are missing on this page.
+
+    Raises:
+        ValueError: a limit is negative, ``timeout_s`` is not positive, or the registry has other
+            metrics with these names.
     """
 
     def __init__(
@@ -61,50 +89,49 @@ class ProducerMetricsCollector(Hooks):
         partition_limit: int = 0,
         timeout_s: float = 2.0,
     ) -> None:
-        self._registry = registry
+        if topic_limit < 0 or partition_limit < 0:
+            raise ValueError("topic_limit and partition_limit must not be negative")
+        if not 0 < timeout_s <= threading.TIMEOUT_MAX:
+            raise ValueError(f"timeout_s must be a positive number of seconds: {timeout_s!r}")
+        self._page = _page_of(registry)
         self._topics = FirstSeen(topic_limit)
         self._partitions = FirstSeen(partition_limit)
         self._timeout_s = timeout_s
         self._producer: weakref.ref[Producer] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._client_id = ""
-        self._process = os.getpid()
+        self._process = 0
+        self._reset()
+
+    def _reset(self) -> None:
         self._queue_times = Histogram(SECONDS)
         self._delivery_times = Histogram(SECONDS)
         self._batch_sizes = Histogram(BYTES)
         self._latencies: dict[int, Histogram] = {}
         self._failed_requests: Counter[int] = Counter()
 
-    def observe(self, producer: P) -> P:
-        """Export the metrics of ``producer`` from now on; returns ``producer``.
+    # --- hooks, on the producer's event loop ----------------------------------------------------
 
-        Can be called before or after the producer's start, in any thread.
-
-        Raises:
-            ValueError: the producer does not have this collector among its ``hooks``; the
-                collector observes another producer; a producer with the same ``client.id`` is in
-                the registry, and has not been stopped; or the registry has other metrics with
-                these names.
-        """
-        client_id = producer.config.client_id
-        if self not in producer.config.hooks:
-            raise ValueError(
-                f"producer {client_id!r} does not report to this collector: create the producer "
-                "with hooks=collector"
-            )
-        observed = self._observed()
-        if observed is producer:
-            return producer
+    def on_start(self, producer: Any) -> None:
         if self._producer is not None:
-            raise ValueError("the collector observes another producer: create one for each")
-        page = _page_of(self._registry)
-        page.check_free(client_id)
-        self._client_id = client_id
+            if not self.has_ended():
+                _log.error(
+                    "%r has no series: its collector is in use, create one for each producer",
+                    producer,
+                )
+                return
+            self._reset()
+        self._loop = asyncio.get_running_loop()
+        self._client_id = producer.config.client_id
         self._process = os.getpid()
         self._producer = weakref.ref(producer)
-        page.add(self)
-        return producer
-
-    # --- hooks, on the producer's event loop ----------------------------------------------------
+        if not self._page.add(self):
+            _log.error(
+                "%r has no series: the registry has a producer with client.id %r, give each "
+                "producer a client_id of its own",
+                producer,
+                self._client_id,
+            )
 
     def on_batch(self, batch: FinishedBatch) -> None:
         sent_s = batch.sent_s
@@ -131,35 +158,20 @@ class ProducerMetricsCollector(Hooks):
         return self._client_id
 
     def has_ended(self) -> bool:
-        """Whether the producer cannot report any more: it is stopped, dropped, or the parent
+        """Whether the producer is stopped or dropped, its event loop is closed, or it is the parent
         process's."""
-        producer = self._observed()
-        if producer is None or self._process != os.getpid():
-            return True
-        if producer._left_open() is not None:
-            return False
-        try:
-            producer.metrics()
-        except ProducerClosedError:
-            return True
-        except ProducerStateError:
-            return False  # it has not been started yet
-        return True
+        producer, loop = self._observed(), self._loop
+        return producer is None or producer.is_stopped or loop is None or loop.is_closed()
 
     def is_gone(self) -> bool:
-        """Whether the producer was dropped, or belongs to the parent process."""
-        return self._observed() is None or self._process != os.getpid()
+        """Whether the producer cannot be read: it was dropped, or is the parent process's."""
+        return self._observed() is None
 
-    def request(self) -> tuple[Future[tuple[bool, Reading | None]], float]:
-        """Ask for the producer's values; at once, if nothing can change them meanwhile.
-
-        Returns a future of whether the producer runs, and of its values, None before the start;
-        and the time (``time.monotonic``) until which to wait for the future.
-        """
-        future: Future[tuple[bool, Reading | None]] = Future()
-        producer = self._observed()
-        opened = None if producer is None else producer._left_open()
-        loop = None if opened is None else opened.loop
+    def request(self) -> PendingScrape:
+        """Ask the producer's event loop for the producer's values; they are read at once if the
+        event loop does not run, or runs this call."""
+        future: Future[Scrape] = Future()
+        loop = None if self.has_ended() else self._loop
         if loop is None or not loop.is_running() or asyncio._get_running_loop() is loop:
             self._answer(future)
         else:
@@ -167,25 +179,25 @@ class ProducerMetricsCollector(Hooks):
                 loop.call_soon_threadsafe(self._answer, future)
             except RuntimeError:  # the loop was closed meanwhile
                 self._answer(future)
-        return future, time.monotonic() + self._timeout_s
+        return PendingScrape(future, time.monotonic() + self._timeout_s)
 
-    def add_to(
-        self,
-        families: Families,
-        future: Future[tuple[bool, Reading | None]],
-        deadline_s: float,
-    ) -> None:
-        """Add the producer's series; ``future`` and ``deadline_s`` are from :meth:`request`."""
+    def add_to(self, families: Families, scrape: PendingScrape) -> None:
+        """Wait for ``scrape``, and add the producer's series. Raises nothing: other producers'
+        series are on the same page."""
+        up = False
         try:
-            up, read = future.result(max(deadline_s - time.monotonic(), 0.0))
+            left_s = max(scrape.deadline_s - time.monotonic(), 0.0)
+            up, reading = scrape.future.result(left_s)
+            if reading is not None:
+                families.add(self._client_id, reading, self._topics, self._partitions)
         except TimeoutError:
-            future.cancel()
-            up, read = False, None
+            scrape.future.cancel()
+        except Exception:  # noqa: BLE001 - it is logged
+            up = False
+            _log.exception("the metrics of producer %r cannot be read", self._client_id)
         families.add_up(self._client_id, up)
-        if read is not None:
-            families.add(self._client_id, read, self._topics, self._partitions)
 
-    def _answer(self, future: Future[tuple[bool, Reading | None]]) -> None:
+    def _answer(self, future: Future[Scrape]) -> None:
         if not future.set_running_or_notify_cancel():
             return  # the reader has given up
         try:
@@ -193,17 +205,17 @@ class ProducerMetricsCollector(Hooks):
         except BaseException as error:  # noqa: BLE001 - the reader's thread raises it
             future.set_exception(error)
 
-    def _read(self) -> tuple[bool, Reading | None]:
+    def _read(self) -> Scrape:
         producer = self._observed()
         if producer is None:
-            return False, None
+            return Scrape(up=False, reading=None)
+        partitions = self._partitions.is_wanted
         try:
-            partitions = self._partitions.is_wanted
             metrics = producer.metrics(partitions=partitions)
             load = producer.load(partitions=partitions)
-        except ProducerStateError:  # not started, or a forked child's
-            return False, None
-        return producer._left_open() is not None, Reading(
+        except ProducerStateError:  # this is a forked child
+            return Scrape(up=False, reading=None)
+        reading = Reading(
             metrics,
             load,
             self._queue_times.read(),
@@ -212,55 +224,64 @@ class ProducerMetricsCollector(Hooks):
             {broker: latencies.read() for broker, latencies in self._latencies.items()},
             dict(self._failed_requests),
         )
+        return Scrape(not self.has_ended(), reading)
 
     def _observed(self) -> Producer | None:
-        return None if self._producer is None else self._producer()
+        if self._producer is None or self._process != os.getpid():
+            return None
+        return self._producer()
 
 
 class _Page:
     """A registry's collector for all producers: a page may have each family once only."""
 
     def __init__(self) -> None:
-        # Replaced, never changed: threads may be reading it.
-        self._collectors: tuple[ProducerMetricsCollector, ...] = ()
+        self._collectors: dict[str, ProducerMetricsCollector] = {}
+        self._lock = threading.Lock()
+        guard(self)
 
-    def check_free(self, client_id: str) -> None:
-        for other in self._collectors:
-            if other.client_id == client_id and not other.has_ended():
-                raise ValueError(
-                    f"the registry has a producer with client.id {client_id!r}: give each "
-                    "producer a client_id of its own"
-                )
+    def forked(self) -> None:
+        """See :class:`~kafkaclient.net.fork.Forkable`."""
+        self._lock = threading.Lock()
 
-    def add(self, collector: ProducerMetricsCollector) -> None:
-        """Add a collector, which replaces that of an ended producer with the same client.id."""
-        kept = (
-            other
-            for other in self._collectors
-            if not other.is_gone() and other.client_id != collector.client_id
-        )
-        self._collectors = (*kept, collector)
+    def add(self, collector: ProducerMetricsCollector) -> bool:
+        """Add a collector, which replaces an ended producer's. False: a producer that has not
+        ended has the same client.id."""
+        with self._lock:
+            self._collectors = {
+                client_id: each
+                for client_id, each in self._collectors.items()
+                if each is not collector and not each.is_gone()
+            }
+            other = self._collectors.get(collector.client_id)
+            is_free = other is None or other.has_ended()
+            if is_free:
+                self._collectors[collector.client_id] = collector
+            return is_free
 
     def describe(self) -> Iterable[Metric]:
         """The names that no other collector of the registry may have."""
         return Families().all()
 
     def collect(self) -> Iterable[Metric]:
-        collectors = [each for each in self._collectors if not each.is_gone()]
-        asked = [(each, *each.request()) for each in collectors]  # all loops at the same time
+        with self._lock:
+            collectors = [each for each in self._collectors.values() if not each.is_gone()]
+        asked = [(each, each.request()) for each in collectors]  # all loops at the same time
         families = Families()
-        for each, future, deadline_s in asked:
-            each.add_to(families, future, deadline_s)
+        for each, scrape in asked:
+            each.add_to(families, scrape)
         return families.with_samples()
 
 
 _pages: weakref.WeakKeyDictionary[CollectorRegistry, _Page] = weakref.WeakKeyDictionary()
+_pages_lock = threading.Lock()
 
 
 def _page_of(registry: CollectorRegistry) -> _Page:
-    page = _pages.get(registry)
-    if page is None:
-        page = _Page()
-        registry.register(page)
-        _pages[registry] = page
-    return page
+    with _pages_lock:
+        page = _pages.get(registry)
+        if page is None:
+            page = _Page()
+            registry.register(page)
+            _pages[registry] = page
+        return page

@@ -112,7 +112,7 @@ class Families:
         self._add(
             gauge,
             "broker_excluded",
-            "1: at the last look, records without key did not go to the broker, for this reason.",
+            "1: records without key do not go to the broker, for this reason.",
             _REASON,
         )
         self._add(

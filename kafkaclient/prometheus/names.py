@@ -68,7 +68,7 @@ PRODUCER = (
     Exported(
         "event-loop-lag-max",
         "event_loop_lag_max_seconds",
-        "The most that a timer of the producer was late, in the last minute.",
+        "Longest delay of a producer timer, in the last minute.",
         _PER_MS,
     ),
     Exported(

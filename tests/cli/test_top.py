@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,9 +15,9 @@ from typer.testing import CliRunner
 from kafkaclient.cli import top
 from kafkaclient.cli.app import app
 from kafkaclient.cli.live_view import LiveView
+from kafkaclient.cli.producer_trend import Trends
 from kafkaclient.errors import ConfigError
-from kafkaclient.prometheus.trend import Trends
-from tests.prometheus.support import broker, producer, times
+from tests.cli.producer_support import broker, producer, times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +84,32 @@ def test_once_as_json(server: Server) -> None:
     assert first["queue_bytes"] == 4096
     assert first["excluded"] == "slow"
     assert first["p99_s"] is None
-    assert "history" not in first
+    assert list(first) == [
+        "broker",
+        "queue_bytes",
+        "queue_batches",
+        "in_flight",
+        "window",
+        "share",
+        "bytes_per_s",
+        "p50_s",
+        "p99_s",
+        "excluded",
+        "exclusions",
+    ]
+    assert set(found) == {
+        "client_id",
+        "up",
+        "records_per_s",
+        "bytes_per_s",
+        "records_failed",
+        "records_retried",
+        "buffer_used",
+        "waiting_tasks",
+        "queue_p50_s",
+        "queue_p99_s",
+        "brokers",
+    }
 
 
 def test_once_for_people(server: Server) -> None:
@@ -101,8 +127,10 @@ def test_once_for_people(server: Server) -> None:
         (b"# TYPE up gauge\nup 1\n", "has no metrics of a producer"),
         (b"<html>hello</html>", "is no Prometheus page"),
         (b"\xff\xfe", "is no Prometheus page"),
+        (PAGE.replace('"2"', '"two"').encode(), "is no Prometheus page"),
+        (PAGE.replace(',broker="2"', "").encode(), "is no Prometheus page"),
     ],
-    ids=["404", "another page", "html", "binary"],
+    ids=["404", "another page", "html", "binary", "no node id", "no broker"],
 )
 def test_a_page_that_is_not_a_producers_is_an_error(
     server: Server, page: bytes, message: str
@@ -111,14 +139,14 @@ def test_a_page_that_is_not_a_producers_is_an_error(
     result = run(server.address)
     assert result.exit_code == 1
     with pytest.raises(top.PageError, match=message):
-        top.look(LiveView(), f"http://{server.address}/metrics")
+        top.refresh(LiveView(), f"http://{server.address}/metrics")
 
 
 def test_a_server_that_is_not_there_is_an_error() -> None:
     result = run("127.0.0.1:1", "--once", "--json")
     assert result.exit_code == 1
     assert "cannot be read" in result.stderr
-    assert result.stdout == ""
+    assert "cannot be read" in json.loads(result.stdout)["error"]
 
 
 @pytest.mark.parametrize(
@@ -126,6 +154,8 @@ def test_a_server_that_is_not_there_is_an_error() -> None:
     [
         ("h:9000", "http://h:9000/metrics"),
         ("https://h", "https://h/metrics"),
+        ("http://h:9000/", "http://h:9000/metrics"),
+        ("h:9000/", "http://h:9000/metrics"),
         ("http://h:1/x?y=z", "http://h:1/x?y=z"),
     ],
 )
@@ -133,14 +163,84 @@ def test_what_may_be_left_out_of_the_url(url: str, address: str) -> None:
     assert top.page_address(url) == address
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://h/metrics", "http://"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_no_proxy_is_used_for_this_machine(
+    server: Server, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # nothing listens there
+    address = server.address.replace("127.0.0.1", host)
+    result = run(address, "--once", "--json")
+    assert result.exit_code == 0, result.output
+
+
+def test_a_proxy_is_used_for_other_machines(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    asked = f"http://producer.invalid/{server.address}"
+    monkeypatch.setenv("http_proxy", f"http://{server.address}")
+    with pytest.raises(top.PageError, match="Not Found"):  # the proxy's answer
+        top.refresh(LiveView(), asked)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        "ftp://h/metrics",
+        "http://",
+        "http://[::1",
+        "[red]:9",
+        "h:99999",
+        "h:x",
+    ],
+)
 def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="is no URL of a page"):
         top.page_address(url)
 
 
+def test_a_wrong_url_is_one_line() -> None:
+    result = run("[red]:9", "--once")
+    assert result.exit_code == 2
+    assert "'[red]:9' is no URL of a page" in result.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize("url", ["http://user:secret@h/", "user:secret@h", "http://user:secret@[h"])
+def test_a_password_is_not_shown(url: str) -> None:
+    result = run(url, "--once", "--json")
+    assert result.exit_code == 2
+    assert "cannot have a user name or password" in result.stderr.replace("\n", " ")
+    assert "secret" not in result.output
+
+
+def test_a_page_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(100))
+    monkeypatch.setattr(top.time, "monotonic", lambda: float(next(now)))
+    with pytest.raises(TimeoutError, match="longer than 5 s"):
+        top._body(SimpleNamespace(read1=lambda _: b"# x\n", length=None))
+
+
+def test_a_page_that_is_cut_off_is_an_error() -> None:
+    parts = iter([PAGE.encode(), b""])
+    with pytest.raises(OSError, match="the last 17 bytes of the page are missing"):
+        top._body(SimpleNamespace(read1=lambda _: next(parts), length=17))
+
+
+def test_a_name_does_not_control_the_terminal(server: Server) -> None:
+    server.pages = [PAGE.replace("orders", "\x1b[2J\x1b]0;owned\x07").encode()]
+    result = run(server.address, "--once")
+    assert result.exit_code == 0, result.output
+    assert "owned" in result.stdout
+    assert "\x1b" not in result.stdout
+    assert "\x07" not in result.stdout
+
+
 def test_once_it_ran_it_keeps_trying(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line a look, also of looks that fail; Ctrl-C ends it without a message."""
+    """A line a scrape, also of scrapes that fail; Ctrl-C ends it without a message."""
     server.pages = [PAGE.encode(), b"", PAGE.encode()]
     slept: list[float] = []
 

@@ -7,7 +7,9 @@ import gc
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from math import isnan
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
@@ -15,7 +17,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafkaclient import Producer
+from kafkaclient import Producer, SyncProducer
 from kafkaclient.errors import DeliveryTimeoutError
 from kafkaclient.prometheus import ProducerMetricsCollector
 from kafkaclient.testing.clock import virtual_time
@@ -45,7 +47,7 @@ def registry() -> CollectorRegistry:
 
 def observing(fake: FakeCluster, registry: CollectorRegistry, **options: object) -> Producer:
     metrics = ProducerMetricsCollector(registry)
-    return metrics.observe(Producer(fake.bootstrap, dialer=fake, hooks=metrics, **options))
+    return Producer(fake.bootstrap, dialer=fake, hooks=metrics, **options)
 
 
 @virtual_time
@@ -53,7 +55,6 @@ async def test_a_page_has_what_the_producer_counts(registry: CollectorRegistry) 
     fake = one_topic(round_trip_s=0.02)
     metrics = ProducerMetricsCollector(registry, partition_limit=10)
     async with start_producer(fake, hooks=metrics, client_id="orders", linger_ms=5) as producer:
-        metrics.observe(producer)
         await asyncio.gather(
             *[await producer.send("t", b"v" * 100, partition=n % 3) for n in range(30)]
         )
@@ -152,11 +153,12 @@ async def test_a_page_can_be_read_in_another_thread() -> None:
                 pages.append(page(registry))
 
         scraping = asyncio.create_task(asyncio.to_thread(scrape))
-        for number in range(300):
+        number = 0
+        while number < 300 or len(pages) < 4:
             await producer.send_and_wait("t", b"v", partition=number % 3)
+            number += 1
         done.set()
         await scraping
-    assert len(pages) > 3
     last = 0.0
     for found in pages:
         assert found["up", "kafkaclient"] == 1
@@ -172,8 +174,7 @@ async def test_a_page_can_be_read_in_another_thread() -> None:
 async def test_a_blocked_event_loop_does_not_hold_up_a_scrape(registry: CollectorRegistry) -> None:
     fake = one_topic()
     metrics = ProducerMetricsCollector(registry, timeout_s=0.02)
-    async with start_producer(fake, hooks=metrics) as producer:
-        metrics.observe(producer)
+    async with start_producer(fake, hooks=metrics):
         pages: list[dict[tuple[str, ...], float]] = []
         scrape = threading.Thread(target=lambda: pages.append(page(registry)))
         scrape.start()
@@ -187,7 +188,7 @@ async def test_a_producer_can_be_scraped_at_any_time_of_its_life(
     registry: CollectorRegistry,
 ) -> None:
     producer = observing(one_topic(), registry)
-    assert page(registry) == {("up", "kafkaclient"): 0}
+    assert page(registry) == {}
     async with producer:
         await producer.send_and_wait("t", b"v")
         assert page(registry)["up", "kafkaclient"] == 1
@@ -209,6 +210,44 @@ def test_a_producer_of_an_ended_loop_can_be_scraped(registry: CollectorRegistry)
     assert page(registry)["records_sent_total", producer.config.client_id] == 1
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_producer_whose_loop_ended_without_a_stop_is_down(
+    registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake = one_topic()
+
+    async def run() -> Producer:
+        producer = observing(fake, registry)
+        await producer.start()
+        await producer.send_and_wait("t", b"v")
+        return producer
+
+    producer = asyncio.run(run())
+    found = page(registry)
+    assert found["up", "kafkaclient"] == 0
+    assert found["records_sent_total", "kafkaclient"] == 1
+    other = asyncio.run(run())  # has the same client.id
+    assert "has no series" not in caplog.text
+    del producer, other
+    gc.collect()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"timeout_s": -1},
+        {"timeout_s": 0},
+        {"timeout_s": float("nan")},
+        {"timeout_s": float("inf")},
+        {"topic_limit": -1},
+        {"partition_limit": -1},
+    ],
+)
+def test_wrong_limits_are_refused(registry: CollectorRegistry, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        ProducerMetricsCollector(registry, **wrong)
+
+
 @virtual_time
 async def test_several_producers_share_a_registry(registry: CollectorRegistry) -> None:
     fake = one_topic()
@@ -227,34 +266,120 @@ async def test_several_producers_share_a_registry(registry: CollectorRegistry) -
 
 
 @virtual_time
-async def test_a_client_id_is_one_producers_at_a_time(registry: CollectorRegistry) -> None:
+async def test_a_client_id_is_one_producers_at_a_time(
+    registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
     fake = one_topic()
-    waiting = observing(fake, registry, client_id="a")
-    with pytest.raises(ValueError, match=r"has a producer with client\.id 'a'"):
-        observing(fake, registry, client_id="a")
-    async with waiting as producer:
+    async with observing(fake, registry, client_id="a") as producer:
         await producer.send_and_wait("t", b"v")
-        with pytest.raises(ValueError, match=r"has a producer with client\.id 'a'"):
-            observing(fake, registry, client_id="a")
+        async with observing(fake, registry, client_id="a") as other:
+            await other.send_and_wait("t", b"v")
+            await other.send_and_wait("t", b"v")
+            assert "the registry has a producer with client.id 'a'" in caplog.text
+            assert page(registry)["records_sent_total", "a"] == 1
+            assert generate_latest(registry).decode().count("producer_up{") == 1
+    caplog.clear()
     async with observing(fake, registry, client_id="a"):
         assert page(registry)["records_sent_total", "a"] == 0
+    assert caplog.text == ""
 
 
 @virtual_time
-async def test_a_collector_is_one_producers(registry: CollectorRegistry) -> None:
+async def test_a_collector_is_one_producers_at_a_time(
+    registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
     fake, metrics = one_topic(), ProducerMetricsCollector(registry)
-    with pytest.raises(ValueError, match="hooks=collector"):
-        metrics.observe(Producer(fake.bootstrap, dialer=fake))
-    one = metrics.observe(Producer(fake.bootstrap, dialer=fake, hooks=metrics, client_id="a"))
-    assert metrics.observe(one) is one
-    with pytest.raises(ValueError, match="create one for each"):
-        metrics.observe(Producer(fake.bootstrap, dialer=fake, hooks=metrics, client_id="b"))
+    async with start_producer(fake, hooks=metrics, client_id="a") as producer:
+        await producer.send_and_wait("t", b"v")
+        async with start_producer(fake, hooks=metrics, client_id="b"):
+            assert "create one for each producer" in caplog.text
+            assert {labels[0] for _, *labels in page(registry) if len(labels) == 1} == {"a"}
+    caplog.clear()
+    async with start_producer(fake, hooks=metrics, client_id="c") as producer:
+        found = page(registry)
+        assert found["up", "c"] == 1
+        assert ("up", "a") not in found
+        assert found["queue_seconds_count", "c"] == 0  # not those of the first producer
+        await producer.send_and_wait("t", b"v")
+        assert page(registry)["queue_seconds_count", "c"] == 1
+    assert caplog.text == ""
+
+
+@virtual_time
+async def test_a_collector_that_gets_no_series_leaves_its_old_ones(
+    registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake, metrics = one_topic(), ProducerMetricsCollector(registry)
+    async with start_producer(fake, hooks=metrics, client_id="a"):
+        pass
+    async with (
+        observing(fake, registry, client_id="b"),
+        start_producer(fake, hooks=metrics, client_id="b"),
+    ):
+        assert generate_latest(registry).decode().count("producer_up{") == 1
+    assert "has no series" in caplog.text
+    caplog.clear()
+
+
+@virtual_time
+async def test_a_producer_that_cannot_be_read_leaves_the_others_on_the_page(
+    registry: CollectorRegistry,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = one_topic()
+    async with (
+        observing(fake, registry, client_id="a") as broken,
+        observing(fake, registry, client_id="b") as other,
+    ):
+        await other.send_and_wait("t", b"v")
+        monkeypatch.setattr(broken, "load", lambda **_: 1 / 0)
+        found = page(registry)
+        assert found["up", "a"] == 0
+        assert found["up", "b"] == found["records_sent_total", "b"] == 1
+        monkeypatch.undo()
+        assert page(registry)["up", "a"] == 1
+    assert "producer 'a' cannot be read" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+    caplog.clear()
+
+
+def test_a_sync_producer_has_series(registry: CollectorRegistry) -> None:
+    fake = one_topic()
+    metrics = ProducerMetricsCollector(registry)
+    with SyncProducer(fake.bootstrap, dialer=fake, client_id="web", hooks=metrics) as producer:
+        for _ in range(3):
+            producer.send("t", b"v").result()
+        found = page(registry)
+        assert found["up", "web"] == 1
+        assert found["records_sent_total", "web"] == found["queue_seconds_count", "web"] == 3
+    assert page(registry)["up", "web"] == 0
+
+
+def test_collectors_of_a_registry_can_be_created_in_many_threads() -> None:
+    """Without a lock, a second page is refused as a duplicate, or drops the first."""
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            registry = CollectorRegistry()
+            start = threading.Barrier(8)
+
+            def create(registry: CollectorRegistry = registry, start: Any = start) -> object:
+                start.wait()
+                return ProducerMetricsCollector(registry)._page
+
+            with ThreadPoolExecutor(8) as threads:
+                pages = [each.result() for each in [threads.submit(create) for _ in range(8)]]
+            assert len(set(pages)) == 1
+    finally:
+        sys.setswitchinterval(switch)
 
 
 def test_names_of_other_collectors_are_refused(registry: CollectorRegistry) -> None:
     Gauge(f"{_PREFIX}up", "mine", registry=registry)
     with pytest.raises(ValueError, match="Duplicated"):
-        observing(one_topic(), registry)
+        ProducerMetricsCollector(registry)
 
 
 @virtual_time
@@ -265,7 +390,6 @@ async def test_series_are_bounded(registry: CollectorRegistry) -> None:
         fake.create_topic(f"t{number}", 4)
     metrics = ProducerMetricsCollector(registry, topic_limit=3, partition_limit=6)
     async with start_producer(fake, hooks=metrics) as producer:
-        metrics.observe(producer)
         for topic in ("t4", "t1", "t2", "t0", "t3"):
             for partition in range(4):
                 await producer.send_and_wait(topic, b"v", partition=partition)

@@ -31,7 +31,7 @@ async def _scraped() -> list[str]:
     fake, registry = one_topic(round_trip_s=0.01), CollectorRegistry()
     metrics = ProducerMetricsCollector(registry)
     pages = []
-    async with metrics.observe(Producer(fake.bootstrap, dialer=fake, hooks=metrics)) as producer:
+    async with Producer(fake.bootstrap, dialer=fake, hooks=metrics) as producer:
         for _ in range(2):
             for number in range(30):
                 await producer.send_and_wait("t", b"v" * 50, partition=number % 3)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
+import prometheus_client
 
 from kafkaclient.prometheus.families import Families
 from kafkaclient.prometheus.names import PREFIX
 from kafkaclient.testing.fake import FakeCluster
+
+if TYPE_CHECKING:
+    import pytest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "prometheus.md").read_text("utf-8")
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -47,3 +51,15 @@ async def test_the_recipe_for_a_web_service() -> None:
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain")
     assert 'kafkaclient_producer_records_sent_total{client_id="web"} 1.0' in answer.text
+
+
+def test_the_recipe_for_a_sync_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, pages = FakeCluster(1), []
+    (code,) = [snippet for snippet in SNIPPETS if "SyncProducer" in snippet]
+    monkeypatch.setattr(prometheus_client, "start_http_server", lambda *to: pages.append(to))
+    code = code.replace('"localhost:9092"', "fake.bootstrap, dialer=fake")
+    names: dict[str, Any] = {"fake": fake}
+    exec(compile(code, "docs/prometheus.md", "exec"), names)  # noqa: S102 - our own page
+    assert pages == [(9000, "127.0.0.1")]
+    page = prometheus_client.generate_latest().decode()
+    assert 'kafkaclient_producer_records_sent_total{client_id="jobs"} 1.0' in page

@@ -178,6 +178,40 @@ def test_a_forked_child_has_a_producer_of_its_own(before: str, uvloop: bool) -> 
     assert "loop" not in errors.replace("multi-threaded", "")
 
 
+def test_a_forked_child_has_the_series_of_its_own_producer() -> None:
+    """Parent and child use one collector; the child's page has nothing of the parent's producer."""
+    printed, errors = run("""
+        from prometheus_client import CollectorRegistry
+        from kafkaclient.prometheus import ProducerMetricsCollector
+
+        registry = CollectorRegistry()
+        metrics = ProducerMetricsCollector(registry)
+        producer = SyncProducer(fake.bootstrap, dialer=fake, client_id="web", hooks=metrics)
+
+        def page():
+            names = ("up", "records_sent_total", "queue_seconds_count")
+            name = "kafkaclient_producer_"
+            found = [registry.get_sample_value(name + n, {"client_id": "web"}) for n in names]
+            return str(found).replace(" ", "")
+
+        for n in range(3):
+            producer.send_and_wait("t", b"parent")
+        if os.fork() == 0:
+            before = page()
+            producer.send_and_wait("t", b"child")
+            print(before, page(), flush=True)
+            os._exit(0)
+        os.wait()
+        print(page())
+        producer.close()
+        print(page())
+    """)
+    child = ["[None,None,None]", "[1.0,1.0,1.0]"]
+    assert printed[:4] == [*child, "[1.0,3.0,3.0]", "[0.0,3.0,3.0]"]
+    assert "Traceback" not in errors
+    assert "has no series" not in errors
+
+
 def test_a_fork_waits_until_the_thread_holds_no_lock() -> None:
     """Such as the lock of a module that it imports: the child would wait for it for ever."""
     run("""

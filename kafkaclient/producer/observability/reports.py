@@ -1,7 +1,8 @@
-"""Reports every batch and every request to the hooks. Made only for hooks that want them."""
+"""Reports the start, every batch and every request to the hooks that want them."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
@@ -24,6 +25,11 @@ _log = logging.getLogger(__name__)
 
 _OLDEST = 16  # queued batches that are measured; the cost must not grow with the queue
 _NO_FACTS = BindingFacts()
+
+
+def report_start(hooks: Sequence[Hooks], producer: object) -> None:
+    """Tell the hooks that want it that ``producer`` has been started."""
+    _call([h.on_start for h in hooks if type(h).on_start is not Hooks.on_start], producer)
 
 
 def batch_reports(
@@ -127,7 +133,7 @@ def _call(hooks: Sequence[Callable[[T], object]], seen: T) -> None:
     for hook in hooks:
         try:
             hook(seen)
-        except Exception:  # noqa: BLE001 - an error of a hook must not stop the producer
+        except BaseException as error:  # noqa: BLE001 - it is raised in the middle of other work
             where = (getattr(seen, name, None) for name in ("topic", "partition", "broker"))
             topic, partition, broker = where
             _log.exception(
@@ -136,6 +142,12 @@ def _call(hooks: Sequence[Callable[[T], object]], seen: T) -> None:
                 seen,
                 extra=log_fields(topic=topic, partition=partition, broker=broker),
             )
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):  # the program is to end
+                asyncio.get_running_loop().call_soon(_raise, error)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 def _queued_bytes(queue: PartitionQueue) -> int:

@@ -1,4 +1,4 @@
-"""The option ``hooks``: every batch and every request is seen once, with its true outcome."""
+"""The option ``hooks``: start, batches and requests are seen once, batches with true outcomes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from kafkaclient import FinishedBatch, FinishedRequest, Hooks
 from kafkaclient.errors import (
+    BootstrapError,
     BrokerConnectionError,
     ConfigError,
     DeliveryTimeoutError,
@@ -109,23 +110,83 @@ async def test_the_parts_of_a_split_batch_are_seen(producing: StartProducer) -> 
     assert sum(batch.records for batch in seen.batches) == 10
 
 
+class Starts(Hooks):
+    """Keeps what the producer tells of itself at each start."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Producer, bool, str]] = []
+
+    def on_start(self, producer: Producer) -> None:
+        asyncio.get_running_loop()  # raises outside the event loop
+        self.seen.append((producer, producer.is_stopped, str(producer.load(partitions=False))))
+
+
+@virtual_time
+async def test_a_start_is_seen_once_with_its_producer() -> None:
+    fake, hooks = one_topic(), Starts()
+    producer = Producer(fake.bootstrap, dialer=fake, hooks=[hooks, Seen()])
+    assert hooks.seen == []
+    async with producer:
+        ((started, is_stopped, load),) = hooks.seen
+        assert started is producer
+        assert not is_stopped
+        assert load == str(producer.load(partitions=False))
+        await producer.send_and_wait("t", b"v")
+    assert producer.is_stopped
+    assert len(hooks.seen) == 1
+
+
+@virtual_time
+async def test_a_start_that_fails_is_not_seen() -> None:
+    fake, hooks = one_topic(1, 1), Starts()
+    fake.stop_broker(0)
+    producer = Producer(fake.bootstrap, dialer=fake, hooks=hooks, max_block_ms=1000)
+    with pytest.raises(BootstrapError):
+        await producer.start()
+    assert hooks.seen == []
+    assert producer.is_stopped
+
+
 @virtual_time
 async def test_a_hook_that_raises_changes_nothing(
     producing: StartProducer, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(Hooks):
+        def on_start(self, producer: Producer) -> None:
+            raise RuntimeError("broken start")
+
         def on_batch(self, batch: FinishedBatch) -> None:
             raise RuntimeError("broken hook")
 
         def on_request(self, request: FinishedRequest) -> None:
             raise RuntimeError("broken hook")
 
-    seen = Seen()
-    async with producing(one_topic(), hooks=[Broken(), seen]) as producer:
+    seen, starts = Seen(), Starts()
+    async with producing(one_topic(), hooks=[Broken(), seen, starts]) as producer:
+        assert "broken start" in caplog.text
         await producer.send_and_wait("t", b"v")
+    assert len(starts.seen) == 1
     assert len(seen.batches) == 1
     assert seen.requests
     assert "broken hook" in caplog.text
+    caplog.clear()
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, GeneratorExit])
+@virtual_time
+async def test_a_hook_that_raises_what_is_no_exception_changes_nothing(
+    producing: StartProducer, caplog: pytest.LogCaptureFixture, error: type[BaseException]
+) -> None:
+    class Broken(Hooks):
+        def on_batch(self, batch: FinishedBatch) -> None:
+            raise error
+
+        def on_request(self, request: FinishedRequest) -> None:
+            raise error
+
+    async with producing(one_topic(), hooks=Broken()) as producer:
+        await producer.send_and_wait("t", b"v")
+    assert "failed on" in caplog.text
     caplog.clear()
 
 
@@ -154,10 +215,11 @@ def test_what_is_no_hooks_object_is_refused(given: object) -> None:
         Producer("localhost:9092", hooks=given)
 
 
-def test_async_hooks_are_refused() -> None:
-    class Waiting(Hooks):
-        async def on_batch(self, batch: FinishedBatch) -> None:  # type: ignore[override]
-            await asyncio.sleep(0)
+@pytest.mark.parametrize("name", ["on_start", "on_batch", "on_request"])
+def test_async_hooks_are_refused(name: str) -> None:
+    async def wait(_hooks: Hooks, _seen: object) -> None:
+        await asyncio.sleep(0)
 
+    Waiting = type("Waiting", (Hooks,), {name: wait})
     with pytest.raises(ConfigError, match="hooks="):
         Producer("localhost:9092", hooks=Waiting())

@@ -1,4 +1,4 @@
-"""What changed from one look at producers to the next: rates, shares and percentiles; no I/O."""
+"""What changed from one scrape of producers to the next: rates, shares and percentiles; no I/O."""
 
 from __future__ import annotations
 
@@ -10,48 +10,36 @@ from kafkaclient.prometheus.histogram import Counts
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkaclient.prometheus.status import BrokerStatus, ProducerStatus
+    from kafkaclient.cli.producer_status import BrokerStatus, ProducerStatus
 
 _WINDOW_S = 10.0  # seconds that shares and percentiles cover
-_HISTORY = 60  # looks that the history of a rate covers
+_HISTORY = 60  # scrapes that the history of a rate covers
 
 
 class BrokerTrend(NamedTuple):
     """A broker: its state, and the last 10 seconds. None: not known."""
 
-    broker: int
-    queue_bytes: float
-    queue_batches: float
-    in_flight: float
-    window: float | None
+    status: BrokerStatus
     share: float | None
     """Of the bytes that the producer sent, from 0 to 1."""
     bytes_per_s: float | None
-    """Since the look before."""
+    """Since the scrape before."""
     p50_s: float | None
     """Median latency of Produce requests in seconds."""
     p99_s: float | None
-    excluded: str | None
-    exclusions: float
-    """Since the producer's start."""
     history: tuple[float, ...]
-    """``bytes_per_s`` of the last looks, 60 at most, the latest last."""
+    """``bytes_per_s`` of the last scrapes, 60 at most, the latest last."""
 
 
 class ProducerTrend(NamedTuple):
     """A producer: its state, and the last 10 seconds. None: not known."""
 
-    client_id: str
-    up: bool
+    status: ProducerStatus
     records_per_s: float | None
-    """Since the look before."""
+    """Since the scrape before."""
     bytes_per_s: float | None
-    records_failed: float
-    """Since the producer's start."""
-    records_retried: float
     buffer_used: float | None
     """The part of ``buffer.memory`` that is in use, from 0 to 1."""
-    waiting_tasks: float
     queue_p50_s: float | None
     """Median seconds that a batch waited in the producer."""
     queue_p99_s: float | None
@@ -61,7 +49,7 @@ class ProducerTrend(NamedTuple):
 class Trends:
     """Remembers what was seen of each producer in the last 10 seconds.
 
-    After one look only, shares and percentiles are since the producer's start, and rates are not
+    After the first scrape, shares and percentiles are since the producer's start, and rates are not
     known.
     """
 
@@ -108,34 +96,26 @@ class Trends:
             )
             brokers.append(
                 BrokerTrend(
-                    node_id,
-                    broker.queue_bytes,
-                    broker.queue_batches,
-                    broker.in_flight,
-                    broker.window,
-                    sent[node_id] / total if total else None,
-                    rate,
-                    percentile(latencies, 0.5),
-                    percentile(latencies, 0.99),
-                    broker.excluded,
-                    broker.exclusions,
-                    tuple(history),
+                    broker,
+                    share=sent[node_id] / total if total else None,
+                    bytes_per_s=rate,
+                    p50_s=percentile(latencies, 0.5),
+                    p99_s=percentile(latencies, 0.99),
+                    history=tuple(history),
                 )
             )
         rates = [broker.bytes_per_s for broker in brokers if broker.bytes_per_s is not None]
         queue_times = _since(status.queue_times, None if first is None else first.queue_times)
         return ProducerTrend(
-            status.client_id,
-            status.up,
-            None if last is None else _rate(status.records_sent, last.records_sent, elapsed_s),
-            sum(rates) if rates else None,
-            status.records_failed,
-            status.records_retried,
-            _used(status),
-            status.waiting_tasks,
-            percentile(queue_times, 0.5),
-            percentile(queue_times, 0.99),
-            tuple(brokers),
+            status,
+            records_per_s=(
+                None if last is None else _rate(status.records_sent, last.records_sent, elapsed_s)
+            ),
+            bytes_per_s=sum(rates) if rates else None,
+            buffer_used=_used(status),
+            queue_p50_s=percentile(queue_times, 0.5),
+            queue_p99_s=percentile(queue_times, 0.99),
+            brokers=tuple(brokers),
         )
 
 

@@ -1,14 +1,14 @@
-"""Rates, shares and percentiles between looks at a producer."""
+"""Rates, shares and percentiles between scrapes of a producer."""
 
 from __future__ import annotations
 
 import pytest
 
-from kafkaclient.prometheus.trend import Trends, percentile
-from tests.prometheus.support import broker, producer, times
+from kafkaclient.cli.producer_trend import Trends, percentile
+from tests.cli.producer_support import broker, producer, times
 
 
-def test_the_first_look_is_since_the_start_and_has_no_rates() -> None:
+def test_the_first_scrape_is_since_the_start_and_has_no_rates() -> None:
     (found,) = Trends().add(
         100.0,
         [producer(broker(0, 300), broker(1, 100, latencies=times(0.02)), records_sent=7)],
@@ -21,7 +21,7 @@ def test_the_first_look_is_since_the_start_and_has_no_rates() -> None:
     assert 0.01 < found.brokers[1].p99_s <= 0.025
 
 
-def test_rates_are_since_the_look_before() -> None:
+def test_rates_are_since_the_scrape_before() -> None:
     trends = Trends()
     trends.add(100.0, [producer(broker(0, 1000), records_sent=10)])
     trends.add(102.0, [producer(broker(0, 2000), records_sent=30)])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kafkaclient.cli.producer_status import BrokerStatus, ProducerStatus
 from kafkaclient.prometheus.histogram import SECONDS, Counts, Histogram
-from kafkaclient.prometheus.status import BrokerStatus, ProducerStatus
 
 
 def times(*seconds: float) -> Counts:
@@ -14,7 +14,7 @@ def times(*seconds: float) -> Counts:
 
 
 def broker(number: int, produced_bytes: float = 0.0, **values: object) -> BrokerStatus:
-    zero = BrokerStatus(number, 0.0, 0.0, 0.0, 5.0, produced_bytes, None, 0.0, 0.0, None)
+    zero = BrokerStatus(number, 0.0, 0.0, 0.0, 5.0, produced_bytes, None, 0.0, None)
     return zero._replace(**values)
 
 

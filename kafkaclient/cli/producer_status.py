@@ -32,7 +32,6 @@ class BrokerStatus(NamedTuple):
     """Why records without key do not go to the broker now."""
     exclusions: float
     """How often a reason came up since the producer's start."""
-    oldest_in_flight_s: float
     latencies: Counts | None
     """Seconds of Produce requests since the producer's start; None before the first."""
 
@@ -136,6 +135,5 @@ def _broker(node_id: int, series: _Series) -> BrokerStatus:
         series.count("broker_produced_bytes_total", broker=label),
         next((reason for reason, value in reasons if value), None),
         sum(value for labels, value in exclusions.items() if ("broker", label) in labels),
-        series.count("broker_oldest_in_flight_seconds", broker=label),
         series.histogram("broker_produce_latency_seconds", broker=label),
     )

@@ -468,7 +468,7 @@ def test_healthy_says_why_not() -> None:
     fake.stop_broker(0)
     health = producer.healthy()
     assert not health
-    assert "no broker answers" in str(health)
+    assert "no leader of the topics in use answers" in str(health)
     assert producer.close() == 0
     assert "is closed" in str(producer.healthy())
 

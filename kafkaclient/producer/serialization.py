@@ -55,7 +55,16 @@ class SerializerTask:
         elif (error := task.exception()) is None:
             self._settle(task.result())
         else:
-            self._settle(error if isinstance(error, KafkaError) else defect("serializing", error))
+            self._settle(self._failure(error))
+
+    def _failure(self, error: BaseException) -> KafkaError:
+        if isinstance(error, KafkaError):
+            return error
+        if isinstance(error, Exception):
+            return defect("serializing", error)
+        failure = self._record.not_finished(f"the serializer raised {error!r}")
+        failure.__cause__ = error
+        return failure
 
     def _settle(self, outcome: Outcome) -> None:
         on_outcome = self._on_outcome

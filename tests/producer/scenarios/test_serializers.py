@@ -252,6 +252,24 @@ async def test_a_poison_value_in_send_many(producing: StartProducer) -> None:
     assert serializer.cancelled == 1
 
 
+@virtual_time
+async def test_an_async_serializer_that_raises_a_base_exception(producing: StartProducer) -> None:
+    class Unusual(BaseException):
+        pass
+
+    async def serialize(_value: str) -> bytes:
+        raise Unusual("unusual")
+
+    async with producing(one_topic(1, brokers=1), value_serializer=serialize) as producer:
+        held = producer.send_nowait("t", "1")
+        for failing in (held, producer.send("t", "2")):
+            with pytest.raises(SerializationError, match=r"the value of .* 't'.*unusual") as caught:
+                await failing
+            assert isinstance(caught.value.__cause__, Unusual)
+        with pytest.raises(SerializationError, match=r"record 0: the value of .*unusual"):
+            await producer.send_many("t", ["3"])
+
+
 @pytest.mark.parametrize("field", ["key", "value"])
 @pytest.mark.parametrize("result", [7, "text", asyncio.sleep])
 @virtual_time

@@ -21,7 +21,7 @@ from kafkaclient import Producer
 from kafkaclient.opentelemetry import instrument_producer
 from kafkaclient.prometheus import ProducerMetricsCollector
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.local_cluster]
+pytestmark = [pytest.mark.timeout(180), pytest.mark.local_cluster, pytest.mark.full]
 
 
 async def test_all_that_watches_a_producer_is_right_while_brokers_are_killed(

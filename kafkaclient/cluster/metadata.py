@@ -236,6 +236,11 @@ class Metadata:
         topic = self._topics.by_name.get(name)
         return None if topic is None else topic.error
 
+    def topic_errors(self) -> dict[str, KafkaError]:
+        """By topic in use, the error in the last response about the topic."""
+        topics = self._topics.by_name.items()
+        return {name: topic.error for name, topic in topics if topic.error is not None}
+
     def add_topic(self, name: str) -> TopicInUse:
         """Note that the topic is used now; a new topic is fetched at once. Cheap for a known one.
         Raises :class:`~kafkaclient.errors.InvalidTopicError` for an invalid name.

@@ -253,8 +253,12 @@ class PendingSends:
     def fail_all(self, error: KafkaError) -> int:
         """Fail every held record; returns how many there were."""
         failed = list(self._held())
+        for topic, held in failed:  # all at once: else the end of one admits the next
+            self._remove_held(topic, held)
         for topic, held in failed:
-            self._fail_held(topic, held, error)
+            self._fail(topic, held, error)
+        for topic in {topic for topic, _ in failed}:
+            self.admit_waiting(topic)
         return len(failed)
 
     def has_held(self, until: float) -> bool:
@@ -346,13 +350,16 @@ class PendingSends:
         self._held_changed.set()
 
     def _fail_held(self, topic: TopicBuffer, held: HeldRecord, error: KafkaError) -> None:
+        self._remove_held(topic, held)
+        self._fail(topic, held, error)
+        self.admit_waiting(topic)
+
+    def _remove_held(self, topic: TopicBuffer, held: HeldRecord) -> None:
         self._waiters_of(topic).remove(held)
         if held.serializer_task is not None:
             held.serializer_task.cancel()
         self.buffer_pool.give_back(held.record.upper_bound)
-        self._fail(topic, held, error)
         self._held_changed.set()
-        self.admit_waiting(topic)
 
     def _fail(self, topic: TopicBuffer, held: HeldRecord, error: KafkaError) -> None:
         held.result.fail(error)

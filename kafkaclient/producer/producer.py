@@ -361,7 +361,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         if core is None or self._state is not _State.RUNNING:
             return Health((f"the producer {self._state.value}",))
         self._check_loop(core, "healthy")
-        return await check_brokers(core.metadata, core.router, timeout)
+        return await check_brokers(core.metadata, core.router, timeout, core.now())
 
     def metrics(self, *, partitions: bool = True) -> MetricsSnapshot:
         """All metrics under Java's names; see docs/operations.md.

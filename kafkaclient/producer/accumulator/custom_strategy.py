@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from operator import index
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -47,7 +48,7 @@ class CustomPartitioner(PartitionStrategy):
         name, count = self._topic.name, view.partition_count
         try:
             answer = self._partition(name, record.key, record.value, self._cluster(), self._load)
-        except Exception as error:
+        except (Exception, CancelledError) as error:
             raise self._refused(f"raised {error!r}") from error
         partition = answer if answer.__class__ is int else self._as_int(answer)
         if not 0 <= partition < count:
@@ -61,7 +62,7 @@ class CustomPartitioner(PartitionStrategy):
             return queue
         try:
             self._on_new_batch(self._topic.name, self._cluster(), queue.partition)
-        except Exception as error:
+        except (Exception, CancelledError) as error:
             raise self._refused(f"raised {error!r} in on_new_batch") from error
         return self.choose_queue(record, view)
 

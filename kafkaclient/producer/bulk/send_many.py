@@ -145,7 +145,8 @@ class BulkSend:
         while at < total:
             at = await self._append_slice(rows, at, min(at + _ROWS_AT_ONCE, total))
             self._end_slice()
-            await self.yield_if_due()
+            if at < total:  # else there is nothing left that a stop could refuse
+                await self.yield_if_due()
 
     def _end_slice(self) -> None:
         """Let other callers append."""

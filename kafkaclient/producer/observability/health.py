@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.metadata import Metadata
     from kafkaclient.cluster.router import Router
-    from kafkaclient.cluster.view import TopicView
+    from kafkaclient.cluster.view import Broker
 
+_FRESH_S = 5.0  # how old metadata may be, which tells of deleted topics
 _MOST_NAMED = 5  # partitions and topics in one message
 
 
@@ -40,27 +41,36 @@ class Health:
         return "; ".join((*self.problems, *self.warnings)) or "healthy"
 
 
-async def check_brokers(metadata: Metadata, router: Router, timeout_s: float) -> Health:
+async def check_brokers(metadata: Metadata, router: Router, timeout_s: float, now: float) -> Health:
     """Probe the leaders of all topics in use, or all brokers without such a topic, at the same
-    time. Requests new metadata if a leader does not answer: another broker may lead by now."""
+    time. Requests new metadata if a leader does not answer, because another broker may lead by now,
+    and if the metadata is old at the clock's time ``now``. The next check sees it."""
     view = metadata.view
-    asked = {n for topic in view.topics.values() for n in topic.leaders if n in view.brokers}
-    silent = await _silent(router, asked or view.brokers, timeout_s)
-    if silent:
-        metadata.request_refresh("a broker did not answer a health check")
-    if len(silent) == len(asked or view.brokers):
-        return Health((_listed("no broker answers", silent),))
-    problems, warnings = [], []
+    leaders = {n for topic in view.topics.values() for n in topic.leaders if n in view.brokers}
+    asked = leaders or view.brokers
+    silent = await _silent(router, asked, timeout_s)
+    if silent or now - metadata.refreshed_at > _FRESH_S:
+        metadata.request_refresh("a health check")
+    if len(silent) == len(asked):
+        who = "no leader of the topics in use" if leaders else "no broker"
+        return Health((f"{who} answers: {', '.join(silent.values()) or 'none is known'}",))
+    problems: list[str] = []
+    warnings: list[str] = []
+    for name, error in metadata.topic_errors().items():
+        # A name that never was a topic's may come from a user of the service.
+        (problems if name in view.topics else warnings).append(f"topic {name}: {error}")
     for topic in view.topics.values():
-        unled = _unavailable(topic, silent)
-        if not unled:
+        reasons = {p.leader: _reason(p.leader, view.brokers, silent) for p in topic.partitions}
+        unavailable = [p for p in topic.partitions if reasons[p.leader] is not None]
+        why = ", ".join(reason for _, reason in sorted(reasons.items()) if reason is not None)
+        if not unavailable:
             continue
-        why = _why(topic, unled, silent)
-        if len(unled) == len(topic.partitions):
+        if len(unavailable) == len(topic.partitions):
             problems.append(f"no partition of topic {topic.name} can be written: {why}")
         else:
-            numbers = ", ".join(map(str, unled[:_MOST_NAMED]))
-            more = f" and {len(unled) - _MOST_NAMED} more" if len(unled) > _MOST_NAMED else ""
+            numbers = ", ".join(str(p.partition) for p in unavailable[:_MOST_NAMED])
+            left = len(unavailable) - _MOST_NAMED
+            more = f" and {left} more" if left > 0 else ""
             warnings.append(
                 f"partitions {numbers}{more} of topic {topic.name} cannot be written: {why}"
             )
@@ -84,14 +94,10 @@ async def _silent(router: Router, brokers: Iterable[int], timeout_s: float) -> d
     return {node_id: why for node_id, why in answers if why is not None}
 
 
-def _unavailable(topic: TopicView, silent: Mapping[int, str]) -> list[int]:
-    return [p.partition for p in topic.partitions if p.leader == NO_LEADER or p.leader in silent]
-
-
-def _why(topic: TopicView, unled: list[int], silent: Mapping[int, str]) -> str:
-    leaders = sorted({topic.partitions[number].leader for number in unled})
-    return ", ".join("no leader" if leader == NO_LEADER else silent[leader] for leader in leaders)
-
-
-def _listed(what: str, silent: Mapping[int, str]) -> str:
-    return f"{what}: {', '.join(silent.values())}" if silent else f"{what}: none is known"
+def _reason(leader: int, brokers: Mapping[int, Broker], silent: Mapping[int, str]) -> str | None:
+    """Why partitions with this leader cannot be written; None: they can."""
+    if leader == NO_LEADER:
+        return "there is no leader"
+    if leader not in brokers:
+        return f"the metadata does not name the address of the leader, broker {leader}"
+    return silent.get(leader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
@@ -127,7 +128,7 @@ def _call(hooks: Sequence[Callable[[T], object]], seen: T) -> None:
     for hook in hooks:
         try:
             hook(seen)
-        except Exception:  # noqa: BLE001 - an error of a hook must not stop the producer
+        except BaseException as error:  # noqa: BLE001 - it is raised in the middle of other work
             where = (getattr(seen, name, None) for name in ("topic", "partition", "broker"))
             topic, partition, broker = where
             _log.exception(
@@ -136,6 +137,12 @@ def _call(hooks: Sequence[Callable[[T], object]], seen: T) -> None:
                 seen,
                 extra=log_fields(topic=topic, partition=partition, broker=broker),
             )
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):  # the program is to end
+                asyncio.get_running_loop().call_soon(_raise, error)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 def _queued_bytes(queue: PartitionQueue) -> int:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from kafkaclient.errors import ProducerStateError
+from kafkaclient.cluster.view import Broker, ClusterView, PartitionView, TopicView
+from kafkaclient.errors import (
+    BrokerConnectionError,
+    KafkaError,
+    MetadataTimeoutError,
+    ProducerStateError,
+)
+from kafkaclient.producer.observability.health import check_brokers
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.fake import FakeCluster
 from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
     from kafkaclient import Health
-    from kafkaclient.testing.fake import FakeCluster
     from tests.producer.support import StartProducer
 
 
@@ -65,7 +72,8 @@ async def test_it_turns_within_seconds_both_ways(
         started = now()
         health = await turned(producer, healthy=False)
         assert now() - started < 3
-        assert "no broker answers" in str(health)
+        asked = "no leader of the topics in use" if sent else "no broker"
+        assert f"{asked} answers" in str(health)
         assert "broker 0" in str(health)
         for node in range(3):
             fake.start_broker(node) if fault == "stop_broker" else fake.resume_broker(node)
@@ -89,6 +97,51 @@ async def test_a_topic_without_a_partition_to_write_to(producing: StartProducer)
         assert str(health) == f"{problem}; {warning}"
 
 
+@pytest.mark.parametrize("other", ["another topic", "no other topic"])
+async def test_what_is_asked_and_what_is_said(other: str) -> None:
+    """Only leaders of topics in use are asked; a leader may have no address in the metadata."""
+    topics = {"orders": TopicView("orders", None, (PartitionView(0, 2),))}
+    if other == "another topic":
+        topics["x"] = TopicView("x", None, (PartitionView(0, 0),))
+    brokers = {n: Broker(n, "host", 9092) for n in range(3)}
+    dead = _Probes({2})
+    health = await check_brokers(cast("Any", _View(brokers, topics)), cast("Any", dead), 1, 0)
+    assert not health
+    assert dead.asked == ([2] if len(topics) == 1 else [0, 2])
+    if len(topics) == 1:
+        assert str(health) == "no leader of the topics in use answers: broker 2 is dead"
+    else:
+        assert str(health) == "no partition of topic orders can be written: broker 2 is dead"
+    del brokers[2]
+    view = _View(brokers, topics)
+    health = await check_brokers(cast("Any", view), cast("Any", _Probes(set())), 1, 0)
+    assert "does not name the address of the leader, broker 2" in str(health)
+    assert not health
+
+
+class _Probes:
+    def __init__(self, dead: set[int]) -> None:
+        self.dead = dead
+        self.asked: list[int] = []
+
+    async def probe(self, node_id: int) -> None:
+        self.asked.append(node_id)
+        if node_id in self.dead:
+            raise BrokerConnectionError(f"broker {node_id} is dead")
+
+
+class _View:
+    def __init__(self, brokers: dict[int, Broker], topics: dict[str, TopicView]) -> None:
+        self.view = ClusterView(brokers, topics)
+        self.refreshed_at = 0.0
+
+    def topic_errors(self) -> dict[str, KafkaError]:
+        return {}
+
+    def request_refresh(self, reason: str) -> None:
+        """Nothing: there is no cluster."""
+
+
 @virtual_time
 async def test_one_dead_broker_of_three_leaves_the_producer_healthy(
     producing: StartProducer,
@@ -107,6 +160,25 @@ async def test_one_dead_broker_of_three_leaves_the_producer_healthy(
         while (await producer.healthy(timeout=0.5)).warnings:  # has the metadata refreshed
             assert now() - started < 5
             await asyncio.sleep(0.1)
+
+
+@virtual_time
+async def test_a_deleted_topic_is_a_problem_and_a_name_that_never_was_one_is_not(
+    producing: StartProducer,
+) -> None:
+    fake = FakeCluster(3, auto_create_topics=False)
+    fake.create_topic("t", 3)
+    async with producing(fake, max_block_ms=2000) as producer:
+        await producer.send_and_wait("t", b"v")
+        with pytest.raises(MetadataTimeoutError):
+            await producer.send("a-user-named-it", b"v")
+        health = await producer.healthy()
+        assert health
+        assert "a-user-named-it" in str(health)
+        fake.delete_topic("t")
+        await asyncio.sleep(6)
+        health = await turned(producer, healthy=False)
+        assert any("topic t: " in problem for problem in health.problems)
 
 
 @virtual_time

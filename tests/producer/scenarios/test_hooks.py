@@ -129,6 +129,24 @@ async def test_a_hook_that_raises_changes_nothing(
     caplog.clear()
 
 
+@pytest.mark.parametrize("error", [asyncio.CancelledError, GeneratorExit])
+@virtual_time
+async def test_a_hook_that_raises_what_is_no_exception_changes_nothing(
+    producing: StartProducer, caplog: pytest.LogCaptureFixture, error: type[BaseException]
+) -> None:
+    class Broken(Hooks):
+        def on_batch(self, batch: FinishedBatch) -> None:
+            raise error
+
+        def on_request(self, request: FinishedRequest) -> None:
+            raise error
+
+    async with producing(one_topic(), hooks=Broken()) as producer:
+        await producer.send_and_wait("t", b"v")
+    assert "failed on" in caplog.text
+    caplog.clear()
+
+
 @virtual_time
 async def test_hooks_see_batches_beside_telemetry(
     producing: StartProducer, tmp_path_factory: pytest.TempPathFactory

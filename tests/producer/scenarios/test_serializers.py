@@ -476,6 +476,26 @@ async def test_stop_with_a_timeout(producing: StartProducer) -> None:
 
 
 @virtual_time
+async def test_a_stop_sends_no_record_that_waited_behind_a_serializer(
+    producing: StartProducer,
+) -> None:
+    """The end of the first record must not admit the records behind it."""
+    fake, serializer = one_topic(1, brokers=1), FirstUse()
+    async with producing(fake, value_serializer=serializer) as producer:
+        await producer.partitions_for("t")
+        known = producer.send_nowait("t", "b:0")
+        serializer.answer("b")
+        await known
+        held = [producer.send_nowait("t", text) for text in ("a:1", "b:2", "b:3")]
+        await passes()
+        assert await producer.stop(timeout=1) == 3
+        for failing in held:
+            with pytest.raises(ProducerClosedError):
+                await failing
+    assert texts(fake) == ["0"]
+
+
+@virtual_time
 async def test_held_records_stay_within_the_buffer(producing: StartProducer) -> None:
     fake, serializer = one_topic(1, brokers=1), FirstUse()
     async with producing(fake, value_serializer=serializer, buffer_memory=20_000) as producer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -52,7 +53,7 @@ class Notes:
     def partition(self, *question: Any) -> Any:
         self.asked.append(question)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 
@@ -158,6 +159,7 @@ def test_round_robin_uses_every_partition(by_policy: Any, partitions: int, await
         (1.0, "gave a float, not an int"),
         (True, "gave a bool, not an int"),
         (ZeroDivisionError("oh"), "raised ZeroDivisionError('oh')"),
+        (CancelledError("oh"), "raised CancelledError('oh')"),
     ],
 )
 def test_a_bad_answer_refuses_the_record_and_nothing_else(
@@ -172,7 +174,7 @@ def test_a_bad_answer_refuses_the_record_and_nothing_else(
         f"a record for topic 'test' was not sent: the partitioner Notes {told}"
     )
     cause = caught.value.__cause__
-    assert cause is (answer if isinstance(answer, Exception) else None)
+    assert cause is (answer if isinstance(answer, BaseException) else None)
     assert b.used == used
     b.put()
     assert batches(b) == {1: 1}

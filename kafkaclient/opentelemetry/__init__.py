@@ -8,18 +8,18 @@ describes both.
 from __future__ import annotations
 
 try:
-    import opentelemetry.instrumentation.instrumentor
-    import opentelemetry.semconv.attributes  # noqa: F401 - only to say what is missing
+    from kafkaclient.opentelemetry.instrumentor import (
+        KafkaclientInstrumentor,
+        instrument_producer,
+        uninstrument_producer,
+    )
 except ImportError as error:
+    if not (error.name or "").startswith("opentelemetry"):
+        raise
     raise ImportError(
         f"kafkaclient.opentelemetry needs OpenTelemetry's packages ({error}): "
-        "pip install 'kafkaclient[opentelemetry]'"
+        "pip install 'kafkaclient[opentelemetry]'",
+        name=error.name,
     ) from error
-
-from kafkaclient.opentelemetry.instrumentor import (
-    KafkaclientInstrumentor,
-    instrument_producer,
-    uninstrument_producer,
-)
 
 __all__ = ["KafkaclientInstrumentor", "instrument_producer", "uninstrument_producer"]

@@ -8,6 +8,7 @@ cdef extern from *:
     """
     static CYTHON_INLINE PyObject *kafkaclient_current(PyObject *variable) {
         PyObject *value = NULL;
+        if (!PyContextVar_CheckExact(variable)) return PyObject_CallMethod(variable, "get", NULL);
         if (PyContextVar_Get(variable, NULL, &value) < 0) return NULL;
         if (value == NULL) PyErr_SetObject(PyExc_LookupError, variable);
         return value;
@@ -40,7 +41,7 @@ cdef object _LOWER
 
 
 @cython.final
-cdef class Started:
+cdef class PendingSpan:
     cdef Delivery _delivery
     cdef readonly unsigned long long top
     cdef readonly unsigned long long low
@@ -53,7 +54,7 @@ cdef class Started:
     cdef readonly object core
     cdef readonly object parent
     cdef readonly object start_ns
-    cdef readonly Starter starter
+    cdef readonly PendingSpans spans
 
     cpdef int follow(self, Delivery delivery) except -1
     @cython.locals(batch_result=BatchResult, delivery=Delivery, index=Py_ssize_t, offset=cython.longlong)
@@ -61,52 +62,48 @@ cdef class Started:
 
 
 @cython.final
-cdef class Starter:
+cdef class PendingSpans:
     cdef object _variable
     cdef object _spans
     cdef object _kind
     cdef object _bound
-    cdef object _is_fit
+    cdef object _allowed_by
     cdef object _is_traced_elsewhere
+    cdef bint _record_keys
+    cdef tuple _facts
     cdef readonly object finish
-    cdef readonly bint record_keys
-    cdef public object context
-    cdef public object parent
-    cdef public int flags
-    cdef public tuple pairs
 
-    @cython.locals(started=Started)
-    cpdef Started start(self, producer, topic, value, key, partition)
-    cpdef tuple pairs_of(self, Started started)
+    @cython.locals(facts=tuple)
+    cpdef tuple start(self, producer, topic, value, key, partition)
+    @cython.locals(span=PendingSpan)
+    cpdef tuple start_with(self, tuple facts, producer, topic, value, key, partition)
 
 
 @cython.final
 cdef class Gate:
     cdef object _variable
     cdef object _decide
-    cdef object _known
-    cdef tuple _known_pairs
-    cdef readonly tuple pairs
-    cdef long long _skip
+    cdef tuple _known
+    cdef long long _records_to_skip
     cdef double _log_refused
     cdef bint _samples_all
-    cdef public Starter starter
+    cdef public PendingSpans pending_spans
 
-    cpdef bint is_sampled(self) except -1
+    @cython.locals(known=tuple)
+    cpdef tuple unsampled_headers(self)
     cpdef int sample(self, double ratio) except -1
     cpdef int draw(self) except -1
+    cpdef bint skip_record(self) except -1
     cpdef int stop(self) except -1
-    cpdef int skip(self, long long records) except -1
-    cpdef int keep(self, context, tuple pairs) except -1
+    cpdef int remember_unsampled(self, context, tuple headers) except -1
 
 
-cdef bint _is_sampled(Gate gate) except -1
-@cython.locals(starter=Starter, started=Started)
+cdef tuple _unsampled_headers(Gate gate)
+@cython.locals(pending_spans=PendingSpans, started=tuple)
 cdef tuple _start(Gate gate, start, producer, topic, value, key, partition, headers)
-cdef object _unsampled(Gate gate, headers)
 cdef object _try_append(
     DirectAppend producer, topic, value, key, partition, timestamp_ms, headers
 )
-cpdef int when_done(Delivery delivery, callback, target, context) except -1
+cpdef int when_done(Delivery delivery, callback, target) except -1
 @cython.locals(whole=BatchResult, batch_result=BatchResult, first=Py_ssize_t, count=Py_ssize_t)
-cpdef int when_run_done(tuple run, callback, target, context) except -1
+cpdef int when_run_done(tuple run, callback, target) except -1

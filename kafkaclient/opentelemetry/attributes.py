@@ -10,7 +10,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.semconv._incubating.attributes import messaging_attributes as names
+from opentelemetry.semconv.attributes.error_attributes import ERROR_TYPE
 from opentelemetry.semconv.attributes.server_attributes import SERVER_ADDRESS, SERVER_PORT
+
+from kafkaclient.types import NO_OFFSET
 
 if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
@@ -21,14 +24,14 @@ MAYBE_WRITTEN = "kafkaclient.maybe_written"
 """Of a failed span: whether the record may be in the log all the same. No name of a convention."""
 
 
-def described(client_id: str, topic: Any) -> tuple[str, dict[str, AttributeValue]]:
-    """The name of a span, and what all spans of the topic have: it must not be changed."""
+def span_description(client_id: str, topic: Any) -> tuple[str, dict[str, AttributeValue]]:
+    """The name of a span, and the attributes of all spans of the topic: do not change them."""
     # The producer refuses most topics that are no str.
-    return _described(client_id, topic if type(topic) is str else type(topic).__qualname__)
+    return _span_description(client_id, topic if type(topic) is str else type(topic).__qualname__)
 
 
 @lru_cache(maxsize=4096)
-def _described(client_id: str, topic: str) -> tuple[str, dict[str, AttributeValue]]:
+def _span_description(client_id: str, topic: str) -> tuple[str, dict[str, AttributeValue]]:
     return f"send {topic}", {
         names.MESSAGING_SYSTEM: names.MessagingSystemValues.KAFKA.value,
         names.MESSAGING_OPERATION_NAME: "send",
@@ -38,7 +41,44 @@ def _described(client_id: str, topic: str) -> tuple[str, dict[str, AttributeValu
     }
 
 
-def key_text(key: Any) -> str | None:
+def record_attributes(*, tombstone: bool, key: Any) -> dict[str, AttributeValue]:
+    """What a span says about the record itself. ``key`` None: nothing about the key."""
+    attributes: dict[str, AttributeValue] = {}
+    if tombstone:
+        attributes[names.MESSAGING_KAFKA_MESSAGE_TOMBSTONE] = True
+    text = None if key is None else _key_text(key)
+    if text is not None:
+        attributes[names.MESSAGING_KAFKA_MESSAGE_KEY] = text
+    return attributes
+
+
+def place_attributes(
+    topic: str, partition: int, offset: int = NO_OFFSET, view: ClusterView | None = None
+) -> dict[str, AttributeValue]:
+    """Where the record is: partition and offset as far as they are known, and the address of the
+    partition's leader in ``view``."""
+    attributes: dict[str, AttributeValue] = {}
+    if partition >= 0:
+        attributes[names.MESSAGING_DESTINATION_PARTITION_ID] = str(partition)
+    if offset != NO_OFFSET:
+        attributes[names.MESSAGING_KAFKA_OFFSET] = offset
+    leader = None if view is None else view.leader(topic, partition)
+    if leader is not None:
+        attributes[SERVER_ADDRESS] = leader.host
+        attributes[SERVER_PORT] = leader.port
+    return attributes
+
+
+def failure_attributes(error: BaseException) -> dict[str, AttributeValue]:
+    """An error's kind, not its text: user code may have put a value into the text."""
+    attributes: dict[str, AttributeValue] = {ERROR_TYPE: error_type(error)}
+    maybe_written = getattr(error, "maybe_written", None)
+    if maybe_written is not None:
+        attributes[MAYBE_WRITTEN] = bool(maybe_written)
+    return attributes
+
+
+def _key_text(key: Any) -> str | None:
     """A key as text; None if it has no text."""
     if isinstance(key, str):
         return key
@@ -46,12 +86,6 @@ def key_text(key: Any) -> str | None:
         return bytes(key).decode() if isinstance(key, (bytes, bytearray, memoryview)) else None
     except ValueError:  # no UTF-8, or a released memoryview
         return None
-
-
-def server(view: ClusterView, topic: str, partition: int) -> dict[str, AttributeValue]:
-    """The address of the partition's leader, which has just acknowledged a record."""
-    leader = view.leader(topic, partition)
-    return {} if leader is None else {SERVER_ADDRESS: leader.host, SERVER_PORT: leader.port}
 
 
 def error_type(error: BaseException) -> str:

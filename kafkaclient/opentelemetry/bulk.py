@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from opentelemetry import trace
 from opentelemetry.semconv._incubating.attributes import messaging_attributes as names
 
-from kafkaclient.opentelemetry.attributes import server
+from kafkaclient.opentelemetry.attributes import (
+    MAYBE_WRITTEN,
+    failure_attributes,
+    place_attributes,
+)
 from kafkaclient.opentelemetry.headers import own_context, with_pairs
-from kafkaclient.opentelemetry.sending import NO_VARIABLES, when_run_done
+from kafkaclient.opentelemetry.sending import when_run_done
 from kafkaclient.opentelemetry.spans import RecordSpan, end_failed, metadata_of
 from kafkaclient.producer.producer import Producer
 from kafkaclient.types import NO_OFFSET
@@ -36,13 +40,17 @@ FAILED_RECORDS = "kafkaclient.failed_records"
 
 
 class BulkSpan:
-    """The span of one call, which ends when each of its records has an outcome."""
+    """The span of one call, which ends when each of its records has an outcome. ``records`` is the
+    number of the call's records; None: it is known at the end only."""
 
-    __slots__ = ("_delivery", "_metadata", "_span")
+    __slots__ = ("_delivery", "_metadata", "_records", "_refusal", "_span")
 
-    def __init__(self, span: Span, metadata: Metadata | None) -> None:
+    def __init__(self, span: Span, metadata: Metadata | None, records: int | None) -> None:
         self._span = span
         self._metadata = metadata
+        self._records = records
+        self._refusal: dict[str, AttributeValue] | None = None
+        """The attributes of the error that the call raised."""
         self._delivery: BulkDelivery | None = None
 
     def follow(self, delivery: BulkDelivery) -> None:
@@ -52,11 +60,22 @@ class BulkSpan:
             self._look()
 
     def end_raised(self, error: BaseException) -> None:
-        """The call raised. The records that it had appended before have an outcome of their own:
-        the error's ``delivery``."""
+        """The call raised. The records that it had appended before have an outcome of their own,
+        the error's ``delivery``, and the span waits for it."""
+        self._refusal = failure_attributes(error)
         appended = getattr(error, "delivery", None)
-        count = 0 if appended is None else appended.records
-        end_failed(self._span, error, {names.MESSAGING_BATCH_MESSAGE_COUNT: count})
+        if appended is not None:
+            self.follow(appended)
+            return
+        attributes: dict[str, AttributeValue] = {
+            names.MESSAGING_BATCH_MESSAGE_COUNT: self._records or 0
+        }
+        if not isinstance(error, Exception):
+            # It was cancelled. How many records it had appended is not known.
+            attributes[MAYBE_WRITTEN] = True
+        elif self._records:
+            attributes[FAILED_RECORDS] = self._records
+        end_failed(self._span, {**attributes, **self._refusal})
 
     def _look(self) -> None:
         delivery = self._delivery
@@ -66,24 +85,29 @@ class BulkSpan:
             self._delivery = None
             self._end(delivery)
         else:
-            when_run_done(run, BulkSpan._look, self, NO_VARIABLES)
+            when_run_done(run, BulkSpan._look, self)
 
     def _end(self, delivery: BulkDelivery) -> None:
         failures, written = delivery.peek()
-        found: dict[str, AttributeValue] = {names.MESSAGING_BATCH_MESSAGE_COUNT: delivery.records}
-        if len(written.partitions) == 1 and not failures:
-            ((partition, ranges),) = written.partitions.items()
-            found[names.MESSAGING_DESTINATION_PARTITION_ID] = str(partition)
-            if len(ranges) == 1 and ranges[0].first != NO_OFFSET:
-                found[names.MESSAGING_KAFKA_OFFSET] = ranges[0].first
-            if self._metadata is not None:
-                found.update(server(self._metadata.view, written.topic, partition))
-        if failures:
-            found[FAILED_RECORDS] = sum(failure.records for failure in failures)
-            end_failed(self._span, failures[0].error, found)
-        else:
+        appended = delivery.records
+        count = appended if self._refusal is None else max(appended, self._records or 0)
+        found: dict[str, AttributeValue] = {names.MESSAGING_BATCH_MESSAGE_COUNT: count}
+        if not failures and self._refusal is None:
+            if len(written.partitions) == 1:
+                ((partition, ranges),) = written.partitions.items()
+                first = ranges[0].first if len(ranges) == 1 else NO_OFFSET
+                view = None if self._metadata is None else self._metadata.view
+                found.update(place_attributes(written.topic, partition, first, view))
             self._span.set_attributes(found)
             self._span.end()
+            return
+        found.update(self._refusal or failure_attributes(failures[0].error))
+        failed = count - appended + sum(failure.records for failure in failures)
+        if failed:
+            found[FAILED_RECORDS] = failed
+        if any(failure.error.maybe_written for failure in failures):
+            found[MAYBE_WRITTEN] = True
+        end_failed(self._span, found)
 
 
 def traced_bulk_methods(gate: Gate, spans: Spans) -> dict[str, Any]:
@@ -92,9 +116,10 @@ def traced_bulk_methods(gate: Gate, spans: Spans) -> dict[str, Any]:
     def started(
         producer: Any, topic: Any, partition: Any, headers: HeadersLike = ()
     ) -> tuple[Span, Pairs]:
-        if gate.is_sampled():
+        unsampled_headers = gate.unsampled_headers()
+        if unsampled_headers is None:
             return spans.start(producer, topic, partition, {}, own_context(headers))
-        return trace.INVALID_SPAN, gate.pairs
+        return trace.INVALID_SPAN, unsampled_headers
 
     @wraps(Producer.send_many)
     async def send_many(
@@ -116,7 +141,7 @@ def traced_bulk_methods(gate: Gate, spans: Spans) -> dict[str, Any]:
         sending = _plain_send_many(
             self, topic, values, partition=partition, headers=headers, **others
         )
-        return await _followed(BulkSpan(span, metadata_of(self)), sending)
+        return await _followed(BulkSpan(span, metadata_of(self), _length(values)), sending)
 
     @wraps(Producer.send_arrow)
     async def send_arrow(
@@ -124,7 +149,9 @@ def traced_bulk_methods(gate: Gate, spans: Spans) -> dict[str, Any]:
     ) -> BulkDelivery:
         span, pairs = started(self, topic, partition)
         sending = _send_columns(self, topic, data, pairs, partition=partition, **others)
-        return await _followed(BulkSpan(span, metadata_of(self)), sending)
+        rows = getattr(data, "num_rows", None)
+        records = rows if type(rows) is int else None
+        return await _followed(BulkSpan(span, metadata_of(self), records), sending)
 
     @wraps(Producer.send_batch)
     async def send_batch(
@@ -152,6 +179,13 @@ async def _followed(span: BulkSpan | RecordSpan, sending: Awaitable[D]) -> D:
         raise
     span.follow(delivery)  # type: ignore[arg-type]
     return delivery
+
+
+def _length(values: Any) -> int | None:
+    try:
+        return len(values)
+    except Exception:  # noqa: BLE001 - an iterator, or what send_many refuses
+        return None
 
 
 async def _send_columns(

@@ -23,6 +23,8 @@ class _Append(Setter[list[tuple[str, bytes]]]):
 
 
 _APPEND = _Append()
+_BESIDE_A_CONTEXT = ("baggage", "tracestate")
+"""Headers of a propagator that say nothing of a trace without another header."""
 
 
 def pairs_of(context: Context) -> Pairs:
@@ -30,6 +32,19 @@ def pairs_of(context: Context) -> Pairs:
     carrier: list[tuple[str, bytes]] = []
     propagate.get_global_textmap().inject(carrier, context, _APPEND)
     return tuple(carrier)
+
+
+def unsampled_pairs_of(context: Context) -> Pairs:
+    """The headers of a record without a span: they carry the context of its parent, which is not
+    sampled any further, and baggage."""
+    parent = trace.get_current_span(context).get_span_context()
+    if parent.trace_flags.sampled:
+        flags = trace.TraceFlags(parent.trace_flags & ~trace.TraceFlags.SAMPLED)
+        ended = trace.SpanContext(
+            parent.trace_id, parent.span_id, parent.is_remote, flags, parent.trace_state
+        )
+        context = trace.set_span_in_context(trace.NonRecordingSpan(ended), context)
+    return pairs_of(context)
 
 
 def own_context(headers: HeadersLike) -> trace.SpanContext | None:
@@ -50,7 +65,8 @@ def own_context(headers: HeadersLike) -> trace.SpanContext | None:
 
 def with_pairs(headers: HeadersLike, pairs: Pairs) -> Any:
     """Headers with the context in ``pairs``, as a new object. A context that the caller has put
-    into the headers stays, and gets no second one. Headers that the producer refuses stay refused.
+    into the headers stays, and gets no second one; the caller's ``baggage`` stays as well. Headers
+    that the producer refuses stay refused.
     """
     if not headers:
         return pairs
@@ -58,10 +74,14 @@ def with_pairs(headers: HeadersLike, pairs: Pairs) -> Any:
     if listed is None:
         return chain(headers, pairs) if hasattr(headers, "__iter__") else headers
     names = [name for name, _ in pairs]
-    for pair in listed:
-        if isinstance(pair, tuple) and pair and pair[0] in names:
-            return headers
-    return [*listed, *pairs]
+    # The producer takes lists as pairs, too.
+    own = [pair[0] for pair in listed if isinstance(pair, (tuple, list)) and pair]
+    found = [name for name in names if name in own]
+    if not found:
+        return [*listed, *pairs]
+    if not all(name in _BESIDE_A_CONTEXT for name in found):
+        return headers
+    return [*listed, *(pair for pair in pairs if pair[0] not in found)]
 
 
 def _listed(headers: Any) -> list[Any] | tuple[Any, ...] | None:

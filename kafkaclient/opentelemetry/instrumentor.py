@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -111,30 +112,43 @@ def instrument_producer(
     """Trace one producer, with the options of :class:`KafkaclientInstrumentor`. They count instead
     of the instrumentor's, if both are in use. Call it before ``start`` to have the producer
     measured as well. A second call replaces the options of the first.
+
+    Raises:
+        TypeError: ``producer`` is neither of the two. A ``SyncProducer`` is traced by
+            :class:`KafkaclientInstrumentor`, together with all others.
     """
-    uninstrument_producer(producer)
-    target = _target(producer)
-    kind = type(target)
+    target = _producer_of(producer)
     instrumentation = Instrumentation(tracer_provider, meter_provider, record_keys=record_keys)
+    uninstrument_producer(producer)
+    kind = type(target)
     # Not attributes of the producer: a method that is bound to it would keep it alive.
     target.__class__ = type(
         kind.__name__, (kind,), {**instrumentation.methods, "__doc__": kind.__doc__}
     )
-    _alone[target] = (kind, instrumentation)
+    _instrumented[target] = (kind, instrumentation)
 
 
 def uninstrument_producer(producer: Producer | AIOKafkaProducer) -> None:
     """Undo :func:`instrument_producer`; does nothing for another producer."""
-    target = _target(producer)
-    kind, instrumentation = _alone.pop(target, (None, None))
+    target = _producer_of(producer)
+    kind, instrumentation = _instrumented.pop(target, (None, None))
     if kind is not None and instrumentation is not None:
         instrumentation.stop()
         target.__class__ = kind
 
 
-_alone: WeakKeyDictionary[Any, tuple[type[Any], Instrumentation]] = WeakKeyDictionary()
+_instrumented: WeakKeyDictionary[Any, tuple[type[Any], Instrumentation]] = WeakKeyDictionary()
 """Producers that are traced alone: their own classes, and how they are traced."""
 
 
-def _target(producer: Any) -> Any:
-    return producer if isinstance(producer, Producer) else producer._producer
+def _producer_of(producer: Any) -> Any:
+    """The producer that is traced: of a drop-in, the one that it stands on."""
+    if isinstance(producer, Producer):
+        return producer
+    dropin = sys.modules.get("kafkaclient.aiokafka.producer")
+    if dropin is not None and isinstance(producer, dropin.AIOKafkaProducer):
+        return producer._producer
+    raise TypeError(
+        "one Producer, or one AIOKafkaProducer of kafkaclient.aiokafka, can be traced, not "
+        f"{type(producer).__name__!r}. KafkaclientInstrumentor traces all producers of the process"
+    )

@@ -9,6 +9,7 @@ Other samplers are asked about each record.
 
 from __future__ import annotations
 
+import logging
 from random import randrange
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from opentelemetry import trace
 from opentelemetry.instrumentation.utils import is_instrumentation_enabled
 from opentelemetry.trace import SpanKind
 
-from kafkaclient.opentelemetry.headers import pairs_of
+from kafkaclient.opentelemetry.headers import pairs_of, unsampled_pairs_of
 from kafkaclient.opentelemetry.sending import Gate
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
     from opentelemetry.context import Context
     from opentelemetry.trace import Tracer, TracerProvider
+
+    from kafkaclient.opentelemetry.headers import Pairs
+
+_log = logging.getLogger(__name__)
 
 
 class Sampling:
@@ -34,6 +39,8 @@ class Sampling:
     """
 
     def __init__(self, provider: TracerProvider | None, name: str, version: str) -> None:
+        if provider is not None and not hasattr(provider, "get_tracer"):
+            raise TypeError(f"tracer_provider must be a TracerProvider, not {provider!r}")
         self._provider = provider
         self._scope = (name, version)
         self._tracer: Tracer | None = None
@@ -61,8 +68,8 @@ class Sampling:
         name, version = self._scope
         tracer = trace.get_tracer(name, version, provider)
         if not isinstance(provider, trace.ProxyTracerProvider):
-            self._tracer = tracer
             self._use(tracer)
+            self._tracer = tracer  # last: another thread uses what is set by now
         return tracer
 
     @property
@@ -71,10 +78,18 @@ class Sampling:
         return self._ratio is not None
 
     def _use(self, tracer: Any) -> None:
+        """Find out which of the sampler's answers are known. Two threads may do so at once."""
+        try:
+            self._learn_sampler(tracer)
+        except Exception as error:  # noqa: BLE001 - an SDK whose private names have changed
+            self._by_context, self._ratio = False, None
+            _log.info("the sampler is asked about each record: %r", error)
+
+    def _learn_sampler(self, tracer: Any) -> None:
         sampler = getattr(tracer, "sampler", None)
-        self._by_context = _is_known(sampler)
+        self._by_context = sampler is not None and _is_known(sampler)
         if not self._by_context:
-            return
+            return  # a sampler of the user's own, or a tracer that is not the SDK's
         root: Any = getattr(sampler, "_root", sampler)
         ratio = _ratio_of(root)
         if ratio is not None and 0 < ratio < 1:
@@ -88,34 +103,29 @@ class Sampling:
         if ratio is not None:
             self.gate.sample(ratio)
 
-    def _decide(self, context: Context) -> bool:
-        """For :class:`Gate`: whether a record in this context gets a span."""
-        gate = self.gate
+    def _decide(self, context: Context) -> Pairs | None:
+        """For :class:`Gate`: None if a record in this context gets a span, else its headers."""
         if self._stopped or not is_instrumentation_enabled():
-            gate.keep(None, ())
-            return False
+            return ()
         tracer = self.tracer
         if self._tracer is None:  # no provider yet: the API propagates the context, no more
-            gate.keep(None, pairs_of(context) if context else ())
-            return False
+            return pairs_of(context) if context else ()
         parent = trace.get_current_span(context).get_span_context()
         if not parent.is_valid:
             return self._decide_root(context)
         if self._by_context and not self._samples_children(tracer, context, parent.trace_id):
-            gate.keep(context, pairs_of(context))
-            return False
-        return True
+            headers = unsampled_pairs_of(context)
+            self.gate.remember_unsampled(context, headers)
+            return headers
+        return None
 
-    def _decide_root(self, context: Context) -> bool:
+    def _decide_root(self, context: Context) -> Pairs | None:
         if self._ratio is None:
-            return True
-        left = self.gate.skipped
-        if left > 0:
-            self.gate.skip(left - 1)
-            self.gate.keep(None, pairs_of(context) if context else ())  # there may be baggage
-            return False
+            return None
+        if self.gate.skip_record():
+            return pairs_of(context) if context else ()  # there may be baggage
         self.gate.draw()
-        return True
+        return None
 
     def _samples_children(self, tracer: Any, context: Context, trace_id: int) -> bool:
         result = tracer.sampler.should_sample(context, trace_id, "send", SpanKind.PRODUCER)
@@ -125,7 +135,8 @@ class Sampling:
 def _context_variable() -> ContextVar[Context]:
     """The variable that has OpenTelemetry's current context."""
     variable: ContextVar[Context] | None
-    variable = getattr(context_api._RUNTIME_CONTEXT, "_current_context", None)
+    runtime = getattr(context_api, "_RUNTIME_CONTEXT", None)
+    variable = getattr(runtime, "_current_context", None)
     return variable or _OtherRuntime()  # type: ignore[return-value]
 
 

@@ -33,11 +33,10 @@ else:
     from kafkaclient.compiled_modules import cython
 
 __all__ = [
-    "NO_VARIABLES",
     "TRACEPARENT",
     "Gate",
-    "Started",
-    "Starter",
+    "PendingSpan",
+    "PendingSpans",
     "traced_methods",
     "when_done",
     "when_run_done",
@@ -47,9 +46,6 @@ TRACEPARENT = "traceparent"
 _ALWAYS = 2**62  # records: more than any producer sends
 _LOWER = 2**64 - 1
 _LARGEST_PARTITION = 2**31 - 1
-
-NO_VARIABLES = Variables()
-"""Outcomes are taken up in no context: they belong to no request."""
 
 # What is called in C is read from a variable of C.
 _with_pairs = with_pairs
@@ -73,54 +69,53 @@ if not cython.compiled:  # in C, see _sending.pxd
 
 
 class Gate:
-    """Whether the next record gets a span.
+    """Whether the next record gets a span. Producers in several threads share one gate.
 
     ``variable`` has OpenTelemetry's current context. ``decide(context)`` is asked about each record
-    that the gate cannot decide itself. It returns whether the record is sampled, and tells the gate
-    with :meth:`skip` and :meth:`keep` which of the following records it need not be asked about.
+    that the gate cannot decide itself. Its answer is that of :meth:`unsampled_headers`. With
+    :meth:`remember_unsampled` it tells the gate which of the following records have this answer.
     """
 
+    # Threads: no answer about a record is in a field that another record's answer could replace
+    # before it is read. What belongs together is one tuple, which is replaced as a whole.
     __slots__ = (
         "_decide",
         "_known",
-        "_known_pairs",
         "_log_refused",
+        "_records_to_skip",
         "_samples_all",
-        "_skip",
         "_variable",
-        "pairs",
-        "starter",
+        "pending_spans",
     )
 
-    def __init__(self, variable: ContextVar[Context], decide: Callable[[Context], bool]) -> None:
+    def __init__(
+        self, variable: ContextVar[Context], decide: Callable[[Context], Pairs | None]
+    ) -> None:
         self._variable = variable
         self._decide = decide
-        self._known: Context | None = None
-        self._known_pairs: Pairs = ()
-        self._skip = 0
+        self._known: tuple[Context | None, Pairs] = (None, ())
+        self._records_to_skip = 0
         self._log_refused = 0.0
         self._samples_all = False
-        self.pairs: Pairs = ()
-        """The headers that carry the context of the record that :meth:`is_sampled` refused."""
-        self.starter: Starter | None = None
-        """Starts the spans of most records; None: each span needs more than that."""
+        self.pending_spans: PendingSpans | None = None
+        """Starts the spans of most records; None: the tracer starts each span."""
 
-    def is_sampled(self) -> bool:
-        """Whether the record that is being sent gets a span. Call it once for each record."""
+    def unsampled_headers(self) -> Pairs | None:
+        """The headers with the context of the record that is being sent, if it gets no span; None
+        if it gets one. Call it once for each record."""
         context = _current(self._variable)
         if not context:
-            if self._skip > 0:
-                self._skip -= 1
-                self.pairs = ()
-                return False
+            if self.skip_record():
+                return ()
             if self._samples_all:
-                return True
+                return None
             if self._log_refused < 0:
                 self.draw()
-                return True
-        elif context is self._known:
-            self.pairs = self._known_pairs
-            return False
+                return None
+        else:
+            known = self._known
+            if context is known[0]:
+                return known[1]
         return self._decide(context)
 
     def sample(self, ratio: float) -> None:
@@ -129,38 +124,35 @@ class Gate:
         if 0 < ratio < 1:
             self._log_refused = log1p(-ratio)
             self.draw()
-        self._skip = _ALWAYS if ratio <= 0 else self._skip
+        self._records_to_skip = _ALWAYS if ratio <= 0 else self._records_to_skip
 
     def draw(self) -> None:
         """Draw how many records come before the next one that is sampled."""
         if self._log_refused < 0:
-            self._skip = int(_log(1 - random()) / self._log_refused)
+            self._records_to_skip = int(_log(1 - random()) / self._log_refused)
+
+    def skip_record(self) -> bool:
+        """Count one of the records up to the next one that is sampled. False: this is that one."""
+        if self._records_to_skip > 0:
+            self._records_to_skip -= 1
+            return True
+        return False
 
     def stop(self) -> None:
         """Sample no record any more."""
-        self.keep(None, ())
-        self._skip = _ALWAYS
+        self._known = (None, ())
+        self._records_to_skip = _ALWAYS
 
-    @property
-    def skipped(self) -> int:
-        """How many records in an empty context still get no span."""
-        return self._skip
-
-    def skip(self, records: int) -> None:
-        """The next ``records`` records that are sent in an empty context get no span."""
-        self._skip = records
-
-    def keep(self, context: Context | None, pairs: Pairs) -> None:
-        """Records that are sent in ``context`` get no span, but the headers ``pairs``. Replaces
-        the context of the last call."""
-        self.pairs = pairs
-        self._known, self._known_pairs = context, pairs
+    def remember_unsampled(self, context: Context, headers: Pairs) -> None:
+        """Records that are sent in ``context`` get no span, but these headers. Replaces the context
+        of the last call."""
+        self._known = (context, headers)
 
 
-class Started:
+class PendingSpan:
     """What the span of a record takes when the record is sent.
 
-    The span itself is made at the end: by ``starter.finish(started, partition, offset, error)``.
+    The span is made at its end: by ``spans.finish(span, partition, offset, error)``.
     """
 
     __slots__ = (
@@ -173,8 +165,8 @@ class Started:
         "parent",
         "partition",
         "span_id",
+        "spans",
         "start_ns",
-        "starter",
         "tombstone",
         "top",
     )
@@ -184,8 +176,8 @@ class Started:
     flags: int
     low: int
     span_id: int
+    spans: PendingSpans
     start_ns: int
-    starter: Starter
     top: int
 
     def __init__(self) -> None:
@@ -203,11 +195,11 @@ class Started:
     def follow(self, delivery: Delivery) -> None:
         """End the span with the delivery's outcome, without looking at it in the user's place."""
         self._delivery = delivery
-        when_done(delivery, _end, self, NO_VARIABLES)
+        when_done(delivery, _end, self)
 
     def end_raised(self, error: BaseException) -> None:
         """The call raised: the record was not sent."""
-        self.starter.finish(self, self.partition, -1, error)
+        self.spans.finish(self, self.partition, -1, error)
 
     def end(self) -> None:
         """The record has its outcome."""
@@ -219,36 +211,33 @@ class Started:
         if offset >= 0:
             offset += index
         error = batch_result.error_of(index)
-        self.starter.finish(self, batch_result.partition, offset, error)
+        self.spans.finish(self, batch_result.partition, offset, error)
 
 
-def _end(started: Started) -> None:
-    started.end()
+def _end(span: PendingSpan) -> None:
+    span.end()
 
 
-class Starter:
+class PendingSpans:
     """Starts the spans of records whose headers have no context of the caller's own.
 
-    ``spans`` has the rest: ``is_fit()`` says whether a span can be made at its end at this moment,
-    ``take_up(context)`` sets the fields that depend on the context, ``describe(producer, topic)``
-    gives a span's name and attributes, and ``finish`` makes the span. A producer of another class
-    than ``kind`` is left out if ``is_traced_elsewhere(producer)``. ``bound``: the trace ids of
-    records without parent are below it in their lower 64 bits.
+    ``spans`` has the rest: ``allowed_by()`` gives what allows spans that are made at their end now,
+    ``facts_of(context, allowed_by)`` what depends on the context, ``describe(producer, topic)`` a
+    span's name and attributes, and ``finish`` makes the span. A producer of another class than
+    ``kind`` is left out if ``is_traced_elsewhere(producer)``. ``bound``: the trace ids of records
+    without parent are below it in their lower 64 bits.
     """
 
     __slots__ = (
+        "_allowed_by",
         "_bound",
-        "_is_fit",
+        "_facts",
         "_is_traced_elsewhere",
         "_kind",
+        "_record_keys",
         "_spans",
         "_variable",
-        "context",
         "finish",
-        "flags",
-        "pairs",
-        "parent",
-        "record_keys",
     )
 
     def __init__(
@@ -265,52 +254,63 @@ class Starter:
         self._kind = kind
         self._is_traced_elsewhere = is_traced_elsewhere
         self._bound = bound
-        self._is_fit = spans.is_fit
+        self._allowed_by = spans.allowed_by
         self.finish = spans.finish
-        self.record_keys = record_keys
-        self.context: Context | None = None
-        self.parent: SpanContext | None = None
-        self.flags = 1
-        self.pairs: Pairs = ()
+        self._record_keys = record_keys
+        # The last context's, replaced as a whole: another thread may do so at any time.
+        self._facts: tuple[Any, ...] = (None, None, None, 0, ())
 
     def start(
         self, producer: Any, topic: Any, value: Any, key: Any, partition: Any
-    ) -> Started | None:
-        """None: the span needs more than this."""
+    ) -> tuple[PendingSpan, Pairs] | None:
+        """The span, and the headers that carry its context. None: the tracer has to start it."""
         if type(producer) is not self._kind and self._is_traced_elsewhere(producer):
             return None
-        if not self._is_fit():
+        allowed_by = self._allowed_by()
+        if allowed_by is None:
             return None
         context = _current(self._variable)
-        if context is not self.context:
-            self._spans.take_up(context)
-        started = Started()
-        started.starter = self
-        parent = self.parent
+        facts = self._facts
+        if facts[0] is not context or facts[1] is not allowed_by:
+            facts = self._spans.facts_of(context, allowed_by)
+            if facts is None:
+                return None
+            self._facts = facts
+        return self.start_with(facts, producer, topic, value, key, partition)
+
+    def start_with(
+        self,
+        facts: tuple[Any, ...],
+        producer: Any,
+        topic: Any,
+        value: Any,
+        key: Any,
+        partition: Any,
+    ) -> tuple[PendingSpan, Pairs]:
+        """:meth:`start` with the facts ``(context, allowed_by, parent, flags, headers)``."""
+        span = PendingSpan()
+        span.spans = self
+        parent = facts[2]
         if parent is None:
-            started.top = getrandbits(64) or 1
-            started.low = getrandbits(64) * self._bound >> 64
+            span.top = getrandbits(64) or 1
+            span.low = getrandbits(64) * self._bound >> 64
         else:
             trace_id = parent.trace_id
-            started.parent = parent
-            started.top, started.low = trace_id >> 64, trace_id & _LOWER
-        started.span_id = getrandbits(64) or 1
-        started.flags = self.flags
-        started.described = self._spans.describe(producer, topic)
-        started.core = producer._core
+            span.parent = parent
+            span.top, span.low = trace_id >> 64, trace_id & _LOWER
+        span.span_id = getrandbits(64) or 1
+        span.flags = facts[3]
+        span.described = self._spans.describe(producer, topic)
+        span.core = producer._core
         if value is None:
-            started.tombstone = True
-        if key is not None and self.record_keys:
-            started.key = key
+            span.tombstone = True
+        if key is not None and self._record_keys:
+            span.key = key
         if type(partition) is int and 0 <= partition <= _LARGEST_PARTITION:
-            started.partition = partition
-        started.start_ns = time_ns()
-        return started
-
-    def pairs_of(self, started: Started) -> Pairs:
-        """The headers that carry the context of a span."""
-        parent = _traceparent(started.top, started.low, started.span_id, started.flags)
-        return ((TRACEPARENT, parent), *self.pairs)
+            span.partition = partition
+        span.start_ns = time_ns()
+        traceparent = _traceparent(span.top, span.low, span.span_id, span.flags)
+        return span, ((TRACEPARENT, traceparent), *facts[4])
 
 
 def traced_methods(gate: Gate, start: Callable[..., tuple[Any, HeadersLike]]) -> dict[str, Any]:
@@ -327,8 +327,10 @@ def traced_methods(gate: Gate, start: Callable[..., tuple[Any, HeadersLike]]) ->
         timestamp_ms: int | None = None,
         headers: HeadersLike = (),
     ) -> Delivery:
-        if not _is_sampled(gate):
-            headers = _unsampled(gate, headers)
+        context_headers = _unsampled_headers(gate)
+        if context_headers is not None:
+            if context_headers:
+                headers = _with_pairs(headers, context_headers)
             done = _try_append(self, topic, value, key, partition, timestamp_ms, headers)
             return done if isinstance(done, Delivery) else self._send_slowly(done)
         span, headers = _start(gate, start, self, topic, value, key, partition, headers)
@@ -351,8 +353,10 @@ def traced_methods(gate: Gate, start: Callable[..., tuple[Any, HeadersLike]]) ->
         timestamp_ms: int | None = None,
         headers: HeadersLike = (),
     ) -> Delivery:
-        if not _is_sampled(gate):
-            headers = _unsampled(gate, headers)
+        context_headers = _unsampled_headers(gate)
+        if context_headers is not None:
+            if context_headers:
+                headers = _with_pairs(headers, context_headers)
             done = _try_append(self, topic, value, key, partition, timestamp_ms, headers)
             return done if isinstance(done, Delivery) else await self._append(done)
         span, headers = _start(gate, start, self, topic, value, key, partition, headers)
@@ -389,8 +393,8 @@ def traced_methods(gate: Gate, start: Callable[..., tuple[Any, HeadersLike]]) ->
     return {"send_nowait": send_nowait, "send": send, "send_and_wait": send_and_wait}
 
 
-def _is_sampled(gate: Gate) -> bool:
-    return gate.is_sampled()
+def _unsampled_headers(gate: Gate) -> Pairs | None:
+    return gate.unsampled_headers()
 
 
 def _start(
@@ -403,17 +407,12 @@ def _start(
     partition: Any,
     headers: HeadersLike,
 ) -> tuple[Any, HeadersLike]:
-    starter = gate.starter
-    if starter is not None and not headers:
-        started = starter.start(producer, topic, value, key, partition)
+    pending_spans = gate.pending_spans
+    if pending_spans is not None and not headers:
+        started = pending_spans.start(producer, topic, value, key, partition)
         if started is not None:
-            return started, starter.pairs_of(started)
+            return started
     return start(producer, topic, value, key, partition, headers)
-
-
-def _unsampled(gate: Gate, headers: HeadersLike) -> HeadersLike:
-    """The headers of a record without a span."""
-    return _with_pairs(headers, gate.pairs) if gate.pairs else headers
 
 
 def _try_append(
@@ -428,29 +427,29 @@ def _try_append(
     return producer._try_append(topic, value, key, partition, timestamp_ms, headers)
 
 
-def when_done(
-    delivery: Delivery, callback: Callable[[Any], object], target: object, context: Variables
-) -> None:
-    """Call ``callback(target)`` in ``context`` once the record has its outcome.
+def when_done(delivery: Delivery, callback: Callable[[Any], object], target: object) -> None:
+    """Call ``callback(target)`` in an empty context once the record has its outcome.
 
     ``Delivery.add_done_callback`` counts as looking at the outcome: a failure would no longer be
     reported as unseen. This function does not count.
     """
     _track(delivery)
-    when_run_done((delivery._batch_result, delivery._index, 1), callback, target, context)
+    when_run_done((delivery._batch_result, delivery._index, 1), callback, target)
 
 
-def when_run_done(
-    run: Run, callback: Callable[[Any], object], target: object, context: Variables
-) -> None:
-    """Call ``callback(target)`` in ``context`` once the last record of a run has its outcome."""
+def when_run_done(run: Run, callback: Callable[[Any], object], target: object) -> None:
+    """Call ``callback(target)`` in an empty context once the last record of a run has its outcome.
+
+    The outcome belongs to no request. Each call has a context of its own: two threads cannot be in
+    one context at the same time.
+    """
     whole, first, count = run
     batch_result, index = whole.resolve_index(first + count - 1)
     loop = batch_result.home_loop()
     if batch_result.done:
-        loop.call_soon(callback, target, context=context)
+        loop.call_soon(callback, target, context=Variables())
     else:
-        batch_result.when_done(index, Callback(loop, callback, target, 0, context))
+        batch_result.when_done(index, Callback(loop, callback, target, 0, Variables()))
 
 
 use_compiled(globals())

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context as context_api
 from opentelemetry import trace
-from opentelemetry.semconv._incubating.attributes import messaging_attributes as names
-from opentelemetry.semconv.attributes.error_attributes import ERROR_TYPE
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
 from kafkaclient.opentelemetry.attributes import (
-    MAYBE_WRITTEN,
-    described,
-    error_type,
+    failure_attributes,
     is_traced_elsewhere,
-    key_text,
-    server,
+    place_attributes,
+    record_attributes,
+    span_description,
 )
-from kafkaclient.opentelemetry.headers import own_context, pairs_of, with_pairs
-from kafkaclient.opentelemetry.sending import NO_VARIABLES, when_done
+from kafkaclient.opentelemetry.headers import own_context, pairs_of, unsampled_pairs_of, with_pairs
+from kafkaclient.opentelemetry.sending import when_done
 from kafkaclient.producer.producer import Producer
 from kafkaclient.types import NO_OFFSET
 
@@ -30,9 +28,12 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.metadata import Metadata
     from kafkaclient.opentelemetry.headers import Pairs
     from kafkaclient.opentelemetry.sampling import Sampling
-    from kafkaclient.opentelemetry.sending import Started, Starter
+    from kafkaclient.opentelemetry.sending import PendingSpan, PendingSpans
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.types import HeadersLike
+
+
+_log = logging.getLogger(__name__)
 
 
 class Spans:
@@ -51,68 +52,77 @@ class Spans:
         key: Any,
         partition: Any,
         headers: HeadersLike,
-    ) -> tuple[RecordSpan | Started, HeadersLike]:
+    ) -> tuple[RecordSpan | PendingSpan, HeadersLike]:
         """The span of a record that was sampled, and the record's headers with its context."""
         if type(producer) is not Producer and is_traced_elsewhere(producer):
             return RecordSpan(trace.INVALID_SPAN, None), headers
-        created = own_context(headers) if headers else None
-        if created is None:
-            starter = self._starter()
-            started = None
-            if starter is not None:
-                started = starter.start(producer, topic, value, key, partition)
-            if starter is not None and started is not None:
-                return started, with_pairs(headers, starter.pairs_of(started))
-        own: dict[str, AttributeValue] = {}
-        if value is None:
-            own[names.MESSAGING_KAFKA_MESSAGE_TOMBSTONE] = True
-        if self._record_keys and key is not None:
-            text = key_text(key)
-            if text is not None:
-                own[names.MESSAGING_KAFKA_MESSAGE_KEY] = text
-        span, pairs = self.start(producer, topic, partition, own, created)
+        caller_context = own_context(headers) if headers else None
+        if caller_context is None:
+            pending_spans = self._pending_spans()
+            if pending_spans is not None:
+                started = pending_spans.start(producer, topic, value, key, partition)
+                if started is not None:
+                    pending, pairs = started
+                    return pending, with_pairs(headers, pairs)
+        attributes = record_attributes(
+            tombstone=value is None, key=key if self._record_keys else None
+        )
+        span, pairs = self.start(producer, topic, partition, attributes, caller_context)
         record_span = RecordSpan(span, metadata_of(producer))
         return record_span, with_pairs(headers, pairs) if pairs else headers
 
-    def _starter(self) -> Starter | None:
-        """Starts the spans of records where that makes no difference."""
+    def _pending_spans(self) -> PendingSpans | None:
+        """What starts spans that are made at their end; None: the tracer has to start them."""
         tracer, gate = self._sampling.tracer, self._sampling.gate
         if tracer is not self._tracer:
-            self._tracer = tracer
             if self._sampling.is_final:
-                from kafkaclient.opentelemetry.direct_spans import (  # noqa: PLC0415 - needs the SDK
-                    direct_starter,
-                )
+                gate.pending_spans = self._direct_spans(tracer)
+            self._tracer = tracer
+        return gate.pending_spans
 
-                gate.starter = direct_starter(tracer, self._sampling, record_keys=self._record_keys)
-        return gate.starter
+    def _direct_spans(self, tracer: Tracer) -> PendingSpans | None:
+        try:
+            from kafkaclient.opentelemetry.direct_spans import (  # noqa: PLC0415 - needs the SDK
+                direct_spans,
+            )
+
+            return direct_spans(tracer, self._sampling, record_keys=self._record_keys)
+        except Exception as error:  # noqa: BLE001 - an SDK whose private names have changed
+            _log.info("the SDK makes all spans, which takes longer: %r", error)
+            return None
 
     def start(
         self,
         producer: Any,
         topic: Any,
         partition: Any,
-        own: dict[str, AttributeValue],
-        created: trace.SpanContext | None = None,
+        attributes: dict[str, AttributeValue],
+        caller_context: trace.SpanContext | None = None,
     ) -> tuple[Span, Pairs]:
-        """A span with the attributes ``own``, and the headers that carry its context.
+        """A span with these attributes, and the headers that carry its context.
 
-        ``created`` is the context that the caller has put into the record: the span is linked
-        to it, and is not put in its place.
+        ``caller_context`` is the context that the caller has put into the headers: the span is
+        linked to it, and does not replace it.
         """
-        name, attributes = described(producer.config.client_id, topic)
+        name, described = span_description(producer.config.client_id, topic)
         if type(partition) is int:
-            own[names.MESSAGING_DESTINATION_PARTITION_ID] = str(partition)
+            attributes |= place_attributes(topic, partition)
         current = context_api.get_current()
         span = self._sampling.tracer.start_span(
             name,
             current,
             SpanKind.PRODUCER,
-            {**attributes, **own} if own else attributes,
-            [Link(created)] if created else None,
+            {**described, **attributes} if attributes else described,
+            [Link(caller_context)] if caller_context else None,
         )
-        if created or not span.get_span_context().is_valid:
-            return span, pairs_of(current) if current and not created else ()
+        span_context = span.get_span_context()
+        if caller_context:
+            return span, ()
+        if not span_context.is_valid:  # no SDK: the API propagates the context, no more
+            return span, pairs_of(current) if current else ()
+        if not span.is_recording() and not span_context.trace_flags.sampled:
+            # No span has the id that the SDK has made.
+            return span, unsampled_pairs_of(current) if current else ()
         return span, pairs_of(trace.set_span_in_context(span, current))
 
 
@@ -130,40 +140,34 @@ class RecordSpan:
         """End the span with the delivery's outcome, without looking at it in the user's place."""
         if self._span.is_recording():
             self._delivery = delivery
-            when_done(delivery, RecordSpan._end, self, NO_VARIABLES)
+            when_done(delivery, RecordSpan._end, self)
 
     def end_raised(self, error: BaseException) -> None:
         """The call raised: the record was not sent."""
-        end_failed(self._span, error)
+        end_failed(self._span, failure_attributes(error))
 
     def _end(self) -> None:
         delivery, self._delivery = self._delivery, None
         assert delivery is not None
         batch_result, index = delivery._batch_result.resolve_index(delivery._index)
-        partition, span = batch_result.partition, self._span
-        found: dict[str, AttributeValue] = {}
-        if partition >= 0:
-            found[names.MESSAGING_DESTINATION_PARTITION_ID] = str(partition)
+        topic, partition = batch_result.topic, batch_result.partition
         error = batch_result.error_of(index)
         if error is not None:
-            end_failed(span, error, found)
+            place = place_attributes(topic, partition)
+            end_failed(self._span, {**place, **failure_attributes(error)})
             return
-        if batch_result.base_offset != NO_OFFSET:
-            found[names.MESSAGING_KAFKA_OFFSET] = batch_result.base_offset + index
-        if self._metadata is not None:
-            found.update(server(self._metadata.view, batch_result.topic, partition))
-        span.set_attributes(found)
-        span.end()
+        offset = batch_result.base_offset
+        view = None if self._metadata is None else self._metadata.view
+        self._span.set_attributes(
+            place_attributes(
+                topic, partition, offset if offset == NO_OFFSET else offset + index, view
+            )
+        )
+        self._span.end()
 
 
-def end_failed(
-    span: Span, error: BaseException, found: dict[str, AttributeValue] | None = None
-) -> None:
-    """End a span with an error: its kind, not its text, in which user code may have put a value."""
-    attributes: dict[str, AttributeValue] = {**(found or {}), ERROR_TYPE: error_type(error)}
-    maybe_written = getattr(error, "maybe_written", None)
-    if maybe_written is not None:
-        attributes[MAYBE_WRITTEN] = bool(maybe_written)
+def end_failed(span: Span, attributes: dict[str, AttributeValue]) -> None:
+    """End a span with these attributes, as failed."""
     span.set_attributes(attributes)
     span.set_status(Status(StatusCode.ERROR))
     span.end()

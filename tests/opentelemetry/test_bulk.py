@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
-from kafkaclient.errors import BulkDeliveryError, InvalidRecordError, ProducerStateError
+from kafkaclient.errors import (
+    BufferFullError,
+    BulkDeliveryError,
+    InvalidRecordError,
+    ProducerStateError,
+)
 from kafkaclient.testing.clock import virtual_time
 from tests.opentelemetry.support import header, records
 from tests.producer.support import start_producer
@@ -113,6 +119,57 @@ async def test_a_call_that_breaks_off(fake: FakeCluster, traced: Seen) -> None:
         assert (await caught.value.delivery).records == 1
     (fact,) = traced.facts()
     assert (fact["error.type"], fact[COUNT]) == ("RecordTooLargeError", 1)
+
+
+@virtual_time
+async def test_a_call_that_is_accepted_in_part_waits_for_that_part(
+    fake: FakeCluster, traced: Seen
+) -> None:
+    fake.fail_produce("t", 0, 29)
+    options: dict[str, Any] = {"buffer_memory": 40_000, "batch_size": 5000, "max_block_ms": 100}
+    async with start_producer(fake, **options) as producer:
+        await producer.partitions_for("t")
+        fake.round_trip_s = 1.0
+        values = [b"z" * 3000] * 30
+        for _ in range(2):
+            with pytest.raises(BufferFullError) as caught:
+                await producer.send_many("t", values, partition=0)
+            appended = caught.value.delivery
+            assert 0 < appended.records < 30
+            ended = len(traced.spans)
+            await producer.flush()
+            assert len(traced.spans) == ended + 1
+    first, second = traced.facts()
+    in_part = {COUNT: 30, "error.type": "BufferFullError", "kafkaclient.maybe_written": False}
+    assert in_part.items() <= first.items()
+    assert in_part.items() <= second.items()
+    assert OFFSET not in second
+    assert second["kafkaclient.failed_records"] == 30 - appended.records
+    assert first["kafkaclient.failed_records"] > second["kafkaclient.failed_records"]
+
+
+@virtual_time
+async def test_a_call_that_is_refused_or_cancelled(fake: FakeCluster, traced: Seen) -> None:
+    fake.round_trip_s = 1.0
+    options: dict[str, Any] = {"buffer_memory": 40_000, "batch_size": 5000}
+    async with start_producer(fake, max_request_size=4000, **options) as producer:
+        await producer.partitions_for("t")
+        with pytest.raises(InvalidRecordError):
+            await producer.send_many("t", [b"", b"x" * 5000])
+        with pytest.raises(InvalidRecordError):
+            await producer.send_arrow("t", pa.table({"value": ["", "x" * 5000]}))
+        sending = asyncio.create_task(producer.send_many("t", [b"z" * 3000] * 30))
+        await asyncio.sleep(0.1)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+    many, arrow, cancelled = traced.facts()
+    assert (many[COUNT], many["kafkaclient.failed_records"]) == (2, 2)
+    assert many["kafkaclient.maybe_written"] is False
+    assert (arrow[COUNT], arrow["error.type"]) == (2, "RecordTooLargeError")
+    assert (cancelled[COUNT], cancelled["error.type"]) == (30, "CancelledError")
+    assert cancelled["kafkaclient.maybe_written"] is True
+    assert records(fake)  # indeed
 
 
 @virtual_time

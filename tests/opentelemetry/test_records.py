@@ -19,6 +19,7 @@ from kafkaclient.opentelemetry import (
     uninstrument_producer,
 )
 from kafkaclient.opentelemetry.direct_spans import DirectSpan
+from kafkaclient.sync import SyncProducer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import ErrorCode, FakeCluster
 from tests.opentelemetry.support import Seen, header, records, traceparent_of
@@ -116,6 +117,31 @@ async def test_a_context_of_the_callers_own_stays_and_is_linked(
     assert header(record) == own
     (span,) = traced.spans
     assert [f"{link.context.span_id:016x}" for link in span.links] == ["b7ad6b7169203331"]
+
+
+@virtual_time
+async def test_baggage_of_the_callers_own_stays_beside_the_spans_context(
+    fake: FakeCluster, traced: Seen
+) -> None:
+    token = context.attach(baggage.set_baggage("tenant", "a"))
+    async with start_producer(fake) as producer:
+        await producer.send_and_wait("t", b"1", headers=[("baggage", b"k=v")])
+        await (await producer.send_many("t", [b"2"], headers={"baggage": b"k=v"}))
+    context.detach(token)
+    assert {header(r) for _, r in records(fake)} == set(traced.by_traceparent())
+    assert [header(r, "baggage") for _, r in records(fake)] == ["k=v", "k=v"]
+
+
+@virtual_time
+async def test_a_context_in_a_list_as_the_pair_is_the_callers_own(
+    fake: FakeCluster, traced: Seen
+) -> None:
+    own = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    async with start_producer(fake) as producer:
+        pair: Any = ["traceparent", own.encode()]
+        await producer.send_and_wait("t", b"1", headers=[pair])
+        await (await producer.send_many("t", [b"2"], record_headers=[[pair]]))
+    assert [header(r) for _, r in records(fake)] == [own, own]
 
 
 @virtual_time
@@ -359,6 +385,21 @@ async def test_one_producer_alone(fake: FakeCluster, seen: Seen) -> None:
         await one.send_and_wait("t", b"not any more")
     assert [r.value for _, r in records(fake) if header(r)] == [b"traced"]
     assert len(seen.spans) == 1
+
+
+@virtual_time
+async def test_what_cannot_be_traced_is_refused(fake: FakeCluster, seen: Seen) -> None:
+    wrong: Any
+    for wrong in (object(), SyncProducer, None):
+        with pytest.raises(TypeError, match="KafkaclientInstrumentor traces all"):
+            instrument_producer(wrong, tracer_provider=seen.provider)
+    async with start_producer(fake) as producer:
+        instrument_producer(producer, tracer_provider=seen.provider)
+        wrong = 5
+        with pytest.raises(TypeError, match="tracer_provider must be a TracerProvider, not 5"):
+            instrument_producer(producer, tracer_provider=wrong)
+        await producer.send_and_wait("t", b"1")
+    assert len(seen.spans) == 1  # the call that was refused changed nothing
 
 
 @virtual_time

@@ -39,17 +39,36 @@ def inside(parent: SpanContext) -> Any:
     return context.attach(trace.set_span_in_context(NonRecordingSpan(parent)))
 
 
+class Never(Sampler):
+    """A sampler of the program's own."""
+
+    def should_sample(self, *_: Any, **__: Any) -> SamplingResult:
+        return SamplingResult(Decision.DROP)
+
+    def get_description(self) -> str:
+        return "Never"
+
+
 @pytest.mark.parametrize(
-    "sampler", [ALWAYS_OFF, ParentBased(ALWAYS_ON), ParentBasedTraceIdRatio(0.5)]
+    ("sampler", "parent"),
+    [
+        (ALWAYS_OFF, PARENT),
+        (ParentBased(ALWAYS_ON), PARENT),
+        (ParentBasedTraceIdRatio(0.5), PARENT),
+        (ALWAYS_OFF, SAMPLED),
+        (TraceIdRatioBased(1e-18), SAMPLED),
+        (Never(), SAMPLED),
+        (Never(), PARENT),
+    ],
 )
 @virtual_time
 async def test_an_unsampled_record_carries_its_parents_context(
-    sampler: Sampler, fake: FakeCluster, instrumentor: KafkaclientInstrumentor
+    sampler: Sampler, parent: SpanContext, fake: FakeCluster, instrumentor: KafkaclientInstrumentor
 ) -> None:
     seen = Seen(sampler)
     instrumentor.instrument(tracer_provider=seen.provider)
     async with start_producer(fake) as producer:
-        token = inside(PARENT)
+        token = inside(parent)
         own = [("own", b"1")]
         producer.send_nowait("t", b"1", headers=own)
         await (await producer.send("t", b"2"))
@@ -57,12 +76,15 @@ async def test_an_unsampled_record_carries_its_parents_context(
         await (await producer.send_many("t", [b"4"], record_headers=[own]))
         await (await producer.send_many("t", [b"5"], headers=own, record_headers=[None]))
         await producer.send_and_wait("t", b"6", headers={"traceparent": b"mine"})
+        in_a_list: Any = [["traceparent", b"mine"]]
+        await producer.send_and_wait("t", b"7", headers=in_a_list)
         context.detach(token)
     assert own == [("own", b"1")]
     expected = f"00-{TRACE_ID:032x}-b7ad6b7169203331-00"
     assert {r.value: header(r) for _, r in records(fake)} == {
         **dict.fromkeys((b"1", b"2", b"3", b"4", b"5"), expected),
         b"6": "mine",
+        b"7": "mine",
     }
     assert all(header(r, "own") == "1" for _, r in records(fake) if r.value in (b"1", b"4", b"5"))
     assert not seen.spans
@@ -114,7 +136,7 @@ async def test_the_share_of_sampled_records_and_their_trace_ids(
 def test_the_gaps_are_as_independent_draws_give_them() -> None:
     """Compared with the sampler's own decisions by their distribution: gap 0, 1, 2, ..."""
     sampling = Sampling(TracerProvider(TraceIdRatioBased(0.25)), "s", "1")
-    decisions = [sampling.gate.is_sampled() for _ in range(40_000)]
+    decisions = [sampling.gate.unsampled_headers() is None for _ in range(40_000)]
     gaps, gap = [], 0
     for sampled in decisions:
         if sampled:
@@ -188,7 +210,7 @@ async def test_a_sampler_of_the_programs_own_is_asked_about_each_record(fake: Fa
             await producer.send_and_wait("t", key, key)
     assert (sampler.asked, len(seen.spans)) == (4, 2)
     flags = {r.value: (header(r) or "")[-2:] for _, r in records(fake)}
-    assert flags == {b"yes": "03", b"no": "02"}  # the SDK gives each span a context
+    assert flags == {b"yes": "03", b"no": ""}
 
 
 class Counting(RandomIdGenerator):
@@ -247,3 +269,25 @@ async def test_a_provider_that_is_set_later(
     assert found[b"1"] is None
     assert (found[b"2"] or "").endswith("b7ad6b7169203331-00")
     assert found[b"3"] == next(iter(seen.by_traceparent()))
+
+
+@virtual_time
+async def test_a_tracer_that_is_not_the_sdks(
+    fake: FakeCluster, instrumentor: KafkaclientInstrumentor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """``OTEL_SDK_DISABLED`` gives a NoOpTracer as well."""
+    caplog.set_level("INFO")
+    instrumentor.instrument(tracer_provider=trace.NoOpTracerProvider())
+    async with start_producer(fake) as producer:
+        await producer.send_and_wait("t", b"1")
+        token = inside(SAMPLED)
+        await producer.send_and_wait("t", b"2")
+        await (await producer.send_many("t", [b"3"]))
+        context.detach(token)
+    parents = f"00-{TRACE_ID:032x}-b7ad6b7169203331-01"
+    assert {r.value: header(r) for _, r in records(fake)} == {
+        b"1": None,
+        b"2": parents,
+        b"3": parents,
+    }
+    assert not [line for line in caplog.records if "opentelemetry" in line.name]

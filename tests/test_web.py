@@ -72,7 +72,7 @@ def test_it_is_not_ready_while_no_broker_answers(
         fake.stop_broker(0)
         ready = client.get("/ready")
         assert ready.status_code == 503
-        assert "no broker answers" in ready.text
+        assert "no leader of the topics in use answers" in ready.text
         fake.start_broker(0)
         assert client.get("/ready").status_code == 200
 

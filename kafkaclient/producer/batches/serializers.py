@@ -6,6 +6,7 @@ types.
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Awaitable, Mapping
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -104,7 +105,7 @@ class Serializers:
                     key = self._key(key, SerializationContext(topic, "key", listed))
                 else:
                     key = self._key(key)
-            except Exception as error:
+            except (Exception, CancelledError) as error:
                 raise failed(topic, "key", error) from error
             if key.__class__ is not bytes and not _in_bytes(topic, "key", key):
                 return self._awaited(topic, value, key, listed, "key"), None, ()
@@ -114,7 +115,7 @@ class Serializers:
                     value = self._value(value, SerializationContext(topic, "value", listed))
                 else:
                     value = self._value(value)
-            except Exception as error:
+            except (Exception, CancelledError) as error:
                 raise failed(topic, "value", error) from error
             if value.__class__ is not bytes and not _in_bytes(topic, "value", value):
                 return self._awaited(topic, value, key, listed, "value"), None, ()

@@ -252,6 +252,23 @@ async def test_a_poison_value_in_send_many(producing: StartProducer) -> None:
     assert serializer.cancelled == 1
 
 
+@pytest.mark.parametrize("field", ["key", "value"])
+@virtual_time
+async def test_a_serializer_that_raises_cancelled_error(
+    producing: StartProducer, field: str
+) -> None:
+    """Its caller was not cancelled."""
+
+    def serialize(_item: bytes) -> bytes:
+        raise asyncio.CancelledError
+
+    async with producing(one_topic(1, brokers=1), **{f"{field}_serializer": serialize}) as producer:
+        with pytest.raises(SerializationError, match=f"the {field} of a record"):
+            producer.send_nowait("t", b"v", b"k")
+        with pytest.raises(SerializationError, match=f"the {field} of a record"):
+            await producer.send("t", b"v", b"k")
+
+
 @virtual_time
 async def test_an_async_serializer_that_raises_a_base_exception(producing: StartProducer) -> None:
     class Unusual(BaseException):

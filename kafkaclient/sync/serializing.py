@@ -6,8 +6,8 @@ from asyncio import wait_for
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaclient.producer.batches.record import RawRecord, UnserializedRecord, serialized_record
-from kafkaclient.producer.batches.serializers import Serializers, Unserialized
+from kafkaclient.producer.batches.record import PendingRecord, RawRecord, serialized_record
+from kafkaclient.producer.batches.serializers import AwaitedFields, Serializers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -40,11 +40,9 @@ class Serializing:
     def record(self, raw: RawRecord, wait: Wait) -> Record:
         """The record in bytes; raises InvalidRecordError and its subclasses."""
         record = serialized_record(self._config, self._wall_clock, raw, self._serializers)
-        if isinstance(record, UnserializedRecord):
+        if isinstance(record, PendingRecord):
             try:
-                found: Record = wait(
-                    partial(self._within, record.serialized, record.not_serialized)
-                )
+                found: Record = wait(partial(self._within, record.finish, record.not_finished))
             finally:
                 record.close()
             return found
@@ -71,7 +69,7 @@ class Serializing:
             own = None if record_headers is None else record_headers[n]
             row = serializers.apply(topic, value, key, headers if own is None else own)
             first = row[0]
-            if isinstance(first, Unserialized):
+            if isinstance(first, AwaitedFields):
                 try:
                     row = wait(partial(self._within, first.finish, first.not_finished))
                 finally:

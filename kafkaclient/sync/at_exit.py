@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_FORK_S = 1.0  # how long a fork waits for a producer's thread to come to rest
+_FORK_S = 1.0  # how long a fork waits until a producer's thread has paused
 
 
 class OpenThreads:
@@ -35,9 +35,10 @@ class OpenThreads:
     def __init__(self) -> None:
         self._limits: dict[ProducerThread, float] = {}
         self._inherited: list[ProducerThread] = []
-        """The parent's, in a forked child: to free them would run their coroutines' ends."""
-        self._resting: dict[int, list[threading.Event]] = {}
-        """The threads that rest, by the thread that forks."""
+        """In a forked child: the parent's threads, kept so that their coroutines are not closed in
+        the child."""
+        self._resumes: dict[int, list[threading.Event]] = {}
+        """The events that end the pauses of the threads, by the thread that forks."""
         guard(self)
         os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork)
         # In step 1, functions registered later run earlier: before those of the executors.
@@ -86,17 +87,19 @@ class OpenThreads:
     def _before_fork(self) -> None:
         # A lock that another thread holds during a fork stays locked in the child: for example that
         # of a module that is being imported.
-        self._resting[threading.get_ident()] = [t.hold(_FORK_S) for t in list(self._limits)]
+        resumes = self._resumes[threading.get_ident()] = []
+        for thread in list(self._limits):
+            thread.pause(resumes, _FORK_S)
 
     def _after_fork(self) -> None:
-        for go_on in self._resting.pop(threading.get_ident(), ()):
-            go_on.set()
+        for resume in self._resumes.pop(threading.get_ident(), ()):
+            resume.set()
 
     def forked(self) -> None:
         """See :class:`~kafkaclient.net.fork.Forkable`."""
         for thread in self._limits:
             thread.home.forked()
-        self._resting.clear()
+        self._resumes.clear()
         self._inherited += self._limits
         self._limits = {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from asyncio import _get_running_loop
 from concurrent.futures import Future
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
 class Outcome(Protocol):
@@ -56,6 +59,24 @@ class SendFuture(Future[T]):
 
     def __init__(self, home: Home) -> None:
         self._home = home
+
+    # asyncio and concurrent.futures may read these two of a future that is done.
+    @property
+    def _result(self) -> Any:
+        failed = not self.done() or self._outcome.exception() is not None
+        return None if failed else self._outcome.result()
+
+    @_result.setter
+    def _result(self, _: object) -> None:
+        """The base class sets it: it is in the outcome."""
+
+    @property
+    def _exception(self) -> BaseException | None:
+        return self._outcome.exception() if self.done() else None
+
+    @_exception.setter
+    def _exception(self, _: object) -> None:
+        """The base class sets it: it is in the outcome."""
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
@@ -145,4 +166,7 @@ def finish(home: Home, outcomes: Sequence[tuple[SendFuture[Any], Outcome]]) -> N
             else:
                 waited.append((future, outcome))
     for future, outcome in waited:
-        future._finish(outcome)
+        try:
+            future._finish(outcome)
+        except BaseException:  # noqa: BLE001 - a callback's; concurrent.futures has logged its other exceptions
+            _log.exception("a callback of a record's future failed")

@@ -21,7 +21,8 @@ class Handover(Generic[E]):
     all that are there.
 
     ``wake()`` is called, in the thread of :meth:`put`, when the taker sleeps: a :meth:`take` before
-    has returned nothing. So many entries cost one wake-up. A new queue counts its taker as awake.
+    has returned nothing. A burst of entries costs one wake-up. A new queue counts its taker as
+    awake.
     """
 
     def __init__(self, limit: int, wake: Callable[[], None]) -> None:
@@ -32,7 +33,7 @@ class Handover(Generic[E]):
         self._room = threading.Condition(self._lock)
         self._entries: list[E] = []
         self._callers: deque[object] = deque()
-        """Those that wait for room, first come first."""
+        """Callers that wait for room, in order of arrival."""
         self._used = 0
         self._taker_awake = True
         self._closed: Exception | None = None
@@ -52,11 +53,12 @@ class Handover(Generic[E]):
                 self._wait_for_room(size, deadline)
             if self._closed is not None:
                 raise self._closed.with_traceback(None)  # it is raised many times
-            self._used += size
             self._entries.append(entry)
-            asleep, self._taker_awake = not self._taker_awake, True
-        if asleep:
-            self._wake()
+            self._used += size
+            if not self._taker_awake:
+                # Set last: Ctrl-C can end this call anywhere, and then the next call must wake.
+                self._wake()
+                self._taker_awake = True
 
     def take(self) -> list[E]:
         """All entries, in order. They keep their room until :meth:`release`."""
@@ -67,7 +69,7 @@ class Handover(Generic[E]):
 
     @property
     def entries(self) -> list[E]:
-        """Those that nobody has taken."""
+        """A copy of the entries that were not taken yet."""
         return self._entries[:]
 
     def release(self, size: int) -> None:

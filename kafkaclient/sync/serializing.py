@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from asyncio import wait_for
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kafkaclient.config.limit import Limit
+from kafkaclient.errors import InvalidRecordError
 from kafkaclient.producer.batches.record import PendingRecord, RawRecord, serialized_record
 from kafkaclient.producer.batches.serializers import AwaitedFields, Serializers
+from kafkaclient.producer.serialization import run_serializer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from kafkaclient.config import ProducerConfig
-    from kafkaclient.errors import SerializationError
     from kafkaclient.producer.batches.record import Record
     from kafkaclient.types import HeadersLike
 
-Wait: TypeAlias = "Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]"
+Wait: TypeAlias = "Callable[[Callable[[], Coroutine[Any, Any, Record]], float], Record]"
+
+_THREAD_S = 0.5  # how much longer a call waits for the producer's thread than for the serializer
 
 
 class Serializing:
     """The serializers of one producer.
 
-    ``wait(function)``, which methods take, runs the coroutine of a function in the producer's
-    thread. It raises ProducerStateError where the caller must not wait.
+    ``wait(function, seconds)``, which methods take, runs the coroutine of a function in the
+    producer's thread. It raises TimeoutError after ``seconds``, and ProducerStateError where the
+    caller must not wait.
     """
 
     def __init__(self, config: ProducerConfig, wall_clock: Callable[[], float]) -> None:
@@ -37,15 +42,12 @@ class Serializing:
         """Whether the producer has serializers."""
         return self._serializers is not None
 
-    def record(self, raw: RawRecord, wait: Wait) -> Record:
-        """The record in bytes; raises InvalidRecordError and its subclasses."""
+    def record(self, raw: RawRecord, deadline: float, wait: Wait) -> Record:
+        """The record in bytes; raises InvalidRecordError and its subclasses. An async serializer
+        may work until ``deadline`` (of ``time.monotonic``)."""
         record = serialized_record(self._config, self._wall_clock, raw, self._serializers)
         if isinstance(record, PendingRecord):
-            try:
-                found: Record = wait(partial(self._within, record.finish, record.not_finished))
-            finally:
-                record.close()
-            return found
+            return _waited(record, deadline, wait)
         return record
 
     def rows(
@@ -55,28 +57,26 @@ class Serializing:
         keys: list[Any] | None,
         headers: HeadersLike,
         record_headers: list[HeadersLike] | None,
+        deadline: float,
         wait: Wait,
     ) -> tuple[list[Any], list[Any] | None, list[HeadersLike] | None]:
         """Columns of ``send_many`` in bytes: values, keys, headers of each record. Columns of
         different lengths stay as they are, for ``send_many`` to refuse."""
         serializers = self._serializers
         columns = [column for column in (keys, record_headers) if column is not None]
-        if serializers is None or any(len(column) != len(values) for column in columns):
+        unequal = any(len(column) != len(values) for column in columns)
+        if serializers is None or unequal or not values:
             return values, keys, record_headers
         rows = []
         for n, value in enumerate(values):
             key = None if keys is None else keys[n]
             own = None if record_headers is None else record_headers[n]
-            row = serializers.apply(topic, value, key, headers if own is None else own)
-            first = row[0]
-            if isinstance(first, AwaitedFields):
-                try:
-                    row = wait(partial(self._within, first.finish, first.not_finished))
-                finally:
-                    first.close()
-            rows.append(row)
-        if not rows:
-            return values, keys, record_headers
+            raw = RawRecord(topic, value, key, headers=headers if own is None else own)
+            try:
+                rows.append(self._row(serializers, raw, deadline, wait))
+            except InvalidRecordError as error:
+                error.index = n
+                raise
         in_values, in_keys, in_headers = map(list, zip(*rows, strict=True))
         return (
             in_values,
@@ -84,15 +84,25 @@ class Serializing:
             in_headers if serializers.get_context else record_headers,
         )
 
-    async def _within(
-        self,
-        finish: Callable[[], Coroutine[Any, Any, Any]],
-        overdue: Callable[[str], SerializationError],
-    ) -> Any:
-        limit_ms = self._config.max_block_ms
-        try:
-            return await wait_for(finish(), limit_ms / 1000)
-        except TimeoutError:
-            raise overdue(
-                f"the serializer has not finished within {limit_ms / 1000:g} s (max.block.ms)"
-            ) from None
+    def _row(
+        self, serializers: Serializers, raw: RawRecord, deadline: float, wait: Wait
+    ) -> tuple[Any, Any, Any]:
+        value, key, headers = serializers.apply(raw.topic, raw.value, raw.key, raw.headers)
+        if isinstance(value, AwaitedFields):
+            raw = raw._replace(value=value, key=None, headers=())
+            record = PendingRecord(self._config, self._wall_clock, raw)
+            done = _waited(record, deadline, wait)
+            return done.value, done.key, done.headers
+        return value, key, headers
+
+
+def _waited(record: PendingRecord, deadline: float, wait: Wait) -> Record:
+    """The record in bytes, after its async serializer."""
+    seconds = max(0.0, deadline - time.monotonic())
+    limit = Limit(round(seconds, 3), "the rest of max.block.ms")
+    try:
+        return wait(partial(run_serializer, record, limit), seconds + _THREAD_S)
+    except TimeoutError:
+        raise record.not_finished("the producer's thread does not respond") from None
+    finally:
+        record.close()

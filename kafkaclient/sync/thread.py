@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,9 +24,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
 _HANDOVER_BYTES = 1 << 20
 """The room of the handover: what a thread can send while the producer's thread is busy. An entry
 counts as its record and what it takes in memory besides."""
+
+_LONGEST_PAUSE_S = 10.0  # the thread goes on then, also if the fork has not told it to
 
 _CLOSED = "the record was not sent: the SyncProducer is closed"
 
@@ -47,6 +52,8 @@ class ProducerThread:
         self._feeder: Feeder | None = None
         self._feeding: asyncio.Task[None] | None = None
         self._stop_by: float | None = None
+        self._calls: dict[Future[Any], Coroutine[Any, Any, Any]] = {}
+        """The calls of :meth:`run` that are not done."""
         self._loop = (loop_factory() or asyncio.new_event_loop)()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         try:
@@ -81,14 +88,17 @@ class ProducerThread:
         return self.run(self._flush(appended))
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in the thread, beside the records that wait there."""
+        """Run a coroutine in the thread, beside the records that wait there. The result fails with
+        ProducerClosedError, or is cancelled, if the thread ends before the coroutine."""
         try:
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            call = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError:  # the loop is closed
-            coroutine.close()
-            closed: Future[T] = Future()
-            closed.set_exception(ProducerClosedError("the SyncProducer is closed"))
-            return closed
+            call = Future()
+        self._calls[call] = coroutine
+        call.add_done_callback(lambda _: self._calls.pop(call, None))
+        if self._loop.is_closed():
+            self._end_calls()
+        return call
 
     def close(self, timeout: float | None) -> Future[int]:
         """Take no more records, send those that were taken, and end within ``timeout`` seconds
@@ -98,20 +108,21 @@ class ProducerThread:
             self._loop.call_soon_threadsafe(self._close_within, timeout)
         return self.ended
 
-    def hold(self, seconds: float) -> threading.Event:
-        """Have the thread rest between two callbacks of its event loop until the event is set. It
-        holds no lock then, neither of an import nor of a logger. Waits for it at most so long."""
-        held, go_on = threading.Event(), threading.Event()
+    def pause(self, resumes: list[threading.Event], timeout_s: float) -> None:
+        """Pause the thread between two callbacks of its event loop, where it holds no lock, neither
+        of an import nor of a logger. Adds the event that ends the pause to ``resumes``. Waits up to
+        ``timeout_s`` until the thread has paused."""
+        paused, resume = threading.Event(), threading.Event()
+        resumes.append(resume)  # before the wait, which Ctrl-C may end
 
         def rest() -> None:
-            held.set()
-            go_on.wait()
+            paused.set()
+            resume.wait(_LONGEST_PAUSE_S)
 
         if threading.current_thread() is not self._thread:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(rest)
-                held.wait(seconds)
-        return go_on
+                paused.wait(timeout_s)
 
     def wait_closed(self) -> int:
         """Wait until the thread has ended, after :meth:`close`; returns how many records were left
@@ -124,17 +135,37 @@ class ProducerThread:
         with contextlib.suppress(RuntimeError):  # the loop has taken the entry, and is closed
             self._loop.call_soon_threadsafe(self._wake)
 
+    def _end_calls(self) -> None:
+        """Fail the calls that are left when the loop is closed."""
+        for call, coroutine in list(self._calls.items()):
+            coroutine.close()
+            with contextlib.suppress(InvalidStateError):  # its caller has cancelled it
+                call.set_exception(ProducerClosedError("the SyncProducer is closed"))
+
     # --- in the thread --------------------------------------------------------------------------
 
     def _work(self) -> None:
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                undelivered = runner.run(self._main())
+                undelivered = self._run_main(runner.get_loop())
         except BaseException as error:  # noqa: BLE001 - close() must not wait for ever
             self.handover.close(defect("the SyncProducer's thread", error, ProducerClosedError))
+            self._end_calls()
             self.ended.set_exception(error)
         else:
+            self._end_calls()
             self.ended.set_result(undelivered)
+
+    def _run_main(self, loop: asyncio.AbstractEventLoop) -> int:
+        main = loop.create_task(self._main())
+        while True:
+            try:
+                return loop.run_until_complete(main)
+            except (SystemExit, KeyboardInterrupt):
+                if main.done():
+                    raise
+                # A callback or a serializer raised it. It cannot end the program from this thread.
+                _log.exception("code of the application raised in the producer's thread")
 
     async def _main(self) -> int:
         feeder = self._feeder = Feeder(self.producer, self.handover, self.home)
@@ -147,12 +178,12 @@ class ProducerThread:
         finally:
             left = None if self._stop_by is None else max(0.0, self._stop_by - self._loop.time())
             unacknowledged = await self.producer.stop(left)
-            await feeder.wait_settled()
+            refused = await feeder.wait_settled()
         if not self.started.done():
             # The application's next call starts another thread.
             self.start_error = problem
             self.started.set_exception(problem)
-        return undelivered + unacknowledged
+        return undelivered + unacknowledged + refused
 
     def _problem(self, feeding: asyncio.Task[None]) -> Exception:
         """Why no more records are taken."""

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def one_topic(partitions: int = 1) -> FakeCluster:
+def one_topic(partitions: int = 1, *, auto_create_topics: bool = True) -> FakeCluster:
     """A fake cluster with the topic ``t``."""
-    fake = FakeCluster(1)
+    fake = FakeCluster(1, auto_create_topics=auto_create_topics)
     fake.create_topic("t", partitions, 1)
     return fake
 

@@ -144,3 +144,22 @@ async def test_the_thread_of_an_event_loop_does_not_wait() -> None:
         handover.put("b", 1, LATER)
     await asyncio.to_thread(handover.release, 10)
     handover.put("b", 1, LATER)
+
+
+def test_an_exception_while_the_taker_is_woken_leaves_the_next_call_to_wake() -> None:
+    """Such as Ctrl-C, whose handler may run anywhere in the call."""
+    wakes: list[None] = []
+
+    def wake() -> None:
+        wakes.append(None)
+        if len(wakes) == 1:
+            raise KeyboardInterrupt
+
+    handover: Handover[int] = Handover(100, wake)
+    assert handover.take() == []
+    with pytest.raises(KeyboardInterrupt):
+        handover.put(1, 1, 0.0)
+    handover.put(2, 1, 0.0)
+    handover.put(3, 1, 0.0)
+    assert len(wakes) == 2
+    assert handover.take() == [1, 2, 3]

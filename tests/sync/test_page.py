@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import re
 import sys
+import threading
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -14,12 +18,15 @@ import pytest
 import kafkaclient
 from kafkaclient import SyncProducer
 from kafkaclient.testing import FakeCluster
+from tests.schema_registry.stub import running_stub
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sync.md").read_text("utf-8")
-FIRST, SCRIPT, EVENTS, DJANGO, CELERY = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+FIRST, SCRIPT, EVENTS, DJANGO, CELERY, REGISTRY = re.findall(
+    r"```python\n(.*?)```", PAGE, re.DOTALL
+)
 
 
 class Here:
@@ -79,6 +86,30 @@ def test_django(here: Here) -> None:
     here.run(DJANGO)
     events["producer"].close()
     assert here.values() == [b'{"order": 7}']
+
+
+# The connection to the registry is open when the producer's event loop ends.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_schema_registry(here: Here) -> None:
+    started, over = Future[str](), threading.Event()
+
+    async def serve() -> None:
+        async with running_stub(password=None) as stub:
+            started.set_result(stub.url)
+            await asyncio.to_thread(over.wait)
+
+    registry = threading.Thread(target=asyncio.run, args=(serve(),))
+    registry.start()
+    names = here.run(REGISTRY.replace("http://localhost:8081", started.result(10)))
+    for _ in range(2):
+        names["flight_delayed"]("UA", 12)
+    over.set()
+    registry.join(10)  # its end closes the client's connection
+    assert names["producer"].close() == 0
+    names.clear()
+    gc.collect()
+    assert here.values() == [b"\x00\x00\x00\x00\x01" + b"\x04UA\x18"] * 2
 
 
 def test_celery(here: Here) -> None:

@@ -303,3 +303,33 @@ def test_a_spawned_process_makes_its_own() -> None:
         else:
             raise AssertionError
     """)
+
+
+def test_ctrl_c_during_a_fork_leaves_the_producer_at_work() -> None:
+    """It ends the fork's wait for the producer's threads. None may stay paused."""
+    _, errors = run("""
+        import signal
+
+        others = [SyncProducer(fake.bootstrap, dialer=fake) for _ in range(2)]
+        producers = [others[0], producer, others[1]]
+        for p in producers:
+            p.start()
+        asked = threading.Event()
+
+        def busy():
+            asked.wait()
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.2)
+
+        producer._thread._loop.call_soon_threadsafe(busy)
+        pause = producer._thread.pause
+        producer._thread.pause = lambda *args: (asked.set(), pause(*args))
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        for p in producers:
+            p.send("t", b"x").result(5)
+            p.close()
+    """)
+    assert errors.count("KeyboardInterrupt") == 1

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import gc
 import logging
 import threading
 import time
 from concurrent.futures import FIRST_EXCEPTION, as_completed, wait
+from concurrent.futures import Future as ConcurrentFuture
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +28,8 @@ from kafkaclient.errors import (
     DeliveryTimeoutError,
     FlushTimeoutError,
     InvalidRecordError,
+    KafkaError,
+    KafkaTimeoutError,
     MetadataTimeoutError,
     PartitionOutOfRangeError,
     PolicyViolationError,
@@ -35,7 +41,7 @@ from kafkaclient.errors import (
 from tests.sync.support import one_topic, running, values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
     from kafkaclient import SerializationContext
@@ -46,6 +52,20 @@ POLICY_VIOLATION = 44
 
 def threads() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name.startswith("kafkaclient-")]
+
+
+@contextmanager
+def _busy(producer: SyncProducer) -> Iterator[None]:
+    """Keeps the producer's thread busy in a callback, for 5 seconds at most."""
+    busy, go_on = threading.Event(), threading.Event()
+    thread = producer._thread
+    assert thread is not None
+    thread._loop.call_soon_threadsafe(lambda: (busy.set(), go_on.wait(5)))
+    busy.wait()
+    try:
+        yield
+    finally:
+        go_on.set()
 
 
 # --- sending ------------------------------------------------------------------------------------
@@ -207,10 +227,84 @@ def test_an_async_serializer_ends_in_time_and_only_where_a_call_may_wait(bulk: b
 
     with running(one_topic(), value_serializer=never, max_block_ms=100) as producer:
         send = partial(producer.send_many, "t", ["1"]) if bulk else partial(producer.send, "t", "1")
-        with pytest.raises(SerializationError, match=r"not finished within 0\.1 s \(max\.block"):
+        with pytest.raises(SerializationError, match=r"within [\d.]+ s \(the rest of max\.block"):
             send()
         with pytest.raises(ProducerStateError, match="a serializer is async: the call waits"):
             asyncio.run(in_a_loop(send))
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_a_serializer_that_ignores_its_cancellation_does_not_hold_up_the_call(bulk: bool) -> None:
+    ended = threading.Event()
+
+    async def stubborn(text: str) -> bytes:
+        while not ended.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+        return text.encode()
+
+    with running(one_topic(), value_serializer=stubborn, max_block_ms=100) as producer:
+        send = partial(producer.send_many, "t", ["1"]) if bulk else partial(producer.send, "t", "1")
+        began = time.monotonic()
+        threading.Timer(3, ended.set).start()
+        with pytest.raises(SerializationError, match="has not finished"):
+            send()
+        assert time.monotonic() - began < 2
+        ended.set()
+
+
+def test_a_call_with_an_async_serializer_ends_also_if_the_thread_is_busy() -> None:
+    async def serialize(text: str) -> bytes:
+        return text.encode()
+
+    with running(one_topic(), value_serializer=serialize, max_block_ms=100) as producer:
+        with _busy(producer), pytest.raises(SerializationError, match="thread does not respond"):
+            producer.send("t", "1")
+        producer.send_many("t", ["2", "3"]).result(10)
+
+
+def test_serializer_and_buffer_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = one_topic()
+    entries = []
+
+    async def slow(text: str) -> bytes:
+        await asyncio.sleep(0.2)
+        return text.encode()
+
+    with running(fake, value_serializer=slow) as producer:
+        thread = producer._thread
+        assert thread is not None
+        put = thread.handover.put
+
+        def record(entry: Any, *rest: Any) -> None:
+            entries.append((entry, rest))
+            put(entry, *rest)
+
+        monkeypatch.setattr(thread.handover, "put", record)
+        began = time.monotonic()
+        producer.send("t", "1")
+        producer.send_many("t", ["2"])
+        first, second = entries
+        assert began + 60 <= first[0][4] == first[1][1] < began + 60.1
+        assert began + 60.2 <= second[0][4] == second[1][1] < time.monotonic() + 60 - 0.2
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_the_error_of_a_serializer_names_the_record(asynchronous: bool) -> None:
+    async def wait_and_fail(_text: str) -> bytes:
+        raise LookupError
+
+    def serialize(text: str) -> Any:
+        if text == "good":
+            return b""
+        if asynchronous:
+            return wait_and_fail(text)
+        raise LookupError
+
+    with running(one_topic(), value_serializer=serialize) as producer:
+        with pytest.raises(SerializationError) as caught:
+            producer.send_many("t", ["good", "bad"])
+        assert caught.value.index == 1
 
 
 @pytest.mark.parametrize("stalled", [False, True])
@@ -379,6 +473,171 @@ def test_healthy_says_why_not() -> None:
     assert "is closed" in str(producer.healthy())
 
 
+def test_a_probe_ends_in_time_although_the_thread_is_busy() -> None:
+    with running(one_topic()) as producer:
+        with _busy(producer):
+            began = time.monotonic()
+            health = producer.healthy(timeout=0.1)
+            assert not health
+            assert str(health) == "the producer's thread does not respond"
+            with pytest.raises(KafkaTimeoutError, match=r"does not respond within 0\.1 s"):
+                producer.metrics(timeout=0.1)
+            assert time.monotonic() - began < 2
+        assert producer.healthy()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda p: p.metrics(),
+        lambda p: p.partitions_for("t"),
+        lambda p: p.send("t", "x"),
+        lambda p: p.flush(),
+        lambda p: str(p.healthy()),
+    ],
+    ids=["metrics", "partitions_for", "send", "flush", "healthy"],
+)
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_call_ends_although_the_thread_ends(
+    call: Callable[[SyncProducer], object], closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its coroutine is scheduled when the thread's main task has ended; it never runs."""
+
+    async def serialize(text: str) -> bytes:
+        return text.encode()
+
+    fake = one_topic()
+    producer = SyncProducer(fake.bootstrap, dialer=fake, value_serializer=serialize)
+    producer.start()
+    thread = producer._thread
+    assert thread is not None
+    schedule = asyncio.run_coroutine_threadsafe
+
+    def too_late(coroutine: Any, loop: asyncio.AbstractEventLoop) -> Future[Any]:
+        if closed:
+            producer.close()
+            with contextlib.suppress(RuntimeError):
+                return schedule(coroutine, loop)
+        else:
+            threading.Timer(0.05, producer.close).start()
+        return ConcurrentFuture()
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", too_late)
+    ended: list[object] = []
+
+    def work() -> None:
+        try:
+            ended.append(call(producer))
+        except ProducerClosedError as error:
+            ended.append(error)
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    worker.join(5)
+    assert len(ended) == 1
+    gc.collect()
+
+
+def test_a_close_ends_a_call_that_is_at_work() -> None:
+    serializing = threading.Event()
+
+    async def serialize(_text: str) -> bytes:
+        serializing.set()
+        await asyncio.sleep(1000)
+        return b""
+
+    fake = one_topic()
+    producer = SyncProducer(fake.bootstrap, dialer=fake, value_serializer=serialize)
+    producer.start()
+
+    def close() -> None:
+        serializing.wait()
+        producer.close(0.1)
+
+    threading.Thread(target=close).start()
+    with pytest.raises(ProducerClosedError, match="is closed"):
+        producer.send("t", "x")
+    with pytest.raises(ProducerClosedError, match="is closed"):
+        producer.start()
+
+
+def test_healthy_while_the_producer_is_being_started() -> None:
+    fake = one_topic()
+    fake.stall_broker(0)
+    producer = SyncProducer(fake.bootstrap, dialer=fake)
+    assert str(producer.healthy(0.05)).endswith("does not run: it is being started")
+    producer.close(0)
+
+
+def test_a_flush_of_nothing_does_not_time_out() -> None:
+    with running(one_topic()) as producer:
+        producer.flush(0)
+        producer.send_and_wait("t", b"x")
+        producer.flush(0)
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        ({"values": "abc"}, "values must be a sequence"),
+        ({"values": b"abc"}, "values must be a sequence"),
+        ({"values": None}, "values must be a sequence"),
+        ({"values": ["a"], "keys": "k"}, "keys must be a sequence"),
+        ({"values": ["a"], "headers": 5}, "headers"),
+    ],
+)
+def test_a_column_that_is_no_sequence(column: Any, text: str) -> None:
+    fake = one_topic()
+    options = {"value_serializer": lambda v: b"%r" % v}
+    with running(fake, **options) as producer, pytest.raises(InvalidRecordError, match=text):
+        producer.send_many("t", **column)
+    assert values(fake) == []
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
+def test_a_callback_that_raises_holds_up_no_other_future(
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: object) -> None:
+        raise error
+
+    with running(one_topic(), linger_ms=100) as producer:
+        producer.send_and_wait("t", b"0")
+        first = producer.send("t", b"1")
+        first.add_done_callback(fail)
+        second = producer.send("t", b"2")
+        second.add_done_callback(lambda _: None)
+        assert second.result(5).offset == 2
+        assert producer.send_and_wait("t", b"3").offset == 3
+    assert "a callback of a record's future failed" in caplog.text
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_a_serializer_that_ends_the_program_ends_only_its_record(
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def serialize(text: str) -> bytes:
+        if text == "bad":
+            raise error
+        return text.encode()
+
+    with running(one_topic(), value_serializer=serialize) as producer:
+        before = producer.send("t", "1")
+        with pytest.raises(KafkaError):
+            producer.send("t", "bad")
+        assert producer.send_and_wait("t", "2").offset == 1
+        assert before.result(5).offset == 0
+    assert "code of the application raised" in caplog.text
+
+
+def test_metrics_without_partitions() -> None:
+    with running(one_topic()) as producer:
+        producer.send_and_wait("t", b"x")
+        assert producer.metrics().partitions
+        assert not producer.metrics(partitions=False).partitions
+    assert not producer.metrics(partitions=False).partitions
+
+
 def test_no_transactions() -> None:
     with pytest.raises(ConfigError, match=r"transactional\.id"):
         SyncProducer("127.0.0.1:1", transactional_id="t")
@@ -451,6 +710,133 @@ def test_with_max_block_ms_0_a_burst_fits_all_the_same() -> None:
         producer.flush()
         assert [future.exception(0) for future in futures] == [None] * 5000
     assert len(values(fake)) == before + 5000
+
+
+def test_a_topic_that_is_not_known_does_not_hold_up_others() -> None:
+    """Nor does a partition that does not exist. Later records of the topic wait behind."""
+    fake = one_topic(auto_create_topics=False)
+    with running(fake, max_block_ms=60_000, batch_size=1000) as producer:
+        producer.send_and_wait("t", b"0")
+        many = producer.send_many("late", [b"1", b"2"])
+        one = producer.send("late", b"3")
+        large = producer.send_many("late", [bytes(1000)] * 2000)  # more than the handover's room
+        producer.send_many("later", [b"x"])
+        with pytest.raises(FlushTimeoutError) as caught:
+            producer.flush(0.05)
+        assert caught.value.undelivered >= 4
+        assert producer.send_and_wait("t", b"1").offset == 1
+        assert producer.send_many("t", [bytes(1000)] * 2000).result(10).records == 2000
+        assert not many.done()
+        assert not one.done()
+        fake.create_topic("late", 1, 1)
+        fake.create_topic("later", 1, 1)
+        producer.flush(20)
+        assert large.result(0).records == 2000
+    written = [record.value for record in fake.log("late", 0)]
+    assert written[:3] == [b"1", b"2", b"3"]
+    assert len(written) == 2003
+
+
+def test_records_behind_a_topic_that_never_comes_fail_within_max_block_ms() -> None:
+    with running(one_topic(auto_create_topics=False), max_block_ms=300) as producer:
+        producer.send_and_wait("t", b"0")
+        began = time.monotonic()
+        futures: list[Future[Any]] = []
+        for _ in range(10):
+            futures += [producer.send_many("unknown", [b"x"]), producer.send("unknown", b"x")]
+        producer.flush(20)
+        for future in futures:
+            assert isinstance(future.exception(0), MetadataTimeoutError)
+        assert time.monotonic() - began < 3
+
+
+def test_records_of_a_topic_beyond_buffer_memory_make_the_call_wait() -> None:
+    with running(
+        one_topic(auto_create_topics=False),
+        max_block_ms=500,
+        buffer_memory=10_000,
+        max_request_size=1000,
+    ) as producer:
+        futures: list[Future[Any]] = [producer.send_many("unknown", [b"x"])]
+        began, raised = time.monotonic(), 0
+        for _ in range(3000):
+            try:
+                futures.append(producer.send("unknown", bytes(500)))
+            except BufferFullError:
+                raised += 1
+                break
+        assert raised or time.monotonic() - began > 0.3
+        producer.flush(20)
+        assert producer.send_and_wait("t", b"x").offset == 0
+        for future in futures:
+            assert isinstance(future.exception(0), (MetadataTimeoutError, BufferFullError))
+
+
+def test_a_new_partition_is_waited_for_in_order() -> None:
+    fake = one_topic(auto_create_topics=False)
+    fake.create_topic("u", 1, 1)
+    with running(fake) as producer:
+        producer.send_and_wait("t", b"x")
+        fake.add_partitions("t", 2)
+        futures = [producer.send("t", b"%d" % n, partition=1) for n in range(1000)]
+        producer.flush(20)
+        assert [future.result(0).offset for future in futures] == list(range(1000))
+    assert values(fake, 1) == [b"%d" % n for n in range(1000)]
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_a_topic_may_be_an_enum(bulk: bool) -> None:
+    class Topic(StrEnum):
+        LATE = "late"
+
+    fake = one_topic(auto_create_topics=False)
+    with running(fake) as producer:
+        producer.send_many(Topic.LATE if bulk else "late", [b"1"])
+        producer.send("late" if bulk else Topic.LATE, b"2")
+        fake.create_topic("late", 1, 1)
+    assert [record.value for record in fake.log("late", 0)] == [b"1", b"2"]
+
+
+def test_a_close_in_time_fails_what_waits_for_metadata() -> None:
+    with running(one_topic(auto_create_topics=False)) as producer:
+        producer.send_and_wait("t", b"x")
+        futures: list[Future[Any]] = [producer.send_many("unknown", [b"x", b"y"])]
+        futures += [producer.send("unknown", b"x"), producer.send("t", b"x", partition=3)]
+        assert producer.close(0.1) == 3 - futures[2].done()
+        for future in futures[:2]:
+            error = future.exception(0)
+            assert isinstance(error, ProducerClosedError)
+            assert not error.maybe_written
+    assert threads() == []
+
+
+def test_a_close_in_time_says_what_a_broken_off_send_many_has_sent() -> None:
+    _, producer = _stalled(max_request_size=1000)
+    future = producer.send_many("t", [bytes(400)] * 100)
+    behind = producer.send_many("t", [b"x"])
+    assert producer.close(0.3) > 1
+    error = future.exception(0)
+    assert isinstance(error, ProducerClosedError)
+    assert error.maybe_written
+    assert "records were handed over, the others were not sent" in str(error)
+    assert error.delivery.done()
+    refused = behind.exception(0)
+    assert isinstance(refused, ProducerClosedError)
+    assert not refused.maybe_written
+
+
+def test_a_record_whose_time_ends_as_it_is_appended_is_written_once() -> None:
+    """Its send has finished, and its limit is over, in one iteration of the event loop."""
+    fake, producer = _stalled(max_request_size=1000, max_block_ms=300)
+    first = [producer.send("t", bytes(900)) for _ in range(2)]
+    waiting = producer.send("t", bytes(800))
+    first[0].add_done_callback(lambda _: time.sleep(0.5))
+    fake.resume_broker(0)
+    error = waiting.exception(10)
+    producer.flush(10)
+    written = [len(value or b"") for value in values(fake)].count(800)
+    assert written == (error is None)
+    assert producer.close() == 0
 
 
 # --- waiting --------------------------------------------------------------------------------------
@@ -531,6 +917,41 @@ async def test_in_the_thread_of_an_event_loop() -> None:
             call()
     assert await asyncio.to_thread(producer.close) == 0
     assert values(fake) == [b"x", b"z"]
+
+
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
+async def test_newer_versions_of_asyncio_can_await_the_future(
+    done: bool, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They read the fields of a concurrent future that is done (python/cpython#134173)."""
+
+    def copy_state(source: Any, dest: asyncio.Future[Any]) -> None:
+        if dest.cancelled():
+            return
+        assert source._state == "FINISHED"
+        result, exception = source._result, source._exception
+        if exception is not None:
+            dest.set_exception(exception)
+        else:
+            dest.set_result(result)
+
+    monkeypatch.setattr(asyncio.futures, "_copy_future_state", copy_state)
+    fake, unseen = one_topic(), []
+    if fails:
+        fake.fail_produce("t", 0, POLICY_VIOLATION)
+    producer = SyncProducer(fake.bootstrap, dialer=fake, on_error=unseen.append)
+    future = producer.send("t", b"x")
+    if done:
+        await asyncio.to_thread(producer.flush)
+    waited = asyncio.wait_for(asyncio.wrap_future(future), 5)
+    if fails:
+        with pytest.raises(PolicyViolationError):
+            await waited
+    else:
+        assert (await waited).offset == 0
+    assert await asyncio.to_thread(producer.close) == 0
+    assert unseen == []
 
 
 def test_a_callback_that_would_wait_gets_a_clear_error() -> None:

@@ -102,8 +102,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=101)
     parser.add_argument("--records", type=int, default=1000, help="records of a turn")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args()
-    for name, (hand, more) in asyncio.run(measure(arguments.turns, arguments.records)).items():
+    medians = asyncio.run(measure(arguments.turns, arguments.records))
+    if arguments.json:
+        rows = [
+            {"way": name, "by_hand_us": round(hand, 3), "added_us": round(more, 3)}
+            for name, (hand, more) in medians.items()
+        ]
+        print(json.dumps(rows, indent=1))
+        return
+    for name, (hand, more) in medians.items():
         print(f"{name:22} by hand {hand:5.2f} us, as an option {more:+5.2f} us")
 
 

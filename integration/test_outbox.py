@@ -17,6 +17,7 @@ import pytest
 from examples.outbox import relay, shop
 from integration.postgres import postgres
 from kafkaclient import Producer
+from kafkaclient.errors import AuthorizationError, BufferFullError
 
 FOLDER = Path(__file__).parents[1] / "examples" / "outbox"
 PAGE = (Path(__file__).parents[1] / "docs" / "outbox.md").read_text("utf-8")
@@ -108,9 +109,9 @@ async def test_a_crash_between_delivery_and_mark_sends_twice(
         with monkeypatch.context() as patch:
             patch.setattr(relay, "mark", crash)
             with pytest.raises(ConnectionError):
-                await relay.send_waiting(connection, producer)
-        assert await relay.send_waiting(connection, producer) == 1
-        assert await relay.send_waiting(connection, producer) == 0
+                await relay.send_waiting(connection, producer, set())
+        assert await relay.send_waiting(connection, producer, set()) == 1
+        assert await relay.send_waiting(connection, producer, set()) == 0
     records = await read_topic(topic)
     assert Counter(map(outbox_id, records)) == {1: 2}
     assert len({record.value for record in records}) == 1
@@ -125,14 +126,130 @@ async def test_a_row_that_cannot_be_sent_holds_up_no_other(
     for name, value in (("no topic!", b"1"), (topic, bytes(2_000_000)), (topic, b"3")):
         await connection.execute(query, name, value)
     async with Producer(kafka_cluster.bootstrap) as producer:
-        assert await relay.send_waiting(connection, producer) == 3
-        assert await relay.send_waiting(connection, producer) == 0
+        assert await relay.send_waiting(connection, producer, set()) == 3
+        assert await relay.send_waiting(connection, producer, set()) == 0
     rows = await connection.fetch("select refused, sent_at from outbox order by id")
     assert "no topic!" in rows[0]["refused"]
     assert "max.request.size" in rows[1]["refused"]
     assert rows[2]["refused"] is None
     assert rows[2]["sent_at"] is not None
     assert [record.value for record in await read_topic(topic)] == [b"3"]
+
+
+async def test_rows_of_a_missing_topic_hold_up_no_other(
+    database, kafka_cluster, topic, create_topic, read_topic, monkeypatch
+):
+    """More of them than a pass reads. They are sent when the topic is there."""
+    monkeypatch.setattr(relay, "MOST", 3)
+    await create_topic(topic, 1)
+    _, connection = database
+    query = "insert into outbox (topic, value) values ($1, $2)"
+    missing, failed = f"{topic}-missing", set()
+    for name, value in ((missing, b"1"), (missing, b"2"), (missing, b"3"), (topic, b"4")):
+        await connection.execute(query, name, value)
+    options = {"max_block_ms": 500, "allow_auto_create_topics": False}
+    async with Producer(kafka_cluster.bootstrap, **options) as producer:
+        assert await relay.send_waiting(connection, producer, failed) == 0
+        assert failed == {missing}
+        assert await relay.send_waiting(connection, producer, failed) == 1
+        await create_topic(missing, 1)
+        assert await relay.send_waiting(connection, producer, set()) == 3
+    assert [record.value for record in await read_topic(topic)] == [b"4"]
+    assert [record.value for record in await read_topic(missing)] == [b"1", b"2", b"3"]
+
+
+async def test_a_row_that_the_broker_refuses_is_not_sent_again(
+    database, kafka_cluster, topic, create_topic, read_topic
+):
+    """A compacted topic takes no record without a key."""
+    await create_topic(topic, 1, config={"cleanup.policy": "compact"})
+    _, connection = database
+    query = "insert into outbox (topic, key, value) values ($1, $2, $3)"
+    for key, value in ((b"k", b"1"), (None, b"2"), (b"k", b"3")):
+        await connection.execute(query, topic, key, value)
+    failed = set()
+    async with Producer(kafka_cluster.bootstrap) as producer:
+        assert await relay.send_waiting(connection, producer, failed) == 3
+    assert not failed
+    rows = await connection.fetch("select refused from outbox order by id")
+    assert [bool(row["refused"]) for row in rows] == [False, True, False]
+    assert [record.value for record in await read_topic(topic)] == [b"1", b"3"]
+
+
+async def test_a_topic_whose_deliveries_fail_is_left_out(database):
+    """Without this, as many such rows as a pass reads would hold up all others."""
+    _, connection = database
+    query = "insert into outbox (topic, value) values ($1, $2)"
+    for name in ("denied", "open"):
+        await connection.execute(query, name, b"v")
+
+    class Denied:
+        async def send(self, topic, value, key, headers):
+            future = asyncio.get_running_loop().create_future()
+            if topic == "denied":
+                future.set_exception(AuthorizationError("Write"))
+            else:
+                future.set_result(None)
+            return future
+
+    failed = set()
+    assert await relay.send_waiting(connection, Denied(), failed) == 1
+    assert failed == {"denied"}
+
+
+async def test_the_rows_behind_a_failed_send_keep_their_order(database):
+    """The call raises, as with a full buffer; the next call would not."""
+    _, connection = database
+    query = "insert into outbox (topic, key, value) values ($1, $2, $3)"
+    for row in (("a", b"k", b"1"), ("a", b"k", b"2"), ("b", b"k", b"3"), ("a", b"k", b"4")):
+        await connection.execute(query, *row)
+    sent = []
+
+    class Full:
+        async def send(self, topic, value, key, headers):
+            if value == b"2" and not failed:
+                raise BufferFullError("buffer.memory")
+            sent.append(value)
+            return asyncio.ensure_future(asyncio.sleep(0))
+
+    failed = set()
+    assert await relay.send_waiting(connection, Full(), failed) == 2
+    assert sorted(sent) == [b"1", b"3"]
+    assert failed == {"a"}
+    assert await relay.send_waiting(connection, Full(), failed) == 0
+    failed.clear()
+    failed.add("c")  # so that Full() sends
+    assert await relay.send_waiting(connection, Full(), failed) == 2
+    assert sent[2:] == [b"2", b"4"]
+
+
+async def test_a_relay_ends_with_its_connection(database, monkeypatch):
+    """While it waits for a delivery: another relay may have the lock by then."""
+    dsn, connection = database
+    await shop.place_order(connection, "t", "ann", 7)
+    sent, stopped = asyncio.Event(), []
+
+    class Silent:
+        async def start(self):
+            pass
+
+        async def send(self, *_, **__):
+            sent.set()
+            return asyncio.get_running_loop().create_future()
+
+        async def stop(self, timeout):
+            stopped.append(timeout)
+
+    monkeypatch.setattr(relay, "Producer", lambda *_, **__: Silent())
+    async with asyncio.timeout(10):
+        running = asyncio.create_task(relay.run(dsn, "nowhere:9092"))
+        await sent.wait()
+        await connection.execute(
+            "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and granted"
+        )
+        with pytest.raises(ConnectionError, match="connection to the database has ended"):
+            await running
+    assert stopped == [0]
 
 
 async def test_a_change_that_is_rolled_back_sends_nothing(database, kafka_cluster, topic):
@@ -142,7 +259,7 @@ async def test_a_change_that_is_rolled_back_sends_nothing(database, kafka_cluste
     await shop.place_order(connection, topic, "ann", 7)
     await change.rollback()
     async with Producer(kafka_cluster.bootstrap) as producer:
-        assert await relay.send_waiting(connection, producer) == 0
+        assert await relay.send_waiting(connection, producer, set()) == 0
     assert await connection.fetchval("select count(*) from orders") == 0
 
 

@@ -79,7 +79,7 @@ class MskIamTokenProvider:
         self._role_external_id = role_external_id
         self._sts_region = sts_region
         self._credentials_provider = credentials_provider
-        self._thread: OffLoop[Token] = OffLoop()
+        self._off_loop: OffLoop[Token] = OffLoop()
         self._has_signed = False
 
     def __repr__(self) -> str:
@@ -123,7 +123,7 @@ class MskIamTokenProvider:
         BrokerConnectionError, which the client retries, if a retry may help. After the first token
         every failure is retried, because credentials of a running program may be away for a moment.
         """
-        token = await self._thread.run(self._sign)
+        token = await self._off_loop.run(self._sign)
         self._has_signed = True
         return token
 

@@ -44,7 +44,7 @@ class EntraTokenProvider:
             )
         self.scope = scope
         self._credential = credential
-        self._thread: OffLoop[Any] = OffLoop()
+        self._off_loop: OffLoop[Any] = OffLoop()
         self._had_token = False
 
     def __repr__(self) -> str:
@@ -93,7 +93,7 @@ class EntraTokenProvider:
                 return await default.get_token(scope)
         if iscoroutinefunction(credential.get_token):
             return await credential.get_token(scope)
-        return await self._thread.run(lambda: credential.get_token(scope))
+        return await self._off_loop.run(lambda: credential.get_token(scope))
 
 
 def _is_installed() -> bool:

@@ -3,9 +3,9 @@
 The classes have the names and arguments of confluent-kafka's, with its async client in place of the
 client that blocks. They need the extra ``schema-registry``. See docs/serializers.md.
 
-Confluent's own async serializers are coroutines for every record. Here its sync serializers work,
-on a registry that answers from memory. A question that has no answer yet breaks the serializer off.
-The record waits until the client has answered, and then the serializer begins again.
+Confluent's own async serializers are coroutines for every record. Here its sync serializers run
+against a cache of the registry. On a cache miss the serializer raises; the record waits for the
+client's request, and then the serializer runs again.
 """
 
 from __future__ import annotations
@@ -13,95 +13,119 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import partial
 from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from kafkaclient.errors import ConfigError, SerializationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
 
     from kafkaclient.producer.batches.serializers import SerializationContext
 
 __all__ = ["AvroSerializer", "JSONSerializer", "ProtobufSerializer"]
 
-_Question: TypeAlias = "tuple[str, tuple[Any, ...], tuple[tuple[str, Any], ...]]"
+_Call: TypeAlias = "tuple[str, tuple[Any, ...], tuple[tuple[str, Any], ...]]"
 """A method of the client, its arguments, and its arguments by keyword, all hashable."""
 
 _clock = time.monotonic
 
+_loops: WeakKeyDictionary[Any, asyncio.AbstractEventLoop] = WeakKeyDictionary()
+"""By client: the event loop of its requests. Its connections belong to this loop."""
 
-class _UnansweredError(BaseException):
-    """Breaks a serializer off. Not an Exception: no handler within the serializer is meant."""
-
-    def __init__(self, question: _Question, ask: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        super().__init__(question[0])
-        self.question = question
-        self.ask = ask
+_errors: ContextVar[Mapping[_Call, Exception]] = ContextVar("kafkaclient_registry_errors")
+"""Calls of the present record that the registry has refused. Other threads run the same serializer
+for their records."""
 
 
-class _Inquiry:
-    """A request to the registry under way, and how many records wait for it."""
+class _NotCachedError(BaseException):
+    """Ends a serializer that needs an answer of the registry. Not an Exception, so that no handler
+    in the serializer catches it."""
 
-    __slots__ = ("task", "waiting")
+    def __init__(self, call: _Call, request: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        super().__init__(call[0])
+        self.call = call
+        self.request = request
 
-    def __init__(self, answer: Coroutine[Any, Any, Any]) -> None:
-        self.task = asyncio.get_running_loop().create_task(answer, name="kafkaclient-registry")
+
+class _PendingCall:
+    """A request to the registry, and how many records wait for it."""
+
+    __slots__ = ("loop", "task", "waiting")
+
+    def __init__(self, request: Coroutine[Any, Any, Any]) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.task = self.loop.create_task(request, name="kafkaclient-registry")
         self.waiting = 0
 
 
-class _Answers:
+class _CachedRegistry:
     """The registry as a sync serializer sees it: the client's coroutines are plain methods, which
-    return known answers, or raise :class:`_UnansweredError`."""
+    return cached answers, or raise :class:`_NotCachedError`."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        # The client itself asks again for the latest version after this time.
+        # The client itself requests the latest version again after this time.
         self._latest_s: float | None = client.config().get("cache.latest.ttl.sec")
-        self._known: dict[_Question, tuple[Any, float | None]] = {}
-        self._inquiries: dict[_Question, _Inquiry] = {}
-        self.errors: dict[_Question, Exception] = {}
-        """Questions of the present record that the registry has refused."""
+        self._cached: dict[_Call, tuple[Any, float | None]] = {}
+        self._pending: dict[_Call, _PendingCall] = {}
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._client, name)
         return partial(self._answer, name) if iscoroutinefunction(attribute) else attribute
 
     def _answer(self, name: str, *given: Any, **named: Any) -> Any:
-        question = (name, _hashable(given), _hashable(named))
-        answer, until = self._known.get(question, (None, 0.0))
+        call = (name, _hashable(given), _hashable(named))
+        answer, until = self._cached.get(call, (None, 0.0))
         if until is None or _clock() < until:
             return answer
-        if question in self.errors:
-            raise self.errors[question].with_traceback(None)  # other records have it, too
-        raise _UnansweredError(question, partial(getattr(self._client, name), *given, **named))
+        if (error := _errors.get({}).get(call)) is not None:
+            raise error.with_traceback(None)  # other records have it, too
+        raise _NotCachedError(call, partial(getattr(self._client, name), *given, **named))
 
-    async def ask(self, asked: _UnansweredError) -> None:
-        """Have a question answered by the client. Records that ask the same share one request."""
-        inquiry = self._inquiries.get(asked.question)
-        if inquiry is None:
-            inquiry = self._inquiries[asked.question] = _Inquiry(asked.ask())
-        inquiry.waiting += 1
+    def check_loop(self) -> None:
+        """Raise ConfigError if the client has sent requests in another event loop."""
+        loop = asyncio.get_running_loop()
+        first = _loops.setdefault(self._client, loop)
+        if first is not loop and not first.is_closed():
+            raise ConfigError(
+                "the AsyncSchemaRegistryClient was first used in another event loop, or before a "
+                "fork, and its connections belong there: make a client and serializers for each "
+                "producer and in each process"
+            )
+        _loops[self._client] = loop
+
+    async def fetch(self, missing: _NotCachedError) -> None:
+        """Have the client make a call. Records that need the same call share one request."""
+        call = missing.call
+        pending = self._pending.get(call)
+        if pending is None or pending.loop is not asyncio.get_running_loop():
+            pending = self._pending[call] = _PendingCall(missing.request())
+        pending.waiting += 1
         try:
-            answer = await asyncio.shield(inquiry.task)
+            answer = await asyncio.shield(pending.task)
         finally:
-            inquiry.waiting -= 1
-            if not inquiry.waiting:
-                del self._inquiries[asked.question]
-                inquiry.task.cancel()
-        latest = asked.question[0].startswith("get_latest")
+            pending.waiting -= 1
+            if not pending.waiting:
+                if self._pending.get(call) is pending:
+                    del self._pending[call]
+                pending.task.cancel()
+        latest = call[0].startswith("get_latest")
         until = _clock() + self._latest_s if latest and self._latest_s is not None else None
-        self._known[asked.question] = answer, until
+        self._cached[call] = answer, until
 
 
 class _RegistrySerializer:
     """A :class:`kafkaclient.Serializer`. ``make(registry)`` makes a sync serializer of Confluent's.
 
-    ``serialize`` returns bytes if the registry has answered everything before; otherwise a
-    coroutine, which waits for the registry.
+    ``serialize`` returns bytes if the cache has all answers of the registry; otherwise a coroutine,
+    which waits for the registry, and raises ConfigError if the client belongs to another event
+    loop.
 
     Raises:
         ConfigError: the client is not an ``AsyncSchemaRegistryClient``, or its URL has a password.
@@ -118,10 +142,10 @@ class _RegistrySerializer:
                 "the URL of the schema registry has a user name, and its HTTP client writes URLs "
                 "with passwords to the log: give basic.auth.user.info instead"
             )
-        self._registry = _Answers(client)
+        self._registry = _CachedRegistry(client)
         self._make = make
         self._serialize: Callable[[Any, Any], Any] | None = None
-        with suppress(_UnansweredError):  # the schema refers to others: the first record waits
+        with suppress(_NotCachedError):  # the schema refers to others: the first record waits
             self._serialize = make(self._registry)
 
     def serialize(self, value: Any, context: SerializationContext) -> Any:
@@ -133,8 +157,8 @@ class _RegistrySerializer:
             )
         try:
             return self._now(value, context)
-        except _UnansweredError as asked:
-            return self._later(asked, value, context)
+        except _NotCachedError as missing:
+            return self._later(missing, value, context)
 
     def _now(self, value: Any, context: SerializationContext) -> Any:
         if self._serialize is None:
@@ -142,21 +166,22 @@ class _RegistrySerializer:
         return self._serialize(value, context)
 
     async def _later(
-        self, asked: _UnansweredError, value: Any, context: SerializationContext
+        self, missing: _NotCachedError, value: Any, context: SerializationContext
     ) -> Any:
-        errors: dict[_Question, Exception] = {}
+        self._registry.check_loop()
+        errors: dict[_Call, Exception] = {}
         while True:
             try:
-                await self._registry.ask(asked)
+                await self._registry.fetch(missing)
             except Exception as error:  # noqa: BLE001 - the serializer raises it, or handles it
-                errors[asked.question] = error.with_traceback(None)
-            self._registry.errors = errors
+                errors[missing.call] = error.with_traceback(None)
+            token = _errors.set(errors)
             try:
                 return self._now(value, context)
-            except _UnansweredError as next_asked:
-                asked = next_asked
+            except _NotCachedError as next_missing:
+                missing = next_missing
             finally:
-                self._registry.errors = {}
+                _errors.reset(token)
 
 
 class AvroSerializer(_RegistrySerializer):
@@ -168,7 +193,8 @@ class AvroSerializer(_RegistrySerializer):
 
     The arguments are confluent-kafka's; ``conf`` has its properties, such as
     ``auto.register.schemas``. ``to_dict`` may be called twice for a record that waits for the
-    registry. The caller closes the client, after the producer.
+    registry. The caller closes the client, after the producer. A client and its serializers work in
+    one event loop: in the loop of their first request to the registry.
 
     Raises:
         ConfigError: the extra ``schema-registry`` is not installed, the client is not an

@@ -6,6 +6,7 @@ import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 import pytest
 from fastapi.testclient import TestClient
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PAGE = (Path(__file__).parents[1] / "docs" / "web.md").read_text("utf-8")
-(RECIPE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+RECIPE, PORTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 POLICY_VIOLATION = 44
 
 
@@ -71,7 +72,7 @@ def test_it_is_not_ready_while_no_broker_answers(
         fake.stop_broker(0)
         ready = client.get("/ready")
         assert ready.status_code == 503
-        assert "no broker answers" in ready.text
+        assert "no leader of the topics in use answers" in ready.text
         fake.start_broker(0)
         assert client.get("/ready").status_code == 200
 
@@ -85,3 +86,20 @@ def test_errors_are_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         fake.fail_produce("orders", 0, POLICY_VIOLATION)
         assert client.post("/orders", content=b"7").status_code == 503
     assert _values(fake, "clicks") == [(None, b"page")]  # the end of the service has sent it
+
+
+def test_each_worker_serves_its_metrics_on_a_port_of_its_own() -> None:
+    names: dict[str, Any] = {}
+    exec(PORTS, names)  # noqa: S102
+    workers = [names["serve_metrics"]() for _ in range(2)]
+    try:
+        ports = {server.server_port for server, _ in workers}
+        assert len(ports) == 2
+        for port in ports:
+            with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
+                assert b"python_info" in page.read()
+    finally:
+        for server, thread in workers:
+            server.shutdown()
+            server.server_close()
+            thread.join()

@@ -4,6 +4,7 @@
     python examples/outbox/relay.py postgresql://localhost/shop localhost:9092
 
 Start it twice or more: one relay works, the others wait until its connection to the database ends.
+The relay ends with its connection; start it again.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import argparse
 import asyncio
 import logging
 import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
 from kafkaclient import KafkaError, Producer
-from kafkaclient.errors import InvalidRecordError
+from kafkaclient.errors import BrokerError, InvalidRecordError
 
 if TYPE_CHECKING:
     from kafkaclient import Delivery
@@ -25,48 +27,81 @@ if TYPE_CHECKING:
 MOST = 1000  # rows at a time
 STOP_TIMEOUT_S = 10.0
 POLL_S = 5.0  # how often the table is read without a notification
+RETRY_S = 60.0  # a topic whose record could not be sent is tried again after this time
 ONE_RELAY = 7_105_120  # the number of an advisory lock; choose your own
 DAY_MS = 86_400_000
 
 log = logging.getLogger("relay")
 
 
-async def send_waiting(connection: Any, producer: Producer) -> int:
+async def send_waiting(connection: Any, producer: Producer, failed: set[str]) -> int:
     """Send the oldest rows that were not sent, wait for their deliveries, and mark them. Returns
     how many rows need nothing more.
+
+    Rows of the topics in ``failed`` are left out. A topic that a record cannot be sent to now, for
+    example because it does not exist, is added: the rows behind it keep their order.
 
     If the program ends before the mark, the next relay sends the records again.
     """
     rows = await connection.fetch(
         "select id, topic, key, value from outbox where sent_at is null and refused is null "
-        "order by id limit $1",
+        "and topic <> all($2) order by id limit $1",
         MOST,
+        list(failed),
     )
     deliveries: dict[int, Delivery] = {}
     refused: dict[int, KafkaError] = {}
-    for number, topic, key, value in rows:
-        headers = {"outbox-id": str(number).encode()}
-        try:
-            deliveries[number] = await producer.send(topic, value, key, headers=headers)
-        except InvalidRecordError as error:
-            refused[number] = error
-        except KafkaError as error:  # for example: there is no such topic yet
-            log.warning("row %d waits: %s", number, error)
+
+    async def send(topic: str) -> None:
+        for number, _, key, value in (row for row in rows if row[1] == topic):
+            headers = {"outbox-id": str(number).encode()}
+            try:
+                deliveries[number] = await producer.send(topic, value, key, headers=headers)
+            except KafkaError as error:
+                if is_final(error):
+                    refused[number] = error
+                    continue
+                log.warning("rows of topic %r wait from row %d on: %s", topic, number, error)
+                failed.add(topic)
+                return
+
+    # A topic that does not exist waits for max.block.ms; the others do not wait for it.
+    await asyncio.gather(*(send(topic) for topic in {row[1] for row in rows}))
+    await until_delivered(connection, deliveries)
     sent = []
+    topics = {number: topic for number, topic, _, _ in rows}
     for number, delivery in deliveries.items():
         try:
             await delivery
             sent.append(number)
-        except InvalidRecordError as error:
-            refused[number] = error
         except KafkaError as error:
-            log.warning("row %d is sent again: %s", number, error)
+            if is_final(error):
+                refused[number] = error
+            else:
+                log.warning("row %d is sent again: %s", number, error)
+                failed.add(topics[number])
     await mark(connection, sent)
     for number, error in refused.items():
         log.error("row %d cannot be sent: %s", number, error)
         query = "update outbox set refused = $2 where id = $1"
         await connection.execute(query, number, str(error))
     return len(sent) + len(refused)
+
+
+def is_final(error: KafkaError) -> bool:
+    """Whether this record can never be sent: the client or the broker's validation refuses it."""
+    refused = isinstance(error, BrokerError) and error.name == "INVALID_RECORD"
+    return isinstance(error, InvalidRecordError) or (refused and not error.maybe_written)
+
+
+async def until_delivered(connection: Any, deliveries: dict[int, Delivery]) -> None:
+    """Wait for the outcomes. A connection that was lost silently is noticed meanwhile."""
+    waiting = asyncio.gather(*deliveries.values(), return_exceptions=True)
+    try:
+        while not (await asyncio.wait([waiting], timeout=POLL_S))[0]:
+            await connection.execute("select 1", timeout=POLL_S)
+    finally:
+        waiting.cancel()
 
 
 async def mark(connection: Any, sent: list[int]) -> None:
@@ -81,9 +116,12 @@ async def relay(connection: Any, producer: Producer) -> None:
     # Held until the connection ends: two relays would mix up the order of the records.
     await connection.execute("select pg_advisory_lock($1)", ONE_RELAY)
     log.info("sending")
+    failed, retry_at = set[str](), 0.0
     while True:
+        if time.monotonic() >= retry_at:
+            failed, retry_at = set[str](), time.monotonic() + RETRY_S
         written.clear()
-        if await send_waiting(connection, producer):
+        if await send_waiting(connection, producer, failed):
             continue
         try:
             async with asyncio.timeout(POLL_S):
@@ -93,24 +131,39 @@ async def relay(connection: Any, producer: Producer) -> None:
 
 
 async def run(dsn: str, bootstrap: str) -> None:
+    """Relay until SIGTERM or SIGINT. Raises ConnectionError if the connection to the database ends:
+    then another relay may have the lock."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, task.cancel)
     connection = await asyncpg.connect(dsn)
+
+    def lost(_connection: Any) -> None:
+        task.cancel()
+
+    connection.add_termination_listener(lost)
     try:
         # A record whose delivery fails is sent again behind later ones. So let the producer, which
         # keeps the order, repeat for a day before it fails one.
         producer = Producer(bootstrap, delivery_timeout_ms=DAY_MS, max_block_ms=10_000)
+        stop_timeout_s = 0.0  # nothing more may be sent without the lock
         try:
             await producer.start()
             await relay(connection, producer)
+        except asyncio.CancelledError:
+            if not connection.is_closed():
+                stop_timeout_s = STOP_TIMEOUT_S  # a signal: what is left stays in the table
+            raise
         finally:
-            await producer.stop(STOP_TIMEOUT_S)  # what is left stays in the table
+            connection.remove_termination_listener(lost)
+            await producer.stop(stop_timeout_s)
     except asyncio.CancelledError:
+        if connection.is_closed():
+            raise ConnectionError("the connection to the database has ended") from None
         log.info("ended")
     finally:
-        await connection.close()
+        await connection.close(timeout=STOP_TIMEOUT_S)
 
 
 def main() -> None:

@@ -60,9 +60,15 @@ def _load(path: str, **arguments: str) -> Any:
     module_name, _, name = path.partition(":")
     try:
         found = getattr(import_module(module_name), name)
+        provider = found(**arguments) if isinstance(found, type) else found
+    except ConfigError:
+        raise
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"sasl_oauth_token_provider={path} cannot be loaded: {error}") from error
-    provider = found(**arguments) if isinstance(found, type) else found
+    except (Exception, SystemExit) as error:
+        raise ConfigError(  # the text of a foreign error may have secrets
+            f"sasl_oauth_token_provider={path} cannot be loaded: it raised {type(error).__name__}"
+        ) from error
     if not callable(provider) and not callable(getattr(provider, "token", None)):
         raise ConfigError(
             f"sasl_oauth_token_provider={path} is a {type(provider).__name__}: it must be an async "

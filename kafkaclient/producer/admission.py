@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.config.limit import Limit
 from kafkaclient.errors import BufferFullError, KafkaError, PartitionOutOfRangeError
 from kafkaclient.producer.accumulator.incomplete import largest_backlog
-from kafkaclient.producer.batches.record import Record, UnserializedRecord
+from kafkaclient.producer.batches.record import PendingRecord, Record
 from kafkaclient.producer.pending_sends import PendingSends
 from kafkaclient.wire.murmur2 import partition_for_key
 
@@ -69,11 +69,11 @@ class Admission:
             on_failed=self._held_failed,
         )
 
-    def append_or_hold(self, topic: str, record: Record | UnserializedRecord) -> Delivery:
+    def append_or_hold(self, topic: str, record: Record | PendingRecord) -> Delivery:
         """Append a record of ``send_nowait``, or hold it until its turn; raises BufferFullError
         instead of waiting."""
         buffer = self._accumulator.topic(topic)
-        if buffer.view is None or buffer.has_waiters or isinstance(record, UnserializedRecord):
+        if buffer.view is None or buffer.has_waiters or isinstance(record, PendingRecord):
             delivery = self.pending_sends.hold(buffer, record)
         else:
             delivery = self._append_nowait(buffer, record)
@@ -84,10 +84,10 @@ class Admission:
             )
         return delivery
 
-    def try_append(self, topic: str, record: Record | UnserializedRecord) -> Delivery | None:
+    def try_append(self, topic: str, record: Record | PendingRecord) -> Delivery | None:
         """Append; None: the record has to wait."""
         buffer, partition = self._accumulator.topic(topic), record.partition
-        if buffer.view is None or buffer.has_waiters or isinstance(record, UnserializedRecord):
+        if buffer.view is None or buffer.has_waiters or isinstance(record, PendingRecord):
             return None
         if partition is not None and self.must_wait_for_partition(buffer, partition):
             return None
@@ -121,15 +121,15 @@ class Admission:
         others_wait = partition in buffer.awaiting_partitions and not refreshed
         return others_wait or partition >= buffer.view.partition_count
 
-    async def wait_and_append(self, topic: str, record: Record | UnserializedRecord) -> Delivery:
+    async def wait_and_append(self, topic: str, record: Record | PendingRecord) -> Delivery:
         """Append once the record is serialized, the topic's metadata is known, there is buffer
         space, and all earlier records of the topic are appended; within ``max_block``."""
         deadline = self._clock() + self._max_block
         buffer, guard = self._accumulator.topic(topic), self._new_guard()
         refreshed = False
         while True:
-            unserialized = record if isinstance(record, UnserializedRecord) else None
-            send = self.pending_sends.join(buffer, record.upper_bound, unserialized=unserialized)
+            pending = record if isinstance(record, PendingRecord) else None
+            send = self.pending_sends.join(buffer, record.upper_bound, pending=pending)
             try:
                 await self._wait_admitted(send, deadline)
                 guard()
@@ -249,8 +249,8 @@ class Admission:
         except TimeoutError:
             if not limit.expired():
                 raise
-            if send.serialization is not None:
-                raise send.serialization.overdue() from None
+            if send.serializer_task is not None:
+                raise send.serializer_task.timeout_error() from None
             self._metrics.buffer_exhausted()
             within = f"within {Limit(self._max_block, 'max.block.ms')}"
             raise self._buffer_full(buffer.name, send.room, within) from None

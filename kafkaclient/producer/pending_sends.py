@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING
 from kafkaclient.config.limit import Limit
 from kafkaclient.errors import (
     BufferFullError,
+    DeliveryTimeoutError,
     KafkaError,
     MetadataTimeoutError,
     ProducerClosedError,
 )
-from kafkaclient.producer.batches.record import Record, UnserializedRecord
-from kafkaclient.producer.serialization import Serialization
+from kafkaclient.producer.batches.record import PendingRecord, Record
+from kafkaclient.producer.serialization import SerializerTask
 from kafkaclient.producer.time_constants import NEVER
 from kafkaclient.producer.topic_waiters import HeldRecord, TopicWaiter, TopicWaiters
 
@@ -63,10 +64,8 @@ class PendingSends:
         self._metadata = metadata
         self._call_limit = Limit(max_block, "max.block.ms")
         # Held records already have a delivery, so delivery.timeout.ms bounds their wait as well.
-        delivery_timeout = accumulator.settings.delivery_timeout
-        self._limit = self._call_limit
-        if delivery_timeout < max_block:
-            self._limit = Limit(delivery_timeout, "delivery.timeout.ms")
+        self._delivery_limit = Limit(accumulator.settings.delivery_timeout, "delivery.timeout.ms")
+        self._limit = min(self._call_limit, self._delivery_limit, key=lambda limit: limit.seconds)
         self._clock = clock
         self._append = append
         self._new_result = new_result
@@ -81,7 +80,7 @@ class PendingSends:
 
     # --- joining and leaving --------------------------------------------------------------------
 
-    def hold(self, topic: TopicBuffer, record: Record | UnserializedRecord) -> Delivery | None:
+    def hold(self, topic: TopicBuffer, record: Record | PendingRecord) -> Delivery | None:
         """Hold the record of a ``send_nowait`` until its turn; None: no buffer space."""
         if not (self._charge_waiting(topic) and self.buffer_pool.try_take(record.upper_bound)):
             return None
@@ -90,8 +89,8 @@ class PendingSends:
         delivery = batch_result.delivery_for_last(record.timestamp)
         held = HeldRecord(delivery, batch_result, record, self._clock())
         self._add(topic, held)
-        if isinstance(record, UnserializedRecord):
-            self._serialize(topic, held, record)
+        if isinstance(record, PendingRecord):
+            self._start_serializer(topic, held, record)
         if topic not in self._watches:
             self._start_watch(topic)
         return delivery
@@ -102,58 +101,58 @@ class PendingSends:
         room: int,
         *,
         exclusive: bool = False,
-        unserialized: UnserializedRecord | None = None,
+        pending: PendingRecord | None = None,
     ) -> TopicWaiter:
         """Join the topic's waiters. The caller must fetch the topic's metadata, and call
-        :meth:`end` whatever happens. The record of an admitted caller that gave an ``unserialized``
-        one is ``TopicWaiter.record``."""
-        send = TopicWaiter(self._waiters_of(topic), room, exclusive=exclusive)
-        self._add(topic, send)
-        if unserialized is not None:
-            self._serialize(topic, send, unserialized)
+        :meth:`end` whatever happens. ``pending``: its serializer runs while the caller waits. The
+        result is ``TopicWaiter.record``."""
+        waiter = TopicWaiter(self._waiters_of(topic), room, exclusive=exclusive)
+        self._add(topic, waiter)
+        if pending is not None:
+            self._start_serializer(topic, waiter, pending)
         self.admit_waiting(topic)
-        return send
+        return waiter
 
-    def spend(self, send: TopicWaiter) -> Spending:
-        """Use the caller's charge: ``with pending_sends.spend(send):`` lends it to an append."""
-        send.spent = True
-        return self.buffer_pool.spend(send.room)
+    def spend(self, waiter: TopicWaiter) -> Spending:
+        """Use the caller's charge: ``with pending_sends.spend(waiter):`` lends it to an append."""
+        waiter.spent = True
+        return self.buffer_pool.spend(waiter.room)
 
-    def wait_for_more(self, send: TopicWaiter, room: int) -> None:
+    def wait_for_more(self, waiter: TopicWaiter, room: int) -> None:
         """Have an admitted caller, whose charge is spent, wait for ``room`` more bytes.
 
         The caller stays admitted, unless records held behind it occupy so much of the buffer that
         the bytes cannot come free before it ends: then it waits right behind these records.
         """
-        waiters = send.waiters
+        waiters = waiter.waiters
         blocked = (
             waiters.oldest_held is not None and self._charged_bytes > self.buffer_pool.total - room
         )
-        send.need(room)
+        waiter.need(room)
         if blocked:
-            waiters.requeue(send)
+            waiters.requeue(waiter)
             self.admit_waiting(waiters.topic)
             return
-        self._request_space(send)
-        if send.charged:
-            send.admit()
+        self._request_space(waiter)
+        if waiter.charged:
+            waiter.admit()
 
-    def end(self, send: TopicWaiter) -> None:
+    def end(self, waiter: TopicWaiter) -> None:
         """Remove a caller, admitted or not."""
-        send.waiters.remove(send)
-        if send.serialization is not None:
-            send.serialization.cancel()
-        if send.claim is not None:
-            self.buffer_pool.withdraw(send.claim)
-        elif send.charged and not send.spent:
-            self.buffer_pool.give_back(send.room)
-        self.admit_waiting(send.waiters.topic)
+        waiter.waiters.remove(waiter)
+        if waiter.serializer_task is not None:
+            waiter.serializer_task.cancel()
+        if waiter.claim is not None:
+            self.buffer_pool.withdraw(waiter.claim)
+        elif waiter.charged and not waiter.spent:
+            self.buffer_pool.give_back(waiter.room)
+        self.admit_waiting(waiter.waiters.topic)
 
-    def _request_space(self, send: TopicWaiter) -> None:
+    def _request_space(self, waiter: TopicWaiter) -> None:
         """Request the caller's buffer space, which is charged at once or granted later."""
-        send.claim = self.buffer_pool.ask(send.room, partial(self._granted, send))
-        send.charged = send.claim is None
-        if self.buffer_pool.waiting == 1 and not send.charged:
+        waiter.claim = self.buffer_pool.ask(waiter.room, partial(self._granted, waiter))
+        waiter.charged = waiter.claim is None
+        if self.buffer_pool.waiting == 1 and not waiter.charged:
             # No batch lingers while a caller waits for buffer space.
             self._accumulator.incomplete.reschedule(self._clock())
 
@@ -171,7 +170,7 @@ class PendingSends:
         waiting, admitted = waiters.waiting, waiters.admitted
         while waiting and topic.view is not None and not (admitted and admitted[-1].exclusive):
             first = waiting[0]
-            if first.serialization is not None:
+            if first.serializer_task is not None:
                 break
             if admitted and (isinstance(first, HeldRecord) or first.exclusive):
                 break
@@ -205,10 +204,10 @@ class PendingSends:
             if isinstance(waiter, HeldRecord) or waiter.charged:
                 break  # all waiters before it are charged, too
             uncharged.append(waiter)
-        for send in reversed(uncharged):
-            if send.claim is not None or not self.buffer_pool.try_take(send.room):
+        for caller in reversed(uncharged):
+            if caller.claim is not None or not self.buffer_pool.try_take(caller.room):
                 return False
-            send.charged = True
+            caller.charged = True
         return True
 
     def _add(self, topic: TopicBuffer, waiter: TopicWaiter | HeldRecord) -> None:
@@ -221,12 +220,12 @@ class PendingSends:
             waiters = self._topics[topic] = TopicWaiters(topic)
         return waiters
 
-    def _granted(self, send: TopicWaiter) -> None:
-        send.claim, send.charged = None, True
-        if send in send.waiters.admitted:
-            send.admit()  # from wait_for_more()
+    def _granted(self, waiter: TopicWaiter) -> None:
+        waiter.claim, waiter.charged = None, True
+        if waiter in waiter.waiters.admitted:
+            waiter.admit()  # from wait_for_more()
         else:
-            self.admit_waiting(send.waiters.topic)
+            self.admit_waiting(waiter.waiters.topic)
 
     @property
     def _charged_bytes(self) -> int:
@@ -293,17 +292,17 @@ class PendingSends:
 
     # --- serializers ----------------------------------------------------------------------------
 
-    def _serialize(
-        self, topic: TopicBuffer, waiter: TopicWaiter | HeldRecord, record: UnserializedRecord
+    def _start_serializer(
+        self, topic: TopicBuffer, waiter: TopicWaiter | HeldRecord, record: PendingRecord
     ) -> None:
         """Run the serializer of a waiter's record."""
         limit = self._limit if isinstance(waiter, HeldRecord) else self._call_limit
-        at_work = Serialization(record, limit, partial(self._serialized, topic, waiter))
-        waiter.serialization = at_work
+        at_work = SerializerTask(record, limit, partial(self._on_serialized, topic, waiter))
+        waiter.serializer_task = at_work
         self._serializers.add(at_work.task)
         at_work.task.add_done_callback(self._serializers.discard)
 
-    def _serialized(
+    def _on_serialized(
         self, topic: TopicBuffer, waiter: TopicWaiter | HeldRecord, outcome: Record | KafkaError
     ) -> None:
         """The serializer of a waiter's record has finished: the record's size is known."""
@@ -312,7 +311,7 @@ class PendingSends:
         if isinstance(outcome, Record):
             # A caller asks for space again when its turn comes.
             charged = waiter.charged_bytes if isinstance(waiter, TopicWaiter) else 0
-            waiter.serialized(outcome)
+            waiter.set_record(outcome)
             self.buffer_pool.give_back(charged)
             self.admit_waiting(topic)
         elif isinstance(waiter, HeldRecord):
@@ -357,8 +356,8 @@ class PendingSends:
 
     def _remove_held(self, topic: TopicBuffer, held: HeldRecord) -> None:
         self._waiters_of(topic).remove(held)
-        if held.serialization is not None:
-            held.serialization.cancel()
+        if held.serializer_task is not None:
+            held.serializer_task.cancel()
         self.buffer_pool.give_back(held.record.upper_bound)
         self._held_changed.set()
 
@@ -380,9 +379,8 @@ class PendingSends:
     async def _watch(self, topic: TopicBuffer) -> None:
         """Fetch the topic's metadata until all held records are appended, or have failed."""
         while (oldest := self._oldest_held(topic)) is not None:
-            if topic.view is not None:  # the waiters before it are charged, and append soon
-                self._held_changed.clear()
-                await self._held_changed.wait()
+            if topic.view is not None:
+                await self._wait_turn(topic, oldest)
                 continue
             remaining = oldest.created + self._limit.seconds - self._clock()
             try:
@@ -393,6 +391,26 @@ class PendingSends:
                 self._fail_until(topic, oldest.created, error)
             except KafkaError as error:
                 self._fail_until(topic, NEVER, error)
+
+    async def _wait_turn(self, topic: TopicBuffer, oldest: HeldRecord) -> None:
+        """Wait until a held record is appended or has failed. ``oldest``, which waits for its
+        serializer or behind other waiters, fails after delivery.timeout.ms."""
+        self._held_changed.clear()
+        try:
+            async with asyncio.timeout(
+                oldest.created + self._delivery_limit.seconds - self._clock()
+            ):
+                await self._held_changed.wait()
+        except TimeoutError:
+            if self._oldest_held(topic) is not oldest:
+                return  # appended, or failed, at the same time
+            error: KafkaError = DeliveryTimeoutError(
+                f"the record for topic {topic.name!r} waited behind earlier records of the topic "
+                f"for {self._delivery_limit}; it was not sent"
+            )
+            if oldest.serializer_task is not None:
+                error = oldest.serializer_task.timeout_error()
+            self._fail_held(topic, oldest, error)
 
     def _fail_until(self, topic: TopicBuffer, until: float, error: KafkaError) -> None:
         """Fail the topic's held records that were sent at the time ``until`` or before."""

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaclient.config.limit import Limit
-    from kafkaclient.producer.batches.record import UnserializedRecord
+    from kafkaclient.producer.batches.record import PendingRecord
 
 Outcome: TypeAlias = Record | KafkaError
 
 
-class Serialization:
+class SerializerTask:
     """Runs the serializer of ``record``, and calls ``on_outcome`` once with the record in bytes, or
     with the error: at the latest after ``limit``, even if the serializer ignores its cancellation.
     It is not called after :meth:`cancel`.
@@ -26,15 +26,15 @@ class Serialization:
     __slots__ = ("_limit", "_on_outcome", "_record", "_timer", "task")
 
     def __init__(
-        self, record: UnserializedRecord, limit: Limit, on_outcome: Callable[[Outcome], None]
+        self, record: PendingRecord, limit: Limit, on_outcome: Callable[[Outcome], None]
     ) -> None:
         self._record = record
         self._limit = limit
         self._on_outcome: Callable[[Outcome], None] | None = on_outcome
         loop = asyncio.get_running_loop()
-        self.task = loop.create_task(record.serialized(), name="kafkaclient-serializer")
+        self.task = loop.create_task(record.finish(), name="kafkaclient-serializer")
         self.task.add_done_callback(self._ended)
-        self._timer = loop.call_later(limit.seconds, self._overdue)
+        self._timer = loop.call_later(limit.seconds, self._on_timeout)
 
     def cancel(self) -> None:
         """The outcome is not needed any more."""
@@ -42,20 +42,29 @@ class Serialization:
         self._timer.cancel()
         self.task.cancel()
 
-    def overdue(self) -> KafkaError:
+    def timeout_error(self) -> KafkaError:
         """The error for a serializer that has not finished within the limit."""
-        return self._record.not_serialized(f"the serializer has not finished within {self._limit}")
+        return self._record.not_finished(f"the serializer has not finished within {self._limit}")
 
-    def _overdue(self) -> None:
-        self._settle(self.overdue())
+    def _on_timeout(self) -> None:
+        self._settle(self.timeout_error())
 
     def _ended(self, task: asyncio.Task[Record]) -> None:
         if task.cancelled():
-            self._settle(self._record.not_serialized("the serializer was cancelled"))
+            self._settle(self._record.not_finished("the serializer was cancelled"))
         elif (error := task.exception()) is None:
             self._settle(task.result())
         else:
-            self._settle(error if isinstance(error, KafkaError) else defect("serializing", error))
+            self._settle(self._failure(error))
+
+    def _failure(self, error: BaseException) -> KafkaError:
+        if isinstance(error, KafkaError):
+            return error
+        if isinstance(error, Exception):
+            return defect("serializing", error)
+        failure = self._record.not_finished(f"the serializer raised {error!r}")
+        failure.__cause__ = error
+        return failure
 
     def _settle(self, outcome: Outcome) -> None:
         on_outcome = self._on_outcome
@@ -64,14 +73,14 @@ class Serialization:
             on_outcome(outcome)
 
 
-async def serialized(record: UnserializedRecord, limit: Limit) -> Record:
+async def run_serializer(record: PendingRecord, limit: Limit) -> Record:
     """The record in bytes; raises InvalidRecordError and its subclasses."""
     settled: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-    serialization = Serialization(record, limit, settled.set_result)
+    task = SerializerTask(record, limit, settled.set_result)
     try:
         outcome = await settled
     finally:
-        serialization.cancel()
+        task.cancel()
     if isinstance(outcome, KafkaError):
         raise outcome
     return outcome

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
     from kafkaclient.producer.accumulator.buffer_pool import Claim
     from kafkaclient.producer.batches.delivery import BatchResult, Delivery
-    from kafkaclient.producer.batches.record import Record, UnserializedRecord
+    from kafkaclient.producer.batches.record import PendingRecord, Record
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
-    from kafkaclient.producer.serialization import Serialization
+    from kafkaclient.producer.serialization import SerializerTask
 
 
 class TopicWaiters:
@@ -51,12 +51,12 @@ class TopicWaiters:
             self.callers -= isinstance(waiter, TopicWaiter)
         self._changed()
 
-    def requeue(self, send: TopicWaiter) -> None:
+    def requeue(self, waiter: TopicWaiter) -> None:
         """Make an admitted caller wait again: before all other callers, but behind all held
         records, which have buffer space already."""
-        self.admitted.remove(send)
-        held = [at for at, waiter in enumerate(self.waiting) if isinstance(waiter, HeldRecord)]
-        self.waiting.insert(held[-1] + 1 if held else 0, send)
+        self.admitted.remove(waiter)
+        held = [at for at, other in enumerate(self.waiting) if isinstance(other, HeldRecord)]
+        self.waiting.insert(held[-1] + 1 if held else 0, waiter)
         self.callers += 1
 
     @property
@@ -73,25 +73,25 @@ class HeldRecord:
     ``created``: when ``send_nowait`` was called, in the clock's seconds.
     """
 
-    __slots__ = ("created", "delivery", "record", "result", "serialization")
+    __slots__ = ("created", "delivery", "record", "result", "serializer_task")
 
     def __init__(
         self,
         delivery: Delivery,
         result: BatchResult,
-        record: Record | UnserializedRecord,
+        record: Record | PendingRecord,
         created: float,
     ) -> None:
         self.delivery = delivery
         self.result = result
         self.record = record
         self.created = created
-        self.serialization: Serialization | None = None
+        self.serializer_task: SerializerTask | None = None
         """The serializer at work; the record is not appended before it has finished."""
 
-    def serialized(self, record: Record) -> None:
+    def set_record(self, record: Record) -> None:
         """The serializer has finished, and the record's size is charged."""
-        self.record, self.serialization = record, None
+        self.record, self.serializer_task = record, None
 
     @property
     def charged_bytes(self) -> int:
@@ -112,7 +112,7 @@ class TopicWaiter:
         "exclusive",
         "record",
         "room",
-        "serialization",
+        "serializer_task",
         "spent",
         "waiters",
     )
@@ -122,15 +122,15 @@ class TopicWaiter:
         self.exclusive = exclusive
         self.claim: Claim | None = None
         """The request for buffer space while the buffer pool has not granted it."""
-        self.serialization: Serialization | None = None
+        self.serializer_task: SerializerTask | None = None
         """The serializer at work; the caller is not admitted before it has finished."""
         self.record: Record | None = None
         """What the serializer made."""
         self.need(room)
 
-    def serialized(self, record: Record) -> None:
+    def set_record(self, record: Record) -> None:
         """The serializer has finished. The record's size, known now, is not charged."""
-        self.record, self.serialization = record, None
+        self.record, self.serializer_task = record, None
         self.room, self.charged = record.upper_bound, False
 
     def need(self, room: int) -> None:

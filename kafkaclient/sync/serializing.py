@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaclient.config.limit import Limit
 from kafkaclient.errors import InvalidRecordError
-from kafkaclient.producer.batches.record import RawRecord, UnserializedRecord, serialized_record
-from kafkaclient.producer.batches.serializers import Serializers, Unserialized
-from kafkaclient.producer.serialization import serialized
+from kafkaclient.producer.batches.record import PendingRecord, RawRecord, serialized_record
+from kafkaclient.producer.batches.serializers import AwaitedFields, Serializers
+from kafkaclient.producer.serialization import run_serializer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -46,7 +46,7 @@ class Serializing:
         """The record in bytes; raises InvalidRecordError and its subclasses. An async serializer
         may work until ``deadline`` (of ``time.monotonic``)."""
         record = serialized_record(self._config, self._wall_clock, raw, self._serializers)
-        if isinstance(record, UnserializedRecord):
+        if isinstance(record, PendingRecord):
             return _waited(record, deadline, wait)
         return record
 
@@ -88,21 +88,21 @@ class Serializing:
         self, serializers: Serializers, raw: RawRecord, deadline: float, wait: Wait
     ) -> tuple[Any, Any, Any]:
         value, key, headers = serializers.apply(raw.topic, raw.value, raw.key, raw.headers)
-        if isinstance(value, Unserialized):
+        if isinstance(value, AwaitedFields):
             raw = raw._replace(value=value, key=None, headers=())
-            record = UnserializedRecord(self._config, self._wall_clock, raw)
+            record = PendingRecord(self._config, self._wall_clock, raw)
             done = _waited(record, deadline, wait)
             return done.value, done.key, done.headers
         return value, key, headers
 
 
-def _waited(record: UnserializedRecord, deadline: float, wait: Wait) -> Record:
+def _waited(record: PendingRecord, deadline: float, wait: Wait) -> Record:
     """The record in bytes, after its async serializer."""
     seconds = max(0.0, deadline - time.monotonic())
     limit = Limit(round(seconds, 3), "the rest of max.block.ms")
     try:
-        return wait(partial(serialized, record, limit), seconds + _THREAD_S)
+        return wait(partial(run_serializer, record, limit), seconds + _THREAD_S)
     except TimeoutError:
-        raise record.not_serialized("the producer's thread does not respond") from None
+        raise record.not_finished("the producer's thread does not respond") from None
     finally:
         record.close()

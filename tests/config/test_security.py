@@ -260,6 +260,15 @@ class ByPath:
         return ByPath(hosts)
 
 
+class Raises:
+    def __init__(self) -> None:
+        raise RuntimeError(SECRET)
+
+
+class NeedsArguments:
+    def __init__(self, argument: int) -> None: ...
+
+
 no_provider = 5
 
 
@@ -278,9 +287,16 @@ def test_a_provider_is_loaded_by_its_path() -> None:
         ("no_such_module:x", "no_such_module:x cannot be loaded: No module named"),
         (f"{__name__}:absent", "cannot be loaded: module .* has no attribute 'absent'"),
         (f"{__name__}:no_provider", "is a int: it must be an async function"),
+        (f"{__name__}:Raises", "Raises cannot be loaded: it raised RuntimeError$"),
+        (f"{__name__}:NeedsArguments", "cannot be loaded: it raised TypeError$"),
+        ("module_that_exits:x", "cannot be loaded: it raised SystemExit$"),
     ],
 )
-def test_a_path_that_leads_nowhere(path: str, words: str) -> None:
+def test_a_path_that_leads_nowhere(
+    path: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "module_that_exits.py").write_text("raise SystemExit")
+    monkeypatch.syspath_prepend(tmp_path)
     assert re.search(words, refused(**OAUTH, sasl_oauth_token_provider=path))
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import sys
+import threading
 import traceback
 from contextlib import asynccontextmanager
 from inspect import isawaitable
@@ -20,6 +22,7 @@ from confluent_kafka.schema_registry import (
     header_schema_id_serializer,
 )
 from confluent_kafka.schema_registry.avro import AsyncAvroDeserializer
+from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.json_schema import AsyncJSONDeserializer
 from confluent_kafka.schema_registry.protobuf import AsyncProtobufDeserializer
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -288,6 +291,103 @@ async def test_schema_ids_in_headers(fake: FakeCluster) -> None:
     for record in fake.log("t", 0):
         assert [name for name, _ in record.headers] == ["own", "__value_schema_id"]
         assert record.value == b"\x04UA"
+
+
+def held_client(url: str, release: threading.Event) -> AsyncSchemaRegistryClient:
+    """A client in memory, which registers schemas after ``release``."""
+    client = AsyncSchemaRegistryClient.new_client({"url": url})
+    register = client.register_schema_full_response
+
+    async def late(*given: Any, **named: Any) -> Any:
+        while not release.is_set():
+            await asyncio.sleep(0.01)
+        return await register(*given, **named)
+
+    client.register_schema_full_response = late  # type: ignore[method-assign]
+    return client
+
+
+async def test_a_client_works_in_one_event_loop(fake: FakeCluster) -> None:
+    """Another loop gets an error at once. The first loop's record is sent."""
+    release = threading.Event()
+    client = held_client("mock://loops", release)
+    shared = AvroSerializer(client, AVRO)
+
+    async def elsewhere(serializer: Any) -> None:
+        with pytest.raises(ConfigError, match="another event loop"):
+            await asyncio.wait_for(serializer.serialize(FLIGHT, context()), 3)
+
+    async with producing(fake, value_serializer=shared) as producer:
+        held = producer.send_nowait("t", FLIGHT)
+        await asyncio.sleep(0)
+        for serializer in (shared, AvroSerializer(client, AVRO)):
+            await asyncio.to_thread(asyncio.run, elsewhere(serializer))
+        release.set()
+        await held
+    assert carriers(fake) == [b"UA"]
+
+
+def test_a_client_can_move_to_another_loop_when_its_own_is_closed() -> None:
+    """Also if a request was under way when the loop was closed."""
+    release = threading.Event()
+    serializer = AvroSerializer(held_client("mock://closed", release), AVRO)
+    loop = asyncio.new_event_loop()
+    left = loop.create_task(serializer.serialize(FLIGHT, context()))
+    loop.run_until_complete(asyncio.sleep(0.02))
+    loop.close()
+    release.set()
+    assert asyncio.run(serializer.serialize(FLIGHT, context()))[5:] == b"\x04UA"
+    assert not left.done()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_does_not_use_the_parents_connections() -> None:
+    """It gets an error instead; what the cache has still works."""
+    serializer = AvroSerializer(AsyncSchemaRegistryClient.new_client({"url": "mock://fork"}), AVRO)
+    loop = asyncio.new_event_loop()
+    expected = loop.run_until_complete(serializer.serialize(FLIGHT, context()))
+    if not (child := os.fork()):
+        status = 1
+        try:
+            assert serializer.serialize(FLIGHT, context()) == expected
+            with pytest.raises(ConfigError, match="before a fork"):
+                asyncio.run(serializer.serialize(FLIGHT, context("other")))
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    loop.close()
+
+
+async def test_a_refusal_is_the_error_of_its_record_alone() -> None:
+    """Another thread that runs the serializer at this moment asks the registry itself."""
+    client = AsyncSchemaRegistryClient.new_client({"url": "mock://refusals"})
+    seen: list[bool] = []
+
+    def make(registry: Any) -> Any:
+        def serialize(_value: Any, _context: Any) -> bytes:
+            try:
+                registry.get_schema(404)
+            except Exception:
+                if not seen:
+                    seen.append(False)
+                    other = threading.Thread(target=serialize_elsewhere)
+                    other.start()
+                    other.join()
+                raise
+            return b""
+
+        return serialize
+
+    def serialize_elsewhere() -> None:
+        waiting = serializer.serialize(FLIGHT, context())
+        seen[0] = isawaitable(waiting)
+        waiting.close()
+
+    serializer = kafkaclient.schema_registry._RegistrySerializer(client, make)
+    with pytest.raises(SchemaRegistryError):
+        await serializer.serialize(FLIGHT, context())
+    assert seen == [True]
 
 
 async def test_what_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:

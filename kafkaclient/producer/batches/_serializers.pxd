@@ -19,7 +19,7 @@ cdef class Serializers:
     cdef bint _value_gets_context
 
     cpdef tuple apply(self, topic, value, key, headers)
-    cdef _unserialized(self, topic, value, key, headers, field)
+    cdef _awaited(self, topic, value, key, headers, field)
 
 
 cdef bint _in_bytes(topic, field, item) except -1

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import InvalidRecordError, RecordTooLargeError, SerializationError
-from kafkaclient.producer.batches.serializers import Unserialized, described
+from kafkaclient.producer.batches.serializers import AwaitedFields, described
 from kafkaclient.topic_names import check_topic_name
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
 
@@ -39,7 +39,8 @@ class Record(NamedTuple):
 
 
 class RawRecord(NamedTuple):
-    """A record as the caller of ``send`` gives it; ``serialized``: as the serializers return it.
+    """A record as the caller of ``send`` gives it; ``in_bytes``: the serializers have
+    been applied.
     ``topic`` is empty for a record of ``create_batch``, which has no topic yet."""
 
     topic: str
@@ -48,19 +49,19 @@ class RawRecord(NamedTuple):
     partition: int | None = None
     timestamp_ms: int | None = None
     headers: HeadersLike = ()
-    serialized: bool = False
+    in_bytes: bool = False
 
 
-class UnserializedRecord:
+class PendingRecord:
     """A record whose key or value is not serialized yet. Everything else is checked.
 
-    ``upper_bound`` stands for the size until it is known: it is charged to the buffer pool.
+    ``upper_bound``: bytes charged to the buffer pool until the record's size is known.
     """
 
     __slots__ = (
+        "_awaited",
         "_config",
         "_raw",
-        "_unserialized",
         "_wall_clock",
         "partition",
         "timestamp",
@@ -70,28 +71,28 @@ class UnserializedRecord:
     def __init__(
         self, config: ProducerConfig, wall_clock: Callable[[], float], raw: RawRecord
     ) -> None:
-        self._unserialized: Unserialized = raw.value
-        self._raw = raw._replace(value=None, key=None, headers=self._unserialized.headers)
+        self._awaited: AwaitedFields = raw.value
+        self._raw = raw._replace(value=None, key=None, headers=self._awaited.headers)
         known = checked_record(config, wall_clock, self._raw)
         self.timestamp = known.timestamp
         self.partition = known.partition
         self.upper_bound = min(max(known.upper_bound, _UNSERIALIZED_SIZE), config.buffer_memory)
         self._config, self._wall_clock = config, wall_clock
 
-    async def serialized(self) -> Record:
+    async def finish(self) -> Record:
         """The record in bytes; call it once. Raises :class:`InvalidRecordError` and its subclasses,
         as :func:`checked_record` does."""
-        value, key, headers = await self._unserialized.finish()
+        value, key, headers = await self._awaited.finish()
         raw = self._raw._replace(value=value, key=key, headers=headers, timestamp_ms=self.timestamp)
         return record_of_bytes(self._config, self._wall_clock, raw)
 
     def close(self) -> None:
-        """Nobody will call :meth:`serialized`."""
-        self._unserialized.close()
+        """Close the awaitable: :meth:`finish` will not be called."""
+        self._awaited.close()
 
-    def not_serialized(self, why: str) -> SerializationError:
+    def not_finished(self, why: str) -> SerializationError:
         """The error for a serializer that has not finished."""
-        return self._unserialized.not_finished(why)
+        return self._awaited.not_finished(why)
 
 
 def serialized_record(
@@ -99,17 +100,17 @@ def serialized_record(
     wall_clock: Callable[[], float],
     raw: RawRecord,
     serializers: Serializers | None,
-) -> Record | UnserializedRecord:
-    """:func:`checked_record` after the serializers (None: there are none); one whose serializer has
-    returned an awaitable is not in bytes yet."""
+) -> Record | PendingRecord:
+    """:func:`checked_record` after the serializers (None: there are none). Returns a
+    :class:`PendingRecord` if a serializer returned an awaitable."""
     if serializers is None:
         return checked_record(config, wall_clock, raw)
-    if not raw.serialized:
+    if not raw.in_bytes:
         check_place(raw.topic, raw.partition)  # before user code runs
         value, key, headers = serializers.apply(raw.topic, raw.value, raw.key, raw.headers)
         raw = raw._replace(value=value, key=key, headers=headers)
-    if isinstance(raw.value, Unserialized):
-        return UnserializedRecord(config, wall_clock, raw)
+    if isinstance(raw.value, AwaitedFields):
+        return PendingRecord(config, wall_clock, raw)
     return checked_record(config, wall_clock, raw)
 
 
@@ -136,7 +137,8 @@ def check_place(topic: object, partition: object) -> int | None:
 def record_of_bytes(
     config: ProducerConfig, wall_clock: Callable[[], float], raw: RawRecord
 ) -> Record:
-    """:func:`checked_record` without the serializers; topic and partition are checked already."""
+    """Check headers, sizes and timestamp of a record in bytes. The caller has checked topic and
+    partition."""
     topic, value, key, partition, timestamp_ms, headers, _ = raw
     try:
         headers = header_pairs(headers) if headers else ()

@@ -6,6 +6,7 @@ types.
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Awaitable, Mapping
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
     from kafkaclient.types import Buffer, HeadersLike
 
-__all__ = ["SerializationContext", "Serializers", "Unserialized"]
+__all__ = ["AwaitedFields", "SerializationContext", "Serializers"]
 
 _BUFFERS = (bytes, bytearray, memoryview, NoneType)
 
@@ -89,7 +90,7 @@ class Serializers:
 
     def apply(self, topic: str, value: Any, key: Any, headers: HeadersLike) -> tuple[Any, Any, Any]:
         """(value, key, headers) after the serializers, which do not get None. The value is an
-        :class:`Unserialized` if a serializer has returned an awaitable.
+        :class:`AwaitedFields` if a serializer has returned an awaitable.
 
         Raises:
             SerializationError: a serializer raised, or its result is not a buffer, nor None.
@@ -104,32 +105,32 @@ class Serializers:
                     key = self._key(key, SerializationContext(topic, "key", listed))
                 else:
                     key = self._key(key)
-            except Exception as error:
+            except (Exception, CancelledError) as error:
                 raise failed(topic, "key", error) from error
             if key.__class__ is not bytes and not _in_bytes(topic, "key", key):
-                return self._unserialized(topic, value, key, listed, "key"), None, ()
+                return self._awaited(topic, value, key, listed, "key"), None, ()
         if value is not None and self._value is not None:
             try:
                 if self._value_gets_context:
                     value = self._value(value, SerializationContext(topic, "value", listed))
                 else:
                     value = self._value(value)
-            except Exception as error:
+            except (Exception, CancelledError) as error:
                 raise failed(topic, "value", error) from error
             if value.__class__ is not bytes and not _in_bytes(topic, "value", value):
-                return self._unserialized(topic, value, key, listed, "value"), None, ()
+                return self._awaited(topic, value, key, listed, "value"), None, ()
         return value, key, listed
 
-    def _unserialized(
+    def _awaited(
         self, topic: str, value: Any, key: Any, headers: Any, field: Literal["key", "value"]
-    ) -> Unserialized:
+    ) -> AwaitedFields:
         if not (self._key_gets_context or self._value_gets_context):
             headers = _listed(topic, headers or ())  # an iterator can be read only once
-        return Unserialized(self, topic, value, key, headers, field)
+        return AwaitedFields(self, topic, value, key, headers, field)
 
 
-class Unserialized:
-    """A key and value of which one is not serialized yet: ``field``, which is an awaitable."""
+class AwaitedFields:
+    """A record's key and value. The one named by ``field`` is still an awaitable."""
 
     __slots__ = ("_key", "_serializers", "_started", "_topic", "_value", "field", "headers")
 
@@ -150,7 +151,7 @@ class Unserialized:
         self.close()
 
     def close(self) -> None:
-        """Nobody will await it: a coroutine would warn."""
+        """Close an awaitable that is not needed: a coroutine that is never awaited warns."""
         close = None if self._started else getattr(self._awaitable, "close", None)
         if close is not None:
             close()
@@ -179,7 +180,7 @@ class Unserialized:
         if self.field == "value":
             return item, self._key, self.headers
         value, _, headers = self._serializers.apply(self._topic, self._value, None, self.headers)
-        if isinstance(value, Unserialized):
+        if isinstance(value, AwaitedFields):
             self.field = "value"
             value, _, headers = await value.finish()
         return value, item, headers

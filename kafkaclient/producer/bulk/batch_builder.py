@@ -17,7 +17,7 @@ from kafkaclient.producer.batches.record import (
     header_pairs,
     too_large,
 )
-from kafkaclient.producer.batches.serializers import Unserialized
+from kafkaclient.producer.batches.serializers import AwaitedFields
 from kafkaclient.wire.records import (
     BATCH_OVERHEAD,
     BatchBuilder,
@@ -176,7 +176,7 @@ def _serialized(
 ) -> tuple[Any, Any, Any]:
     """(value, key, headers) after the serializers."""
     serialized = serializers.apply("", value, key, headers)
-    if isinstance(serialized[0], Unserialized):
+    if isinstance(serialized[0], AwaitedFields):
         raise SerializationError(
             f"the {serialized[0].field} of a record of a batch: its serializer is async, and "
             "records of create_batch do not wait; the record was not appended"

@@ -18,15 +18,15 @@ from kafkaclient.config.limit import Limit
 from kafkaclient.errors import InvalidRecordError, KafkaError
 from kafkaclient.producer.batches.delivery import Run
 from kafkaclient.producer.batches.record import (
+    PendingRecord,
     RawRecord,
-    UnserializedRecord,
     check_place,
     record_of_bytes,
     serialized_record,
 )
 from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
 from kafkaclient.producer.bulk.rows import Values
-from kafkaclient.producer.serialization import serialized
+from kafkaclient.producer.serialization import run_serializer
 from kafkaclient.wire.records import BATCH_OVERHEAD, MAX_RECORD_OVERHEAD
 
 if TYPE_CHECKING:
@@ -130,8 +130,8 @@ class BulkSend:
         """The record after the serializers. Waits for one that is async, for ``max.block.ms``."""
         core = self._core
         record = serialized_record(core.config, core.wall_clock, raw, self._serializers)
-        if isinstance(record, UnserializedRecord):
-            record = await serialized(record, Limit(core.max_block, "max.block.ms"))
+        if isinstance(record, PendingRecord):
+            record = await run_serializer(record, Limit(core.max_block, "max.block.ms"))
             core.check_open()
             self._yield_at = core.now() + _SLICE_S  # other tasks have run
         return record

@@ -10,6 +10,7 @@ import pytest
 from kafkaclient import Producer, SerializationContext
 from kafkaclient.errors import (
     BufferFullError,
+    DeliveryTimeoutError,
     InvalidRecordError,
     KafkaError,
     MetadataTimeoutError,
@@ -252,6 +253,41 @@ async def test_a_poison_value_in_send_many(producing: StartProducer) -> None:
 
 
 @pytest.mark.parametrize("field", ["key", "value"])
+@virtual_time
+async def test_a_serializer_that_raises_cancelled_error(
+    producing: StartProducer, field: str
+) -> None:
+    """Its caller was not cancelled."""
+
+    def serialize(_item: bytes) -> bytes:
+        raise asyncio.CancelledError
+
+    async with producing(one_topic(1, brokers=1), **{f"{field}_serializer": serialize}) as producer:
+        with pytest.raises(SerializationError, match=f"the {field} of a record"):
+            producer.send_nowait("t", b"v", b"k")
+        with pytest.raises(SerializationError, match=f"the {field} of a record"):
+            await producer.send("t", b"v", b"k")
+
+
+@virtual_time
+async def test_an_async_serializer_that_raises_a_base_exception(producing: StartProducer) -> None:
+    class Unusual(BaseException):
+        pass
+
+    async def serialize(_value: str) -> bytes:
+        raise Unusual("unusual")
+
+    async with producing(one_topic(1, brokers=1), value_serializer=serialize) as producer:
+        held = producer.send_nowait("t", "1")
+        for failing in (held, producer.send("t", "2")):
+            with pytest.raises(SerializationError, match=r"the value of .* 't'.*unusual") as caught:
+                await failing
+            assert isinstance(caught.value.__cause__, Unusual)
+        with pytest.raises(SerializationError, match=r"record 0: the value of .*unusual"):
+            await producer.send_many("t", ["3"])
+
+
+@pytest.mark.parametrize("field", ["key", "value"])
 @pytest.mark.parametrize("result", [7, "text", asyncio.sleep])
 @virtual_time
 async def test_a_result_that_is_not_bytes(
@@ -332,6 +368,38 @@ async def test_delivery_timeout_bounds_a_held_record(producing: StartProducer) -
     ) as producer:
         with pytest.raises(SerializationError, match=r"2 s \(delivery.timeout.ms\)"):
             await producer.send_nowait("t", "a:1")
+
+
+@virtual_time
+async def test_delivery_timeout_bounds_a_record_behind_a_serializer(
+    producing: StartProducer,
+) -> None:
+    """The record's own serializer has finished; the one of an earlier call has not."""
+    fake, serializer = one_topic(1, brokers=1), FirstUse()
+    serializer.answer("old")
+    async with producing(
+        fake,
+        value_serializer=serializer,
+        delivery_timeout_ms=2000,
+        request_timeout_ms=1000,
+        linger_ms=0,
+    ) as producer:
+        await producer.send_and_wait("t", "old:0")
+        before = asyncio.create_task(producer.send("t", "new:1"))
+        await passes()
+        begun = now()
+        held = [producer.send_nowait("t", f"old:{number}") for number in (2, 3)]
+        await asyncio.sleep(1)
+        held.append(producer.send_nowait("t", "old:4"))
+        for delivery, waited in zip(held, (2, 2, 3), strict=True):
+            with pytest.raises(DeliveryTimeoutError, match=r"2 s \(delivery.timeout.ms\)"):
+                await delivery
+            assert now() - begun == pytest.approx(waited, abs=0.1)
+        behind = producer.send_nowait("t", "old:5")
+        serializer.answer("new")
+        await (await before)
+        await behind
+    assert texts(fake) == ["0", "1", "5"]
 
 
 @virtual_time

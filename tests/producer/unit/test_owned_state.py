@@ -36,7 +36,8 @@ NAMESAKES = {
     ("failed", "partition"): "BatchResult",
     ("error", "maybe_written"): "KafkaError",
     ("primary", "bytes_sent"): "BrokerLane",
-    ("send", "charged"): "TopicWaiter",
+    ("waiter", "charged"): "TopicWaiter",
+    ("caller", "charged"): "TopicWaiter",
 }
 # (file, receiver, attribute): why another class may change the attribute.
 ALLOWED: dict[tuple[str, str, str], str] = {}

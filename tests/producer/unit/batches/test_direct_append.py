@@ -228,7 +228,7 @@ async def test_serializers_are_called_once(slots: TopicAppendSlots) -> None:
     assert sending.send_nowait("t", "v", partition=3) == LONG_WAY
     assert sending.send_nowait("unknown", "v") == LONG_WAY
     assert calls == [("t", "fits", None), ("t", "fits not" * 10, None)]
-    assert [(raw.value, raw.serialized) for raw in slow] == [
+    assert [(raw.value, raw.in_bytes) for raw in slow] == [
         (b"fits not" * 10, True),
         ("v", False),
         ("v", False),

@@ -46,7 +46,7 @@ class Client(NamedTuple):
     """A client with the same way to send and flush as the others."""
 
     send: Callable[[int], Any]
-    """Sends so many records, in a loop of the client's own calls."""
+    """Sends the given number of records, in a loop of the client's own calls."""
     flush: Callable[[], Any]
 
 

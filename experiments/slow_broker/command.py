@@ -39,25 +39,35 @@ if TYPE_CHECKING:
 __all__ = ["object_store", "pictures", "report", "slow_broker"]
 
 
+_ALL_PEERS = ",".join(PEERS)
+
+# The options that both experiments have.
+Rates = Annotated[str, typer.Option(help="Records per second, joined by commas.")]
+Brokers = Annotated[int, typer.Option(help="How many brokers.")]
+Partitions = Annotated[
+    int, typer.Option(help="Partitions of each topic, led by the brokers in turn.")
+]
+Peers = Annotated[
+    str, typer.Option(help="Clients to compare with, joined by commas; none: only ours.")
+]
+Repeat = Annotated[int, typer.Option(help="How many times each run is made; tables show medians.")]
+Seconds = Annotated[float, typer.Option(help="How long each run sends records.")]
+RecordSize = Annotated[int, typer.Option(help="Bytes of each record's value.")]
+
+
 def slow_broker(  # noqa: PLR0913 - an option for each field of the plan
     *,
     out: Out,
-    rates: Annotated[str, typer.Option(help="Records per second, joined by commas.")] = "2048,4096",
+    rates: Rates = "2048,4096",
     delay_ms: Annotated[
         float, typer.Option(help="Delay of each Produce response of broker 0.")
     ] = 20.0,
-    brokers: Annotated[int, typer.Option(help="How many brokers.")] = 3,
-    partitions: Annotated[
-        int, typer.Option(help="Partitions of each topic, led by the brokers in turn.")
-    ] = 3,
-    peers: Annotated[
-        str, typer.Option(help="Clients to compare with, joined by commas; none: only ours.")
-    ] = ",".join(PEERS),
-    repeat: Annotated[
-        int, typer.Option(help="How many times each run is made; tables show medians.")
-    ] = 1,
-    seconds: Annotated[float, typer.Option(help="How long each run sends records.")] = 20.0,
-    record_size: Annotated[int, typer.Option(help="Bytes of each record's value.")] = 512,
+    brokers: Brokers = 3,
+    partitions: Partitions = 3,
+    peers: Peers = _ALL_PEERS,
+    repeat: Repeat = 1,
+    seconds: Seconds = 20.0,
+    record_size: RecordSize = 512,
     settings: Annotated[
         str | None,
         typer.Option(
@@ -102,22 +112,16 @@ def slow_broker(  # noqa: PLR0913 - an option for each field of the plan
 def object_store(  # noqa: PLR0913 - an option for each field of the plan
     *,
     out: Out,
-    rates: Annotated[str, typer.Option(help="Records per second, joined by commas.")] = "2048,8192",
+    rates: Rates = "2048,8192",
     delay_ms: Annotated[
         float, typer.Option(help="Delay of each Produce response of all brokers.")
     ] = 400.0,
-    brokers: Annotated[int, typer.Option(help="How many brokers.")] = 3,
-    partitions: Annotated[
-        int, typer.Option(help="Partitions of each topic, led by the brokers in turn.")
-    ] = 6,
-    peers: Annotated[
-        str, typer.Option(help="Clients to compare with, joined by commas; none: only ours.")
-    ] = ",".join(PEERS),
-    repeat: Annotated[
-        int, typer.Option(help="How many times each run is made; tables show medians.")
-    ] = 1,
-    seconds: Annotated[float, typer.Option(help="How long each run sends records.")] = 10.0,
-    record_size: Annotated[int, typer.Option(help="Bytes of each record's value.")] = 1000,
+    brokers: Brokers = 3,
+    partitions: Partitions = 6,
+    peers: Peers = _ALL_PEERS,
+    repeat: Repeat = 1,
+    seconds: Seconds = 10.0,
+    record_size: RecordSize = 1000,
     settings: Annotated[
         str | None,
         typer.Option(metavar="NAMES", help="Only these settings, as with slow-broker."),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import Broker
 
 _FRESH_S = 5.0  # how old metadata may be, which tells of deleted topics
-_MOST_NAMED = 5  # partitions and topics in one message
+_MOST_NAMED = 5  # partitions in one message
 
 
 @dataclass(frozen=True, slots=True)

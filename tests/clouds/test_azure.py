@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import azure.identity.aio
 import pytest
@@ -17,6 +17,9 @@ from kafkaclient.azure import EntraTokenProvider
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError
 from kafkaclient.spark.options import WriteOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
 
 HOST = "flights.servicebus.windows.net"
 SCOPE = f"https://{HOST}/.default"
@@ -76,6 +79,14 @@ async def test_a_blocking_credential_gets_a_thread() -> None:
     assert threading.main_thread() not in credential.threads
 
 
+async def test_a_plain_function_around_an_async_credential_is_awaited() -> None:
+    class Wrapped:
+        def get_token(self, *scopes: str) -> Awaitable[AccessToken]:
+            return Credential().get_token(*scopes)
+
+    assert (await EntraTokenProvider(Wrapped(), scope=SCOPE).token()).value == "entra-token"
+
+
 async def test_the_default_credential_is_closed_after_each_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -97,6 +108,7 @@ async def test_the_default_credential_is_closed_after_each_token(
     [
         ([HOST], SCOPE),
         (["Flights.ServiceBus.Windows.net"], SCOPE),
+        (["flights.servicebus.windows.net."], SCOPE),
         (
             ["flights.servicebus.usgovcloudapi.net"],
             "https://flights.servicebus.usgovcloudapi.net/.default",

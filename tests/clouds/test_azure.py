@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +78,15 @@ async def test_a_blocking_credential_gets_a_thread() -> None:
     credential = BlockingCredential()
     assert (await EntraTokenProvider(credential, scope=SCOPE).token()).value == "entra-token"
     assert threading.main_thread() not in credential.threads
+
+
+async def test_a_blocking_credential_that_raises_stop_iteration() -> None:
+    """A future cannot have this exception: the caller would wait for ever."""
+    credential = BlockingCredential(StopIteration("end"))
+    async with asyncio.timeout(5):
+        with pytest.raises(RuntimeError, match="StopIteration") as caught:
+            await EntraTokenProvider(credential, scope=SCOPE).token()
+    assert isinstance(caught.value.__cause__, StopIteration)
 
 
 async def test_a_plain_function_around_an_async_credential_is_awaited() -> None:

@@ -33,6 +33,7 @@ cdef extern from *:
 cdef extern from "<math.h>":
     double _log "log" (double x) nogil
 
+cdef object _key_text
 cdef object _with_pairs
 cdef object getrandbits
 cdef object random

@@ -15,6 +15,7 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.compiled_modules import use_compiled
+from kafkaclient.opentelemetry.attributes import key_text
 from kafkaclient.opentelemetry.headers import with_pairs
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ _LOWER = 2**64 - 1
 _LARGEST_PARTITION = 2**31 - 1
 
 # What is called in C is read from a variable of C.
-_with_pairs = with_pairs
+_key_text, _with_pairs = key_text, with_pairs
 
 if not cython.compiled:  # in C, see _sending.pxd
     from kafkaclient.producer.batches.delivery import Delivery
@@ -305,7 +306,8 @@ class PendingSpans:
         if value is None:
             span.tombstone = True
         if key is not None and self._record_keys:
-            span.key = key
+            # The caller can use another kind of buffer again before the span ends.
+            span.key = key if type(key) is bytes or type(key) is str else _key_text(key)
         if type(partition) is int and 0 <= partition <= _LARGEST_PARTITION:
             span.partition = partition
         span.start_ns = time_ns()

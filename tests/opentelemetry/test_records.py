@@ -388,6 +388,20 @@ async def test_one_producer_alone(fake: FakeCluster, seen: Seen) -> None:
 
 
 @virtual_time
+async def test_a_key_is_that_of_the_send(fake: FakeCluster, seen: Seen) -> None:
+    """The caller uses one buffer for the keys of several records."""
+    async with start_producer(fake) as producer:
+        instrument_producer(producer, tracer_provider=seen.provider, record_keys=True)
+        buffer = bytearray(4)
+        for key in (b"aaaa", b"bbbb", b"\xff\xff\xff\xff", b"cccc"):
+            buffer[:] = key
+            producer.send_nowait("t", b"1", buffer)
+            producer.send_nowait("t", b"2", memoryview(buffer))
+    keys = [facts.get("messaging.kafka.message.key") for facts in seen.facts()]
+    assert sorted(map(str, keys)) == sorted(["aaaa", "bbbb", "None", "cccc"] * 2)
+
+
+@virtual_time
 @pytest.mark.parametrize("alone", [False, True])
 async def test_the_methods_of_a_subclass_are_called(
     fake: FakeCluster, seen: Seen, instrumentor: KafkaclientInstrumentor, alone: bool

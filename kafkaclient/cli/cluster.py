@@ -55,7 +55,7 @@ def up(
         typer.Option(
             min=1,
             max=65_500,
-            help="Broker 0's port; the next broker has the next port. Random ports if one is in use.",
+            help="Broker 0's port; others take the next ones. Random ports if one is in use.",
         ),
     ] = DEFAULT_PORT,
     name: Name = DEFAULT_NAME,

@@ -207,7 +207,7 @@ class PendingSpan:
         delivery = self._delivery
         self._delivery = None
         assert delivery is not None
-        batch_result, index = delivery._batch_result.resolve_index(delivery._index)
+        batch_result, index = delivery._peek()
         offset = batch_result.base_offset
         if offset >= 0:
             offset += index

@@ -189,7 +189,7 @@ class RecordSpan:
     def _end(self) -> None:
         delivery, self._delivery = self._delivery, None
         assert delivery is not None
-        batch_result, index = delivery._batch_result.resolve_index(delivery._index)
+        batch_result, index = delivery._peek()
         topic, partition = batch_result.topic, batch_result.partition
         error = batch_result.error_of(index)
         if error is not None:

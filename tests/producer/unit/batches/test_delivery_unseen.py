@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,6 +93,21 @@ def test_each_failure_is_seen_or_told(data: st.DataObject, count: int) -> None:
             seen += held[n].exception() is not None
         del held[n]
     assert unseen.total + seen == failed
+
+
+async def test_deliveries_of_a_split_batch_in_garbage_are_freed() -> None:
+    """The garbage collector may empty the lists that were given to split_into first."""
+    firsts, parts, garbage = [0, 2], list[BatchResult](), list[Any]()
+    batch_result, deliveries = result_of(4, Unseen())
+    for delivery in deliveries:
+        delivery.add_done_callback(id)
+    for _ in firsts:
+        parts.append(BatchResult("t"))
+        parts[-1].count = 2
+    batch_result.split_into(firsts, parts)
+    garbage += [garbage, firsts, parts, deliveries]
+    del batch_result, deliveries, delivery, firsts, parts, garbage
+    gc.collect()  # an error in __dealloc__ is a warning, and fails the test
 
 
 def test_a_parked_delivery_nobody_holds_is_unseen_in_its_batch() -> None:

@@ -16,7 +16,8 @@ from kafkaclient.errors import (
     PartitionOutOfRangeError,
     ProducerClosedError,
 )
-from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.batches.batch_result import BatchResult
+from kafkaclient.producer.batches.delivery import delivery_for_last
 from kafkaclient.sync.futures import Home, SendFuture, finish
 
 if TYPE_CHECKING:
@@ -304,7 +305,7 @@ class Feeder:
         core = self._producer._core
         refused = BatchResult(topic, None if core is None else core.report_unobserved)
         refused.count = 1
-        delivery = refused.delivery_for_last(0)
+        delivery = delivery_for_last(refused, 0)
         refused.fail(error if isinstance(error, KafkaError) else KafkaError(repr(error)))
         finish(self._home, [(future, delivery)])
 

@@ -72,7 +72,7 @@ class ObservationMixin:
         return await check_brokers(core.metadata, core.router, timeout, core.now())
 
     def metrics(self, *, partitions: bool = True) -> MetricsSnapshot:
-        """All metrics under Java's names; see docs/operations.md.
+        """All metrics under Java's names; see docs/how-to/operations.md.
 
         ``partitions`` False leaves out those of partitions: with a thousand of them, the call takes
         a tenth of the time.

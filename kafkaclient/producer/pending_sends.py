@@ -85,7 +85,7 @@ class PendingSends:
     def hold(self, topic: TopicBuffer, record: Record | PendingRecord) -> Delivery | None:
         """Hold the record of a ``send_nowait`` until its turn; None: no buffer space."""
         waiters = self._topics.get(topic)
-        # Else the record could hold the bytes that an earlier caller needs.
+        # Earlier callers are charged first: the record must not hold the bytes that they need.
         if waiters is not None and not waiters.charge_callers(self.buffer_pool):
             return None
         if not self.buffer_pool.try_take(record.upper_bound):

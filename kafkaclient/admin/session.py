@@ -131,13 +131,14 @@ class Session:
             await self.pause(reads)
         return result
 
-    async def start(self) -> None:
+    async def start(self, on_failure: Callable[[KafkaError], None] | None = None) -> None:
         """Connect to the cluster. Raises BootstrapError after ``default.api.timeout.ms``. Errors
-        that no retry can fix are raised at once."""
+        that no retry can fix are raised at once, and so is what ``on_failure(error)`` raises before
+        a retry."""
         servers = ", ".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)
         try:
             async with self.limit("start"):
-                await self.metadata(())
+                await self.metadata((), on_failure)
         except AdminTimeoutError as error:
             raise BootstrapError(
                 f"no bootstrap server ({servers}) answered within "
@@ -146,7 +147,11 @@ class Session:
                 "there, and that the network allows connections to them"
             ) from error.__cause__
 
-    async def metadata(self, topics: tuple[str, ...] | None) -> MetadataResult:
+    async def metadata(
+        self,
+        topics: tuple[str, ...] | None,
+        on_failure: Callable[[KafkaError], None] | None = None,
+    ) -> MetadataResult:
         """Metadata of the brokers and of ``topics`` (None: all topics). Creates no topic."""
         call = MetadataCall(topics, allow_auto_topic_creation=False)
         timeout_s = _METADATA_TIMEOUT_S
@@ -166,6 +171,8 @@ class Session:
             if isinstance(error, ProtocolError) and failures >= len(self.config.bootstrap_servers):
                 raise error
             self._note_retriable(error)
+            if on_failure is not None:
+                on_failure(error)
             timeout_s *= 2
             await self.pause(failures)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -96,6 +97,12 @@ def instant(monkeypatch: pytest.MonkeyPatch) -> type[InstantClient]:
     """``--producer instant``; the class remembers values and configs."""
     InstantClient.values, InstantClient.configs, InstantClient.transactions = [], [], []
     monkeypatch.setitem(clients.CLIENTS, "instant", InstantClient)  # type: ignore[arg-type]
+
+    async def reachable(_options: Mapping[str, str], _timeout_s: float | None) -> None:
+        """The client has no cluster."""
+
+    for name in ("perf_test", "perf_producers"):
+        monkeypatch.setattr(import_module(f"kafkaclient.cli.{name}"), "check_reachable", reachable)
     return InstantClient
 
 

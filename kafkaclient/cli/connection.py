@@ -21,7 +21,7 @@ from kafkaclient.cli.options import (
     described,
 )
 from kafkaclient.cli.output import stderr_console
-from kafkaclient.cli.profiles import profile_named
+from kafkaclient.cli.profile_file import profile_named
 from kafkaclient.cli.properties import BOOTSTRAP, pairs, read_properties
 from kafkaclient.config.admin import AdminConfig
 from kafkaclient.errors import BootstrapError, BrokerConnectionError, ConfigError
@@ -157,8 +157,8 @@ async def _start(admin: Admin, servers: str, timeout_s: float | None) -> None:
             last = error
             if timeout_s is None and isinstance(error, BrokerConnectionError):
                 raise BootstrapError(
-                    f"{error}. Check the address and that brokers run there; with --timeout "
-                    "SECONDS the command waits for a cluster that is being started"
+                    f"{error}. Check the address; --timeout SECONDS waits for a cluster that is "
+                    "being started"
                 ) from error
             show(f"{error}; trying again")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 import typer
 
-from kafkaclient.cli.profiles import profile_names
+from kafkaclient.cli.profile_file import profile_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable

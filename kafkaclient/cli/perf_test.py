@@ -46,6 +46,9 @@ class PerfTestCommand(TyperCommand):
         return super().parse_args(ctx, list(repeat_flags(args)))
 
 
+COMMAND_CLASS = PerfTestCommand
+
+
 def repeat_flags(args: list[str]) -> Iterator[str]:
     """The words, with a flag that takes many values repeated before each of them."""
     flag = None

@@ -180,13 +180,14 @@ class Link:
             raise
         except TimeoutError as error:
             unreachable = self._late == _NOT_CONNECTED
-            advice = "; is it up, and its port open from here?" if unreachable else ""
+            advice = "; check that it is up, and its port open from here" if unreachable else ""
             raise BrokerConnectionError(
                 f"{self.name} {self._late} within {limit_s:.3g} s "
                 f"(socket.connection.setup.timeout.ms){advice}"
             ) from error
         except (OSError, UnicodeError) as error:  # UnicodeError: no host can have this name
-            why = getattr(error, "strerror", None) or error
+            why = str(getattr(error, "strerror", None) or error)
+            why = why.removesuffix(f" ({self.broker.host})")
             raise BrokerConnectionError(f"cannot reach {self.name}: {why}") from error
         except Exception as error:
             _log.exception(

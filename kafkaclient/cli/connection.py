@@ -178,13 +178,19 @@ async def _start(admin: Admin, servers: str, timeout_s: float | None) -> None:
 @contextmanager
 def _progress(text: str) -> Iterator[Callable[[str], None]]:
     """Show the text on a terminal, if the block takes long; yields a function that replaces it."""
-    status = stderr_console().status(text)
-    timer = asyncio.get_running_loop().call_later(_SHOWN_AFTER_S, status.start)
+    console = stderr_console()
+    status = console.status(text)
+    start = status.start if console.is_terminal else _nothing
+    timer = asyncio.get_running_loop().call_later(_SHOWN_AFTER_S, start)
     try:
         yield status.update
     finally:
         timer.cancel()
         status.stop()
+
+
+def _nothing() -> None:
+    """Without a terminal there is no progress."""
 
 
 @contextmanager

@@ -21,13 +21,6 @@ PROFILE_VARIABLE = "KAFKACLIENT_PROFILE"
 _CONNECTION = "Connection"
 
 
-def _above_zero(seconds: float | None) -> float | None:
-    # A minimum would be shown in a column that is narrow on a terminal with 80 columns.
-    if seconds is not None and seconds <= 0:
-        raise typer.BadParameter(f"{seconds:g} is not above 0")
-    return seconds
-
-
 Bootstrap = Annotated[
     str | None,
     typer.Option(
@@ -61,10 +54,9 @@ Profile = Annotated[
 Timeout = Annotated[
     float | None,
     typer.Option(
-        metavar="SECONDS",
-        help="How long to wait for the cluster: to connect, and for each request. "
+        min=0.1,
+        help="Seconds to wait for the cluster: to connect, and for each request with its retries. "
         "[default: 10 and 60]",
-        callback=_above_zero,
         rich_help_panel=_CONNECTION,
     ),
 ]
@@ -78,7 +70,8 @@ ValidateOnly = Annotated[bool, "Check whether the request is valid; change nothi
 def described(command: F) -> F:
     """Let typer read each ``name: Annotated[TYPE, "help text"]`` as an option of that name.
 
-    The option of a bool has no ``--no-`` form. Other parameters stay as they are.
+    The option of a bool has no ``--no-`` form. The type of a number with a minimum is shown as N:
+    typer's words leave too little room for the names of options on a terminal with 80 columns.
     """
     signature = inspect.signature(command, eval_str=True)
     parameters = [_option(parameter) for parameter in signature.parameters.values()]
@@ -97,8 +90,11 @@ def output_file(file: Path | None) -> Path | None:
 
 def _option(parameter: inspect.Parameter) -> inspect.Parameter:
     kind, *metadata = get_args(parameter.annotation) or (None,)
-    if not (metadata and isinstance(metadata[0], str)):
+    option: Any = metadata[0] if metadata else None
+    if not isinstance(option, str):
+        if getattr(option, "min", None) is not None and option.metavar is None:
+            option.metavar = "N"
         return parameter
     names = [f"--{parameter.name.rstrip('_').replace('_', '-')}"] if kind is bool else []
-    option: Any = Annotated[kind, typer.Option(*names, help=metadata[0])]
-    return parameter.replace(annotation=option)
+    annotation: Any = Annotated[kind, typer.Option(*names, help=option)]
+    return parameter.replace(annotation=annotation)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from kafkaclient.config.admin import AdminConfig
+from kafkaclient.config.options import read_options
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ class Profile:
     file: Path | None
     """A properties file with more options."""
     timeout_s: float | None
+    where: str
+    """The profile's file and line."""
 
 
 def profiles_file() -> Path:
@@ -51,17 +55,22 @@ def read_profiles() -> dict[str, Profile]:
         raise ConfigError(f"cannot read the profiles in {path}: {error}") from error
     found = {}
     for name, table in tables.items():
+        where = f"{path}{_line(text, name)}"
         try:
-            found[name] = _profile(name, table, path)
+            found[name] = _profile(name, table, where)
         except ValueError as error:
-            raise ConfigError(f"{path}{_line(text, name)}: {error}") from error
+            raise ConfigError(f"{where}: {error}") from error
     return found
 
 
 def profile_named(name: str) -> Profile:
-    """Raises ConfigError if there is no such profile."""
+    """Raises ConfigError if there is no such profile, or if it has an unknown option."""
     found = read_profiles()
     if name in found:
+        try:
+            read_options(AdminConfig.OPTIONS, (found[name].options,))
+        except ConfigError as error:
+            raise ConfigError(f"{found[name].where}: profile {name!r}: {error}") from error
         return found[name]
     path = profiles_file()
     if not found:
@@ -79,7 +88,7 @@ def profile_names() -> list[str]:
         return []
 
 
-def _profile(name: str, table: object, path: Path) -> Profile:
+def _profile(name: str, table: object, where: str) -> Profile:
     if not isinstance(table, dict):
         raise ValueError(f"a profile is a table, as in [{name}]")  # noqa: TRY004 - see read_profiles
     options: dict[str, Any] = dict(_flat(table))
@@ -91,8 +100,9 @@ def _profile(name: str, table: object, path: Path) -> Profile:
     return Profile(
         name,
         {key: _text(name, key, value) for key, value in options.items()},
-        None if file is None else path.parent / Path(file).expanduser(),
+        None if file is None else profiles_file().parent / Path(file).expanduser(),
         timeout,
+        where,
     )
 
 

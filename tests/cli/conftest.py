@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from kafkaclient.errors import BootstrapError, TransactionAbortableError
@@ -23,10 +24,22 @@ from kafkaclient.perf.traffic import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from click.testing import Result
 
     from kafkaclient.perf.payload import KeyValue
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of ``profiles.toml``; the environment names no cluster."""
+    for name in ("KAFKACLIENT_BOOTSTRAP", "KAFKACLIENT_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "config"
+    monkeypatch.setattr(typer, "get_app_dir", lambda _name: str(folder))
+    folder.mkdir()
+    return folder
 
 
 class InstantClient:

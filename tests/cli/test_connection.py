@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +17,13 @@ from typer.testing import CliRunner
 
 from kafkaclient.admin import Admin
 from kafkaclient.cli import connection as module
+from kafkaclient.cli import run as run_module
+from kafkaclient.cli.admin import OVER_LIMIT
 from kafkaclient.cli.app import app
+from kafkaclient.cli.cluster import NOT_RUNNING
 from kafkaclient.cli.connection import Connection, started
+from kafkaclient.cli.reassign_state import IN_PROGRESS
+from kafkaclient.cli.streams import UNBALANCED
 from kafkaclient.errors import BootstrapError, ConfigError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
@@ -24,7 +31,6 @@ from tests.admin.conftest import can_fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from click.testing import Result
 
@@ -80,17 +86,6 @@ class NoNetwork:
     async def dial(self, host: str, port: int, _factory: Callable[[], Any]) -> Any:
         self.dials += 1
         raise AssertionError(f"{host}:{port} was dialed")
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory of ``profiles.toml``; the environment names no cluster."""
-    for name in ("KAFKACLIENT_BOOTSTRAP", "KAFKACLIENT_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(typer, "get_app_dir", lambda _name: str(tmp_path / "config"))
-    folder = tmp_path / "config"
-    folder.mkdir()
-    return folder
 
 
 @pytest.fixture
@@ -258,7 +253,9 @@ async def test_with_a_time_limit_a_cluster_may_start_meanwhile(fake: FakeCluster
         assert (await admin.describe_cluster()).cluster_id == "fake-cluster"
 
 
-def test_the_time_limit_is_that_of_each_request(run: Run, fake: FakeCluster) -> None:
+def test_the_time_limit_is_that_of_each_request(
+    run: Run, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limits = []
     real = module.Admin
 
@@ -266,12 +263,9 @@ def test_the_time_limit_is_that_of_each_request(run: Run, fake: FakeCluster) -> 
         limits.append(options.get("default.api.timeout.ms"))
         return real(options, **arguments)
 
-    pytest.MonkeyPatch().setattr(module, "Admin", admin)
-    try:
-        assert run("topics list", "-b", fake.bootstrap, "--timeout", "2.5").exit_code == 0
-        assert run("topics list", "-b", fake.bootstrap).exit_code == 0
-    finally:
-        pytest.MonkeyPatch().setattr(module, "Admin", real)
+    monkeypatch.setattr(module, "Admin", admin)
+    assert run("topics list", "-b", fake.bootstrap, "--timeout", "2.5").exit_code == 0
+    assert run("topics list", "-b", fake.bootstrap).exit_code == 0
     assert limits == ["2500", None]
 
 
@@ -462,3 +456,31 @@ def test_the_reason_is_the_systems_word_whatever_the_event_loop() -> None:
     assert result.exit_code == 1
     said = result.stderr.replace("\n", "")
     assert f"cannot reach bootstrap server {address}: connection refused. Check" in said
+
+
+# --- the page about all this ---------------------------------------------------------------------
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "how-to" / "command-line.md"
+
+
+def test_the_page_has_every_exit_status() -> None:
+    statuses = {
+        *(0, run_module.FAILED, run_module.USAGE, run_module.INTERRUPTED, run_module.TERMINATED),
+        *(OVER_LIMIT, UNBALANCED, IN_PROGRESS, NOT_RUNNING),
+    }
+    table = PAGE.read_text().partition("| exit status | meaning |")[2]
+    assert {int(row) for row in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} == statuses
+
+
+def test_the_profiles_of_the_page_can_be_used(home: Path) -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (home / "profiles.toml").write_text(text)
+    (home / "prod.properties").write_text("security.protocol=SSL\n")
+    assert options(Connection(profile="local"))["bootstrap.servers"] == "localhost:9092"
+    found, timeout_s = Connection(profile="prod").options("me")
+    assert found == {
+        "bootstrap.servers": "broker1:9093,broker2:9093",
+        "client.id": "ops-laptop",
+        "security.protocol": "SSL",
+    }
+    assert timeout_s == 20

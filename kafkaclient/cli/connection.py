@@ -147,14 +147,11 @@ async def check_reachable(options: Mapping[str, str], timeout_s: float | None) -
 
 
 async def _start(admin: Admin, servers: str, timeout_s: float | None) -> None:
-    last: KafkaError | None = None
     api_timeout_s = admin.config.default_api_timeout_ms / 1000
     limit_s = min(_CONNECT_S, api_timeout_s) if timeout_s is None else timeout_s
     with _progress(f"connecting to {servers}") as show, _failures_said_once():
 
         def failed(error: KafkaError) -> None:
-            nonlocal last
-            last = error
             if timeout_s is None and isinstance(error, BrokerConnectionError):
                 raise BootstrapError(
                     f"{error}. Check the address; --timeout SECONDS waits for a cluster that is "
@@ -162,17 +159,7 @@ async def _start(admin: Admin, servers: str, timeout_s: float | None) -> None:
                 ) from error
             show(f"{error}; trying again")
 
-        try:
-            async with asyncio.timeout(limit_s) as limit:
-                await admin.start(on_failure=failed)
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            why = last or "no connection yet"
-            raise BootstrapError(
-                f"no broker of {servers} answered within {limit_s:g} s: {why}. Check the address, "
-                "and that the network allows connections to it"
-            ) from error
+        await admin.start(timeout_s=limit_s, on_failure=failed)
 
 
 @contextmanager

@@ -31,7 +31,6 @@ cdef extern from *:
 cdef object getrandbits
 cdef object time_ns
 cdef object _LOWER
-cdef object _key_text
 
 
 @cython.final

@@ -11,7 +11,6 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.compiled_modules import use_compiled
-from kafkaclient.opentelemetry.attributes import key_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +30,6 @@ __all__ = ["TRACEPARENT", "PendingSpan", "PendingSpans"]
 TRACEPARENT = "traceparent"
 _LOWER = 2**64 - 1
 _LARGEST_PARTITION = 2**31 - 1
-_key_text = key_text
 
 if not cython.compiled:  # in C, see _pending_spans.pxd
     from kafkaclient.producer.batches.delivery import Delivery  # noqa: TC001 - C needs it
@@ -114,9 +112,9 @@ class PendingSpans:
 
     ``spans`` has the rest: ``allowed_by()`` gives what allows spans that are made at their end now,
     ``facts_of(context, allowed_by)`` what depends on the context, ``describe(producer, topic)`` a
-    span's name and attributes, and ``finish`` makes the span. A producer of another class than
-    ``kind`` is left out if ``is_traced_elsewhere(producer)``. ``bound``: the trace ids of records
-    without parent are below it in their lower 64 bits.
+    span's name and attributes, ``key_text(key)`` a key as text, and ``finish`` makes the span. A
+    producer of another class than ``kind`` is left out if ``is_traced_elsewhere(producer)``.
+    ``bound``: the trace ids of records without parent are below it in their lower 64 bits.
     """
 
     __slots__ = (
@@ -197,7 +195,8 @@ class PendingSpans:
             span.tombstone = True
         if key is not None and self._record_keys:
             # The caller can use another kind of buffer again before the span ends.
-            span.key = key if type(key) is bytes or type(key) is str else _key_text(key)
+            is_constant = type(key) is bytes or type(key) is str
+            span.key = key if is_constant else self._spans.key_text(key)
         if type(partition) is int and 0 <= partition <= _LARGEST_PARTITION:
             span.partition = partition
         span.start_ns = time_ns()

@@ -303,27 +303,6 @@ async def test_failures_that_nobody_looks_at_are_still_reported(
 
 
 @virtual_time
-async def test_failures_that_the_garbage_collector_frees_are_reported(
-    fake: FakeCluster, traced: Seen
-) -> None:
-    """It may clear what reports the failures before it frees the deliveries."""
-    reported: list[UnseenFailure] = []
-    fake.fail_produce("t", 0, _TOPIC_DENIED)
-    async with start_producer(fake, on_error=reported.append) as producer:
-        await producer.partitions_for("t")
-        garbage: list[Any] = [producer.send_nowait("t", b"%d" % n, partition=0) for n in range(3)]
-        garbage.append(garbage)
-        await producer.flush()
-        await asyncio.sleep(0.01)
-        assert len(traced.spans) == 3
-        assert not reported
-        del garbage
-        gc.collect()
-        await asyncio.sleep(0.01)
-    assert sum(failure.records for failure in reported) == 3
-
-
-@virtual_time
 async def test_spans_end_in_the_order_of_the_log_and_once_when_a_batch_is_split(
     fake: FakeCluster, traced: Seen
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.producer.batches.batch_result import BatchResult
-from kafkaclient.producer.batches.delivery import delivery_for_last
+from kafkaclient.producer.batches.delivery import Delivery, delivery_for_last
 from tests.producer.unit.batches.delivery_support import LOST, Unseen, result_of, split_into
 
 
@@ -94,6 +95,21 @@ def test_each_failure_is_seen_or_told(data: st.DataObject, count: int) -> None:
             seen += held[n].exception() is not None
         del held[n]
     assert unseen.total + seen == failed
+
+
+async def test_failures_that_only_a_span_has_seen_are_reported_from_garbage() -> None:
+    """The garbage collector could clear the batch's result before it frees the deliveries."""
+    unseen = Unseen()
+    batch_result, deliveries = result_of(6, unseen)
+    for delivery in deliveries:
+        delivery.when_settled(Delivery.peek, delivery)  # as a span does
+    garbage: list[Any] = [deliveries]
+    garbage.append(garbage)
+    batch_result.fail(LOST)
+    await asyncio.sleep(0)
+    del batch_result, deliveries, delivery, garbage
+    gc.collect()
+    assert unseen.total == 6
 
 
 async def test_deliveries_of_a_split_batch_in_garbage_are_freed() -> None:

@@ -36,7 +36,7 @@ class Page:
 
     @property
     def file(self) -> str:
-        return f"migrate-from-{self.name}.md"
+        return f"how-to/migrate-from-{self.name}.md"
 
     @cached_property
     def all_snippets(self) -> list[str]:
@@ -77,7 +77,7 @@ class Page:
 
 
 class PlainPage(Page):
-    """A page that is no migration page: ``name`` is its file without ``.md``."""
+    """A page that is no migration page: ``name`` is its path in docs without ``.md``."""
 
     @property
     def file(self) -> str:

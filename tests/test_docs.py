@@ -18,7 +18,7 @@ _TESTS = re.compile(r"`((?:tests|integration)/[\w/]+\.py)::(test_\w+)`")
 
 
 def _pages() -> list[Path]:
-    return [_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md"))]
+    return [*sorted(_ROOT.glob("*.md")), *sorted((_ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("page", _pages(), ids=lambda p: p.name)
@@ -42,7 +42,7 @@ def test_every_path_named_exists(page: Path) -> None:
 def test_the_file_map_names_every_module_once() -> None:
     """Modules whose names begin with ``_`` are other forms of the module that they are named
     after."""
-    page = (_ROOT / "docs" / "architecture.md").read_text()
+    page = (_ROOT / "docs" / "project" / "architecture.md").read_text()
     named, folder = [], ""
     for line in page.partition("\n## File map\n")[2].splitlines():
         if heading := re.fullmatch(r"### `(kafkaclient/[\w/]*)`", line):

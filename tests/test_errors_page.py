@@ -1,4 +1,4 @@
-"""docs/errors.md against the code: every error and every code, with what is said of them."""
+"""docs/reference/errors.md against the code: every error and every code, and its row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkaclient.producer.sender.error_actions import (
     action_for,
 )
 
-PAGE = (Path(__file__).parent.parent / "docs" / "errors.md").read_text("utf-8")
+PAGE = (Path(__file__).parent.parent / "docs" / "reference" / "errors.md").read_text("utf-8")
 CLASSES = {
     name: found
     for name in errors.__all__

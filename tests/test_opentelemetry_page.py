@@ -1,4 +1,4 @@
-"""docs/opentelemetry.md: its snippets run on the fake cluster, its attributes are the code's."""
+"""docs/how-to/opentelemetry.md: its snippets on the fake cluster, its attributes and the code's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkaclient.opentelemetry import KafkaclientInstrumentor
 from kafkaclient.testing import FakeCluster
 
 _ROOT = Path(__file__).parents[1]
-_PAGE = (_ROOT / "docs" / "opentelemetry.md").read_text("utf-8")
+_PAGE = (_ROOT / "docs" / "how-to" / "opentelemetry.md").read_text("utf-8")
 _SNIPPETS = re.findall(r"```python\n(.*?)```", _PAGE, re.DOTALL)
 
 

@@ -122,6 +122,10 @@ def object_store(  # noqa: PLR0913 - an option for each field of the plan
     repeat: Repeat = 1,
     seconds: Seconds = 10.0,
     record_size: RecordSize = 1000,
+    max_message_bytes: Annotated[
+        int | None,
+        typer.Option(help="The topics' largest batch. Default: the brokers', about 1 MB."),
+    ] = None,
     settings: Annotated[
         str | None,
         typer.Option(metavar="NAMES", help="Only these settings, as with slow-broker."),
@@ -132,7 +136,7 @@ def object_store(  # noqa: PLR0913 - an option for each field of the plan
 
     As slow-broker, with three differences: all brokers are late, the requests of a connection do
     not wait for each other, and each client is measured with its defaults and with large batches
-    (docs/clouds.md).
+    (docs/how-to/clouds.md).
 
     Examples: `python -m experiments object-store --out build/object-store --repeat 3`,
     `python -m experiments object-store --out build/quick --peers none --rates 2048`
@@ -149,6 +153,7 @@ def object_store(  # noqa: PLR0913 - an option for each field of the plan
             repeat=repeat,
             seconds=seconds,
             record_size=record_size,
+            max_message_bytes=max_message_bytes,
         )
 
     run_experiment(plan, Experiment, write_report, _show, out, as_json=as_json)

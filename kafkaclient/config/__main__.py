@@ -1,4 +1,4 @@
-"""``python -m kafkaclient.config`` prints the reference page (docs/configuration.md)."""
+"""``python -m kafkaclient.config`` prints docs/reference/producer-options.md."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ created.
 
 
 def render_reference() -> str:
-    """The text of docs/configuration.md."""
+    """The text of docs/reference/producer-options.md."""
     return "\n".join([_HEAD, *_sections(), ""]).rstrip("\n") + "\n"
 
 

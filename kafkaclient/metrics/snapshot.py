@@ -16,8 +16,8 @@ are of this moment, or of the last ``metrics.num.samples`` windows.
 
 
 class MetricsSnapshot(NamedTuple):
-    """All metrics at one moment, under Java's names; docs/telemetry.md lists those that Java does
-    not have."""
+    """All metrics at one moment, under Java's names; docs/how-to/telemetry.md lists those
+    that Java does not have."""
 
     producer: Values
     """Of the whole producer (Java's group ``producer-metrics``)."""

@@ -56,10 +56,10 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
 
     Parameters: bootstrap servers (``"host:port,host:port"`` or a list of strings ``"host:port"``),
     or a mapping of options under Kafka's dotted names (``{"bootstrap.servers": ...,
-    "linger.ms": 5}``); further options by keyword (``linger_ms=5``). docs/configuration.md lists
-    the options; their names, defaults and meaning are the same as in Java's ``ProducerConfig``.
-    ``dialer``, ``clock`` (monotonic seconds), ``wall_clock`` (seconds since the epoch, stamps
-    records) and ``rng`` are for tests.
+    "linger.ms": 5}``); further options by keyword (``linger_ms=5``). Their
+    names, defaults and meaning are the same as in Java's ``ProducerConfig``; the reference lists
+    them ("Producer options"). ``dialer``, ``clock`` (monotonic seconds), ``wall_clock`` (seconds
+    since the epoch, stamps records) and ``rng`` are for tests.
 
     Creating a producer does no I/O; :meth:`start` or ``async with`` connects. A producer belongs to
     the event loop it was started in. Its only threads compress large batches and write
@@ -372,7 +372,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         return await check_brokers(core.metadata, core.router, timeout, core.now())
 
     def metrics(self, *, partitions: bool = True) -> MetricsSnapshot:
-        """All metrics under Java's names; see docs/operations.md.
+        """All metrics under Java's names; see docs/how-to/operations.md.
 
         ``partitions`` False leaves out those of partitions: with a thousand of them, the call takes
         a tenth of the time.

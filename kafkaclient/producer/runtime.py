@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 class ProducerRuntime:
-    """The parts of one producer; docs/architecture.md shows how they work together.
+    """The parts of one producer; docs/project/architecture.md shows how they work together.
 
     Make it in the producer's event loop. ``check_open()`` raises when the producer takes no more
     records. ``on_open(is_open)`` is called when a transaction begins or can take no more records.

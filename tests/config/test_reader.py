@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kafkaclient.config import ProducerConfig, ReaderConfig
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reader.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "reader.md").read_text("utf-8")
 
 # What ConsumerConfig.configDef() of kafka-clients 4.3.1 says, as far as it is about fetching.
 JAVA_DEFAULTS = {

@@ -13,12 +13,12 @@ from kafkaclient.config import ProducerConfig, render_reference
 if TYPE_CHECKING:
     import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "producer-options.md"
 
 
 def test_committed_page_is_the_generated_one() -> None:
     assert PAGE.read_text("utf-8") == render_reference(), (
-        "run: python -m kafkaclient.config > docs/configuration.md"
+        "run: python -m kafkaclient.config > docs/reference/producer-options.md"
     )
 
 

@@ -79,7 +79,11 @@ def _reason_to_skip(item: pytest.Item, marker: pytest.Mark) -> str | None:
 def kafka_clusters() -> Iterator[ClusterPool]:
     """The clusters of this test run, for fixtures that are wider than one test:
     ``kafka_clusters.get(brokers=1)``. Such a fixture heals its cluster itself."""
-    from pytest_kafkaclient.clusters import ClusterPool  # noqa: PLC0415
+    try:
+        from pytest_kafkaclient.clusters import ClusterPool  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        how = "pip install 'kafkaclient[testing]'; the fixture fake_kafka works without"
+        pytest.fail(f"kafka_cluster needs the package {error.name}: {how}", pytrace=False)
 
     pool = ClusterPool(os.environ.get(BOOTSTRAP_VARIABLE), os.environ.get(COMPOSE_VARIABLE))
     try:

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
-
 import pytest
 
 from kafkaclient.admin import Admin
 from kafkaclient.testing.cluster import ComposeCluster, ExternalCluster, LocalCluster
 from kafkaclient.testing.errors import ClusterNotRunningError
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-T = TypeVar("T")
+from pytest_kafkaclient.running import run
 
 _DEFAULT_BROKERS = 3
 _COMPOSE_BROKERS = 3
-
-
-def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of ``asyncio.run`` in another thread: this one may be running an event loop."""
-    with ThreadPoolExecutor(1, thread_name_prefix="kafka_cluster") as executor:
-        return executor.submit(asyncio.run, coroutine).result()
 
 
 class ClusterPool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.admin import Admin, NewTopic
 from kafkaclient.errors import UnknownTopicError
-from pytest_kafkaclient.clusters import run
+from pytest_kafkaclient.running import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -57,16 +58,15 @@ class Listener:
         except OSError:
             return  # the client has given up
         accepted.setblocking(False)
-        task: asyncio.Task[object] = self._loop.create_task(self._connect(accepted))
+        connecting = self._loop.connect_accepted_socket(self._new_connection, accepted)
+        task: asyncio.Task[object] = self._loop.create_task(connecting)
         self._accepting.add(task)
-        task.add_done_callback(self._accepting.discard)
+        task.add_done_callback(partial(self._connected, accepted))
 
-    async def _connect(self, accepted: socket.socket) -> None:
-        try:
-            await self._loop.connect_accepted_socket(self._new_connection, accepted)
-        except BaseException:
+    def _connected(self, accepted: socket.socket, task: asyncio.Task[object]) -> None:
+        self._accepting.discard(task)
+        if task.cancelled() or task.exception() is not None:
             accepted.close()
-            raise
 
 
 def _bound(port: int) -> socket.socket:

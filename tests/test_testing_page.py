@@ -5,6 +5,7 @@ The file for real brokers runs in integration/test_testing_page.py.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -33,10 +34,13 @@ def test_the_files_pass_in_an_empty_directory(tmp_path: Path) -> None:
     tests = [path.read_text() for path in (*page.glob("*.py"), *examples.glob("test_*.py"))]
     expected = sum(len(re.findall(r"^(?:async )?def test_", t, re.MULTILINE)) for t in tests)
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "--import-mode=importlib"]
-    command += ["-p", "no:asyncio", "-p", "no:cacheprovider"]
+    command += ["-p", "no:cacheprovider", "-p", "pytest_kafkaclient"]
+    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # the others cost seconds
     if shutil.which("kcat") is None:
         command += ["--deselect", "page/test_any_client.py::test_a_program"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     counts = {what: int(n) for n, what in re.findall(r"(\d+) (\w+)", done.stdout.splitlines()[-1])}
     assert done.returncode == 0, done.stdout
     assert sum(counts.get(what, 0) for what in ("passed", "skipped", "deselected")) == expected

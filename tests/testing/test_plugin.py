@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from functools import partial
@@ -38,8 +39,11 @@ def _pytest(folder: Path, *options: str, tests: str) -> str:
     """What pytest prints about these tests, in a run of its own."""
     (folder / "test_it.py").write_text(tests)
     command = [sys.executable, "-m", "pytest", "-rs", "--no-fold-skipped", "--strict-markers"]
-    command += ["-p", "no:cacheprovider", "-p", "no:asyncio", *options]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+    command += ["-p", "no:cacheprovider", "-p", "pytest_kafkaclient", *options]
+    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # the others cost seconds
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    ).stdout
 
 
 def test_an_external_cluster_is_used_and_left_alone(
@@ -193,12 +197,10 @@ def test_with_containers_only_what_they_cannot_do_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KAFKACLIENT_COMPOSE", "project")
-    (tmp_path / "test_it.py").write_text(_IN_CONTAINERS)
-    command = [sys.executable, "-m", "pytest", "-rs", "--no-fold-skipped", "-p", "no:cacheprovider"]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "2 passed, 2 skipped" in result.stdout, result.stdout + result.stderr
-    assert "test_looks_at_processes - Skipped: asks for pids" in result.stdout
-    assert "test_starts_its_own - Skipped: starts its own brokers" in result.stdout
+    text = _pytest(tmp_path, tests=_IN_CONTAINERS)
+    assert "2 passed, 2 skipped" in text, text
+    assert "test_looks_at_processes - Skipped: asks for pids" in text
+    assert "test_starts_its_own - Skipped: starts its own brokers" in text
 
 
 async def test_kafkas_tools_beside_an_external_cluster(

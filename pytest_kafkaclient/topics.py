@@ -8,7 +8,8 @@ import uuid
 from typing import TYPE_CHECKING
 
 from kafkaclient.admin import Admin, NewTopic
-from kafkaclient.errors import UnknownTopicError
+from kafkaclient.errors import KafkaError, UnknownTopicError
+from kafkaclient.reader import Reader
 from pytest_kafkaclient.running import run
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from kafkaclient.testing import FakeCluster
 
 _LONGEST = 60  # characters of the test's name
-_READY_S = 20.0  # seconds until each partition of a new topic has a leader
+_READY_S = 20.0  # seconds until the leaders serve a new topic
 _POLL_S = 0.05
 
 
@@ -34,7 +35,7 @@ def create(
     replication_factor: int = -1,
     configs: Mapping[str, str] | None = None,
 ) -> None:
-    """Create a topic, and wait until each partition has a leader."""
+    """Create a topic, and wait until the leader of each partition serves it."""
     run(create_topic(bootstrap, NewTopic(name, partitions, replication_factor, configs or {})))
 
 
@@ -61,23 +62,27 @@ def create_on_fake(
 
 
 async def create_topic(bootstrap: str, topic: NewTopic) -> None:
-    """Create a topic, and wait until each partition has a leader. Raises TimeoutError after 20 s,
-    and what :meth:`kafkaclient.admin.Admin.create_topics` returns."""
+    """Create a topic, and wait until the leader of each partition serves it. Raises TimeoutError
+    after 20 s, and what :meth:`kafkaclient.admin.Admin.create_topics` returns."""
     async with Admin(bootstrap) as admin:
         error = (await admin.create_topics([topic]))[topic.name]
         if error is not None:
             raise error
-        async with asyncio.timeout(_READY_S):
-            while not await _is_led(admin, topic.name):  # noqa: ASYNC110 - the broker's event
-                await asyncio.sleep(_POLL_S)
+    async with asyncio.timeout(_READY_S), Reader(bootstrap) as reader:
+        while not await _is_served(reader, topic.name):  # noqa: ASYNC110 - the broker's event
+            await asyncio.sleep(_POLL_S)
 
 
-async def _is_led(admin: Admin, name: str) -> bool:
+async def _is_served(reader: Reader, topic: str) -> bool:
+    """Whether each leader gives the end offset of its partition. Metadata name a leader a moment
+    before it serves the partition."""
     try:
-        (described,) = (await admin.describe_topics([name])).values()
-    except UnknownTopicError:
+        await reader.offsets(topic, at="latest")
+    except KafkaError as error:
+        if not error.retriable:
+            raise
         return False
-    return all(partition.leader >= 0 for partition in described.partitions)
+    return True
 
 
 async def _delete(bootstrap: str, name: str) -> None:

@@ -15,7 +15,7 @@ from kafkaclient import Producer, SyncProducer
 from kafkaclient.admin import Admin
 
 _PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "testing.md").read_text("utf-8")
-_TEST = re.findall(r"```python\n# test_real_brokers\.py\n(.*?)```", _PAGE, re.DOTALL)
+_TEST = re.findall(r'```python title="test_real_brokers\.py"\n(.*?)```', _PAGE, re.DOTALL)
 _killed: list[str] = []
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 _ROOT = Path(__file__).parents[1]
 _PAGE = (_ROOT / "docs" / "how-to" / "testing.md").read_text("utf-8")
-FILES = dict(re.findall(r"```python\n# (test_\w+\.py)\n(.*?)```", _PAGE, re.DOTALL))
+FILES = dict(re.findall(r'```python title="(test_\w+\.py)"\n(.*?)```', _PAGE, re.DOTALL))
 ON_REAL_BROKERS = "test_real_brokers.py"
 
 

@@ -139,16 +139,18 @@ class FakeCluster(ClusterContents):
             if broker.running:
                 self._listeners[broker.node_id].open()
 
-    def _close_ports(self) -> None:
-        for node_id, listener in self._listeners.items():
-            listener.end()
+    async def _close_ports(self) -> None:
+        """Return when the sockets of all connections are closed."""
+        listeners = list(self._listeners.items())
+        self._listeners.clear()
+        for node_id, listener in listeners:
+            await listener.end()
             self._state.brokers[node_id].host = f"fake-{node_id}"
             self._state.brokers[node_id].port = _PORT
-        self._listeners.clear()
         self.drop_connections()
-
-    def _connected(self) -> bool:
-        return any(broker.connections for broker in self._state.brokers.values())
+        self._state.groups.forget_members()
+        while any(b.connections for b in self._state.brokers.values()):  # noqa: ASYNC110 - a pass or two
+            await asyncio.sleep(0)
 
     async def dial(
         self, host: str, port: int, factory: Callable[[], P]

@@ -208,6 +208,15 @@ class GroupCoordinator:
                 return ErrorCode.REBALANCE_IN_PROGRESS
         return code
 
+    def forget_members(self) -> None:
+        """Remove all members: their connections and the event loop's timers have ended."""
+        for group in self.groups.values():
+            for member in list(group.members.values()):
+                self._remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+            if group.deadline is not None:
+                group.deadline.cancel()
+        self.groups.clear()
+
     # --- rebalances ---------------------------------------------------------------------------
 
     def _rebalance(self, group: ConsumerGroup) -> None:

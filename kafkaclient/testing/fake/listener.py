@@ -40,16 +40,19 @@ class Listener:
     def close(self) -> None:
         """Refuse connections. Accepted connections stay open."""
         if self._is_open:
-            self.end()
+            self._stop_listening()
             self._socket = _bound(self.port)
 
-    def end(self) -> None:
-        """Give the port back."""
+    async def end(self) -> None:
+        """Give the port back. Accepted connections stay open."""
+        self._stop_listening()
+        if self._accepting:
+            await asyncio.wait(self._accepting)
+
+    def _stop_listening(self) -> None:
         if self._is_open:
             self._is_open = False
             self._loop.remove_reader(self._socket.fileno())
-        for task in self._accepting:
-            task.cancel()
         self._socket.close()
 
     def _accept(self) -> None:

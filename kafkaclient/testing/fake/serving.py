@@ -24,9 +24,7 @@ class Served(Protocol):
 
     def _open_ports(self) -> None: ...
 
-    def _close_ports(self) -> None: ...
-
-    def _connected(self) -> bool: ...
+    async def _close_ports(self) -> None: ...
 
 
 S = TypeVar("S", bound=Served)
@@ -43,7 +41,7 @@ class Serving(Generic[S]):
         return self._cluster
 
     async def __aexit__(self, *_: object) -> None:
-        await _end(self._cluster)
+        await self._cluster._close_ports()
 
     def __enter__(self) -> S:
         thread = ServingThread()
@@ -59,16 +57,9 @@ class Serving(Generic[S]):
         thread, self._cluster._thread = self._cluster._thread, None
         assert thread is not None
         try:
-            asyncio.run_coroutine_threadsafe(_end(self._cluster), thread.loop).result()
+            asyncio.run_coroutine_threadsafe(self._cluster._close_ports(), thread.loop).result()
         finally:
             thread.stop()
-
-
-async def _end(cluster: Served) -> None:
-    """Close the ports, and wait until the sockets of all connections are closed."""
-    cluster._close_ports()
-    while cluster._connected():  # noqa: ASYNC110 - for a pass or two of the loop
-        await asyncio.sleep(0)
 
 
 class _RealTimeLoop(asyncio.SelectorEventLoop):

@@ -172,3 +172,16 @@ async def test_who_may_commit_offsets() -> None:
     await _done(joining)
     refused = coordinator.commit_refusal("g", member, None, generation + 1)
     assert refused == ErrorCode.REBALANCE_IN_PROGRESS  # until the leader has assigned
+
+
+@virtual_time
+async def test_members_end_with_the_ports() -> None:
+    coordinator = GroupCoordinator()
+    (first, _), _ = await _stable(coordinator, _wish(), _wish())
+    joining = coordinator.join("g", _wish(first, protocols={"range": b"other topics"}))
+    coordinator.forget_members()
+    assert (await _done(joining))["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID
+    await asyncio.sleep(2 * _REBALANCE_S)  # no timer is left that would look for them
+    assert coordinator.groups == {}
+    (only,), leader = await _stable(coordinator, _wish())
+    assert leader["leader"] == only

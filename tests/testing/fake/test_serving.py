@@ -12,6 +12,7 @@ import aiokafka
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
+import uvloop
 from aiokafka.admin import AIOKafkaAdminClient
 
 from kafkaclient import Producer, SyncProducer
@@ -229,6 +230,23 @@ def test_a_failing_test_leaves_no_thread_and_no_port() -> None:
         assert _received(client) == b""  # the connection has ended
     assert not any(_is_open(port) for port in ports)
     assert "fake-kafka" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_uvloop_can_serve() -> None:
+    async def serve() -> None:
+        async with FakeCluster(2, partitions=1).serve() as fake:
+            async with Producer(fake.bootstrap, retry_backoff_ms=10) as producer:
+                await producer.send_and_wait("t", b"1")
+                fake.stop_broker(0)
+                fake.start_broker(0)
+                await producer.send_and_wait("t", b"2")
+            reader, writer = await asyncio.open_connection("127.0.0.1", _ports(fake)[0])
+        assert await reader.read(1) == b""  # the end of the block has closed it
+        writer.close()
+        assert fake.end_offset("t", 0) == 2
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(serve(), _PATIENCE_S))
 
 
 def _received(client: socket.socket) -> bytes:

@@ -83,7 +83,8 @@ def kafka_clusters() -> Iterator[ClusterPool]:
         from pytest_kafkaclient.clusters import ClusterPool  # noqa: PLC0415
     except ModuleNotFoundError as error:
         how = "pip install 'kafkaclient[testing]'; the fixture fake_kafka works without"
-        pytest.fail(f"kafka_cluster needs the package {error.name}: {how}", pytrace=False)
+        problem = f"kafka_cluster needs the package {error.name}: {how}"
+        raise pytest.fail.Exception(problem, pytrace=False) from None
 
     pool = ClusterPool(os.environ.get(BOOTSTRAP_VARIABLE), os.environ.get(COMPOSE_VARIABLE))
     try:

@@ -132,18 +132,27 @@ class Session:
             await self.pause(reads)
         return result
 
-    async def start(self) -> None:
-        """Connect to the cluster. Raises BootstrapError after ``default.api.timeout.ms``. Errors
-        that no retry can fix are raised at once."""
+    async def start(
+        self, timeout_s: float | None, on_failure: Callable[[KafkaError], None] | None
+    ) -> None:
+        """Connect to the cluster. Raises BootstrapError after ``timeout_s`` (default:
+        ``default.api.timeout.ms``). Errors that no retry can fix are raised at once, and so is what
+        ``on_failure(error)`` raises before a retry."""
+        limit = Limit(self.config.default_api_timeout_ms / 1000, "default.api.timeout.ms")
+        if timeout_s is not None:
+            limit = Limit(timeout_s)
         try:
-            async with self.limit("start"):
-                await self.metadata(())
+            async with self.limit("start", limit.seconds):
+                await self.metadata((), on_failure)
         except AdminTimeoutError as error:
-            limit = Limit(self.config.default_api_timeout_ms / 1000, "default.api.timeout.ms")
             cause, token = error.__cause__, self._router.missing_token()
             raise bootstrap_error(self.config.bootstrap_servers, limit, cause, token) from cause
 
-    async def metadata(self, topics: tuple[str, ...] | None) -> MetadataResult:
+    async def metadata(
+        self,
+        topics: tuple[str, ...] | None,
+        on_failure: Callable[[KafkaError], None] | None = None,
+    ) -> MetadataResult:
         """Metadata of the brokers and of ``topics`` (None: all topics). Creates no topic."""
         call = MetadataCall(topics, allow_auto_topic_creation=False)
         timeout_s = _METADATA_TIMEOUT_S
@@ -163,6 +172,8 @@ class Session:
             if isinstance(error, ProtocolError) and failures >= len(self.config.bootstrap_servers):
                 raise error
             self._note_retriable(error)
+            if on_failure is not None:
+                on_failure(error)
             timeout_s *= 2
             await self.pause(failures)
 

@@ -52,7 +52,7 @@ def unsampled_pairs_of(context: Context) -> Pairs:
 def readable(headers: HeadersLike) -> Any:
     """The headers, as a list if they could be read only once. If reading raises an error, the
     producer's reading raises it."""
-    if not headers or _listed(headers) is not None or not hasattr(headers, "__iter__"):
+    if not headers or _pairs_or_none(headers) is not None or not hasattr(headers, "__iter__"):
         return headers
     try:
         return list(headers)
@@ -63,7 +63,7 @@ def readable(headers: HeadersLike) -> Any:
 def own_context(headers: HeadersLike) -> trace.SpanContext | None:
     """The context that the caller has put into the headers; None if there is none. An iterator is
     not read: see :func:`readable`."""
-    pairs = _listed(headers)
+    pairs = _pairs_or_none(headers)
     if not pairs:
         return None
     try:
@@ -93,7 +93,7 @@ def with_pairs(headers: HeadersLike, pairs: Pairs) -> Any:
     if not headers:
         return pairs
     headers = readable(headers)
-    listed = _listed(headers)
+    listed = _pairs_or_none(headers)
     if listed is None:
         return chain(headers, pairs) if hasattr(headers, "__iter__") else headers
     names = [name for name, _ in pairs]
@@ -107,7 +107,7 @@ def with_pairs(headers: HeadersLike, pairs: Pairs) -> Any:
     return [*listed, *(pair for pair in pairs if pair[0] not in found)]
 
 
-def _listed(headers: Any) -> list[Any] | tuple[Any, ...] | None:
+def _pairs_or_none(headers: Any) -> list[Any] | tuple[Any, ...] | None:
     """The headers in pairs; None: they can be read once only, or not at all."""
     if isinstance(headers, Mapping):
         return list(headers.items())

@@ -27,9 +27,7 @@ from kafkaclient.opentelemetry.headers import (
     unsampled_pairs_of,
     with_pairs,
 )
-from kafkaclient.opentelemetry.sending import when_done
 from kafkaclient.producer.producer import Producer
-from kafkaclient.types import NO_OFFSET
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -38,8 +36,8 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.metadata import Metadata
     from kafkaclient.opentelemetry.headers import Pairs
+    from kafkaclient.opentelemetry.pending_spans import PendingSpan, PendingSpans
     from kafkaclient.opentelemetry.sampling import Sampling
-    from kafkaclient.opentelemetry.sending import PendingSpan, PendingSpans
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.types import HeadersLike
 
@@ -135,14 +133,14 @@ class Spans:
         current: Context,
         caller_context: trace.SpanContext | None,
     ) -> Span:
-        name, described = span_description(producer.config.client_id, topic)
+        name, common = span_description(producer.config.client_id, topic)
         if type(partition) is int:
             attributes |= place_attributes(topic, partition)
         return self._sampling.tracer.start_span(
             name,
             current,
             SpanKind.PRODUCER,
-            {**described, **attributes} if attributes else described,
+            {**common, **attributes} if attributes else common,
             [Link(caller_context)] if caller_context else None,
         )
 
@@ -178,7 +176,7 @@ class RecordSpan:
         """End the span with the delivery's outcome, without looking at it in the user's place."""
         if self._span.is_recording():
             self._delivery = delivery
-            when_done(delivery, RecordSpan._end, self)
+            delivery.when_settled(RecordSpan._end, self)
 
     @harmless("ending a span")
     def end_raised(self, error: BaseException) -> None:
@@ -189,20 +187,13 @@ class RecordSpan:
     def _end(self) -> None:
         delivery, self._delivery = self._delivery, None
         assert delivery is not None
-        batch_result, index = delivery._batch_result.resolve_index(delivery._index)
-        topic, partition = batch_result.topic, batch_result.partition
-        error = batch_result.error_of(index)
+        topic, partition, offset, error = delivery.peek()
         if error is not None:
             place = place_attributes(topic, partition)
             end_failed(self._span, {**place, **failure_attributes(error)})
             return
-        offset = batch_result.base_offset
         view = None if self._metadata is None else self._metadata.view
-        self._span.set_attributes(
-            place_attributes(
-                topic, partition, offset if offset == NO_OFFSET else offset + index, view
-            )
-        )
+        self._span.set_attributes(place_attributes(topic, partition, offset, view))
         self._span.end()
 
 

@@ -328,7 +328,7 @@ class MockProducer(Producer):
 
     def metrics(self, *, partitions: bool = True) -> MetricsSnapshot:
         self._check_started("metrics")
-        return MetricsSnapshot({}, {}, {}, {})
+        return MetricsSnapshot({}, {}, {}, {}, {}, {})
 
     def load(self, *, partitions: bool = True) -> LoadSnapshot:
         self._check_started("load")

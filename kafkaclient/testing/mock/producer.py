@@ -14,7 +14,8 @@ from kafkaclient.metrics.snapshot import MetricsSnapshot
 from kafkaclient.producer.batches.record import PendingRecord, RawRecord, serialized_record
 from kafkaclient.producer.observability.health import Health
 from kafkaclient.producer.partitioning.load_view import LoadSnapshot
-from kafkaclient.producer.producer import Producer, _State
+from kafkaclient.producer.producer import Producer
+from kafkaclient.producer.states import ProducerState
 from kafkaclient.producer.transactions.states import TransactionState
 from kafkaclient.testing.mock.bulk import Core, MockBulkSend, records_in
 from kafkaclient.testing.mock.records import MockCall, MockRecord, PendingDeliveries, Script
@@ -172,12 +173,12 @@ class MockProducer(Producer):
     # --- life cycle ---------------------------------------------------------------------------
 
     async def start(self) -> None:
-        if self._state is not _State.NEW:
+        if self._state is not ProducerState.NEW:
             raise ProducerStateError(f"the producer cannot be started: it {self._state.value}")
         self._script.run("start")
         if self._mock_transactions is not None:
             self._mock_transactions.initialize()
-        self._state = _State.RUNNING
+        self._state = ProducerState.RUNNING
 
     async def stop(self, timeout: float | None = None) -> int:
         known = self._mock_transactions
@@ -187,7 +188,7 @@ class MockProducer(Producer):
         ):
             await known.abort()
         self._complete_all()
-        self._state = _State.STOPPED
+        self._state = ProducerState.STOPPED
         await asyncio.sleep(0)  # the callbacks of the deliveries
         return 0
 
@@ -312,7 +313,7 @@ class MockProducer(Producer):
         return self._partitions(topic)
 
     def known_partitions(self, topic: str) -> tuple[PartitionView, ...] | None:
-        return None if self._state is _State.NEW else self._partitions(topic)
+        return None if self._state is ProducerState.NEW else self._partitions(topic)
 
     def _partitions(self, topic: str) -> tuple[PartitionView, ...]:
         count = self._deliveries.partition_count(topic)
@@ -322,7 +323,7 @@ class MockProducer(Producer):
         self._check_started("refresh_metadata")
 
     async def healthy(self, timeout: float = 2.0) -> Health:
-        if self._state is not _State.RUNNING:
+        if self._state is not ProducerState.RUNNING:
             return Health((f"the producer {self._state.value}",))
         return self.health
 
@@ -357,11 +358,11 @@ class MockProducer(Producer):
             self._script.run(call)
 
     def _check_running(self, what: str) -> None:
-        if self._state is not _State.RUNNING:
+        if self._state is not ProducerState.RUNNING:
             raise self._not_running(what)
 
     def _check_started(self, what: str) -> None:
-        if self._state is _State.NEW:
+        if self._state is ProducerState.NEW:
             raise self._not_running(what)
 
     def _complete_all(self) -> None:

@@ -6,7 +6,8 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from kafkaclient.errors import PartitionOutOfRangeError
-from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.batches.batch_result import BatchResult
+from kafkaclient.producer.batches.delivery import new_delivery
 from kafkaclient.wire.murmur2 import partition_for_key
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class PendingDeliveries:
         result.partition, result.atomic = partition, atomic
         result.on_delivery = self._config.on_delivery
         result.count = len(timestamps)
-        delivery = result.new_delivery(timestamps[0])
+        delivery = new_delivery(result, timestamps[0])
         self._pending.append(result)
         return delivery
 

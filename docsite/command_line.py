@@ -1,0 +1,56 @@
+"""The page of the command line, written from the typer app."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import typer.main
+
+from docsite.tables import table
+from kafkaclient.cli.app import app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_HEAD = """\
+# Command line
+
+Install it with `pip install 'kafkaclient[cli]'`. `kafkaclient COMMAND --help` shows the same in a
+terminal.
+"""
+
+
+def page() -> str:
+    """The Markdown text: one section a command, one table of its options."""
+    command = typer.main.get_command(app)
+    context = command.make_context("kafkaclient", [], resilient_parsing=True)
+    return "\n".join([_HEAD, *_command(command, context)]).rstrip() + "\n"
+
+
+def _command(command: Any, context: Any) -> Iterator[str]:
+    path = context.command_path
+    depth = path.count(" ")
+    if depth:
+        yield f"{'#' * (depth + 1)} `{path}`\n"
+        yield f"{command.help or ''}\n"
+    else:
+        yield f"{command.help}\n"
+    if not getattr(command, "commands", None):
+        yield f"```console\n$ {path} {' '.join(command.collect_usage_pieces(context))}\n```\n"
+    records = [each.get_help_record(context) for each in command.params if _is_shown(each)]
+    if rows := [(f"`{names}`", _words(text)) for names, text in filter(None, records)]:
+        yield table(("option", "meaning"), rows)
+    for name, child in getattr(command, "commands", {}).items():
+        if not child.hidden:
+            inner = type(context)(child, info_name=name, parent=context)
+            yield from _command(child, inner)
+
+
+def _is_shown(parameter: Any) -> bool:
+    return not getattr(parameter, "hidden", False) and parameter.name != "help"
+
+
+def _words(help_text: str) -> str:
+    """The help text; typer puts the default and the range in brackets, which could be a link."""
+    return re.sub(r"\[([^][]*(?:\[[^][]*\])?[^][]*)\]$", r"(\1)", help_text)

@@ -185,7 +185,8 @@ PAGES = (
         "testing",
         "Testing",
         "Brokers, faults and a cluster in memory for tests ([how to](../../how-to/testing.md)).",
-        whole=(
+        ("kafkaclient.wire.api.ApiKey",),
+        (
             "kafkaclient.testing",
             "kafkaclient.testing.fake",
             "kafkaclient.testing.proxy",

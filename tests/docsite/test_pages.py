@@ -48,7 +48,9 @@ def test_what_examples_import_has_an_entry() -> None:
             for module, names in IMPORT.findall(line):
                 for name in names.split(", "):
                     named = f"{module}.{name}"
-                    is_public = name in PUBLIC.get(module, ()) or _is_module(named)
+                    is_public = (
+                        named in ENTRIES or name in PUBLIC.get(module, ()) or _is_module(named)
+                    )
                     is_public |= (
                         named == "kafkaclient.pages.page.write_page"
                     )  # draws for an example

@@ -33,7 +33,7 @@ def _command(command: Any, context: Any) -> Iterator[str]:
     depth = path.count(" ")
     if depth:
         yield f"{'#' * (depth + 1)} `{path}`\n"
-        yield f"{command.help or ''}\n"
+        yield f"{_with_examples(command.help or '', path)}\n"
     else:
         yield f"{command.help}\n"
     if not getattr(command, "commands", None):
@@ -54,3 +54,18 @@ def _is_shown(parameter: Any) -> bool:
 def _words(help_text: str) -> str:
     """The help text; typer puts the default and the range in brackets, which could be a link."""
     return re.sub(r"\[([^][]*(?:\[[^][]*\])?[^][]*)\]$", r"(\1)", help_text)
+
+
+def _with_examples(help_text: str, path: str) -> str:
+    """The help text; a paragraph of examples becomes a block of commands, one a line."""
+    paragraphs = help_text.split("\n\n")
+    for number, paragraph in enumerate(paragraphs):
+        lead, _, rest = paragraph.partition("`")
+        if not re.match(r"Examples?\b", lead):
+            continue
+        commands = re.findall(r"`((?:kafkaclient|\.\.\.) [^`]+)`", f"`{rest}")
+        lines = [" ".join(re.sub(r"^\.\.\.", path, each).split()) for each in commands]
+        if lines and not re.sub(r"`[^`]+`|[,.\s]|and|or", "", f"`{rest}"):
+            block = "\n".join(f"$ {line}" for line in lines)
+            paragraphs[number] = f"{lead.strip()}\n\n```console\n{block}\n```"
+    return "\n\n".join(paragraphs)

@@ -18,8 +18,19 @@ _BLOCK = re.compile(
 )
 
 
-class SphinxRoles(griffe.Extension):
-    """Roles become links to the entry of the name, if there is one; ``::`` begins a code block."""
+_INTERNAL = "not for applications"
+
+
+class PublicDocstrings(griffe.Extension):
+    """Roles become links to the entry of the name, if there is one; ``::`` begins a code block.
+    Methods of which the docstring says "not for applications" are left out."""
+
+    def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
+        """Called by griffe when the members of a class are known."""
+        for name, member in list(cls.members.items()):
+            text = None if member.is_alias else member.docstring
+            if text is not None and _INTERNAL in " ".join(text.value.lower().split()):
+                cls.del_member(name)
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Called by griffe for each module, class, function and attribute."""

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from docsite.tables import table
 from kafkaclient.config import ClientConfig, ProducerConfig, ReaderConfig
 from kafkaclient.config.admin import AdminConfig
 from kafkaclient.config.options import REQUIRED, Option
@@ -43,6 +44,12 @@ class OptionsPage:
         for option in self.options():
             sections.setdefault(option.section, []).append(option)
         texts, java = _texts(self.config), _java_options(self.java_client)
+        rows = (
+            (f"[`{each.name}`](#{each.name})", _default(each), _unit(each) or "", section)
+            for section, options in sections.items()
+            for each in options
+        )
+        yield table(("option", "default", "unit", "about"), rows)
         for section, options in sections.items():
             yield f"## {section}\n"
             for option in options:

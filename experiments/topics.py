@@ -72,16 +72,24 @@ def placement(brokers: Sequence[int], partitions: int, replication: int) -> dict
 
 
 async def create_topics(
-    cluster: ClusterHandle, names: Sequence[str], partitions: int, *, replication: int = 1
+    cluster: ClusterHandle,
+    names: Sequence[str],
+    partitions: int,
+    *,
+    replication: int = 1,
+    config: Mapping[str, str] | None = None,
 ) -> None:
-    """Create topics, and return once every partition has its leader.
+    """Create topics with this configuration, and return once every partition has its leader.
 
     Raises the broker's error for a topic that it refuses, KafkaError after 20 s.
     """
     replicas = placement(cluster.brokers, partitions, replication)
     async with _admin(cluster) as (module, admin):
         answer = await admin.create_topics(
-            [module.NewTopic(name, -1, -1, replica_assignments=replicas) for name in names]
+            [
+                module.NewTopic(name, -1, -1, replica_assignments=replicas, topic_configs=config)
+                for name in names
+            ]
         )
         for topic, code, detail in answer.topic_errors:
             if code:

@@ -22,7 +22,7 @@ _TESTS = re.compile(r"`((?:tests|integration)/[\w/]+\.py)::(test_\w+)`")
 
 
 def _pages() -> list[Path]:
-    return [_ROOT / "README.md", *sorted((_ROOT / "docs").rglob("*.md"))]
+    return [*sorted(_ROOT.glob("*.md")), *sorted((_ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("page", _pages(), ids=lambda p: p.name)

@@ -122,6 +122,10 @@ def object_store(  # noqa: PLR0913 - an option for each field of the plan
     repeat: Repeat = 1,
     seconds: Seconds = 10.0,
     record_size: RecordSize = 1000,
+    max_message_bytes: Annotated[
+        int | None,
+        typer.Option(help="The topics' largest batch. Default: the brokers', about 1 MB."),
+    ] = None,
     settings: Annotated[
         str | None,
         typer.Option(metavar="NAMES", help="Only these settings, as with slow-broker."),
@@ -149,6 +153,7 @@ def object_store(  # noqa: PLR0913 - an option for each field of the plan
             repeat=repeat,
             seconds=seconds,
             record_size=record_size,
+            max_message_bytes=max_message_bytes,
         )
 
     run_experiment(plan, Experiment, write_report, _show, out, as_json=as_json)

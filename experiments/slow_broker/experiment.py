@@ -242,7 +242,7 @@ class Experiment(BaseExperiment[Plan, Results]):
 
     async def _new_topic(self, cluster: ClusterHandle) -> str:
         topic = f"slow-broker-{next(self._topics)}"
-        await create_topics(cluster, [topic], self.plan.partitions)
+        await create_topics(cluster, [topic], self.plan.partitions, config=self.plan.topic_config)
         return topic
 
     def _take(self, run: PlannedRun, measured: _Measured) -> None:

@@ -55,6 +55,8 @@ class Plan:
     seconds: float = 20.0
     """How long records are sent in each run."""
     record_size: int = 512
+    max_message_bytes: int | None = None
+    """The topics' option ``max.message.bytes``; None for the brokers' default, about 1 MB."""
 
     def __post_init__(self) -> None:
         check_record_size(self.record_size, _SMALLEST_RECORD)
@@ -64,6 +66,8 @@ class Plan:
             partitions=self.partitions,
             repeat=self.repeat,
         )
+        if self.max_message_bytes is not None:
+            check_positive(max_message_bytes=self.max_message_bytes)
         if self.delay_ms < 0:
             raise ConfigError(f"--delay-ms must be 0 or more, not {self.delay_ms:g}")
         if not self.rates or min(self.rates) * self.seconds < 1:
@@ -78,6 +82,13 @@ class Plan:
     def recorded_s(self) -> float:
         """Seconds in which records are sent in a run with telemetry."""
         return min(_RECORDED_S, self.seconds)
+
+    @property
+    def topic_config(self) -> dict[str, str]:
+        """The configuration of the topics that the experiment creates."""
+        if self.max_message_bytes is None:
+            return {}
+        return {"max.message.bytes": str(self.max_message_bytes)}
 
     def spec(self, rate: float, seconds: float | None = None) -> LoadSpec:
         """The load of one run."""
@@ -106,6 +117,7 @@ class Plan:
             "seconds": self.seconds,
             "steady_state_after_s": self.start_s,
             "record_size": self.record_size,
+            "max_message_bytes": self.max_message_bytes,
             "settings": [
                 {
                     "client": setting.client,

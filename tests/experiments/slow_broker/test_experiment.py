@@ -122,8 +122,11 @@ class Proxy:
         self._world.events.append(f"all: {self._broker} late by {seconds}")
 
 
-async def create_topics(_cluster: Cluster, names: list[str], partitions: int) -> None:
+async def create_topics(
+    _cluster: Cluster, names: list[str], partitions: int, *, config: dict[str, str]
+) -> None:
     assert partitions == 3
+    assert config == {"max.message.bytes": "2000000"}
 
 
 async def delete_topics(_cluster: Cluster, names: list[str]) -> None: ...
@@ -192,12 +195,13 @@ async def ran(experiment: Experiment) -> Results:
 
 def made(world: World, folder: Path, patterns: str = "default", **given: Any) -> Experiment:
     plan = Plan(
+        max_message_bytes=2_000_000,
         **{
             "settings": tuple(choose(["java"], f"{patterns},java:adaptive linger 5")),
             "rates": (2000.0,),
             "seconds": 0.05,
             **given,
-        }
+        },
     )
     return Experiment(plan, folder, Watcher(world))
 

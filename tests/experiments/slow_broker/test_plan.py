@@ -37,6 +37,7 @@ def test_every_run_sends_for_so_long_and_starts_in_its_first_part() -> None:
         ({"seconds": 0}, "--seconds must be more than 0"),
         ({"repeat": 0}, "--repeat"),
         ({"partitions": -1}, "--partitions"),
+        ({"max_message_bytes": 0}, "--max-message-bytes must be more than 0"),
         ({"delay_ms": -1}, "--delay-ms must be 0 or more"),
         ({"rates": (0.1,), "seconds": 1}, "without a record"),
     ],

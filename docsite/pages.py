@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docsite import api, broker_errors, command_line, options, prometheus_metrics
+from docsite import api, broker_errors, command_line, options, prometheus_metrics, root_pages
 
 
 def written_pages() -> dict[str, str]:
@@ -13,6 +13,7 @@ def written_pages() -> dict[str, str]:
         "reference/broker-errors.md": broker_errors.page(),
         "reference/command-line.md": command_line.page(),
         "reference/prometheus-metrics.md": prometheus_metrics.page(),
+        **{path: root_pages.page(path) for path in root_pages.PAGES},
     }
 
 
@@ -22,5 +23,6 @@ WRITTEN = (
     "reference/broker-errors.md",
     "reference/command-line.md",
     "reference/prometheus-metrics.md",
+    *root_pages.PAGES,
 )
 """Their paths, without the work of writing them."""

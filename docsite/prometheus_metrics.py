@@ -15,6 +15,11 @@ _HEAD = """\
 ([how to](../how-to/prometheus.md)). All series have the label `client_id`. Negative brokers are
 bootstrap servers, as in Java. Maxima are of the last minute (`metrics.sample.window.ms`,
 `metrics.num.samples`). The last column has the name in `producer.metrics()`, if the metric has one.
+
+Histograms have classic buckets: prometheus-client writes native histograms only in OpenMetrics 2.0,
+which is experimental and which Prometheus does not ask for. With
+`convert_classic_histograms_to_nhcb: true` in the scrape configuration, Prometheus stores them as
+native histograms with these buckets.
 """
 
 

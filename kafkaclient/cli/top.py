@@ -105,8 +105,10 @@ def page_address(url: str) -> str:
     """The page's URL: ``http://`` is added if there is no scheme, and ``/metrics`` if the path is
     empty or ``/``. Raises ConfigError if it is no http URL, or has a user name."""
     full = url if "://" in url else f"http://{url}"
-    if "@" in full.partition("://")[2].partition("/")[0]:
-        raise ConfigError("a page's URL cannot have a user name or password")  # shows neither
+    if "@" in full:  # anywhere: a password may have "/", "?" and "#"
+        raise ConfigError(  # shows neither
+            "a page's URL cannot have a user name or password; an @ in its path or query is %40"
+        )
     try:
         parts = urllib.parse.urlsplit(full)
         is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0

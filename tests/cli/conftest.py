@@ -84,7 +84,7 @@ class InstantClient:
         )
 
     def metrics(self) -> MetricsSnapshot:
-        return MetricsSnapshot({"record-send-total": 7.0, "waiting-threads": 0}, {}, {}, {})
+        return MetricsSnapshot({"record-send-total": 7.0, "waiting-threads": 0}, {}, {}, {}, {}, {})
 
     def _answer(self, started: float, nbytes: int, error: BaseException | None) -> None:
         self._pending -= 1

@@ -193,7 +193,12 @@ def test_metrics_are_printed_after_the_final_line_on_request(perf_test: PerfTest
 
 def test_metrics_are_sorted_and_aligned() -> None:
     metrics = MetricsSnapshot(
-        {"x": 1}, {-1: {"x": 2}, 2: {"x": 3}}, {"t": {"x": 5}}, {TopicPartition("t", 10): {"x": 4}}
+        {"x": 1},
+        {-1: {"x": 2}, 2: {"x": 3}},
+        {"t": {"x": 5}},
+        {TopicPartition("t", 10): {"x": 4}},
+        {},
+        {},
     )
     assert metrics_lines(metrics).splitlines()[2:] == [
         "producer-metrics:x                : 1.000",

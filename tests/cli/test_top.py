@@ -209,7 +209,18 @@ def test_a_wrong_url_is_one_line() -> None:
     assert "'[red]:9' is no URL of a page" in result.stderr.replace("\n", " ")
 
 
-@pytest.mark.parametrize("url", ["http://user:secret@h/", "user:secret@h", "http://user:secret@[h"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:secret@h/",
+        "user:secret@h",
+        "http://user:secret@[h",
+        "http://user:a/secret@h/",
+        "http://user:1/secret@h/",
+        "http://user:1?secret@h/",
+        "http://user:#secret@h/",
+    ],
+)
 def test_a_password_is_not_shown(url: str) -> None:
     result = run(url, "--once", "--json")
     assert result.exit_code == 2

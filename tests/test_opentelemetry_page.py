@@ -35,7 +35,8 @@ def test_the_snippets_trace_their_record(code: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_attributes_of_the_page_are_those_of_the_code() -> None:
-    table = _PAGE.partition("## What does a span say?")[2].partition("\n- ")[0]
+    page = (_ROOT / "docs" / "reference" / "opentelemetry.md").read_text("utf-8")
+    table = page.partition("## What does a span say?")[2].partition("\n- ")[0]
     cells = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
     told = {name for cell in cells for name in re.findall(r"`([\w.]+)`", cell)}
     found = set()

@@ -64,7 +64,8 @@ class Delivery:
         raise TypeError("a Delivery cannot be copied or pickled: it stands for a record on its way")
 
     def detach(self) -> tuple[BatchResult, int, int]:
-        """Have another object stand for the record: (its batch_result, its index, 1)."""
+        """Have another object stand for the record: (its batch_result, its index, 1). Not for
+        applications."""
         self._counted = False
         return self._batch_result, self._index, 1
 
@@ -227,7 +228,8 @@ class Delivery:
         return self.result()
 
     def move_to(self, other: Delivery) -> None:
-        """Stand for another delivery's record: a held record got its place in a batch."""
+        """Stand for another delivery's record: a held record got its place in a batch. Not for
+        applications."""
         held, batch_result = self._batch_result, other._batch_result
         held.live_deliveries -= 1
         other.detach()

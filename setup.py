@@ -70,8 +70,23 @@ def _mypyc_extensions() -> list[Extension]:
         return []
 
 
-extensions = _cython_extensions() + _mypyc_extensions()
+# Debug information would be nine tenths of a wheel. CFLAGS=-g keeps it (`make sanitize`).
+STRIP = {"linux": ["-Wl,-s"], "darwin": ["-Wl,-x"]}.get(sys.platform, [])
+WITH_SYMBOLS = "-g" in os.environ.get("CFLAGS", "").split()
+# A wheel of a release must be compiled: there a failure ends the build.
+REQUIRED = os.environ.get("KAFKACLIENT_REQUIRE_COMPILED", "0") not in ("", "0")
+
+# A wheel without extensions is for the tests of what is in a wheel: it takes seconds, not minutes.
+COMPILE = os.environ.get("KAFKACLIENT_COMPILE", "1") not in ("", "0")
+
+cython, mypyc = (_cython_extensions(), _mypyc_extensions()) if COMPILE else ([], [])
+if REQUIRED and not (cython and mypyc):
+    sys.exit("KAFKACLIENT_REQUIRE_COMPILED is set, but Cython or mypyc is missing or has failed")
+extensions = cython + mypyc
 for extension in extensions:
-    extension.optional = True  # cythonize() drops the mark from what it is given
+    extension.optional = not REQUIRED  # cythonize() drops the mark from what it is given
+    if not WITH_SYMBOLS and os.name == "posix":
+        extension.extra_compile_args = [*extension.extra_compile_args, "-g0"]
+        extension.extra_link_args = [*extension.extra_link_args, *STRIP]
 
 setup(ext_modules=extensions)

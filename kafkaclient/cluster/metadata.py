@@ -86,9 +86,9 @@ class Metadata:
         release: Callable[[str], bool] = lambda _topic: True,
         on_crash: Callable[[str, BaseException | None], None] = lambda _task, _error: None,
     ) -> None:
-        self.view = ClusterView()
+        self.view: ClusterView = ClusterView()
         """The latest snapshot, which is immutable."""
-        self.refreshed_at = float("-inf")
+        self.refreshed_at: float = float("-inf")
         """When all topics in use were last refreshed, in the clock's seconds (Java:
         ``lastSuccessfulUpdate``)."""
         self._config = config

@@ -1,8 +1,8 @@
 """``make types``: pyright knows the type of every public name, and of all its members.
 
 ``pyright --verifytypes`` takes every module without a leading underscore for public. Here the
-public names are the names in ``__all__`` of the modules in ``PUBLIC``, and their base classes. The exit status
-is 1 if the type of one of them is not known, or only guessed from an assignment.
+public names are those in ``__all__`` of the modules in ``PUBLIC``, and their base classes. The exit
+status is 1 if the type of one of them is not known, or only guessed from an assignment.
 """
 
 from __future__ import annotations

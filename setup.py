@@ -76,11 +76,13 @@ WITH_SYMBOLS = "-g" in os.environ.get("CFLAGS", "").split()
 # A wheel of a release must be compiled: there a failure ends the build.
 REQUIRED = os.environ.get("KAFKACLIENT_REQUIRE_COMPILED", "0") not in ("", "0")
 
-# A wheel without extensions is for the tests of what is in a wheel: it takes seconds, not minutes.
-COMPILE = os.environ.get("KAFKACLIENT_COMPILE", "1") not in ("", "0")
+# KAFKACLIENT_COMPILE=0: for tests of what is in a wheel; it takes seconds instead of minutes. The
+# commands that only describe the project, several for each wheel, need no extensions.
+DESCRIBES = {"egg_info", "dist_info", "sdist"}.intersection(sys.argv)
+COMPILE = os.environ.get("KAFKACLIENT_COMPILE", "1") not in ("", "0") and not DESCRIBES
 
 cython, mypyc = (_cython_extensions(), _mypyc_extensions()) if COMPILE else ([], [])
-if REQUIRED and not (cython and mypyc):
+if COMPILE and REQUIRED and not (cython and mypyc):
     sys.exit("KAFKACLIENT_REQUIRE_COMPILED is set, but Cython or mypyc is missing or has failed")
 extensions = cython + mypyc
 for extension in extensions:

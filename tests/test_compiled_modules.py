@@ -41,8 +41,15 @@ asyncio.run(main())
 from kafkaclient.compiled_modules import COMPILED
 print("compiled" if any(name in sys.modules for name in COMPILED) else "pure")
 from kafkaclient.producer.sender.wakeup import Wakeup
-print("native" if hasattr(Wakeup, "__mypyc_attrs__") else "source")
+native = hasattr(Wakeup, "__mypyc_attrs__")
+print("native" if native else "source")
+import kafkaclient
+assert kafkaclient.compiled is native
 """
+REMEDY = (
+    "Install a wheel, which needs no C compiler, or install again where there is one; "
+    "docs/install.md tells how"
+)
 
 
 def run(script: str, package: Path = PACKAGE, **environment: str) -> tuple[list[str], list[str]]:
@@ -104,9 +111,8 @@ def test_one_that_is_missing_keeps_all_out_of_use(package: Path, name: str) -> N
         built.unlink()
     printed, (line,) = run(SEND, package)
     assert printed == ["pure", "source"]
-    assert line.endswith(
-        f"not all of them were built, missing: kafkaclient.{name.replace('/', '.')}"
-    )
+    missing = f"kafkaclient.{name.replace('/', '.')}"
+    assert line.endswith(f": not all of them were built, missing: {missing}. {REMEDY}")
 
 
 def test_without_any_the_pure_ones_are_taken(package: Path) -> None:
@@ -114,7 +120,7 @@ def test_without_any_the_pure_ones_are_taken(package: Path) -> None:
         built.unlink()
     printed, (line,) = run(SEND, package)
     assert printed == ["pure", "source"]
-    assert line.endswith("they were not built")
+    assert line.endswith(f": they were not built. {REMEDY}")
 
 
 @pytest.mark.skipif(not BUILT, reason="nothing is compiled")
@@ -124,7 +130,33 @@ def test_without_one_that_mypyc_compiles_none_of_them_is_used(package: Path, nam
         built.unlink()
     printed, (line,) = run(SEND, package)
     assert printed == ["compiled", "source"]
-    assert line.endswith(f"not built: kafkaclient.{name.replace('/', '.')}")
+    assert line.endswith(f": not built: kafkaclient.{name.replace('/', '.')}. {REMEDY}")
+
+
+@pytest.mark.skipif(not BUILT, reason="nothing is compiled")
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("wire/murmur2.py", ["pure", "source"]),
+        ("wire/_records.pxd", ["pure", "source"]),
+        ("producer/sender/sender.py", ["compiled", "source"]),
+    ],
+)
+def test_in_a_source_tree_a_changed_source_counts_as_not_compiled(
+    package: Path, name: str, printed: list[str]
+) -> None:
+    changed = package / name
+    if not changed.exists():
+        pytest.skip("a wheel has no sources in Cython")
+    text = changed.read_bytes()
+    changed.unlink()  # it is a link
+    changed.write_bytes(text)
+    assert run(SEND, package) == (["compiled", "native"], [])  # an installer writes in any order
+    for file in ("setup.py", "MANIFEST.in"):
+        (package.parent / file).touch()
+    found, (line,) = run(SEND, package)
+    assert found == printed
+    assert f": kafkaclient/{name} has changed since it was compiled. make build" in line
 
 
 @pytest.mark.skipif(not BUILT, reason="nothing is compiled")

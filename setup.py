@@ -6,6 +6,7 @@ and the pure-Python forms are used.
 
 import os
 import sys
+from pathlib import Path
 from runpy import run_path
 
 from setuptools import Extension, setup
@@ -85,6 +86,12 @@ cython, mypyc = (_cython_extensions(), _mypyc_extensions()) if COMPILE else ([],
 if COMPILE and REQUIRED and not (cython and mypyc):
     sys.exit("KAFKACLIENT_REQUIRE_COMPILED is set, but Cython or mypyc is missing or has failed")
 extensions = cython + mypyc
+# Python prefers a compiled form to the source, also one that an earlier version has left behind.
+built = {extension.name for extension in extensions}
+for left in Path("kafkaclient").rglob("*.so") if mypyc else ():
+    module = ".".join([*left.parent.parts, left.name.partition(".")[0]])
+    if module not in built:
+        left.unlink()
 for extension in extensions:
     extension.optional = not REQUIRED  # cythonize() drops the mark from what it is given
     if not WITH_SYMBOLS and os.name == "posix":

@@ -145,13 +145,13 @@ def test_without_one_that_mypyc_compiles_none_of_them_is_used(package: Path, nam
 def test_in_a_source_tree_a_changed_source_counts_as_not_compiled(
     package: Path, name: str, printed: list[str]
 ) -> None:
+    if not (PACKAGE.parent / "setup.py").exists():
+        pytest.skip("not a source tree: the files of a wheel are written in any order")
     changed = package / name
-    if not changed.exists():
-        pytest.skip("a wheel has no sources in Cython")
     text = changed.read_bytes()
     changed.unlink()  # it is a link
     changed.write_bytes(text)
-    assert run(SEND, package) == (["compiled", "native"], [])  # an installer writes in any order
+    assert run(SEND, package) == (["compiled", "native"], [])  # only a source tree is checked
     for file in ("setup.py", "MANIFEST.in"):
         (package.parent / file).touch()
     found, (line,) = run(SEND, package)

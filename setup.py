@@ -15,10 +15,12 @@ from setuptools import Extension, setup
 SOURCES = [
     "kafkaclient/aiokafka/futures.py",
     "kafkaclient/metrics/stats.py",
+    "kafkaclient/opentelemetry/pending_spans.py",
     "kafkaclient/opentelemetry/sending.py",
     "kafkaclient/perf/slices.py",
     "kafkaclient/producer/bulk/_rows.pyx",
     "kafkaclient/producer/bulk/_arrow_rows.pyx",
+    "kafkaclient/producer/batches/batch_result.py",
     "kafkaclient/producer/batches/delivery.py",
     "kafkaclient/producer/batches/delivery_future.py",
     "kafkaclient/producer/batches/direct_append.py",

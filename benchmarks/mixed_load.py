@@ -6,7 +6,7 @@
 Three local brokers, one partition each, replication 1, default settings of each client. Broker 0
 answers each Produce request ``--delay`` ms late. ``--rate`` records of 1000 bytes with a key and
 ``--unkeyed`` without one are sent each second. The clients take turns, each in a process of its
-own; the table shows the median of the runs. docs/partition-choice.md has the figures.
+own; the table shows the median of the runs. docs/concepts/partition-choice.md has the figures.
 """
 
 from __future__ import annotations

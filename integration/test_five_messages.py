@@ -1,4 +1,4 @@
-"""Five messages, where do they land? The demonstration of docs/five-messages.md on real brokers."""
+"""The demonstration of docs/concepts/five-messages.md on real brokers: where do they land?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/migrate-from-*.md: the other client's code and ours write the same records."""
+"""docs/how-to/migrate-from-*.md: the other client's code and ours write the same records."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from kafkaclient import Producer
 from kafkaclient.errors import AuthorizationError, BufferFullError
 
 FOLDER = Path(__file__).parents[1] / "examples" / "outbox"
-PAGE = (Path(__file__).parents[1] / "docs" / "outbox.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "outbox.md").read_text("utf-8")
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -1,4 +1,4 @@
-"""The program of docs/prometheus.md on real brokers: its page, and ``kafkaclient top`` of it."""
+"""The program of docs/how-to/prometheus.md on real brokers: its page, and ``kafkaclient top``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kafkaclient.prometheus import ALERT_RULES, DASHBOARD
 if TYPE_CHECKING:
     from experiments.dashboard.promql import Page
 
-PAGE = (Path(__file__).parents[1] / "docs" / "prometheus.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "prometheus.md").read_text("utf-8")
 KAFKACLIENT = [sys.executable, "-c", "from kafkaclient.cli import main; main()"]
 
 

@@ -168,7 +168,7 @@ async def test_a_broker_killed_in_the_middle(kafka_cluster, topic, create_topic)
 
 
 async def test_the_example_of_the_page(kafka_cluster, topic, create_topic):
-    page = (Path(__file__).parents[1] / "docs" / "reader.md").read_text("utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "how-to" / "reader.md").read_text("utf-8")
     code = page.split("```python\n")[1].split("```")[0]
     await create_topic(topic, 2)
     async with Producer(kafka_cluster.bootstrap) as producer:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(120)
 
-DOCS = Path(__file__).parents[1] / "docs" / "streams.md"
+DOCS = Path(__file__).parents[1] / "docs" / "how-to" / "streams.md"
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])

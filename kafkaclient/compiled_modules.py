@@ -42,9 +42,11 @@ FORCE_PURE_PYTHON = "KAFKACLIENT_PURE_PYTHON"
 COMPILED = (
     "kafkaclient.aiokafka._futures",
     "kafkaclient.metrics._stats",
+    "kafkaclient.opentelemetry._pending_spans",
     "kafkaclient.opentelemetry._sending",
     "kafkaclient.producer.bulk._rows",
     "kafkaclient.producer.bulk._arrow_rows",
+    "kafkaclient.producer.batches._batch_result",
     "kafkaclient.producer.batches._delivery",
     "kafkaclient.producer.batches._delivery_future",
     "kafkaclient.producer.batches._direct_append",
@@ -137,7 +139,7 @@ class cython:
 _REBUILD = "make build compiles them (without make: python setup.py build_ext --inplace)"
 _INSTALL = (
     "Install a wheel, which needs no C compiler, or install again where there is one; "
-    "docs/install.md tells how"
+    "docs/how-to/install.md tells how"
 )
 
 

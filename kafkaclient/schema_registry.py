@@ -1,7 +1,7 @@
 """Avro, JSON Schema and Protobuf with a schema registry, by confluent-kafka's serializers.
 
 The classes have the names and arguments of confluent-kafka's, with its async client in place of the
-client that blocks. They need the extra ``schema-registry``. See docs/serializers.md.
+client that blocks. They need the extra ``schema-registry``. See docs/how-to/serializers.md.
 
 Confluent's own async serializers are coroutines for every record. Here its sync serializers run
 against a cache of the registry. On a cache miss the serializer raises; the record waits for the

@@ -1,4 +1,4 @@
-"""Writes the table of extras in docs/install.md: what each brings, and how many MB.
+"""Writes the table of extras in docs/how-to/install.md: what each brings, and how many MB.
 
 ``python -m release.extras PAGE`` installs each extra into an environment of its own, with the
 versions of constraints.txt. The table stands between two comments of the page.

@@ -1,4 +1,4 @@
-"""docs/aiokafka-tests.md, and the comparison that `make aiokafka-tests` makes with the page."""
+"""docs/figures/aiokafka-tests.md, and how `make aiokafka-tests` compares with the page."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import kafkaclient
+from docsite.pages import WRITTEN
 
 _ROOT = Path(__file__).parent.parent
 _PACKAGE = Path(kafkaclient.__file__).parent  # of this tree, or of an installed wheel
@@ -17,11 +18,13 @@ _PATHS = re.compile(
     r"`((?:kafkaclient|experiments|tests|integration|examples|docs|benchmarks)/[\w./-]+)`"
 )
 
+_WRITTEN = {_ROOT / "docs" / path for path in WRITTEN}
+
 _TESTS = re.compile(r"`((?:tests|integration)/[\w/]+\.py)::(test_\w+)`")
 
 
 def _pages() -> list[Path]:
-    return [_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md"))]
+    return [*sorted(_ROOT.glob("*.md")), *sorted((_ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("page", _pages(), ids=lambda p: p.name)
@@ -39,13 +42,14 @@ def test_every_path_named_exists(page: Path) -> None:
     for path in _PATHS.findall(text):
         assert (_ROOT / path).exists(), f"{page.name} names {path}"
     for link in re.findall(r"\]\(([\w./-]+)(?:#[\w-]+)?\)", text):
-        assert (page.parent / link).exists(), f"{page.name} links to {link}"
+        target = page.parent / link
+        assert target.exists() or target.resolve() in _WRITTEN, f"{page.name} links to {link}"
 
 
 def test_the_file_map_names_every_module_once() -> None:
     """Modules whose names begin with ``_`` are other forms of the module that they are named
     after."""
-    page = (_ROOT / "docs" / "architecture.md").read_text()
+    page = (_ROOT / "docs" / "project" / "architecture.md").read_text()
     named, folder = [], ""
     for line in page.partition("\n## File map\n")[2].splitlines():
         if heading := re.fullmatch(r"### `(kafkaclient/[\w/]*)`", line):

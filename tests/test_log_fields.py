@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(kafkaclient.__file__).parent
-PAGE = (ROOT / "docs" / "logging.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "logging.md").read_text("utf-8")
 RECIPES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 POLICY_VIOLATION, TOPIC_AUTHORIZATION_FAILED = 44, 29
 

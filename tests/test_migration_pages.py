@@ -1,4 +1,4 @@
-"""docs/migrate-from-*.md against the installed clients and this package.
+"""docs/how-to/migrate-from-*.md against the installed clients and this package.
 
 The snippets with kafkaclient run on the fake cluster here. integration/test_migration.py runs those
 with the other clients as well, and compares what both have written.

@@ -1,4 +1,4 @@
-"""docs/opentelemetry.md: its snippets run on the fake cluster, its attributes are the code's."""
+"""docs/how-to/opentelemetry.md: its snippets on the fake cluster, its attributes and the code's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkaclient.opentelemetry import KafkaclientInstrumentor
 from kafkaclient.testing import FakeCluster
 
 _ROOT = Path(__file__).parents[1]
-_PAGE = (_ROOT / "docs" / "opentelemetry.md").read_text("utf-8")
+_PAGE = (_ROOT / "docs" / "how-to" / "opentelemetry.md").read_text("utf-8")
 _SNIPPETS = re.findall(r"```python\n(.*?)```", _PAGE, re.DOTALL)
 
 
@@ -36,7 +36,8 @@ def test_the_snippets_trace_their_record(code: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_attributes_of_the_page_are_those_of_the_code() -> None:
-    table = _PAGE.partition("## What does a span say?")[2].partition("\n- ")[0]
+    page = (_ROOT / "docs" / "reference" / "opentelemetry.md").read_text("utf-8")
+    table = page.partition("## What does a span say?")[2].partition("\n- ")[0]
     cells = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
     told = {name for cell in cells for name in re.findall(r"`([\w.]+)`", cell)}
     found = set()

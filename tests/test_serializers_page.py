@@ -1,4 +1,4 @@
-"""The programs of docs/serializers.md run, and write what they say."""
+"""The programs of docs/how-to/serializers.md run, and write what they say."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.schema_registry.stub import running_stub
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAGE = (Path(__file__).parents[1] / "docs" / "serializers.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "serializers.md").read_text("utf-8")
 JSON, MSGSPEC, AVRO, CLOUD_EVENTS, AWAITING = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 DELAYED = {"carrier": "UA", "delay": 12}
 

@@ -1,4 +1,4 @@
-"""docs/web.md and examples/fastapi_service.py on a fake cluster."""
+"""docs/how-to/web.md and examples/fastapi_service.py on a fake cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafkaclient.testing import FakeCluster
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PAGE = (Path(__file__).parents[1] / "docs" / "web.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "web.md").read_text("utf-8")
 RECIPE, PORTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 POLICY_VIOLATION = 44
 

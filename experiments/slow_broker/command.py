@@ -136,7 +136,7 @@ def object_store(  # noqa: PLR0913 - an option for each field of the plan
 
     As slow-broker, with three differences: all brokers are late, the requests of a connection do
     not wait for each other, and each client is measured with its defaults and with large batches
-    (docs/clouds.md).
+    (docs/how-to/clouds.md).
 
     Examples: `python -m experiments object-store --out build/object-store --repeat 3`,
     `python -m experiments object-store --out build/quick --peers none --rates 2048`

@@ -1,4 +1,4 @@
-"""The tables of docs/aiokafka-tests.md: what is expected of each of aiokafka's tests."""
+"""The tables of docs/figures/aiokafka-tests.md: what is expected of each of aiokafka's tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 __all__ = ["PAGE", "RESULTS", "Count", "Row", "counts", "disagreements", "missing", "rows"]
 
-PAGE = Path(__file__).parents[2] / "docs" / "aiokafka-tests.md"
+PAGE = Path(__file__).parents[2] / "docs" / "figures" / "aiokafka-tests.md"
 
 RESULTS = {"passes": True, "passes with the facade": True, "not applicable": False}
 """The results that a row can have -> whether the test passes."""

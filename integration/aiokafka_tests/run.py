@@ -2,8 +2,8 @@
 
 Extracts ``tests/`` of aiokafka 0.14.0 from the repository into build/aiokafka-tests, and runs the
 tests there on one local broker, with the drop-in in place of aiokafka's producer. Compares the
-outcomes with the tables of docs/aiokafka-tests.md; the exit status is 1 if an outcome differs, or
-if a test of a table did not run although the arguments do not leave it out.
+outcomes with the tables of docs/figures/aiokafka-tests.md; the exit status is 1 if an outcome
+differs, or if a test of a table did not run although the arguments do not leave it out.
 ``PRODUCER=aiokafka`` runs aiokafka's producer, which must pass every test. Arguments after the
 repository are test files (``test_x.py``, ``test_x.py::Class::test``), or options of pytest.
 """

@@ -14,7 +14,7 @@ from kafkaclient.aiokafka import install
 
 install()
 
-import faust  # noqa: E402 - after install(), as docs/aiokafka.md says
+import faust  # noqa: E402 - after install(), as docs/how-to/aiokafka.md says
 
 
 async def main(bootstrap: str, topic: str) -> None:

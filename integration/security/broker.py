@@ -31,7 +31,7 @@ LISTENERS = (
     SecureListener("SCRAM", "SASL_SSL", mechanisms=("SCRAM-SHA-512",)),
 )
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "security.md"
 
 
 async def provide(user: str) -> Token:

@@ -1,4 +1,4 @@
-"""docs/security.md, run as it stands."""
+"""docs/how-to/security.md, run as it stands."""
 
 from __future__ import annotations
 

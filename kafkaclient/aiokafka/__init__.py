@@ -2,7 +2,7 @@
 
 One changed import, ``from kafkaclient.aiokafka import AIOKafkaProducer``, or one call,
 :func:`install`, for libraries that import aiokafka themselves. Needs the extra ``aiokafka``.
-docs/aiokafka.md describes both.
+docs/how-to/aiokafka.md describes both.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Errors that are of aiokafka's class and of kafkaclient's: either ``except`` catches them.
 
-docs/aiokafka-reference.md has the table. The new error keeps the text, ``maybe_written`` and all
+docs/reference/aiokafka.md has the table. The new error keeps the text, ``maybe_written`` and all
 other attributes of kafkaclient's error, and its cause.
 """
 

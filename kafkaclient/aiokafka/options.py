@@ -1,6 +1,6 @@
 """aiokafka's constructor arguments as options of :class:`kafkaclient.Producer`.
 
-The checks raise the same ValueErrors as aiokafka 0.14. docs/aiokafka-reference.md has the table.
+The checks raise the same ValueErrors as aiokafka 0.14. docs/reference/aiokafka.md has the table.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class AIOKafkaProducer(TransactionMixin):
 
     The parameters are aiokafka's, with its names and defaults. ``options`` are any further options
     of :class:`kafkaclient.Producer`; if one of them concerns the same as a parameter, the option
-    counts. docs/aiokafka-reference.md says what each parameter becomes, and what differs on
+    counts. docs/reference/aiokafka.md says what each parameter becomes, and what differs on
     purpose.
 
     The errors are of aiokafka's classes, and of kafkaclient's too.

@@ -22,7 +22,7 @@ _OAUTH = (
 _OIDC_HANDLER = "org.apache.kafka.common.security.oauthbearer.{}oauthbearerlogincallbackhandler"
 _REFRESH = "a token is requested again after 80 % of its life"
 _LOGIN_PACE = "attempts follow reconnect.backoff.ms and socket.connection.setup.timeout.ms"
-_NO_GROUPS = "there are no consumer groups, and nothing is committed; see docs/reader.md"
+_NO_GROUPS = "there are no consumer groups, and nothing is committed; see docs/how-to/reader.md"
 _PYTHON_CLASSES = "Java classes cannot be loaded"
 
 # key -> (why it is not supported, the values without effect)

@@ -1,8 +1,8 @@
 """OpenTelemetry for the producer: a span for each record, its context in the record's headers.
 
 ``KafkaclientInstrumentor().instrument()`` traces all producers of the process, and
-:func:`instrument_producer` traces one. Needs the extra ``opentelemetry``. docs/opentelemetry.md
-describes both.
+:func:`instrument_producer` traces one. Needs the extra ``opentelemetry``.
+docs/how-to/opentelemetry.md describes both.
 """
 
 from __future__ import annotations

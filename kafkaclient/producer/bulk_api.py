@@ -47,7 +47,7 @@ class SendManyMixin:
         All records are checked before the first is appended to a batch. The call returns when the
         last is appended: it waits for buffer space, up to ``max.block.ms`` at a time, and lets
         other tasks run about every millisecond. If the call is cancelled, the records appended
-        before are delivered, the others are not sent. See docs/bulk.md.
+        before are delivered, the others are not sent. See docs/how-to/bulk.md.
 
         Parameters: ``values``, and with an item for each of them ``keys``, ``timestamps_ms`` and
         ``record_headers``; the items are as for :meth:`send`. ``partition`` applies to all records,

@@ -17,7 +17,7 @@ from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
 from kafkaclient.producer.accumulator.compressor import CompressionThreads
 from kafkaclient.producer.accumulator.custom_strategy import CustomPartitioner
 from kafkaclient.producer.admission import Admission
-from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.batches.batch_result import BatchResult
 from kafkaclient.producer.batches.idempotence import ProducerIdentity
 from kafkaclient.producer.observability.gauges import bind_load_gauges
 from kafkaclient.producer.observability.load import LiveLoad
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 class ProducerRuntime:
-    """The parts of one producer; docs/architecture.md shows how they work together.
+    """The parts of one producer; docs/project/architecture.md shows how they work together.
 
     Make it in the producer's event loop. ``check_open()`` raises when the producer takes no more
     records. ``on_open(is_open)`` is called when a transaction begins or can take no more records.

@@ -26,7 +26,7 @@ class TransactionMixin:
     """The methods of a :class:`~kafkaclient.Producer` with a ``transactional.id``.
 
     Consumers with ``isolation.level=read_committed`` see either all records of a transaction, and
-    the offsets sent in it, or none. See docs/transactions.md.
+    the offsets sent in it, or none. See docs/how-to/transactions.md.
 
     Methods that wait do so for up to ``max.block.ms``, and then raise TransactionTimeoutError. The
     work goes on, also when the call is cancelled; the same call made again waits for the same

@@ -1,6 +1,6 @@
 """Prometheus metrics of producers: a collector for prometheus-client, a dashboard, alert rules.
 
-Needs the extra ``prometheus``. docs/prometheus.md describes it.
+Needs the extra ``prometheus``. docs/how-to/prometheus.md describes it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads records without a consumer group, by offset and time, as columns (docs/reader.md)."""
+"""Reads records as columns, by offset and time, without a group (docs/how-to/reader.md)."""
 
 from __future__ import annotations
 

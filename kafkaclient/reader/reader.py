@@ -40,9 +40,9 @@ class Reader(Client):
                 table = pyarrow.record_batch(batch)
 
     Parameters: as for :class:`~kafkaclient.Producer`; the options are the fetch options of Java's
-    consumer (docs/reader.md). A reader belongs to the event loop in which it was started. A reader
-    that is deleted without :meth:`close` emits a ResourceWarning, and is closed in the background
-    while its event loop runs.
+    consumer (docs/how-to/reader.md). A reader belongs to the event loop in which it was started. A
+    reader that is deleted without :meth:`close` emits a ResourceWarning, and is closed in the
+    background while its event loop runs.
 
     Raises:
         ConfigError: an option is unknown, unusable or in conflict with another.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 class KafkaDataSource(DataSource):
     """``format("kafkaclient")``, with the columns and options of spark-sql-kafka
-    (docs/spark.md)."""
+    (docs/how-to/spark.md)."""
 
     @classmethod
     def name(cls) -> str:

@@ -128,7 +128,7 @@ class ReadOptions:
             raise OffsetOutOfRangeError(
                 f"{what}: records may be lost, because retention deleted them before they were "
                 "read, or the topic was deleted. With the option failOnDataLoss=false the "
-                "remaining records are read (docs/spark.md)"
+                "remaining records are read (docs/how-to/spark.md)"
             )
         _log.warning("%s: records may be lost; reading the remaining records", what)
 

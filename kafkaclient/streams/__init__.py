@@ -1,7 +1,7 @@
 """Stateful stream applications whose tasks move between instances without a pause (KIP-441).
 
 The package has the task assignor, and a runtime that restores and moves state on real brokers.
-docs/streams.md describes both.
+docs/how-to/streams.md describes both.
 
 Only the runtime needs the extra ``streams``: its modules are imported on first use.
 """

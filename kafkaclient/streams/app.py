@@ -45,8 +45,8 @@ class StreamsApp:
     Each input partition is a task. Each task has its own store, and a compacted changelog topic
     holds the store's changes. Keys that belong together must be in one partition. A task moves to
     another instance once that instance has the task's state (KIP-441).
-    :class:`~kafkaclient.streams.config.StreamsConfig` has the options. docs/streams.md is the
-    manual.
+    :class:`~kafkaclient.streams.config.StreamsConfig` has the options. docs/how-to/streams.md
+    is the manual.
 
     Raises :class:`~kafkaclient.errors.ConfigError` for an invalid option.
     """

@@ -79,8 +79,8 @@ class StreamsConfig(AssignmentConfigs):
     ``latest``. A ``latest`` offset is committed immediately, so that a restart skips no records."""
     security_options: Mapping[str, Any] = field(default_factory=dict)
     """Encryption and authentication of all clients, under the producer's names
-    (``security_protocol``, ``sasl_username``, ``ssl_truststore_location``, ...; docs/security.md).
-    """
+    (``security_protocol``, ``sasl_username``, ``ssl_truststore_location``, ...;
+    docs/how-to/security.md)."""
     consumer_options: Mapping[str, Any] = field(default_factory=dict)
     """Further options of aiokafka's consumers (``fetch_max_bytes``, ``client_rack``, ...)."""
     producer_options: Mapping[str, Any] = field(default_factory=dict)

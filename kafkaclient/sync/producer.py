@@ -420,7 +420,7 @@ class SyncProducer:
             return Health((f"the producer does not run: {error}",))
 
     def metrics(self, *, partitions: bool = True, timeout: float = 10.0) -> MetricsSnapshot:
-        """All metrics under Java's names, by group; see docs/operations.md.
+        """All metrics under Java's names, by group; see docs/how-to/operations.md.
 
         ``partitions`` False leaves out those of partitions. ``timeout``: how long the call waits
         for the producer's thread, in seconds.

@@ -1,4 +1,4 @@
-"""Records a row for each batch in Parquet files (docs/telemetry.md).
+"""Records a row for each batch in Parquet files (docs/how-to/telemetry.md).
 
 Importing this package raises :class:`~kafkaclient.errors.ConfigError` without pyarrow.
 """

@@ -54,6 +54,7 @@ class Recorder:
         return f"<Recorder of {self._prefix} waiting={len(self._columns)} ended={self.ended}>"
 
     def add(self, row: BatchRow) -> None:
+        """Record a batch. A row that does not fit ends the recording, with one error in the log."""
         if self.ended:
             return
         try:

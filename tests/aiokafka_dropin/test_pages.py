@@ -1,4 +1,4 @@
-"""docs/aiokafka.md and docs/aiokafka-reference.md against the drop-in: snippets and tables."""
+"""docs/how-to/aiokafka.md and docs/reference/aiokafka.md against the drop-in."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from kafkaclient.testing.fake import FakeCluster
 from tests.aiokafka_dropin.support import same
 from tests.migration_pages import PlainPage, names
 
-GUIDE = PlainPage("aiokafka", "aiokafka")
-REFERENCE = PlainPage("aiokafka-reference", "aiokafka")
+GUIDE = PlainPage("how-to/aiokafka", "aiokafka")
+REFERENCE = PlainPage("reference/aiokafka", "aiokafka")
 (PARAMETERS,) = REFERENCE.tables("What becomes of the parameters?")
 (ERRORS,) = REFERENCE.tables("Which errors are raised?")
 OPTIONS = {name for option in ProducerConfig.OPTIONS.values() for name in option.spellings}

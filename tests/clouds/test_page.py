@@ -1,4 +1,4 @@
-"""docs/clouds.md: its snippets and property files, run as they stand against a fake cluster."""
+"""docs/how-to/clouds.md: its snippets and property files, run against a fake cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kafkaclient.testing.fake import FakeCluster, Sasl
 if TYPE_CHECKING:
     import trustme
 
-PAGE = (Path(__file__).parents[2] / "docs" / "clouds.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "clouds.md").read_text("utf-8")
 TOKEN = b"n,,\x01auth=Bearer "
 
 

@@ -1,4 +1,4 @@
-"""The snippets of docs/sync.md."""
+"""The snippets of docs/how-to/sync.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.schema_registry.stub import running_stub
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PAGE = (Path(__file__).parents[2] / "docs" / "sync.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "sync.md").read_text("utf-8")
 FIRST, SCRIPT, EVENTS, DJANGO, CELERY, REGISTRY = re.findall(
     r"```python\n(.*?)```", PAGE, re.DOTALL
 )

@@ -241,6 +241,7 @@ class DeliveryFuture(Waiter):
         return self.result()
 
     def wake(self) -> None:
+        """Wake the tasks that await the future; not for applications."""
         waiters, self._waiters = self._waiters, None
         if waiters:
             wake_all(waiters)

@@ -28,8 +28,8 @@ class LateBinder:
     """Fills requests from the ready queues (Java: ``RecordAccumulator.drain``).
 
     Queues take turns: the queue that has been ready for the longest goes first, whether its
-    batches have a partition (key, explicit partition) or not. docs/partition-choice.md states the
-    rule and what follows from it.
+    batches have a partition (key, explicit partition) or not. docs/concepts/partition-choice.md
+    states the rule and what follows from it.
     """
 
     def __init__(

@@ -51,6 +51,8 @@ class KeyValueStore:
         self.changes[key] = value
 
     def delete(self, key: bytes) -> None:
+        """Remove the key and its value, if the key is there. Raises TypeError unless the key is
+        bytes."""
         self.put(key, None)
 
     def range(

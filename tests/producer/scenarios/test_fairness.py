@@ -1,6 +1,6 @@
 """No record starves beside others: keyed, explicit and unkeyed load mixed on several topics.
 
-The bound is the one that docs/partition-choice.md states.
+The bound is the one that docs/concepts/partition-choice.md states.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ async def run(
 
 
 def bound(service: tuple[float, ...]) -> float:
-    """docs/partition-choice.md: how long a record may take below half of what brokers take."""
+    """How long a record may take below half of what brokers take: docs/concepts/partition-choice.md
+    states it."""
     return LINGER + 5 * (max(service) + 0.002)
 
 

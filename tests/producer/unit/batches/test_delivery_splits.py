@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.batches.batch_result import BatchResult
+from kafkaclient.producer.batches.delivery import delivery_for_last
 from tests.producer.unit.batches.delivery_support import (
     LOST,
     Unseen,
@@ -46,9 +47,8 @@ async def test_records_that_change_places_are_led_on() -> None:
         (True, 0, 2), (True, 1, 1), (False, 0, 1), (True, 2, 2), (True, 3, 1), (False, 1, 1),
         (True, 4, 1),
     ]  # fmt: skip
-    assert [batch_result.resolve_index(n) for n in range(7)] == [
-        batch_result.run_at(n)[:2] for n in range(7)
-    ]
+    places = [(r is good, at) for r, at in map(batch_result.resolve_index, range(7))]
+    assert places == [run[:2] for run in runs]
     bad.fail(LOST)
     left, right = split_into(good, 0, 3)
     assert batch_result.run_at(3) == (left, 2, 1)
@@ -78,7 +78,7 @@ async def test_a_parked_delivery_moves_to_its_batch() -> None:
     await asyncio.sleep(0)
     batch_result, deliveries = result_of(1, unseen, hook=called.append)
     batch_result.count += 1
-    held.move_to(batch_result.delivery_for_last(1001))
+    held.move_to(delivery_for_last(batch_result, 1001))
     assert (parked.live_deliveries, batch_result.live_deliveries) == (0, 2)
     batch_result.resolve(70)
     assert await task == 71

@@ -1,4 +1,4 @@
-"""The transitions of a partition's queue assert the invariants of docs/architecture.md."""
+"""The transitions of a partition's queue assert the invariants of docs/project/architecture.md."""
 
 from __future__ import annotations
 

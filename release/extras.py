@@ -63,7 +63,7 @@ def _row(uv: str, python: str, extra: str) -> str:
         subprocess.run([uv, "venv", "--quiet", "--python", python, venv], check=True)
         wanted: list[str] = ["--extra", extra] if extra else []
         pinned = _pinned(uv, wanted)
-        into = ["--python", venv / "bin" / "python"]
+        into = ["--python", str(venv / "bin" / "python")]
         subprocess.run(
             [uv, "pip", "install", "--quiet", *into, "-r", "-"], input=pinned, text=True, check=True
         )

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import kafkaclient
 from docsite.pages import WRITTEN
 
 _ROOT = Path(__file__).parent.parent
+_PACKAGE = Path(kafkaclient.__file__).parent  # of this tree, or of an installed wheel
 _NAMED = re.compile(r"`([a-z_0-9/]+)\.py:([A-Za-z_][\w.]*)`")
 _PATHS = re.compile(
     r"`((?:kafkaclient|experiments|tests|integration|examples|docs|benchmarks)/[\w./-]+)`"
@@ -54,8 +56,8 @@ def test_the_file_map_names_every_module_once() -> None:
             folder = heading[1]
         elif row := re.match(r"\| `(\w+\.py)` \| \S", line):
             named.append(folder + row[1])
-    modules = (_ROOT / "kafkaclient").rglob("*.py")
-    found = [str(m.relative_to(_ROOT)) for m in modules if not m.name.startswith("_")]
+    modules = _PACKAGE.rglob("*.py")
+    found = [str(m.relative_to(_PACKAGE.parent)) for m in modules if not m.name.startswith("_")]
     assert sorted(named) == sorted(found)
 
 

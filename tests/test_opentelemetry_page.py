@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import tomllib
 from functools import partial
@@ -42,7 +43,7 @@ def test_the_attributes_of_the_page_are_those_of_the_code() -> None:
     found = set()
     for module in ("attributes", "bulk", "direct_spans", "spans"):
         names = vars(import_module(f"kafkaclient.opentelemetry.{module}"))
-        text = (_ROOT / "kafkaclient" / "opentelemetry" / f"{module}.py").read_text("utf-8")
+        text = inspect.getsource(import_module(f"kafkaclient.opentelemetry.{module}"))
         for name in re.findall(r"\bnames\.(MESSAGING_\w+)", text):
             found.add(getattr(names["names"], name))
         for name in ("ERROR_TYPE", "SERVER_ADDRESS", "SERVER_PORT", "MAYBE_WRITTEN"):

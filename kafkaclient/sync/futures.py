@@ -32,8 +32,8 @@ class Home:
 
     def __init__(self) -> None:
         # Reentrant: a garbage collection inside may free, and so use, another future.
-        self.lock = threading.RLock()
-        self.left_behind = False
+        self.lock: threading.RLock = threading.RLock()
+        self.left_behind: bool = False
         """Whether this is a forked child, where the thread does not run."""
 
     def forked(self) -> None:

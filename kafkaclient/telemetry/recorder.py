@@ -47,7 +47,7 @@ class Recorder:
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Future[None] | None = None
         self._numbers = count()
-        self.ended = False
+        self.ended: bool = False
         """Whether rows are dropped: the recorder was closed, or an error ended the recording."""
 
     def __repr__(self) -> str:

@@ -32,7 +32,7 @@ class KeyValueStore:
         """The uncommitted writes: key -> value."""
         self._undo: dict[bytes, bytes | None] | None = None
         """What :meth:`roll_back` restores: key -> earlier value. None: there is no mark."""
-        self.is_closed = False
+        self.is_closed: bool = False
 
     def get(self, key: bytes) -> bytes | None:
         """The key's value, or None. Raises TypeError for a key that is not bytes."""

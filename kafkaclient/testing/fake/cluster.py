@@ -75,7 +75,7 @@ class FakeCluster(ClusterContents):
             raise ValueError(f"unknown profile {profile!r}; the profiles are {', '.join(PROFILES)}")
         self.requests: list[Request] = []
         """Every request that a broker received, in the order of arrival."""
-        self.round_trip_s = 0.0
+        self.round_trip_s: float = 0.0
         """The network round-trip time in seconds, half of it in each direction; not over TCP."""
         self.chunk_size: int | None = None
         """The maximum bytes per delivery on new connections; None: 256 KiB. Not over TCP."""

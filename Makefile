@@ -33,7 +33,7 @@ check: $(STAMP) ## ruff, mypy, import-linter, the documentation site
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(SITE) build --strict --quiet
+	$(SITE) build --strict
 
 # mkdocs-material announces its successor on every run.
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs

@@ -189,6 +189,7 @@ PAGES = (
         (
             "kafkaclient.testing",
             "kafkaclient.testing.fake",
+            "kafkaclient.testing.mock",
             "kafkaclient.testing.proxy",
             "kafkaclient.testing.cluster",
             "kafkaclient.testing.security",

@@ -36,12 +36,14 @@ def _command(command: Any, context: Any) -> Iterator[str]:
         yield f"{_with_examples(command.help or '', path)}\n"
     else:
         yield f"{command.help}\n"
-    if not getattr(command, "commands", None):
+    is_group = hasattr(command, "list_commands")
+    if not is_group:
         yield f"```console\n$ {path} {' '.join(command.collect_usage_pieces(context))}\n```\n"
     records = [each.get_help_record(context) for each in command.params if _is_shown(each)]
     if rows := [(f"`{names}`", _words(text)) for names, text in filter(None, records)]:
         yield table(("option", "meaning"), rows)
-    for name, child in getattr(command, "commands", {}).items():
+    for name in command.list_commands(context) if is_group else ():
+        child = command.get_command(context, name)
         if not child.hidden:
             inner = type(context)(child, info_name=name, parent=context)
             yield from _command(child, inner)

@@ -84,6 +84,7 @@ def test_every_public_class_and_function_has_a_docstring() -> None:
     for package in ("kafkaclient", "pytest_kafkaclient"):
         loader.load(package)
     without = []
+    producer = loader.modules_collection["kafkaclient.Producer"].all_members
     for entry in sorted(ENTRIES):
         found = loader.modules_collection[entry]
         if found.is_alias and not found.resolved:
@@ -94,6 +95,8 @@ def test_every_public_class_and_function_has_a_docstring() -> None:
         members = found.all_members.items() if found.is_class else ()
         methods = [(name, each) for name, each in members if not name.startswith("_")]
         for name, each in [("", found), *methods]:
+            if entry.endswith(".MockProducer") and name in producer:
+                continue
             if (each.is_class or each.is_function) and each.docstring is None:
                 without.append(f"{entry}.{name}".rstrip("."))
     assert set(without) == OVERRIDES

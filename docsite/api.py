@@ -82,6 +82,7 @@ PAGES = (
             "OffsetRange",
             "ConsumerGroupMetadata",
             "PreparedTransaction",
+            "compiled",
             "ClusterView",
             "Health",
             "MetricsSnapshot",

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     )
 
     compiled: bool
+    """Whether this installation runs all its compiled modules. The log says why not, once."""
 
 __all__ = [
     "BrokerLoad",

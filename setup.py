@@ -14,6 +14,7 @@ from setuptools import Extension, setup
 SOURCES = [
     "kafkaclient/aiokafka/futures.py",
     "kafkaclient/metrics/stats.py",
+    "kafkaclient/opentelemetry/pending_spans.py",
     "kafkaclient/opentelemetry/sending.py",
     "kafkaclient/perf/slices.py",
     "kafkaclient/producer/bulk/_rows.pyx",

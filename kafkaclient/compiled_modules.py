@@ -42,6 +42,7 @@ FORCE_PURE_PYTHON = "KAFKACLIENT_PURE_PYTHON"
 COMPILED = (
     "kafkaclient.aiokafka._futures",
     "kafkaclient.metrics._stats",
+    "kafkaclient.opentelemetry._pending_spans",
     "kafkaclient.opentelemetry._sending",
     "kafkaclient.producer.bulk._rows",
     "kafkaclient.producer.bulk._arrow_rows",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.rebootstrap import Rebootstrap
+from kafkaclient.cluster.refresh_schedule import RefreshSchedule
 from kafkaclient.cluster.retry import set_within
 from kafkaclient.cluster.topics import (
     TopicInUse,
@@ -48,12 +49,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_FIRST_TIMEOUT_S = 3.0
-"""How long the first broker may take to answer. It doubles with each consecutive failure, up to the
-request timeout. With the request timeout alone, a paused broker would hide new leaders for 30 s."""
-
-_AGE_JITTER = 0.1  # clients that started at the same time do not refresh at the same time
-
 # To decode the response to one request, or to take up one portion of it, keeps the event loop busy
 # for 1 to 5 ms.
 _REQUEST_PARTITIONS = 2000
@@ -64,11 +59,9 @@ class Metadata:
     """The current :attr:`view` of the brokers and of the topics in use.
 
     It is requested every ``metadata_max_age_ms``, after :meth:`request_refresh`, and at once for
-    every new topic. A requested refresh follows the last response after ``retry_backoff_ms`` at the
-    earliest; the pause grows to ``retry_backoff_max_ms`` while requests fail or bring no change
-    (KIP-580). A refresh of many topics takes several requests, one after the other, and responses
-    are taken up in portions: other callbacks of the event loop run in between.
-    :class:`Rebootstrap` decides when a request goes to the bootstrap servers.
+    every new topic. :class:`RefreshSchedule` decides when, and :class:`Rebootstrap` which requests
+    go to the bootstrap servers. A refresh of many topics takes several requests, one after the
+    other, and responses are taken up in portions: other callbacks of the event loop run in between.
 
     A topic that was not used for ``metadata_max_idle_ms`` is forgotten (KIP-526) if
     ``release(topic)`` returns True. It releases other data of the topic, or returns False because
@@ -88,33 +81,30 @@ class Metadata:
     ) -> None:
         self.view = ClusterView()
         """The latest snapshot, which is immutable."""
-        self.refreshed_at = float("-inf")
-        """When all topics in use were last refreshed, in the clock's seconds (Java:
-        ``lastSuccessfulUpdate``)."""
         self._config = config
         self._router = router
         self._clock = clock
-        self._rng = rng
         self._release = release
         self._on_crash = on_crash
-        self._pause_s = partial(retry_pause_s, config=config, rng=rng)
-        self._topics = TopicsInUse(self._pause_s, config.metadata_max_idle_ms / 1000)
+        pause_s = partial(retry_pause_s, config=config, rng=rng)
+        self._schedule = RefreshSchedule(config, pause_s, rng)
+        self._topics = TopicsInUse(pause_s, config.metadata_max_idle_ms / 1000)
         self._told = TopicCache()
         self._listeners: list[Callable[[ClusterView, ClusterView], None]] = []
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
-        self._reason: str | None = None
         self._refreshes = 0
         self._awaited: dict[asyncio.Future[None], int] = {}
         """Callers of :meth:`start` (with 0) and :meth:`refresh`, with the number of the first
         refresh that answers them."""
-        self._next_periodic_at = 0.0
-        self._not_before = 0.0
-        self._answered_at = 0.0
-        self._failures = 0
-        self._fruitless = 0
         self._last_error: KafkaError | None = None
         self._rebootstrap = Rebootstrap(config)
+
+    @property
+    def refreshed_at(self) -> float:
+        """When all topics in use were last refreshed, in the clock's seconds (Java:
+        ``lastSuccessfulUpdate``)."""
+        return self._schedule.refreshed_at
 
     async def start(self) -> None:
         """Fetch the first view, and keep it fresh until :meth:`stop`.
@@ -126,7 +116,7 @@ class Metadata:
         if self._task is not None:
             return
         log_pure_python()
-        self._reason = "start"
+        self._schedule.request("start", self._clock())
         self._task = asyncio.create_task(self._run(), name="refresh metadata")
         self._task.add_done_callback(self._run_ended)
         answered = False
@@ -258,10 +248,7 @@ class Metadata:
         """Refresh the view soon. Calls while a request is in flight cause one more request, however
         many they are.
         """
-        if self._reason is None:
-            self._reason = reason
-            if self._clock() - self._answered_at > self._config.retry_backoff_max_ms / 1000:
-                self._fruitless = 0
+        if self._schedule.request(reason, self._clock()):
             self._wake.set()
 
     def apply_leaders(
@@ -279,36 +266,26 @@ class Metadata:
     async def _run(self) -> None:
         while True:
             await self._until_due()
-            full = self._reason is not None or self._clock() >= self._next_periodic_at
-            requested, self._reason = self._reason, None
+            self._schedule.begin(self._clock())
             try:
-                await self._refresh(full, requested)
+                await self._refresh()
             except KafkaError as error:
-                self._failed(error, full, requested)
+                self._failed(error)
             except Exception as error:  # noqa: BLE001
                 _log.exception("refreshing the metadata failed in an unexpected way")
-                self._failed(KafkaError(f"{type(error).__name__}: {error}"), full, requested)
+                self._failed(KafkaError(f"{type(error).__name__}: {error}"))
 
     async def _until_due(self) -> None:
         while True:
             self._wake.clear()
-            delay = self._due_at() - self._clock()
+            retry_at = self._topics.retry_at(self._topics.missing(self.view.topics))
+            delay = self._schedule.due_at(retry_at) - self._clock()
             if delay <= 0:
                 return
             await set_within(self._wake, delay)
 
-    def _due_at(self) -> float:
-        due = self._not_before
-        if self._reason is None:
-            due = max(due, self._next_periodic_at)
-        retry_at = self._topics.retry_at(self._topics.missing(self.view.topics))
-        if retry_at is not None:
-            # A topic that a caller waits for does not wait for the pause between refreshes.
-            due = min(due, max(retry_at, self._not_before if self._failures else 0.0))
-        return due
-
-    async def _refresh(self, full: bool, requested: str | None) -> None:
-        now = self._clock()
+    async def _refresh(self) -> None:
+        now, full = self._clock(), self._schedule.is_full
         if full:
             names = list(self._topics.by_name)
         else:
@@ -332,16 +309,19 @@ class Metadata:
                         self._told.forget(name)
                 infos = tuple([told[name] for name in portion if name in told])
                 changed |= self._absorb(replace(result, topics=infos), portion)
-        self._failures, self._last_error = 0, None
+        self._last_error = None
+        self._schedule.succeeded(changed=changed)
         if full:
-            self._refreshed(requested, changed)
+            for answered, number in self._awaited.items():
+                if number <= self._refreshes and not answered.done():
+                    answered.set_result(None)
 
     async def _request(self, names: list[str]) -> MetadataResult:
-        request_timeout_s = self._config.request_timeout_ms / 1000
+        failures = self._schedule.failures
         result = await self._router.call(
             MetadataCall(tuple(names), self._config.allow_auto_create_topics, self._told),
-            timeout_s=min(request_timeout_s, _FIRST_TIMEOUT_S * 2.0 ** min(self._failures, 8)),
-            bootstrap=self._rebootstrap.is_due(self._clock(), self._failures, self.view.brokers),
+            timeout_s=self._schedule.timeout_s,
+            bootstrap=self._rebootstrap.is_due(self._clock(), failures, self.view.brokers),
         )
         self._rebootstrap.note_response(result.error_code)
         if result.error_code:
@@ -353,7 +333,8 @@ class Metadata:
 
     def _absorb(self, result: MetadataResult, names: list[str]) -> bool:
         """Use the response to a request for these topics. Returns whether anything has changed."""
-        now = self._answered_at = self._clock()
+        now = self._clock()
+        self._schedule.answered(now)
         old = self.view
         new = merge(old, result, now=now, keep=self._topics.by_name)
         errors_changed = self._topics.note(result, names, new, now)
@@ -368,35 +349,22 @@ class Metadata:
             self.request_refresh("a partition has no leader")
         return new.topics != old.topics or new.brokers != old.brokers
 
-    def _refreshed(self, requested: str | None, changed: bool) -> None:
-        """All topics in use were refreshed."""
-        now = self.refreshed_at = self._answered_at
-        self._fruitless = 0 if changed or requested is None else self._fruitless + 1
-        self._not_before = now + self._pause_s(1 + self._fruitless)
-        age = self._rng.uniform(1 - _AGE_JITTER, 1) * self._config.metadata_max_age_ms
-        self._next_periodic_at = now + age / 1000
-        for answered, number in self._awaited.items():
-            if number <= self._refreshes and not answered.done():
-                answered.set_result(None)
-
-    def _failed(self, error: KafkaError, full: bool, requested: str | None) -> None:
-        self._failures += 1
+    def _failed(self, error: KafkaError) -> None:
         self._last_error = error
-        self._not_before = self._clock() + self._pause_s(self._failures)
-        if full and self._reason is None:
-            self._reason = requested or "retry"
+        self._schedule.failed(self._clock())
         if self._is_permanent(error):
             self._fail_awaited(error, refreshes=False)
         if isinstance(error, AuthenticationError):  # waiting does not help
             self._topics.fail(lambda _name: error.for_one())
-        level = logging.WARNING if self._failures == 1 else logging.INFO
+        failures = self._schedule.failures
+        level = logging.WARNING if failures == 1 else logging.INFO
         problem = "metadata could not be fetched (%d times in a row): %s"
-        _log.log(level, problem, self._failures, error, extra=log_fields(error))
+        _log.log(level, problem, failures, error, extra=log_fields(error))
 
     def _is_permanent(self, error: KafkaError) -> bool:
         """Whether :meth:`start` fails at once."""
         if isinstance(error, ProtocolError):  # this server is not a broker; others may be
-            return self._failures >= len(self._config.bootstrap_servers)
+            return self._schedule.failures >= len(self._config.bootstrap_servers)
         return not error.retriable and not self._rebootstrap.required
 
     def _fail_awaited(self, error: KafkaError, *, refreshes: bool = True) -> None:

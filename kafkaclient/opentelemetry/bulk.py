@@ -15,7 +15,6 @@ from kafkaclient.opentelemetry.attributes import (
     place_attributes,
 )
 from kafkaclient.opentelemetry.headers import own_context, with_pairs
-from kafkaclient.opentelemetry.sending import when_run_done
 from kafkaclient.opentelemetry.spans import RecordSpan, end_failed, metadata_of
 from kafkaclient.producer.producer import Producer
 from kafkaclient.types import NO_OFFSET
@@ -85,29 +84,30 @@ class BulkSpan:
             self._delivery = None
             self._end(delivery)
         else:
-            when_run_done(run, BulkSpan._look, self)
+            batch_result, first, count = run
+            batch_result.when_settled(first + count - 1, BulkSpan._look, self)
 
     def _end(self, delivery: BulkDelivery) -> None:
         failures, written = delivery.peek()
         appended = delivery.records
         count = appended if self._refusal is None else max(appended, self._records or 0)
-        found: dict[str, AttributeValue] = {names.MESSAGING_BATCH_MESSAGE_COUNT: count}
+        attributes: dict[str, AttributeValue] = {names.MESSAGING_BATCH_MESSAGE_COUNT: count}
         if not failures and self._refusal is None:
             if len(written.partitions) == 1:
                 ((partition, ranges),) = written.partitions.items()
                 first = ranges[0].first if len(ranges) == 1 else NO_OFFSET
                 view = None if self._metadata is None else self._metadata.view
-                found.update(place_attributes(written.topic, partition, first, view))
-            self._span.set_attributes(found)
+                attributes.update(place_attributes(written.topic, partition, first, view))
+            self._span.set_attributes(attributes)
             self._span.end()
             return
-        found.update(self._refusal or failure_attributes(failures[0].error))
+        attributes.update(self._refusal or failure_attributes(failures[0].error))
         failed = count - appended + sum(failure.records for failure in failures)
         if failed:
-            found[FAILED_RECORDS] = failed
+            attributes[FAILED_RECORDS] = failed
         if any(failure.error.maybe_written for failure in failures):
-            found[MAYBE_WRITTEN] = True
-        end_failed(self._span, found)
+            attributes[MAYBE_WRITTEN] = True
+        end_failed(self._span, attributes)
 
 
 def traced_bulk_methods(gate: Gate, spans: Spans) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from kafkaclient.opentelemetry.attributes import (
     span_description,
 )
 from kafkaclient.opentelemetry.headers import pairs_of
-from kafkaclient.opentelemetry.sending import TRACEPARENT, PendingSpan, PendingSpans
+from kafkaclient.opentelemetry.pending_spans import TRACEPARENT, PendingSpan, PendingSpans
 from kafkaclient.producer.producer import Producer
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class DirectSpan(ReadableSpan):
         if pending is not None:  # two threads may come here: both make the same
             ReadableSpan.__init__(
                 self,
-                name=pending.described[0],
+                name=pending.description[0],
                 context=self._context,
                 parent=pending.parent,
                 resource=self._tracer.resource,
@@ -195,10 +195,10 @@ class DirectSpan(ReadableSpan):
         return object.__getattribute__(self, name)
 
     def _made_attributes(self, pending: PendingSpan) -> BoundedAttributes:
-        described = pending.described[1]
-        topic = str(described[MESSAGING_DESTINATION_NAME])
+        common = pending.description[1]
+        topic = str(common[MESSAGING_DESTINATION_NAME])
         attributes: dict[str, AttributeValue] = {
-            **described,
+            **common,
             **record_attributes(tombstone=pending.tombstone, key=pending.key),
             **place_attributes(topic, self.partition, self.offset, self.view),
             **(self.failure or {}),

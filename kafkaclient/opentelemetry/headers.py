@@ -49,7 +49,7 @@ def unsampled_pairs_of(context: Context) -> Pairs:
 
 def own_context(headers: HeadersLike) -> trace.SpanContext | None:
     """The context that the caller has put into the headers; None if there is none."""
-    pairs = _listed(headers)
+    pairs = _pairs_or_none(headers)
     if pairs is None:
         return None
     fields = propagate.get_global_textmap().fields
@@ -70,7 +70,7 @@ def with_pairs(headers: HeadersLike, pairs: Pairs) -> Any:
     """
     if not headers:
         return pairs
-    listed = _listed(headers)
+    listed = _pairs_or_none(headers)
     if listed is None:
         return chain(headers, pairs) if hasattr(headers, "__iter__") else headers
     names = [name for name, _ in pairs]
@@ -84,7 +84,7 @@ def with_pairs(headers: HeadersLike, pairs: Pairs) -> Any:
     return [*listed, *(pair for pair in pairs if pair[0] not in found)]
 
 
-def _listed(headers: Any) -> list[Any] | tuple[Any, ...] | None:
+def _pairs_or_none(headers: Any) -> list[Any] | tuple[Any, ...] | None:
     """The headers in pairs; None: they can be read once only, or not at all."""
     if isinstance(headers, Mapping):
         return list(headers.items())

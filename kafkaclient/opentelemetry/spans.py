@@ -17,9 +17,7 @@ from kafkaclient.opentelemetry.attributes import (
     span_description,
 )
 from kafkaclient.opentelemetry.headers import own_context, pairs_of, unsampled_pairs_of, with_pairs
-from kafkaclient.opentelemetry.sending import when_done
 from kafkaclient.producer.producer import Producer
-from kafkaclient.types import NO_OFFSET
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
@@ -27,8 +25,8 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.metadata import Metadata
     from kafkaclient.opentelemetry.headers import Pairs
+    from kafkaclient.opentelemetry.pending_spans import PendingSpan, PendingSpans
     from kafkaclient.opentelemetry.sampling import Sampling
-    from kafkaclient.opentelemetry.sending import PendingSpan, PendingSpans
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.types import HeadersLike
 
@@ -104,7 +102,7 @@ class Spans:
         ``caller_context`` is the context that the caller has put into the headers: the span is
         linked to it, and does not replace it.
         """
-        name, described = span_description(producer.config.client_id, topic)
+        name, common = span_description(producer.config.client_id, topic)
         if type(partition) is int:
             attributes |= place_attributes(topic, partition)
         current = context_api.get_current()
@@ -112,7 +110,7 @@ class Spans:
             name,
             current,
             SpanKind.PRODUCER,
-            {**described, **attributes} if attributes else described,
+            {**common, **attributes} if attributes else common,
             [Link(caller_context)] if caller_context else None,
         )
         span_context = span.get_span_context()
@@ -140,7 +138,7 @@ class RecordSpan:
         """End the span with the delivery's outcome, without looking at it in the user's place."""
         if self._span.is_recording():
             self._delivery = delivery
-            when_done(delivery, RecordSpan._end, self)
+            delivery.when_settled(RecordSpan._end, self)
 
     def end_raised(self, error: BaseException) -> None:
         """The call raised: the record was not sent."""
@@ -149,20 +147,13 @@ class RecordSpan:
     def _end(self) -> None:
         delivery, self._delivery = self._delivery, None
         assert delivery is not None
-        batch_result, index = delivery._batch_result.resolve_index(delivery._index)
-        topic, partition = batch_result.topic, batch_result.partition
-        error = batch_result.error_of(index)
+        topic, partition, offset, error = delivery.peek()
         if error is not None:
             place = place_attributes(topic, partition)
             end_failed(self._span, {**place, **failure_attributes(error)})
             return
-        offset = batch_result.base_offset
         view = None if self._metadata is None else self._metadata.view
-        self._span.set_attributes(
-            place_attributes(
-                topic, partition, offset if offset == NO_OFFSET else offset + index, view
-            )
-        )
+        self._span.set_attributes(place_attributes(topic, partition, offset, view))
         self._span.end()
 
 

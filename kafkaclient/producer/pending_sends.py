@@ -7,32 +7,27 @@ direct append is closed. So records are appended to batches in the order of the 
 A coroutine that waits (``send``, ``send_many``, ``send_arrow``) has a :class:`TopicWaiter` and
 appends by itself once it is admitted. A record of ``send_nowait`` has a delivery already: it waits
 as a :class:`HeldRecord`, and :class:`PendingSends` appends it.
+:class:`~kafkaclient.producer.held_watches.HeldWatches` fetches the metadata for held records.
 """
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from kafkaclient.config.limit import Limit
-from kafkaclient.errors import (
-    BufferFullError,
-    DeliveryTimeoutError,
-    KafkaError,
-    MetadataTimeoutError,
-    ProducerClosedError,
-)
+from kafkaclient.errors import BufferFullError, KafkaError, ProducerClosedError
 from kafkaclient.producer.batches.record import PendingRecord, Record
+from kafkaclient.producer.held_watches import HeldWatches
 from kafkaclient.producer.serialization import SerializerTask
-from kafkaclient.producer.time_constants import NEVER
 from kafkaclient.producer.topic_waiters import HeldRecord, TopicWaiter, TopicWaiters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkaclient.cluster.metadata import Metadata
+    from kafkaclient.cluster.view import TopicView
     from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
     from kafkaclient.producer.accumulator.buffer_pool import Spending
     from kafkaclient.producer.batches.delivery import BatchResult, Delivery
@@ -61,20 +56,25 @@ class PendingSends:
     ) -> None:
         self.buffer_pool = accumulator.buffer_pool
         self._accumulator = accumulator
-        self._metadata = metadata
         self._call_limit = Limit(max_block, "max.block.ms")
         # Held records already have a delivery, so delivery.timeout.ms bounds their wait as well.
-        self._delivery_limit = Limit(accumulator.settings.delivery_timeout, "delivery.timeout.ms")
-        self._limit = min(self._call_limit, self._delivery_limit, key=lambda limit: limit.seconds)
+        delivery_limit = Limit(accumulator.settings.delivery_timeout, "delivery.timeout.ms")
+        self._held_limit = min(self._call_limit, delivery_limit, key=lambda limit: limit.seconds)
         self._clock = clock
         self._append = append
         self._new_result = new_result
         self._on_failed = on_failed
         self._topics: dict[TopicBuffer, TopicWaiters] = {}
         """The topics that have waiters."""
-        self._watches: dict[TopicBuffer, asyncio.Task[None]] = {}
-        """One task for each topic with held records; it waits for the topic's metadata."""
-        self._held_changed = asyncio.Event()
+        self._watches = HeldWatches(
+            metadata,
+            metadata_limit=self._held_limit,
+            delivery_limit=delivery_limit,
+            clock=clock,
+            oldest_held=self._oldest_held,
+            take_up=self._take_up,
+            fail=self._fail_held,
+        )
         self._serializers: set[asyncio.Task[Record]] = set()
         """The serializers at work."""
 
@@ -82,7 +82,11 @@ class PendingSends:
 
     def hold(self, topic: TopicBuffer, record: Record | PendingRecord) -> Delivery | None:
         """Hold the record of a ``send_nowait`` until its turn; None: no buffer space."""
-        if not (self._charge_waiting(topic) and self.buffer_pool.try_take(record.upper_bound)):
+        waiters = self._topics.get(topic)
+        # Else the record could hold the bytes that an earlier caller needs.
+        if waiters is not None and not waiters.charge_callers(self.buffer_pool):
+            return None
+        if not self.buffer_pool.try_take(record.upper_bound):
             return None
         batch_result = self._new_result(topic.name)
         batch_result.count = 1
@@ -91,8 +95,7 @@ class PendingSends:
         self._add(topic, held)
         if isinstance(record, PendingRecord):
             self._start_serializer(topic, held, record)
-        if topic not in self._watches:
-            self._start_watch(topic)
+        self._watches.start(topic)
         return delivery
 
     def join(
@@ -188,28 +191,6 @@ class PendingSends:
             self._topics.pop(topic, None)
             self._accumulator.open_append_slots(topic)
 
-    def _charge_waiting(self, topic: TopicBuffer) -> bool:
-        """Charge the space of every waiting caller before a record behind them is charged: else
-        the record could hold the bytes that an earlier caller needs. False: no space."""
-        waiters = self._topics.get(topic)
-        if waiters is None:
-            return True
-        if waiters.admitted and waiters.admitted[-1].claim is not None:
-            return False  # a bulk call needs more
-        first = waiters.waiting[0] if waiters.waiting else None
-        if isinstance(first, TopicWaiter) and first.claim is not None:
-            return False  # no caller behind the first is charged, and there may be many
-        uncharged: list[TopicWaiter] = []
-        for waiter in reversed(waiters.waiting):
-            if isinstance(waiter, HeldRecord) or waiter.charged:
-                break  # all waiters before it are charged, too
-            uncharged.append(waiter)
-        for caller in reversed(uncharged):
-            if caller.claim is not None or not self.buffer_pool.try_take(caller.room):
-                return False
-            caller.charged = True
-        return True
-
     def _add(self, topic: TopicBuffer, waiter: TopicWaiter | HeldRecord) -> None:
         self._waiters_of(topic).add(waiter)
         self._accumulator.close_append_slots(topic)
@@ -230,8 +211,7 @@ class PendingSends:
     @property
     def _charged_bytes(self) -> int:
         """The bytes of buffer space that waiters have been charged."""
-        waiters = chain.from_iterable(waiters.waiting for waiters in self._topics.values())
-        return sum(waiter.charged_bytes for waiter in waiters)
+        return sum(waiters.charged_bytes for waiters in self._topics.values())
 
     @property
     def callers(self) -> int:
@@ -246,9 +226,8 @@ class PendingSends:
 
     def _held(self) -> Iterator[tuple[TopicBuffer, HeldRecord]]:
         for topic, waiters in self._topics.items():
-            for waiter in waiters.waiting:
-                if isinstance(waiter, HeldRecord):
-                    yield topic, waiter
+            for held in waiters.held():
+                yield topic, held
 
     def fail_all(self, error: KafkaError) -> int:
         """Fail every held record; returns how many there were."""
@@ -268,8 +247,8 @@ class PendingSends:
     async def wait_appended(self, until: float) -> None:
         """Wait until :meth:`has_held` is false."""
         while self.has_held(until):
-            self._held_changed.clear()
-            await self._held_changed.wait()
+            self._watches.held_changed.clear()
+            await self._watches.held_changed.wait()
 
     async def close(self) -> None:
         """Fail all callers that wait; the held records have failed before."""
@@ -282,9 +261,7 @@ class PendingSends:
                             "waited for metadata or buffer space; they were not sent"
                         )
                     )
-        for watch in self._watches.values():
-            watch.cancel()
-        await asyncio.gather(*self._watches.values(), return_exceptions=True)
+        await self._watches.stop()
         if self._serializers:  # their callers end in the next pass of the event loop
             for task in self._serializers:
                 task.cancel()
@@ -296,11 +273,11 @@ class PendingSends:
         self, topic: TopicBuffer, waiter: TopicWaiter | HeldRecord, record: PendingRecord
     ) -> None:
         """Run the serializer of a waiter's record."""
-        limit = self._limit if isinstance(waiter, HeldRecord) else self._call_limit
-        at_work = SerializerTask(record, limit, partial(self._on_serialized, topic, waiter))
-        waiter.serializer_task = at_work
-        self._serializers.add(at_work.task)
-        at_work.task.add_done_callback(self._serializers.discard)
+        limit = self._held_limit if isinstance(waiter, HeldRecord) else self._call_limit
+        serializer = SerializerTask(record, limit, partial(self._on_serialized, topic, waiter))
+        waiter.serializer_task = serializer
+        self._serializers.add(serializer.task)
+        serializer.task.add_done_callback(self._serializers.discard)
 
     def _on_serialized(
         self, topic: TopicBuffer, waiter: TopicWaiter | HeldRecord, outcome: Record | KafkaError
@@ -347,7 +324,7 @@ class PendingSends:
             else:
                 assert delivery is not None
                 held.delivery.move_to(delivery)
-        self._held_changed.set()
+        self._watches.held_changed.set()
 
     def _fail_held(self, topic: TopicBuffer, held: HeldRecord, error: KafkaError) -> None:
         self._remove_held(topic, held)
@@ -359,7 +336,7 @@ class PendingSends:
         if held.serializer_task is not None:
             held.serializer_task.cancel()
         self.buffer_pool.give_back(held.record.upper_bound)
-        self._held_changed.set()
+        self._watches.held_changed.set()
 
     def _fail(self, topic: TopicBuffer, held: HeldRecord, error: KafkaError) -> None:
         held.result.fail(error)
@@ -369,64 +346,7 @@ class PendingSends:
         waiters = self._topics.get(topic)
         return None if waiters is None else waiters.oldest_held
 
-    def _start_watch(self, topic: TopicBuffer) -> None:
-        watch = asyncio.get_running_loop().create_task(
-            self._watch(topic), name=f"kafkaclient-metadata-{topic.name}"
-        )
-        self._watches[topic] = watch
-        watch.add_done_callback(partial(self._watch_ended, topic))
-
-    async def _watch(self, topic: TopicBuffer) -> None:
-        """Fetch the topic's metadata until all held records are appended, or have failed."""
-        while (oldest := self._oldest_held(topic)) is not None:
-            if topic.view is not None:
-                await self._wait_turn(topic, oldest)
-                continue
-            remaining = oldest.created + self._limit.seconds - self._clock()
-            try:
-                view = await self._metadata.wait_topic(topic.name, remaining, limit=self._limit)
-                if self._accumulator.update_topic(view, self._clock()) is topic:
-                    self.admit_waiting(topic)
-            except MetadataTimeoutError as error:
-                self._fail_until(topic, oldest.created, error)
-            except KafkaError as error:
-                self._fail_until(topic, NEVER, error)
-
-    async def _wait_turn(self, topic: TopicBuffer, oldest: HeldRecord) -> None:
-        """Wait until a held record is appended or has failed. ``oldest``, which waits for its
-        serializer or behind other waiters, fails after delivery.timeout.ms."""
-        self._held_changed.clear()
-        try:
-            async with asyncio.timeout(
-                oldest.created + self._delivery_limit.seconds - self._clock()
-            ):
-                await self._held_changed.wait()
-        except TimeoutError:
-            if self._oldest_held(topic) is not oldest:
-                return  # appended, or failed, at the same time
-            error: KafkaError = DeliveryTimeoutError(
-                f"the record for topic {topic.name!r} waited behind earlier records of the topic "
-                f"for {self._delivery_limit}; it was not sent"
-            )
-            if oldest.serializer_task is not None:
-                error = oldest.serializer_task.timeout_error()
-            self._fail_held(topic, oldest, error)
-
-    def _fail_until(self, topic: TopicBuffer, until: float, error: KafkaError) -> None:
-        """Fail the topic's held records that were sent at the time ``until`` or before."""
-        while (held := self._oldest_held(topic)) is not None and held.created <= until:
-            self._fail_held(topic, held, error)
-
-    def _watch_ended(self, topic: TopicBuffer, watch: asyncio.Task[None]) -> None:
-        """No record stays held without a watch."""
-        del self._watches[topic]
-        if not watch.cancelled() and watch.exception() is None:
-            if self._oldest_held(topic) is not None:  # it came after the last check of the watch
-                self._start_watch(topic)
-            return
-        cause = "was cancelled" if watch.cancelled() else f"failed: {watch.exception()!r}"
-        error = ProducerClosedError(
-            f"the record was not sent: the task that waits for the metadata of topic "
-            f"{topic.name!r} {cause}"
-        )
-        self._fail_until(topic, NEVER, error)
+    def _take_up(self, topic: TopicBuffer, view: TopicView) -> None:
+        """The metadata for held records has arrived."""
+        if self._accumulator.update_topic(view, self._clock()) is topic:
+            self.admit_waiting(topic)

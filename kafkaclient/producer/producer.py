@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from enum import Enum
 from functools import partial
 from importlib import import_module
 from random import Random
@@ -20,33 +19,22 @@ from kafkaclient.producer.batches.direct_append import DirectAppend
 from kafkaclient.producer.batches.record import RawRecord, serialized_record
 from kafkaclient.producer.batches.serializers import Serializers
 from kafkaclient.producer.bulk_api import SendManyMixin
-from kafkaclient.producer.observability.health import Health, check_brokers
 from kafkaclient.producer.observability.reports import report_start
+from kafkaclient.producer.observation_api import ObservationMixin
 from kafkaclient.producer.runtime import ProducerRuntime
+from kafkaclient.producer.states import ProducerState
 from kafkaclient.producer.transaction_api import TransactionMixin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from kafkaclient.cluster.view import PartitionView
-    from kafkaclient.metrics.snapshot import MetricsSnapshot
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.producer.partitioning.load_view import LoadSnapshot
     from kafkaclient.types import HeadersLike, RecordMetadata
 
 _OVERHEAD = 128  # bytes: a batch with one record takes less besides key, value and headers
 
 
-class _State(Enum):
-    NEW = "has not been started"
-    STARTING = "is being started"
-    RUNNING = "is running"
-    STOPPING = "is being stopped"
-    STOPPED = "is stopped"
-    FORKED = "belongs to the process that started it; create a new producer in a forked child"
-
-
-class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
+class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin, Client):
     """Publishes records to Kafka from one asyncio event loop.
 
     ::
@@ -73,7 +61,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
     """
 
     # Class-level defaults: __del__ also runs when __init__ raised.
-    _state = _State.NEW
+    _state = ProducerState.NEW
     _core: ProducerRuntime | None = None
 
     def __init__(
@@ -118,7 +106,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
     def is_stopped(self) -> bool:
         """Whether the producer has ended: :meth:`stop` has returned or :meth:`start` has failed, or
         this is a forked child and the producer belongs to its parent. Can be read in any thread."""
-        return self._state in (_State.STOPPED, _State.FORKED)
+        return self._state in (ProducerState.STOPPED, ProducerState.FORKED)
 
     def _left_open(self) -> LeftOpen | None:
         core = self._core
@@ -130,7 +118,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
     def forked(self) -> None:
         """See :class:`~kafkaclient.net.fork.Forkable`; not for applications."""
         self._close_direct_append()
-        self._state = _State.FORKED
+        self._state = ProducerState.FORKED
 
     # --- life cycle ---------------------------------------------------------------------------
 
@@ -150,7 +138,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
             ProducerClosedError: :meth:`stop` was called meanwhile.
             ProducerStateError: the producer has been started before.
         """
-        if self._state is not _State.NEW:
+        if self._state is not ProducerState.NEW:
             raise ProducerStateError(f"the producer cannot be started: it {self._state.value}")
         core = self._core = ProducerRuntime(
             self.config,
@@ -161,19 +149,19 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
             check_open=_weakly(self._open, _dropped),
             on_open=_weakly(self._set_direct_append, _ignored),
         )
-        self._state = _State.STARTING
+        self._state = ProducerState.STARTING
         guard(self)
         try:
             await core.metadata.start()
             await core.initialize_transactions()
         except BaseException:
             if self._stopping is None:
-                self._state = _State.STOPPED
+                self._state = ProducerState.STOPPED
                 await core.disconnect()
             raise
         if self._stopping is not None:
             raise ProducerClosedError("the producer was stopped while it was being started")
-        self._state = _State.RUNNING
+        self._state = ProducerState.RUNNING
         core.start_sender()
         if core.transactions is None:
             self._set_direct_append(True)
@@ -208,13 +196,13 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         """
         core = self._core
         if core is None:
-            self._state = _State.STOPPED
-        never_ran = self._state is _State.STOPPED and self._stopping is None
-        if core is None or never_ran or self._state is _State.FORKED:
+            self._state = ProducerState.STOPPED
+        never_ran = self._state is ProducerState.STOPPED and self._stopping is None
+        if core is None or never_ran or self._state is ProducerState.FORKED:
             return 0
         self._check_loop(core, "stop")
         if self._stopping is None:
-            started, self._state = self._state is _State.RUNNING, _State.STOPPING
+            started, self._state = self._state is ProducerState.RUNNING, ProducerState.STOPPING
             self._close_direct_append()
             end = self._stop(core, timeout, started=started)
             self._stopping = asyncio.create_task(end, name="kafkaclient-stop")
@@ -227,7 +215,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
             await core.disconnect()
             return 0
         finally:
-            self._state = _State.STOPPED
+            self._state = ProducerState.STOPPED
 
     async def _end(self) -> None:
         await self.stop()
@@ -273,7 +261,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         core = self._core
         if core is not None and core.fatal is not None:
             raise core.fatal.with_traceback(None)  # it is raised many times
-        if core is None or self._state is not _State.RUNNING:
+        if core is None or self._state is not ProducerState.RUNNING:
             raise self._not_running(_not_done(in_transaction))
         if asyncio._get_running_loop() is not core.loop:
             self._check_loop(core, _not_done(in_transaction))
@@ -291,8 +279,6 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
             raise ProducerStateError(
                 f"{what}: the producer belongs to the event loop it was started in; {advice}"
             )
-
-    # --- waiting and looking ------------------------------------------------------------------
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send all records without lingering, and wait until each has an outcome.
@@ -320,80 +306,14 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         finally:
             core.metrics.flushed(core.now() - asked_at)
 
-    async def partitions_for(self, topic: str) -> tuple[PartitionView, ...]:
-        """The topic's partitions in order, with leader, replicas and in-sync replicas.
-
-        Raises:
-            InvalidTopicError: no topic can have this name.
-            MetadataTimeoutError: the topic's metadata did not arrive within ``max.block.ms``.
-        """
-        core = self._started("partitions_for")
-        self._check_loop(core, "partitions_for")
-        return (await core.metadata.wait_topic(topic, core.max_block)).partitions
-
-    def known_partitions(self, topic: str) -> tuple[PartitionView, ...] | None:
-        """The topic's partitions as :meth:`partitions_for` returns them, without a wait and without
-        a request: from the metadata that the producer has now. None: it has no metadata of the
-        topic, because the topic is not in use or the producer was not started. Raises nothing, and
-        can be called in any thread.
-        """
-        known = None if self._core is None else self._core.metadata.view.topics.get(topic)
-        return None if known is None else known.partitions
-
-    async def refresh_metadata(self, *, max_age_s: float = 0.0) -> None:
-        """Fetch the metadata of all topics in use now, instead of within ``metadata.max.age.ms``:
-        for example when a topic was given more partitions, or was deleted and created again. Does
-        nothing if the metadata is at most ``max_age_s`` seconds old.
-
-        Raises:
-            MetadataTimeoutError: no broker answered within ``max.block.ms`` (if that is 0, within
-                ``request.timeout.ms``).
-            KafkaError: the producer cannot send any more, with this error.
-        """
-        core = self._open(in_transaction=False)
-        await core.metadata.refresh(max_age_s=max_age_s)
-
-    async def healthy(self, timeout: float = 2.0) -> Health:
-        """Ask the brokers whether records can be delivered now, for a readiness probe: ``if not
-        (health := await producer.healthy()): return 503, str(health)``.
-
-        The leaders of the topics in use, or all brokers before the first record, are asked on
-        connections of their own, so that no record delays the answer. Not healthy: the producer
-        does not run, or cannot send any more; no broker answers within ``timeout`` seconds; or none
-        of the partitions of a topic in use can be written. Raises no KafkaError, and can be called
-        before :meth:`start`.
-        """
-        core = self._core
-        if core is not None and core.fatal is not None:
-            return Health((f"the producer cannot send any more: {core.fatal}",))
-        if core is None or self._state is not _State.RUNNING:
-            return Health((f"the producer {self._state.value}",))
-        self._check_loop(core, "healthy")
-        return await check_brokers(core.metadata, core.router, timeout, core.now())
-
-    def metrics(self, *, partitions: bool = True) -> MetricsSnapshot:
-        """All metrics under Java's names; see docs/how-to/operations.md.
-
-        ``partitions`` False leaves out those of partitions: with a thousand of them, the call takes
-        a tenth of the time.
-        """
-        return self._started("metrics").metrics.snapshot(partitions=partitions)
-
-    def load(self, *, partitions: bool = True) -> LoadSnapshot:
-        """What is queued and in flight at this moment, per broker and partition.
-
-        ``partitions`` False leaves out the load of each partition, which takes most of the time.
-        """
-        return self._started("load").load.snapshot(partitions=partitions)
-
     def _started(self, what: str) -> ProducerRuntime:
         """The runtime, from :meth:`start` on, also of a stopped producer."""
-        if self._core is None or self._state is _State.FORKED:
+        if self._core is None or self._state is ProducerState.FORKED:
             raise self._not_running(what)
         return self._core
 
     def _not_running(self, what: str) -> ProducerStateError:
-        closed = self._state in (_State.STOPPING, _State.STOPPED)
+        closed = self._state in (ProducerState.STOPPING, ProducerState.STOPPED)
         return (ProducerClosedError if closed else ProducerStateError)(
             f"{what}: the producer {self._state.value}"
         )

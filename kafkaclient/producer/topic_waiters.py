@@ -7,8 +7,10 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kafkaclient.errors import KafkaError
-    from kafkaclient.producer.accumulator.buffer_pool import Claim
+    from kafkaclient.producer.accumulator.buffer_pool import BufferPool, Claim
     from kafkaclient.producer.batches.delivery import BatchResult, Delivery
     from kafkaclient.producer.batches.record import PendingRecord, Record
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
@@ -59,9 +61,36 @@ class TopicWaiters:
         self.waiting.insert(held[-1] + 1 if held else 0, waiter)
         self.callers += 1
 
+    def held(self) -> Iterator[HeldRecord]:
+        """The held records, the oldest first."""
+        return (waiter for waiter in self.waiting if isinstance(waiter, HeldRecord))
+
     @property
     def oldest_held(self) -> HeldRecord | None:
-        return next((waiter for waiter in self.waiting if isinstance(waiter, HeldRecord)), None)
+        return next(self.held(), None)
+
+    @property
+    def charged_bytes(self) -> int:
+        """The bytes of buffer space that those in ``waiting`` have been charged."""
+        return sum(waiter.charged_bytes for waiter in self.waiting)
+
+    def charge_callers(self, buffer_pool: BufferPool) -> bool:
+        """Charge the space of every caller in ``waiting``; False: there is not enough."""
+        if self.admitted and self.admitted[-1].claim is not None:
+            return False  # a bulk call needs more
+        first = self.waiting[0] if self.waiting else None
+        if isinstance(first, TopicWaiter) and first.claim is not None:
+            return False  # no caller behind the first is charged, and there may be many
+        uncharged: list[TopicWaiter] = []
+        for waiter in reversed(self.waiting):
+            if isinstance(waiter, HeldRecord) or waiter.charged:
+                break  # all waiters before it are charged, too
+            uncharged.append(waiter)
+        for caller in reversed(uncharged):
+            if caller.claim is not None or not buffer_pool.try_take(caller.room):
+                return False
+            caller.charged = True
+        return True
 
     def _changed(self) -> None:
         self.topic.set_has_waiters(bool(self.waiting or self.admitted))

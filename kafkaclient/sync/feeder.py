@@ -17,7 +17,6 @@ from kafkaclient.errors import (
     ProducerClosedError,
 )
 from kafkaclient.producer.batches.delivery import BatchResult
-from kafkaclient.producer.batches.waiters import Callback
 from kafkaclient.sync.futures import Home, SendFuture, finish
 
 if TYPE_CHECKING:
@@ -322,15 +321,12 @@ class Feeder:
     def _watch(self, future: SendFuture[Any], delivery: Delivery, *, awaited: bool = False) -> None:
         """Finish the future with the delivery. The records of a batch have one callback."""
         self.unsettled += 1
-        batch_result = delivery._batch_result
+        batch_result = delivery.batch_result
         group = self._groups.get(batch_result)
         if group is None:
             group = self._groups[batch_result] = _Group(batch_result)
-            batch_result.when_done(delivery._index, Callback(self._loop, self._settle, group, 0))
+            delivery.when_settled(self._settle, group, awaited)
         group.members.append((future, delivery))
-        end_linger = batch_result.on_only_record_awaited
-        if awaited and batch_result.count == 1 and end_linger is not None:
-            end_linger()
 
     def _settle(self, group: _Group) -> None:
         del self._groups[group.batch_result]

@@ -259,13 +259,13 @@ async def test_failures_back_off_and_end(caplog: pytest.LogCaptureFixture) -> No
         assert (
             sum("could not be fetched" in r.message for r in caplog.records if r.levelno >= 30) == 1
         )
-        assert b.metadata._failures > 5
+        assert b.metadata._schedule.failures > 5
         b.net.refusing.clear()
         b.net.topic("t", 0)
         before = now()
         await b.metadata.wait_topic("t", 10)
         assert now() - before < 2.5
-        assert b.metadata._failures == 0
+        assert b.metadata._schedule.failures == 0
 
 
 @virtual_time
@@ -296,7 +296,7 @@ async def test_a_broker_may_ask_for_a_new_bootstrap() -> None:
         asyncio.get_running_loop().call_later(0.05, setattr, b.net, "metadata_error", 0)
         await asyncio.sleep(3)
         assert b.net.asked()[-1].address == "seed:9092"
-        assert b.metadata._failures == 0
+        assert b.metadata._schedule.failures == 0
 
 
 @pytest.mark.parametrize(("trigger_s", "strategy"), [(20, "rebootstrap"), (20, "none")])
@@ -332,7 +332,7 @@ async def test_brokers_that_answer_nothing_any_more_are_given_up(
             assert "asking the bootstrap servers again" in caplog.text
         b.net.mute.clear()
         await asyncio.sleep(70)
-        assert b.metadata._failures == 0
+        assert b.metadata._schedule.failures == 0
 
 
 @virtual_time
@@ -367,7 +367,7 @@ async def test_without_recovery_only_known_brokers_are_asked() -> None:
         b.net.dials.clear()
         b.metadata.request_refresh("connection lost")
         await asyncio.sleep(30)
-        assert b.metadata._failures > 5
+        assert b.metadata._schedule.failures > 5
         assert not [address for _, address in b.net.dials if address == "seed:9092"]
 
 
@@ -379,7 +379,7 @@ async def test_an_answer_without_brokers_is_not_believed() -> None:
         b.metadata.request_refresh("test")
         await asyncio.sleep(3)
         assert set(b.metadata.view.brokers) == {0, 1, 2}
-        assert b.metadata._failures > 0
+        assert b.metadata._schedule.failures > 0
 
 
 @virtual_time

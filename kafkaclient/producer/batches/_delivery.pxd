@@ -48,10 +48,11 @@ cdef class BatchResult:
     @cython.locals(delivery=Delivery)
     cpdef Delivery new_delivery(self, long long timestamp)
     cpdef int drop(self, Py_ssize_t index, Py_ssize_t count=*) except -1
-    @cython.locals(batch_result=BatchResult, at=Py_ssize_t)
     cpdef tuple resolve_index(self, Py_ssize_t index)
     @cython.locals(batch_result=BatchResult, at=Py_ssize_t, run=Py_ssize_t)
     cpdef tuple run_at(self, Py_ssize_t index)
+    @cython.locals(batch_result=BatchResult)
+    cpdef int when_settled(self, Py_ssize_t index, callback, target, bint awaited=*) except -1
     cpdef int when_done(self, index, Waiter waiter) except -1
     @cython.locals(batch_result=BatchResult)
     cpdef int await_record(self, Py_ssize_t index, Waiter waiter) except -1
@@ -87,6 +88,9 @@ cdef class Delivery:
     cpdef result(self)
     @cython.locals(batch_result=BatchResult)
     cpdef add_done_callback(self, callback)
+    cpdef int when_settled(self, callback, target, bint awaited=*) except -1
+    @cython.locals(batch_result=BatchResult, index=Py_ssize_t, offset=cython.longlong)
+    cpdef tuple peek(self)
     @cython.locals(batch_result=BatchResult)
     cpdef remove_done_callback(self, callback)
     @cython.locals(batch_result=BatchResult, held=BatchResult)

@@ -66,7 +66,7 @@ cdef class DirectAppend:
     cdef object _serialize
 
     @cython.locals(
-        slots=TopicAppendSlots, serialized=bint, ready=bint, delivery=_delivery.Delivery
+        slots=TopicAppendSlots, in_bytes=bint, ready=bint, delivery=_delivery.Delivery
     )
     cdef object _try_append(self, topic, value, key, partition, timestamp_ms, headers)
     @cython.locals(slots=TopicAppendSlots)

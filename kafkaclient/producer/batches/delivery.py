@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_right
+from contextvars import Context
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Never, TypeAlias
 
@@ -206,12 +207,9 @@ class BatchResult:
 
     def resolve_index(self, index: int) -> tuple[BatchResult, int]:
         """The result of the batch that holds the record ``index`` after splits, and its index."""
-        batch_result = self
-        while batch_result._parts is not None:
-            firsts, parts, shifts = batch_result._parts
-            at = bisect_right(firsts, index) - 1
-            batch_result, index = parts[at], index - shifts[at]
-        return batch_result, index
+        if self._parts is None:
+            return self, index
+        return self.run_at(index)[:2]
 
     def run_at(self, index: int) -> tuple[BatchResult, int, int]:
         """:meth:`resolve_index`, and how many records from there on have stayed together."""
@@ -228,6 +226,21 @@ class BatchResult:
     def waiting(self) -> int:
         """How many tasks and callbacks wait here."""
         return len(self._waiters or ())
+
+    def when_settled(
+        self, index: int, callback: Callable[[Any], object], target: object, awaited: bool = False
+    ) -> None:
+        """See :meth:`Delivery.when_settled`; ``index`` is the record's."""
+        batch_result, index = self.resolve_index(index)
+        loop = batch_result.home_loop()
+        context = Context()  # not a shared one: two threads cannot be in one context
+        waiter = Callback(loop, callback, target, 0, context)
+        if batch_result.done:
+            loop.call_soon(callback, target, context=context)
+        elif awaited:
+            batch_result.await_record(index, waiter)
+        else:
+            batch_result.when_done(index, waiter)
 
     def when_done(self, index: int, waiter: Waiter) -> None:
         """Wake the waiter once this batch, or the part that ``index`` moves to, is done."""
@@ -416,6 +429,33 @@ class Delivery:
         while batch_result.knows(waiting := Callback(loop, callback, self, nth)):
             nth += 1
         batch_result.when_done(index, waiting)
+
+    def when_settled(
+        self, callback: Callable[[Any], object], target: object, awaited: bool = False
+    ) -> None:
+        """Call ``callback(target)`` from the event loop once the record has its outcome. The
+        context variables are empty then: the outcome belongs to no request.
+
+        Unlike :meth:`add_done_callback`, this does not count as looking at the outcome: a failure
+        is still reported as unobserved. ``awaited``: the batch need not linger for other records.
+        """
+        _track(self)
+        self._batch_result.when_settled(self._index, callback, target, awaited)
+
+    def peek(self) -> tuple[str, int, int, KafkaError | None]:
+        """(topic, partition, offset, error) of a record that is done. Unlike :meth:`exception` and
+        :meth:`result`, the call does not count as looking at the outcome."""
+        batch_result, index = self._batch_result.resolve_index(self._index)
+        offset = batch_result.base_offset
+        if offset >= 0:
+            offset += index
+        return batch_result.topic, batch_result.partition, offset, batch_result.error_of(index)
+
+    @property
+    def batch_result(self) -> BatchResult:
+        """What has the outcome of the record, together with those of the other records of its
+        batch. Another one after the batch was split."""
+        return self._batch_result.resolve_index(self._index)[0]
 
     def remove_done_callback(self, callback: Callable[[Delivery], Any]) -> int:
         """Take back :meth:`add_done_callback`; how many times it had been called with it."""

@@ -213,17 +213,17 @@ class DirectAppend:
         headers: HeadersLike,
     ) -> Delivery | RawRecord:
         """Put a record through its slot; or the record, which has to take the slow way."""
-        slots, serialized = self._slots_of(topic), False
+        slots, in_bytes = self._slots_of(topic), False
         ready = self._serialize is None and _is_bytes(value) and _is_bytes(key)
         if not ready and slots is not None and slots.knows(partition):
             value, key, headers = self._in_bytes(topic, value, key, headers)
-            ready = serialized = True
+            ready = in_bytes = True
             slots = self._slots_of(topic)  # serializers are user code
         if ready and slots is not None:
             delivery = self._append_bytes(slots, value, key, partition, timestamp_ms, headers)
             if delivery is not None:
                 return delivery
-        return RawRecord(topic, value, key, partition, timestamp_ms, headers, serialized)
+        return RawRecord(topic, value, key, partition, timestamp_ms, headers, in_bytes)
 
     def _slots_of(self, topic: Any) -> TopicAppendSlots | None:
         """The slots of a topic; None: its records have to take the slow way."""

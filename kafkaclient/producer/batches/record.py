@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import InvalidRecordError, RecordTooLargeError, SerializationError
-from kafkaclient.producer.batches.serializers import AwaitedFields, described
+from kafkaclient.producer.batches.serializers import AwaitedFields, record_text
 from kafkaclient.topic_names import check_topic_name
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
 
@@ -39,8 +39,7 @@ class Record(NamedTuple):
 
 
 class RawRecord(NamedTuple):
-    """A record as the caller of ``send`` gives it; ``in_bytes``: the serializers have
-    been applied.
+    """A record as the caller of ``send`` gives it; ``in_bytes``: the serializers have been applied.
     ``topic`` is empty for a record of ``create_batch``, which has no topic yet."""
 
     topic: str
@@ -148,7 +147,7 @@ def record_of_bytes(
             key = _frozen(key)
         upper_bound = BATCH_OVERHEAD + record_size_upper_bound(key, value, headers)
     except (TypeError, ValueError) as error:
-        raise InvalidRecordError(f"{described(topic)}: {error}") from error
+        raise InvalidRecordError(f"{record_text(topic)}: {error}") from error
     if upper_bound > config.max_request_size or upper_bound > config.buffer_memory:
         raise too_large(config, topic, upper_bound)
     if timestamp_ms is None:
@@ -175,7 +174,7 @@ def too_large(config: ProducerConfig, topic: str, upper_bound: int) -> RecordToo
         key=lambda option: option[1],
     )
     return RecordTooLargeError(
-        f"{described(topic)} takes up to {upper_bound} bytes, more than {name}={limit}; "
+        f"{record_text(topic)} takes up to {upper_bound} bytes, more than {name}={limit}; "
         "it was not sent"
     )
 

@@ -98,7 +98,7 @@ class Serializers:
         """
         listed: Any = headers
         if self._key_gets_context or self._value_gets_context:
-            listed = _listed(topic, headers) if headers else []
+            listed = _headers_list(topic, headers) if headers else []
         if key is not None and self._key is not None:
             try:
                 if self._key_gets_context:
@@ -125,7 +125,7 @@ class Serializers:
         self, topic: str, value: Any, key: Any, headers: Any, field: Literal["key", "value"]
     ) -> AwaitedFields:
         if not (self._key_gets_context or self._value_gets_context):
-            headers = _listed(topic, headers or ())  # an iterator can be read only once
+            headers = _headers_list(topic, headers or ())  # an iterator can be read only once
         return AwaitedFields(self, topic, value, key, headers, field)
 
 
@@ -163,7 +163,7 @@ class AwaitedFields:
     def not_finished(self, why: str) -> SerializationError:
         """The error for a serializer that has not finished."""
         return SerializationError(
-            f"the {self.field} of {described(self._topic)} was not serialized: {why}; the record "
+            f"the {self.field} of {record_text(self._topic)} was not serialized: {why}; the record "
             "was not sent"
         )
 
@@ -186,7 +186,7 @@ class AwaitedFields:
         return value, item, headers
 
 
-def described(topic: str) -> str:
+def record_text(topic: str) -> str:
     """How error messages name a record; ``topic`` is empty for a record of ``create_batch``."""
     return f"a record for topic {topic!r}" if topic else "a record of a batch"
 
@@ -194,14 +194,14 @@ def described(topic: str) -> str:
 def failed(topic: str, field: str, error: object) -> SerializationError:
     """The error for a key or value whose serializer has failed with ``error``."""
     return SerializationError(
-        f"the {field} of {described(topic)} could not be serialized: {error!r}"
+        f"the {field} of {record_text(topic)} could not be serialized: {error!r}"
     )
 
 
 def _refused(topic: str, field: str, item: object) -> SerializationError:
     return SerializationError(
-        f"the {field} of {described(topic)}: the serializer gave {type(item).__name__}, not bytes "
-        "or None"
+        f"the {field} of {record_text(topic)}: the serializer gave {type(item).__name__}, not "
+        "bytes or None"
     )
 
 
@@ -222,12 +222,12 @@ def _in_bytes(topic: str, field: str, item: object) -> bool:
     raise _refused(topic, field, item)
 
 
-def _listed(topic: str, headers: Any) -> list[Any]:
+def _headers_list(topic: str, headers: Any) -> list[Any]:
     """The headers as a list of its own, which serializers may change."""
     try:
         return list(headers.items() if isinstance(headers, Mapping) else headers)
     except TypeError as error:
-        raise InvalidRecordError(f"{described(topic)}: {error}") from error
+        raise InvalidRecordError(f"{record_text(topic)}: {error}") from error
 
 
 use_compiled(globals())

@@ -94,7 +94,7 @@ class RecordBatchBuilder:
         if self._closed:
             raise ProducerStateError(f"a record was not appended: {self._closed_because()}")
         if self._serializers is not None:
-            value, key, headers = _serialized(self._serializers, value, key, headers)
+            value, key, headers = _in_bytes(self._serializers, value, key, headers)
         if timestamp_ms is None:
             timestamp_ms = int(self._wall_clock() * 1000)
         try:
@@ -171,14 +171,14 @@ class RecordBatchBuilder:
         return "the batch was sent already" if self._sent else "the batch is closed"
 
 
-def _serialized(
+def _in_bytes(
     serializers: Serializers, value: Any, key: Any, headers: HeadersLike
 ) -> tuple[Any, Any, Any]:
     """(value, key, headers) after the serializers."""
-    serialized = serializers.apply("", value, key, headers)
-    if isinstance(serialized[0], AwaitedFields):
+    fields = serializers.apply("", value, key, headers)
+    if isinstance(fields[0], AwaitedFields):
         raise SerializationError(
-            f"the {serialized[0].field} of a record of a batch: its serializer is async, and "
+            f"the {fields[0].field} of a record of a batch: its serializer is async, and "
             "records of create_batch do not wait; the record was not appended"
         )
-    return serialized
+    return fields

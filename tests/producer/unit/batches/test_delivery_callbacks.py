@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -148,6 +150,45 @@ async def test_a_program_that_is_told_to_end_may_go_on() -> None:
     _, (wake, rest) = scheduler.scheduled
     wake(rest)
     assert called == [delivery]
+
+
+VARIABLE: ContextVar[str] = ContextVar("VARIABLE", default="empty")
+
+
+async def test_settled_calls_come_in_an_empty_context_and_look_at_no_outcome() -> None:
+    unseen, called = Unseen(), []
+    batch_result, deliveries = result_of(3, unseen)
+    VARIABLE.set("a request's")
+
+    def note(target: object) -> None:
+        called.append((target, VARIABLE.get()))
+
+    for n, delivery in enumerate(deliveries):
+        delivery.when_settled(note, n)
+    left, right = split_into(batch_result, 0, 2)
+    assert [d.batch_result for d in deliveries] == [left, left, right]
+    left.fail(LOST)
+    await asyncio.sleep(0)
+    assert called == [(0, "empty"), (1, "empty")]
+    right.resolve(7)
+    await asyncio.sleep(0)
+    deliveries[2].when_settled(note, "late")
+    assert len(called) == 3
+    await asyncio.sleep(0)
+    assert called[2:] == [(2, "empty"), ("late", "empty")]
+    assert [d.peek() for d in deliveries] == [("t", 3, -1, LOST)] * 2 + [("t", 3, 7, None)]
+    del delivery
+    deliveries.clear()
+    assert unseen.total == 2
+
+
+async def test_a_batch_does_not_linger_for_a_record_that_is_awaited() -> None:
+    ended: list[int] = []
+    for awaited in (False, True):
+        batch_result, (delivery,) = result_of(1)
+        batch_result.on_only_record_awaited = partial(ended.append, awaited)
+        delivery.when_settled(id, None, awaited)
+    assert ended == [True]
 
 
 async def test_on_delivery_is_called_for_each_record_in_order() -> None:

@@ -46,9 +46,8 @@ async def test_records_that_change_places_are_led_on() -> None:
         (True, 0, 2), (True, 1, 1), (False, 0, 1), (True, 2, 2), (True, 3, 1), (False, 1, 1),
         (True, 4, 1),
     ]  # fmt: skip
-    assert [batch_result.resolve_index(n) for n in range(7)] == [
-        batch_result.run_at(n)[:2] for n in range(7)
-    ]
+    places = [(r is good, at) for r, at in map(batch_result.resolve_index, range(7))]
+    assert places == [run[:2] for run in runs]
     bad.fail(LOST)
     left, right = split_into(good, 0, 3)
     assert batch_result.run_at(3) == (left, 2, 1)

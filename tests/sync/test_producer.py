@@ -511,18 +511,18 @@ def test_a_call_ends_although_the_thread_ends(
     producer.start()
     thread = producer._thread
     assert thread is not None
-    schedule = asyncio.run_coroutine_threadsafe
+    in_loop = thread._in_loop
 
-    def too_late(coroutine: Any, loop: asyncio.AbstractEventLoop) -> Future[Any]:
+    def too_late(callback: Any, *args: Any) -> bool:
+        if callback != thread._begin:
+            return in_loop(callback, *args)
         if closed:
             producer.close()
-            with contextlib.suppress(RuntimeError):
-                return schedule(coroutine, loop)
-        else:
-            threading.Timer(0.05, producer.close).start()
-        return ConcurrentFuture()
+            return in_loop(callback, *args)
+        threading.Timer(0.05, producer.close).start()
+        return True
 
-    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", too_late)
+    monkeypatch.setattr(thread, "_in_loop", too_late)
     ended: list[object] = []
 
     def work() -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkaclient import SyncProducer
 from kafkaclient.errors import (
+    FlushTimeoutError,
     ProducerClosedError,
 )
-from tests.sync.support import one_topic, running, stalled, threads
+from tests.sync.support import busy, one_topic, running, stalled, threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,3 +154,64 @@ def test_a_dropped_producer_warns_and_sends_its_records() -> None:
         dropped.clear()
     assert thread.ended.result(10) == 0
     assert future.result(0).offset == 0
+
+
+def test_a_second_close_shortens_the_first() -> None:
+    _, producer = stalled(max_request_size=1000)
+    future = producer.send("t", b"x")
+    first = threading.Thread(target=producer.close)
+    first.start()
+    first.join(0.2)
+    assert first.is_alive()
+    began = time.monotonic()
+    assert producer.close(0.1) == 1
+    assert time.monotonic() - began < 5
+    assert isinstance(future.exception(0), ProducerClosedError)
+    first.join(5)
+    assert not first.is_alive()
+
+
+def test_a_flush_during_a_close_waits_for_the_outcomes() -> None:
+    fake, producer = stalled(max_request_size=1000)
+    future = producer.send("t", b"x")
+    closing = threading.Thread(target=producer.close)
+    closing.start()
+    closing.join(0.1)
+    with pytest.raises(FlushTimeoutError) as caught:
+        producer.flush(0.1)
+    assert caught.value.undelivered == 1
+    threading.Timer(0.2, fake.resume_broker, (0,)).start()
+    producer.flush()
+    assert future.done()
+    closing.join(5)
+
+
+def test_a_close_during_a_flush_does_not_end_it_early() -> None:
+    with running(one_topic(auto_create_topics=False)) as producer:
+        producer.send_and_wait("t", b"x")
+        future = producer.send_many("unknown", [b"x"])
+        threading.Timer(0.1, producer.close, (0.1,)).start()
+        producer.flush()
+        assert isinstance(future.exception(0), ProducerClosedError)
+
+
+def test_a_close_ends_in_time_although_the_thread_is_busy(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kafkaclient.sync.thread._END_S", 0.1)
+    producer = SyncProducer((fake := one_topic()).bootstrap, dialer=fake)
+    producer.start()
+    with busy(producer):
+        producer.send("t", b"x")
+        assert producer.close(0.1) == 1
+    assert "the producer's thread does not respond" in caplog.text
+    assert producer.close() == 0
+
+
+@pytest.mark.parametrize("call", ["close", "flush", "healthy", "metrics"])
+def test_a_timeout_is_a_number(call: str) -> None:
+    with running(one_topic()) as producer:
+        with pytest.raises(TypeError, match=rf"{call}: timeout must be a number of seconds"):
+            getattr(producer, call)(timeout="5")
+        with pytest.raises(ValueError, match="not NaN"):
+            getattr(producer, call)(timeout=float("nan"))

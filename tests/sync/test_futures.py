@@ -6,6 +6,8 @@ import asyncio
 import copy
 import threading
 from concurrent.futures import FIRST_EXCEPTION, as_completed, wait
+from inspect import isfunction
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +15,10 @@ import pytest
 from kafkaclient import SyncProducer
 from kafkaclient.errors import (
     PolicyViolationError,
+    ProducerClosedError,
     ProducerStateError,
 )
+from kafkaclient.sync.futures import FutureState, Gate, SendFuture
 from tests.sync.support import POLICY_VIOLATION, one_topic, running, stalled, values
 
 
@@ -119,3 +123,61 @@ def test_a_callback_that_would_wait_gets_a_clear_error() -> None:
         producer.flush()
     assert len(told) == 1
     assert values(fake) == [b"1", b"2"]
+
+
+def _acquired_by_a_thread_that_has_ended(lock: Any) -> None:
+    """As a signal handler that raises in the middle of ``concurrent.futures.wait`` leaves it."""
+    thread = threading.Thread(target=lock.acquire)
+    thread.start()
+    thread.join()
+
+
+def test_entering_the_lock_of_a_future_is_one_call_in_c() -> None:
+    """So a signal handler cannot raise between the lock and the block of a ``with``."""
+    assert not isfunction(Gate.__enter__)
+    assert not isfunction(Gate.__exit__)
+
+
+def test_a_future_that_stays_locked_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkaclient.sync.futures._LOCKED_S", 0.05)
+    with running(one_topic(), linger_ms=200) as producer:
+        producer.send_and_wait("t", b"0")
+        locked, free = producer.send("t", b"1"), producer.send("t", b"2")
+        _acquired_by_a_thread_that_has_ended(locked._condition)
+        assert free.result(5).offset == 2
+        assert locked.result(5).offset == 1
+        assert producer.send_and_wait("t", b"3").offset == 3
+
+
+def test_an_event_that_stays_locked_holds_up_no_future(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkaclient.sync.futures._LOCKED_S", 0.05)
+    with running(one_topic(), linger_ms=200) as producer:
+        producer.send_and_wait("t", b"0")
+        future = producer.send("t", b"1")
+        event = threading.Event()
+        _acquired_by_a_thread_that_has_ended(event._cond)  # type: ignore[attr-defined]
+        with future._condition:
+            future._waiters.append(SimpleNamespace(event=event, add_result=lambda _: event.set()))
+        assert future.result(5).offset == 1
+        assert producer.send_and_wait("t", b"2").offset == 2
+
+
+def test_a_wait_ends_in_time_and_can_be_repeated() -> None:
+    _, producer = stalled(max_request_size=1000)
+    future = producer.send("t", b"x")
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            future.result(0.01)
+    assert wait([future], 0.01).not_done == {future}
+    producer.close(0)
+    assert isinstance(future.exception(0), ProducerClosedError)
+
+
+def test_in_a_forked_child_a_future_of_the_parent_is_not_waited_for() -> None:
+    state = FutureState()
+    future: SendFuture[Any] = SendFuture(state)
+    state.forked()
+    assert wait([future], 5).done == {future}
+    assert list(as_completed([future], 5)) == [future]
+    with pytest.raises(ProducerStateError, match="forked child"):
+        future.result()

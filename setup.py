@@ -19,6 +19,7 @@ SOURCES = [
     "kafkaclient/perf/slices.py",
     "kafkaclient/producer/bulk/_rows.pyx",
     "kafkaclient/producer/bulk/_arrow_rows.pyx",
+    "kafkaclient/producer/batches/batch_result.py",
     "kafkaclient/producer/batches/delivery.py",
     "kafkaclient/producer/batches/delivery_future.py",
     "kafkaclient/producer/batches/direct_append.py",

@@ -46,6 +46,7 @@ COMPILED = (
     "kafkaclient.opentelemetry._sending",
     "kafkaclient.producer.bulk._rows",
     "kafkaclient.producer.bulk._arrow_rows",
+    "kafkaclient.producer.batches._batch_result",
     "kafkaclient.producer.batches._delivery",
     "kafkaclient.producer.batches._delivery_future",
     "kafkaclient.producer.batches._direct_append",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.cluster import BrokerStatus
 
+DEFAULT_PORT = 9092  # what tutorials, and the defaults of other clients, use
 NOT_RUNNING = 3  # exit status of `status` if there is no cluster, as for a stopped service
 
 app = typer.Typer(
@@ -49,6 +50,14 @@ def up(
         typer.Option(metavar="KEY=VALUE", help="A broker setting; may be repeated."),
     ] = None,
     version: Annotated[str, "The Kafka version."] = DEFAULT_VERSION,
+    port: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=65_500,
+            help="Broker 0's port; others take the next ones. Random ports if one is in use.",
+        ),
+    ] = DEFAULT_PORT,
     name: Name = DEFAULT_NAME,
     as_json: AsJson = False,
 ) -> None:
@@ -63,7 +72,7 @@ def up(
 
     async def run() -> None:
         settings = pairs(config, "--config", strip=True)
-        spec = ClusterSpec(brokers, rack, settings, version, long_lived=True)
+        spec = ClusterSpec(brokers, rack, settings, version, long_lived=True, port=port)
         cluster = await BackgroundCluster.up(name, spec, say=stderr_console().print)
         if as_json:
             print_json(_addresses(cluster))

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.perf.payload import KeyValue
     from kafkaclient.perf.traffic import Completed
-    from kafkaclient.producer.batches.delivery import Delivery, Run
+    from kafkaclient.producer.batches.batch_result import Run
+    from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.prometheus import ProducerMetricsCollector
 
 

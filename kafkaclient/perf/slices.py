@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaclient.perf.payload import KeyValue
-    from kafkaclient.producer.batches.delivery import BatchResult, Delivery
+    from kafkaclient.producer.batches.batch_result import BatchResult
+    from kafkaclient.producer.batches.delivery import Delivery
 
 __all__ = ["BatchShare", "Slice"]
 

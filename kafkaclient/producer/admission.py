@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import TopicView
     from kafkaclient.metrics import ProducerMetrics
     from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
-    from kafkaclient.producer.batches.delivery import BatchResult, Delivery
+    from kafkaclient.producer.batches.batch_result import BatchResult
+    from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.topic_waiters import TopicWaiter
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.config.limit import Limit
 from kafkaclient.errors import BufferFullError, KafkaError, ProducerClosedError
+from kafkaclient.producer.batches.delivery import delivery_for_last
 from kafkaclient.producer.batches.record import PendingRecord, Record
 from kafkaclient.producer.held_watches import HeldWatches
 from kafkaclient.producer.serialization import SerializerTask
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import TopicView
     from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
     from kafkaclient.producer.accumulator.buffer_pool import Spending
-    from kafkaclient.producer.batches.delivery import BatchResult, Delivery
+    from kafkaclient.producer.batches.batch_result import BatchResult
+    from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 
 _CANCELLED_S = 1.0  # how long a stop waits for serializers that it has cancelled, in seconds
@@ -83,14 +85,14 @@ class PendingSends:
     def hold(self, topic: TopicBuffer, record: Record | PendingRecord) -> Delivery | None:
         """Hold the record of a ``send_nowait`` until its turn; None: no buffer space."""
         waiters = self._topics.get(topic)
-        # Else the record could hold the bytes that an earlier caller needs.
+        # Earlier callers are charged first: the record must not hold the bytes that they need.
         if waiters is not None and not waiters.charge_callers(self.buffer_pool):
             return None
         if not self.buffer_pool.try_take(record.upper_bound):
             return None
         batch_result = self._new_result(topic.name)
         batch_result.count = 1
-        delivery = batch_result.delivery_for_last(record.timestamp)
+        delivery = delivery_for_last(batch_result, record.timestamp)
         held = HeldRecord(delivery, batch_result, record, self._clock())
         self._add(topic, held)
         if isinstance(record, PendingRecord):

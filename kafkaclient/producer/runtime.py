@@ -17,7 +17,7 @@ from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
 from kafkaclient.producer.accumulator.compressor import CompressionThreads
 from kafkaclient.producer.accumulator.custom_strategy import CustomPartitioner
 from kafkaclient.producer.admission import Admission
-from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.batches.batch_result import BatchResult
 from kafkaclient.producer.batches.idempotence import ProducerIdentity
 from kafkaclient.producer.observability.gauges import bind_load_gauges
 from kafkaclient.producer.observability.load import LiveLoad

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
     from kafkaclient.errors import KafkaError
     from kafkaclient.producer.accumulator.buffer_pool import BufferPool, Claim
-    from kafkaclient.producer.batches.delivery import BatchResult, Delivery
+    from kafkaclient.producer.batches.batch_result import BatchResult
+    from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.record import PendingRecord, Record
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.serialization import SerializerTask

@@ -13,7 +13,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError
-from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.batches.batch_result import BatchResult
+from kafkaclient.producer.batches.delivery import delivery_for_last
 from kafkaclient.sync.futures import finish
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class Outcomes:
         """A delivery that has failed with the error."""
         refused = BatchResult(topic, self._report_unobserved)
         refused.count = 1
-        delivery = refused.delivery_for_last(0)
+        delivery = delivery_for_last(refused, 0)
         if not isinstance(error, KafkaError):
             error = KafkaError(repr(error))
         # The traceback has the frames that hold the future: the garbage collector does not visit a

@@ -22,7 +22,7 @@ from kafkaclient.sync.outcomes import Outcomes
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from kafkaclient.producer.batches.delivery import BatchResult
+    from kafkaclient.producer.batches.batch_result import BatchResult
     from kafkaclient.producer.producer import Producer
     from kafkaclient.sync.entries import Entry
 

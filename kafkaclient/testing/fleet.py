@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.errors import ConfigError
 from kafkaclient.testing.broker import CHECKPOINT_FILE, Broker, BrokerProcess, BrokerState
 from kafkaclient.testing.errors import BrokerStartError
-from kafkaclient.testing.ports import free_ports
+from kafkaclient.testing.ports import free_ports, ports_from
 from kafkaclient.testing.probe import membership
 from kafkaclient.testing.proxy import FaultProxy, ProxyCounters
 from kafkaclient.testing.security import make_certificates
@@ -81,6 +81,7 @@ class Fleet:
         self._template = template
         self._say = say
         self._cluster_id = new_uuid()
+        self._first_port = spec.port
         self._ports: list[Ports] = []
         self._secured: list[Secured | None] = []
         self._brokers: list[Broker] = []
@@ -101,6 +102,7 @@ class Fleet:
                 await self._end_all()
                 if attempt == _PORT_ATTEMPTS:
                     raise self._brokers[0].start_error() from None
+                self._first_port = None
                 self._say("another process uses a chosen port: starting again with other ports")
             except BaseException:
                 await self._end_all()
@@ -125,6 +127,12 @@ class Fleet:
         secure = spec.secure_listeners
         numbers = iter(free_ports((len(Ports._fields) + len(secure)) * spec.brokers))
         self._ports = [Ports(*(next(numbers) for _ in Ports._fields)) for _ in range(spec.brokers)]
+        if self._first_port is not None:
+            if fixed := ports_from(self._first_port, spec.brokers):
+                pairs = zip(self._ports, fixed, strict=True)
+                self._ports = [ports._replace(direct=direct) for ports, direct in pairs]
+            else:
+                self._say(f"port {self._first_port} or the next is in use: random ports instead")
         self._secured = [None] * spec.brokers
         if secure:
             certificates = self._directory / "certificates"

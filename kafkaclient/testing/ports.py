@@ -47,8 +47,17 @@ def free_ports(count: int, chooser: random.Random | None = None) -> list[int]:
     raise LocalClusterError(f"there are fewer than {count} free ports on {HOST} in {port_range()}")
 
 
-def _is_free(port: int) -> bool:
+def ports_from(first: int, count: int) -> list[int] | None:
+    """``first`` and the ports after it; None if another process listens on one of them."""
+    ports = list(range(first, first + count))
+    return ports if all(_is_free(port, after_use=True) for port in ports) else None
+
+
+def _is_free(port: int, *, after_use: bool = False) -> bool:
+    """``after_use``: a port is free even if connections to an ended listener are in TIME_WAIT."""
     with socket.socket() as probe:
+        if after_use:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
         except OSError:

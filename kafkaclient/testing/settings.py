@@ -29,6 +29,7 @@ DEFAULT_VERSION = "4.3.1"
 HOST = "127.0.0.1"
 HEAP_MB = 384
 _MAX_BROKERS = 15
+_LAST_PORT = 65_535
 
 _SECURITY_PROTOCOLS = "CONTROLLER:PLAINTEXT,DIRECT:PLAINTEXT,INTERNAL:PLAINTEXT,PROXIED:PLAINTEXT"
 
@@ -76,7 +77,8 @@ class ClusterSpec:
 
     ``config`` adds or replaces settings of every broker by Kafka's dotted names. ``racks`` has one
     rack per broker. ``features`` replaces default feature levels. The JVMs of ``long_lived``
-    brokers optimize for throughput. ``heap_mb`` is the heap of each broker in MB."""
+    brokers optimize for throughput. ``heap_mb`` is the heap of each broker in MB. Broker N listens
+    on ``port`` + N if all these ports are free, else, and without ``port``, on random ports."""
 
     brokers: int
     racks: Sequence[str] | None
@@ -86,6 +88,7 @@ class ClusterSpec:
     features: Mapping[str, int] = field(default_factory=dict)
     long_lived: bool = False
     heap_mb: int = HEAP_MB
+    port: int | None = None
 
     def __post_init__(self) -> None:
         brokers, racks = self.brokers, self.racks
@@ -93,6 +96,8 @@ class ClusterSpec:
             raise ConfigError(f"brokers must be 1 to {_MAX_BROKERS}, not {brokers}")
         if racks is not None and (isinstance(racks, str) or len(racks) != brokers):
             raise ConfigError(f"racks must name one rack for each of {brokers} brokers: {racks!r}")
+        if self.port is not None and not 1 <= self.port <= _LAST_PORT - brokers:
+            raise ConfigError(f"port must be 1 to {_LAST_PORT - brokers}, not {self.port}")
         for key in self.config:
             if key in _OWN_KEYS:
                 raise ConfigError(f"{key} cannot be set: the local cluster sets it")

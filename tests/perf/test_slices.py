@@ -34,7 +34,7 @@ class Sender:
             batch = self._open[key == b"a"] = self._delivery.BatchResult(topic)
             self.batches.append(batch)
         batch.count += 1
-        return batch.delivery_for_last(0)
+        return self._delivery.delivery_for_last(batch, 0)
 
 
 @pytest.fixture(params=[True, False], ids=["compiled", "pure"])

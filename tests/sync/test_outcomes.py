@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkaclient.errors import KafkaError
-from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.batches.batch_result import BatchResult
+from kafkaclient.producer.batches.delivery import delivery_for_last
 from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
 from kafkaclient.sync.futures import FutureState, SendFuture
 from kafkaclient.sync.outcomes import Outcomes
@@ -34,7 +35,7 @@ def _batch(records: int) -> tuple[BatchResult, list[Any]]:
     batch_result, deliveries = BatchResult("t"), []
     for _ in range(records):
         batch_result.count += 1
-        deliveries.append(batch_result.delivery_for_last(0))
+        deliveries.append(delivery_for_last(batch_result, 0))
     return batch_result, deliveries
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import socket
 
-from kafkaclient.testing.ports import free_ports, port_range
+from kafkaclient.testing.ports import free_ports, port_range, ports_from
 
 
 def test_they_lie_below_the_ports_of_outgoing_connections() -> None:
@@ -29,3 +29,15 @@ def test_a_taken_port_is_passed_over() -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", first))
         assert first not in free_ports(5, random.Random(7))
+
+
+def test_ports_from_a_port_are_those_after_it_unless_one_is_in_use() -> None:
+    first = next(port for port in port_range() if ports_from(port, 3))
+    assert ports_from(first, 3) == [first, first + 1, first + 2]
+    with socket.create_server(("127.0.0.1", first + 2)) as server:
+        assert ports_from(first, 3) is None
+        assert ports_from(first, 2) == [first, first + 1]
+        with socket.create_connection(server.getsockname()):
+            accepted, _ = server.accept()
+    accepted.close()  # closed by the server first: this side's connection is in TIME_WAIT
+    assert ports_from(first, 3) == [first, first + 1, first + 2]

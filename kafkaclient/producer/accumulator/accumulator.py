@@ -25,7 +25,8 @@ from kafkaclient.producer.accumulator.partition_strategies import (
     RoundRobinBinding,
 )
 from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
-from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.batches.batch_result import BatchResult
+from kafkaclient.producer.batches.delivery import new_delivery
 from kafkaclient.producer.batches.direct_append import TopicAppendSlots
 from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 from kafkaclient.producer.partitioning.fair_share import FairShare
@@ -205,7 +206,7 @@ class RecordAccumulator:
         if batch.full:
             self.ready_queues.schedule(queue, now)
         self._install_append_slot(queue, batch, now, unkeyed=sticky)
-        return batch.result.new_delivery(record.timestamp)
+        return new_delivery(batch.result, record.timestamp)
 
     def _install_append_slot(
         self, queue: PartitionQueue, batch: ProducerBatch, now: float, *, unkeyed: bool

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.producer.batches.batch import ProducerBatch
 
 if TYPE_CHECKING:
-    from kafkaclient.producer.batches.delivery import BatchResult
+    from kafkaclient.producer.batches.batch_result import BatchResult
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
     from kafkaclient.producer.batches.split import Make
     from kafkaclient.producer.settings import AccumulatorSettings

@@ -1,6 +1,7 @@
 cimport cython
 
-from kafkaclient.producer.batches._delivery cimport BatchResult, Delivery, _track, _untrack
+from kafkaclient.producer.batches._batch_result cimport BatchResult
+from kafkaclient.producer.batches._delivery cimport Delivery, _track, _untrack
 from kafkaclient.producer.batches._waiters cimport (
     Callback, TaskWaiter, Waiter, cancelled_error, home_loop, wake_all, wake_soon
 )

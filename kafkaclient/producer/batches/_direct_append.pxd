@@ -1,8 +1,8 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
-from kafkaclient.producer.batches cimport _delivery
-from kafkaclient.producer.batches._delivery cimport Delivery
+from kafkaclient.producer.batches cimport _batch_result
+from kafkaclient.producer.batches._delivery cimport Delivery, delivery_for_last
 from kafkaclient.producer.batches._waiters cimport runs_here
 from kafkaclient.wire cimport _record_buffer
 from kafkaclient.wire._murmur2 cimport hash_bytes
@@ -28,13 +28,13 @@ cdef object _system_clock
 @cython.final
 cdef class AppendSlot:
     cdef _record_buffer.RecordBuffer _buffer
-    cdef _delivery.BatchResult _batch_result
+    cdef _batch_result.BatchResult _batch_result
     cdef object _signal
     cdef Py_ssize_t _signal_at
     cdef Py_ssize_t _run_first
 
     @cython.locals(buffer=_record_buffer.RecordBuffer)
-    cdef _delivery.Delivery put(
+    cdef Delivery put(
         self, int64_t timestamp, bytes key, bytes value, headers, Py_ssize_t headers_size
     )
     @cython.locals(first=bint)
@@ -66,7 +66,7 @@ cdef class DirectAppend:
     cdef object _serialize
 
     @cython.locals(
-        slots=TopicAppendSlots, in_bytes=bint, ready=bint, delivery=_delivery.Delivery
+        slots=TopicAppendSlots, in_bytes=bint, ready=bint, delivery=Delivery
     )
     cdef object _try_append(self, topic, value, key, partition, timestamp_ms, headers)
     @cython.locals(slots=TopicAppendSlots)
@@ -78,7 +78,7 @@ cdef class DirectAppend:
         encoded=Py_ssize_t,
         timestamp=int64_t,
     )
-    cdef _delivery.Delivery _append_bytes(
+    cdef Delivery _append_bytes(
         self, TopicAppendSlots slots, value, key, partition, timestamp_ms, headers
     )
     cdef tuple _in_bytes(self, topic, value, key, headers)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaclient.errors import KafkaError
-    from kafkaclient.producer.batches.delivery import BatchResult
+    from kafkaclient.producer.batches.batch_result import BatchResult
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
     from kafkaclient.producer.batches.record import Record
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import cython
 
-    from kafkaclient.producer.batches.delivery import BatchResult, Run
+    from kafkaclient.producer.batches.batch_result import BatchResult, Run
     from kafkaclient.types import Headers, HeadersLike
     from kafkaclient.wire.record_buffer import RecordBuffer
 else:
@@ -39,7 +39,7 @@ _LAST_TIMESTAMP = 2**63 - 1
 _system_clock = time.time
 
 if not cython.compiled:  # compiled, these names are C functions, see _direct_append.pxd
-    from kafkaclient.producer.batches.delivery import Delivery
+    from kafkaclient.producer.batches.delivery import Delivery, delivery_for_last
     from kafkaclient.producer.batches.waiters import runs_here
     from kafkaclient.wire.murmur2 import hash_bytes
     from kafkaclient.wire.record_buffer import headers_size
@@ -86,7 +86,7 @@ class AppendSlot:
         if buffer is None or not buffer.put(timestamp, key, value, headers, headers_size):
             return None
         self._batch_result.count += 1
-        delivery = self._batch_result.delivery_for_last(timestamp)
+        delivery = delivery_for_last(self._batch_result, timestamp)
         if self._signal is not None and buffer.size >= self._signal_at:
             self._give_signal()
         return delivery
@@ -99,7 +99,7 @@ class AppendSlot:
             self._run_first = self._batch_result.count
         self._batch_result.count += 1
         if self._batch_result.on_delivery is not None:
-            self._batch_result.delivery_for_last(timestamp)  # on_delivery is called with it
+            delivery_for_last(self._batch_result, timestamp)  # on_delivery is called with it
         assert self._buffer is not None
         if self._signal is not None and self._buffer.size >= self._signal_at:
             self._give_signal()

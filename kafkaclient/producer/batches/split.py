@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.batches.batch import ProducerBatch
-from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.batches.batch_result import BatchResult
 from kafkaclient.producer.batches.record import Record
 from kafkaclient.wire.records import BATCH_OVERHEAD, iter_records, record_size
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
     from kafkaclient.errors import KafkaError
-    from kafkaclient.producer.batches.delivery import BatchResult, Run
+    from kafkaclient.producer.batches.batch_result import BatchResult, Run
 
 _KEPT = 64  # runs that are kept before those with an outcome are summed up
 

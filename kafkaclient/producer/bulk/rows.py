@@ -13,7 +13,7 @@ from kafkaclient.wire.record_buffer import headers_size
 from kafkaclient.wire.records import fields_size
 
 if TYPE_CHECKING:
-    from kafkaclient.producer.batches.delivery import Run
+    from kafkaclient.producer.batches.batch_result import Run
     from kafkaclient.producer.batches.direct_append import AppendSlot, TopicAppendSlots
 
 __all__ = ["Rows", "Values"]

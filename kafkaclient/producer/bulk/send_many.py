@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkaclient.config.limit import Limit
 from kafkaclient.errors import InvalidRecordError, KafkaError
 from kafkaclient.producer.admission import CALL_DEADLINE
-from kafkaclient.producer.batches.delivery import Run
+from kafkaclient.producer.batches.batch_result import Run
 from kafkaclient.producer.batches.record import (
     PendingRecord,
     RawRecord,

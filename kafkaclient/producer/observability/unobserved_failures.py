@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaclient.errors import KafkaError
-    from kafkaclient.producer.batches.delivery import BatchResult
+    from kafkaclient.producer.batches.batch_result import BatchResult
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from kafkaclient.cluster.view import PartitionView, TopicView
 from kafkaclient.errors import KafkaError
-from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.batches.batch_result import BatchResult
+from kafkaclient.producer.batches.delivery import delivery_for_last
 from kafkaclient.producer.batches.record import Record
 from kafkaclient.producer.pending_sends import PendingSends
 from kafkaclient.producer.topic_waiters import TopicWaiter
@@ -54,7 +55,7 @@ class Story:
 
     def place(self, topic: TopicBuffer, record: Record, _since: float) -> Delivery:
         self.append(record.upper_bound)
-        return BatchResult(topic.name).delivery_for_last(0)
+        return delivery_for_last(BatchResult(topic.name), 0)
 
     def append(self, nbytes: int) -> None:
         self.accumulator.buffer_pool.force(nbytes)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kafkaclient.errors import BrokerConnectionError, KafkaError
-from kafkaclient.producer.batches.delivery import BatchResult, Delivery
+from kafkaclient.producer.batches.batch_result import BatchResult
+from kafkaclient.producer.batches.delivery import Delivery, delivery_for_last
 
 LOST = BrokerConnectionError("lost")
 
@@ -38,7 +39,7 @@ def result_of(
     deliveries = []
     for n in range(count):
         batch_result.count += 1
-        deliveries.append(batch_result.delivery_for_last(1000 + n))
+        deliveries.append(delivery_for_last(batch_result, 1000 + n))
     return batch_result, deliveries
 
 

@@ -20,7 +20,8 @@ class Form:
 
     def __init__(self, *, compiled: bool, new_loop: Callable[[], Any]) -> None:
         load = partial(load_form, compiled=compiled)
-        self.batch_result = load("kafkaclient.producer.batches.delivery").BatchResult
+        self._delivery = load("kafkaclient.producer.batches.delivery")
+        self.batch_result = self._delivery.BatchResult
         self.future = load("kafkaclient.producer.batches.delivery_future").DeliveryFuture
         self.new_loop = new_loop
         self.reported: list[Any] = []
@@ -33,7 +34,7 @@ class Form:
         deliveries = []
         for n in range(count):
             batch_result.count += 1
-            deliveries.append(batch_result.delivery_for_last(1000 + n))
+            deliveries.append(self._delivery.delivery_for_last(batch_result, 1000 + n))
         return batch_result, deliveries
 
     def split(self, batch_result: Any) -> list[Any]:

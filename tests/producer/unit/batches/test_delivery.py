@@ -14,6 +14,7 @@ import pytest
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import BrokerConnectionError, KafkaError
+from kafkaclient.producer.batches.delivery import delivery_for_last
 from tests.producer.unit.batches.delivery_support import LOST, result_of, split_into, told
 
 if TYPE_CHECKING:
@@ -229,7 +230,7 @@ def test_what_waits_in_a_loop_that_ends_is_freed(way: str, policy: str) -> None:
             await asyncio.sleep(0)
             batch = result_of(1, hook=[mark].count)[0]
             batch.count += 1
-            delivery.move_to(batch.delivery_for_last(0))
+            delivery.move_to(delivery_for_last(batch, 0))
         await asyncio.sleep(0)
 
     async def wait_for(delivery: Delivery, _mark: Mark) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.batches.batch_result import BatchResult
+from kafkaclient.producer.batches.delivery import delivery_for_last
 from tests.producer.unit.batches.delivery_support import (
     LOST,
     Unseen,
@@ -77,7 +78,7 @@ async def test_a_parked_delivery_moves_to_its_batch() -> None:
     await asyncio.sleep(0)
     batch_result, deliveries = result_of(1, unseen, hook=called.append)
     batch_result.count += 1
-    held.move_to(batch_result.delivery_for_last(1001))
+    held.move_to(delivery_for_last(batch_result, 1001))
     assert (parked.live_deliveries, batch_result.live_deliveries) == (0, 2)
     batch_result.resolve(70)
     assert await task == 71

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.broker_errors import broker_error
-from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.batches.batch_result import BatchResult
+from kafkaclient.producer.batches.delivery import delivery_for_last
 from tests.producer.unit.batches.delivery_support import LOST, Unseen, result_of, split_into
 
 
@@ -97,7 +98,7 @@ def test_a_parked_delivery_nobody_holds_is_unseen_in_its_batch() -> None:
     _, (held,) = result_of(1, unseen)
     batch_result = BatchResult("t", unseen)
     batch_result.count = 1
-    held.move_to(batch_result.delivery_for_last(0))
+    held.move_to(delivery_for_last(batch_result, 0))
     assert batch_result.live_deliveries == 1
     del held
     assert batch_result.live_deliveries == 0

@@ -47,7 +47,7 @@ def sent(form: ModuleType, count: int, loop: Any = None) -> tuple[Any, list[Any]
     deliveries = []
     for n in range(count):
         batch_result.count += 1
-        deliveries.append(batch_result.delivery_for_last(1000 + n))
+        deliveries.append(form.delivery_for_last(batch_result, 1000 + n))
     return batch_result, deliveries
 
 

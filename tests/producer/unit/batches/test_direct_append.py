@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import InvalidRecordError
-from kafkaclient.producer.batches.delivery import BatchResult, Delivery
+from kafkaclient.producer.batches.batch_result import BatchResult
+from kafkaclient.producer.batches.delivery import Delivery
 from kafkaclient.producer.batches.direct_append import AppendSlot, DirectAppend, TopicAppendSlots
 from kafkaclient.producer.batches.record import RawRecord, Record, serialized_record
 from kafkaclient.producer.batches.serializers import Serializers

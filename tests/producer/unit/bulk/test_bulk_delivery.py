@@ -15,7 +15,7 @@ from kafkaclient.errors import (
     BulkFailure,
     KafkaError,
 )
-from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.batches.batch_result import BatchResult
 from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
 from kafkaclient.types import BulkMetadata, OffsetRange
 

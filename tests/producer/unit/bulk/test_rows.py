@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.batches.batch_result import BatchResult
 from kafkaclient.producer.batches.direct_append import AppendSlot, TopicAppendSlots
 from kafkaclient.producer.bulk.rows import Values
 from kafkaclient.wire.murmur2 import partition_for_key

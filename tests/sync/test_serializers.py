@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from contextlib import suppress
@@ -11,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkaclient import SyncProducer
+from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import (
     KafkaError,
+    ProducerClosedError,
     ProducerStateError,
     SerializationError,
 )
@@ -179,3 +183,45 @@ def test_a_serializer_that_ends_the_program_ends_only_its_record(
         assert producer.send_and_wait("t", "2").offset == 1
         assert before.result(5).offset == 0
     assert "code of the application raised" in caplog.text
+
+
+def test_a_close_leaves_no_serializer_behind(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither a task that is destroyed while it is pending, nor a coroutine that never began."""
+
+    async def serialize(text: str) -> bytes:
+        await asyncio.sleep(0)
+        return text.encode()
+
+    def send(producer: SyncProducer) -> None:
+        with suppress(ProducerClosedError):
+            while True:
+                producer.send("t", "x")
+
+    for _ in range(5):
+        producer = SyncProducer(
+            (fake := one_topic()).bootstrap, dialer=fake, value_serializer=serialize
+        )
+        producer.start()
+        senders = [threading.Thread(target=send, args=(producer,)) for _ in range(2)]
+        for sender in senders:
+            sender.start()
+        senders[0].join(0.02)
+        producer.close()
+        for sender in senders:
+            sender.join(10)
+            assert not sender.is_alive()
+        gc.collect()
+    assert "destroyed" not in caplog.text
+
+
+def test_the_configuration_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+    build = ProducerConfig.settle
+    monkeypatch.setattr(
+        ProducerConfig, "settle", staticmethod(lambda *a: (built.append(a), build(*a)))
+    )
+    fake = one_topic()
+    with running(fake, value_serializer=str.encode) as producer:
+        producer.send_and_wait("t", "x")
+    assert len(built) == 1
+    assert values(fake) == [b"x"]

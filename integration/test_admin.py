@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import sys
 from collections import Counter
@@ -41,12 +42,17 @@ class Ended(NamedTuple):
 
 async def run(cluster, *words: str) -> Ended:
     """``kafkaclient`` as a shell runs it."""
+    return await run_with({}, *words, "--bootstrap-server", cluster.bootstrap)
+
+
+async def run_with(variables: dict[str, str], *words: str) -> Ended:
+    """``kafkaclient`` as a shell runs it, with these environment variables."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from kafkaclient.cli import main; main()"),
-        *(*words, "--bootstrap-server", cluster.bootstrap),
+        *(sys.executable, "-c", "from kafkaclient.cli import main; main()", *words),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        env=os.environ | variables,
     )
     stdout, stderr = await process.communicate()
     return Ended(process.returncode or 0, stdout.decode(), stderr.decode())
@@ -60,6 +66,22 @@ async def described(admin: Admin, topic: str, partitions: int):
             if told is not None and len(told.partitions) == partitions and not told.unavailable:
                 return told
             await asyncio.sleep(0.05)
+
+
+async def test_brokers_from_the_environment_and_from_a_profile(kafka_cluster, topic, tmp_path):
+    profiles = tmp_path / "kafkaclient" / "profiles.toml"
+    profiles.parent.mkdir()
+    profiles.write_text(f'[here]\nbootstrap.servers = "{kafka_cluster.bootstrap}"\ntimeout = 30\n')
+    nowhere = {"KAFKACLIENT_BOOTSTRAP": "127.0.0.1:1", "XDG_CONFIG_HOME": str(tmp_path)}
+    made = await run_with(nowhere, "topics", "create", "--topic", topic, "--profile", "here")
+    assert made == (0, "", f"created topic {topic}\n")
+    began = asyncio.get_running_loop().time()
+    wrong = await run_with(nowhere, "topics", "list")
+    assert wrong.exit_code == 1
+    assert "cannot reach bootstrap server 127.0.0.1:1: connection refused" in wrong.stderr
+    assert asyncio.get_running_loop().time() - began < 20  # it was 61 s
+    here = nowhere | {"KAFKACLIENT_BOOTSTRAP": kafka_cluster.bootstrap}
+    assert topic in (await run_with(here, "topics", "list")).stdout.split()
 
 
 async def test_topics_and_their_settings(admin, topic):

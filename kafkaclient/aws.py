@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import re
+from copy import copy
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError, KafkaError
+from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError
 from kafkaclient.net.sasl.off_loop import OffLoop
 from kafkaclient.net.sasl.tokens import Token
 
@@ -80,7 +81,6 @@ class MskIamTokenProvider:
         self._sts_region = sts_region
         self._credentials_provider = credentials_provider
         self._off_loop: OffLoop[Token] = OffLoop()
-        self._has_signed = False
 
     def __repr__(self) -> str:
         return f"<MskIamTokenProvider region={self.region}>"
@@ -106,26 +106,18 @@ class MskIamTokenProvider:
                 f"the names of the bootstrap servers ({', '.join(hosts)}) do not show the AWS "
                 "region: give MskIamTokenProvider a region, or set AWS_REGION"
             )
-        return MskIamTokenProvider(
-            region,
-            profile=self._profile,
-            role_arn=self._role_arn,
-            role_session_name=self._role_session_name,
-            role_external_id=self._role_external_id,
-            sts_region=self._sts_region,
-            credentials_provider=self._credentials_provider,
-        )
+        provider = copy(self)
+        provider.region = region
+        provider._off_loop = OffLoop()  # tokens are for one region
+        return provider
 
     async def token(self) -> Token:
         """A new token.
 
         Raises AuthenticationError if there are no credentials or AWS refuses them, and
-        BrokerConnectionError, which the client retries, if a retry may help. After the first token
-        every failure is retried, because credentials of a running program may be away for a moment.
+        BrokerConnectionError, which the client retries, if a retry may help.
         """
-        token = await self._off_loop.run(self._sign)
-        self._has_signed = True
-        return token
+        return await self._off_loop.run(self._sign)
 
     def _sign(self) -> Token:
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider  # noqa: PLC0415 - takes 0.3 s
@@ -153,7 +145,8 @@ class MskIamTokenProvider:
                 self.region, Loader()
             )
         except (BotoCoreError, ClientError, ValueError) as error:
-            raise self._failure(error, refused=_is_refusal(error)) from error
+            kind = AuthenticationError if _is_refusal(error) else BrokerConnectionError
+            raise kind(f"no token for Amazon MSK: {type(error).__name__}: {error}") from error
         return Token(value, expires_ms / 1000)
 
     def _credentials(self) -> Any:
@@ -177,10 +170,6 @@ class MskIamTokenProvider:
         finally:
             client.close()
         return Credentials(role["AccessKeyId"], role["SecretAccessKey"], role["SessionToken"])
-
-    def _failure(self, error: Exception, *, refused: bool) -> KafkaError:
-        kind = AuthenticationError if refused and not self._has_signed else BrokerConnectionError
-        return kind(f"no token for Amazon MSK: {type(error).__name__}: {error}")
 
 
 def _is_refusal(error: Exception) -> bool:

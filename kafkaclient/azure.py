@@ -45,7 +45,6 @@ class EntraTokenProvider:
         self.scope = scope
         self._credential = credential
         self._off_loop: OffLoop[Any] = OffLoop()
-        self._had_token = False
 
     def __repr__(self) -> str:
         return f"<EntraTokenProvider scope={self.scope}>"
@@ -69,8 +68,7 @@ class EntraTokenProvider:
         """A token that is valid now.
 
         Raises AuthenticationError if no credential is available or Entra refuses it, and
-        BrokerConnectionError, which the client retries, if a retry may help. After the first token
-        every failure is retried, because an identity endpoint may be away for a moment.
+        BrokerConnectionError, which the client retries, if a retry may help.
         """
         if self.scope is None:
             raise ConfigError("EntraTokenProvider has no scope: give it one")
@@ -79,10 +77,9 @@ class EntraTokenProvider:
         try:
             found = await self._request(self.scope)
         except AzureError as error:
-            refused = isinstance(error, ClientAuthenticationError) and not self._had_token
+            refused = isinstance(error, ClientAuthenticationError)
             kind = AuthenticationError if refused else BrokerConnectionError
             raise kind(f"no token of Entra: {type(error).__name__}: {error.message}") from error
-        self._had_token = True
         return Token(found.token, float(found.expires_on))
 
     async def _request(self, scope: str) -> Any:

@@ -100,13 +100,23 @@ class Admin(TransactionAdmin, GroupAdmin, Client):
 
     # --- start and close ----------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Connect to the cluster. Raises BootstrapError if no bootstrap server answers in time."""
+    async def start(
+        self,
+        *,
+        timeout_s: float | None = None,
+        on_failure: Callable[[KafkaError], None] | None = None,
+    ) -> None:
+        """Connect to the cluster. Raises BootstrapError if no bootstrap server answers within
+        ``timeout_s`` seconds (default: ``default.api.timeout.ms``).
+
+        ``on_failure`` is called with the error of each failed attempt before the next attempt. If
+        it raises, the client is not started.
+        """
         if self._running is not None:
             return
         session = Session(self.config, dialer=self._dialer, clock=self._clock, rng=self._rng)
         try:
-            await session.start()
+            await session.start(timeout_s, on_failure)
         except BaseException:
             await session.close()
             raise

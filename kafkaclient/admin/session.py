@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.backoff import retry_pause_s
+from kafkaclient.cluster.client import bootstrap_error
 from kafkaclient.cluster.coordinator import Coordinators
 from kafkaclient.cluster.retry import until_answered
 from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.view import Broker, ClusterView
+from kafkaclient.config.limit import Limit
 from kafkaclient.errors import (
     AdminStateError,
     AdminTimeoutError,
-    BootstrapError,
     BrokerConnectionError,
     KafkaError,
     ProducerClosedError,
@@ -131,22 +132,27 @@ class Session:
             await self.pause(reads)
         return result
 
-    async def start(self) -> None:
-        """Connect to the cluster. Raises BootstrapError after ``default.api.timeout.ms``. Errors
-        that no retry can fix are raised at once."""
-        servers = ", ".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)
+    async def start(
+        self, timeout_s: float | None, on_failure: Callable[[KafkaError], None] | None
+    ) -> None:
+        """Connect to the cluster. Raises BootstrapError after ``timeout_s`` (default:
+        ``default.api.timeout.ms``). Errors that no retry can fix are raised at once, and so is what
+        ``on_failure(error)`` raises before a retry."""
+        limit = Limit(self.config.default_api_timeout_ms / 1000, "default.api.timeout.ms")
+        if timeout_s is not None:
+            limit = Limit(timeout_s)
         try:
-            async with self.limit("start"):
-                await self.metadata(())
+            async with self.limit("start", limit.seconds):
+                await self.metadata((), on_failure)
         except AdminTimeoutError as error:
-            raise BootstrapError(
-                f"no bootstrap server ({servers}) answered within "
-                f"{self.config.default_api_timeout_ms / 1000:g} s (default.api.timeout.ms): "
-                f"{error.__cause__ or 'no connection yet'}. Check the addresses, that brokers run "
-                "there, and that the network allows connections to them"
-            ) from error.__cause__
+            cause, token = error.__cause__, self._router.missing_token()
+            raise bootstrap_error(self.config.bootstrap_servers, limit, cause, token) from cause
 
-    async def metadata(self, topics: tuple[str, ...] | None) -> MetadataResult:
+    async def metadata(
+        self,
+        topics: tuple[str, ...] | None,
+        on_failure: Callable[[KafkaError], None] | None = None,
+    ) -> MetadataResult:
         """Metadata of the brokers and of ``topics`` (None: all topics). Creates no topic."""
         call = MetadataCall(topics, allow_auto_topic_creation=False)
         timeout_s = _METADATA_TIMEOUT_S
@@ -166,6 +172,8 @@ class Session:
             if isinstance(error, ProtocolError) and failures >= len(self.config.bootstrap_servers):
                 raise error
             self._note_retriable(error)
+            if on_failure is not None:
+                on_failure(error)
             timeout_s *= 2
             await self.pause(failures)
 

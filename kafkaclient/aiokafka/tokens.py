@@ -12,6 +12,9 @@ from kafkaclient import Token
 __all__ = ["TokenAdapter", "token_provider_for"]
 
 
+_IN_MILLISECONDS = 1e12  # a claim from here on is against RFC 7519; aiokafka reads no claims
+
+
 class TokenAdapter:
     """Wraps an ``aiokafka.abc.AbstractTokenProvider``.
 
@@ -20,19 +23,19 @@ class TokenAdapter:
     :class:`kafkaclient.Token` as well.
     """
 
-    __slots__ = ("_provider",)
+    __slots__ = ("__wrapped__",)
 
     def __init__(self, provider: Any) -> None:
-        self._provider = provider
+        self.__wrapped__ = provider  # errors name the provider, not this class
 
     async def token(self) -> Token:
-        token = await self._provider.token()
+        token = await self.__wrapped__.token()
         if isinstance(token, Token):
             return token
         if not isinstance(token, str):
             kind = type(token).__name__
             raise TypeError(f"token() of a token provider must return a str, not {kind}")
-        extensions: Any = getattr(self._provider, "extensions", None)
+        extensions: Any = getattr(self.__wrapped__, "extensions", None)
         return Token(token, _expiry(token), dict(extensions() or {}) if extensions else {})
 
 
@@ -50,6 +53,7 @@ def _expiry(token: str) -> float | None:
         return None
     try:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-        return float(claims["exp"])
+        seconds = float(claims["exp"])
     except (binascii.Error, ValueError, KeyError, TypeError):
         return None
+    return seconds if seconds < _IN_MILLISECONDS else None

@@ -15,6 +15,8 @@ def main() -> None:
     """Run the command line; the entry point ``kafkaclient``."""
     try:
         from kafkaclient.cli.app import app  # noqa: PLC0415 - what it needs may be missing
+
+        app(prog_name="kafkaclient")  # imports the command
     except ImportError as error:
         library = (error.name or "").partition(".")[0]
         if library not in _OPTIONAL:
@@ -25,4 +27,3 @@ def main() -> None:
         )
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
-    app(prog_name="kafkaclient")

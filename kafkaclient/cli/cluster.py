@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkaclient.cli.admin import AsJson  # noqa: TC001 - typer reads the annotations
 from kafkaclient.cli.describe import describe
-from kafkaclient.cli.options import described
+from kafkaclient.cli.options import AsJson, described
 from kafkaclient.cli.output import print_json, print_table, stderr_console
 from kafkaclient.cli.properties import pairs
 from kafkaclient.cli.run import run_command
@@ -29,7 +28,7 @@ app = typer.Typer(
     help="Real Kafka brokers on this machine, without Docker; `describe` is for any cluster.\n\n"
     "Example: `kafkaclient cluster up`, then produce to the address it prints, "
     "then `kafkaclient cluster down`.\n\n"
-    "Exit status: 0 done, 1 failed, 2 wrong use, 3 (`status`) no cluster is running.",
+    "Exit status 3 of `status`: no cluster is running.",
     no_args_is_help=True,
 )
 app.command("describe")(describe)
@@ -65,9 +64,11 @@ def up(
 
     The first start downloads Kafka (56 MB) into the user's cache.
 
-    Examples: `kafkaclient cluster up`,
-    `kafkaclient cluster up --brokers 1 --config message.max.bytes=5000000`,
-    `kafkaclient cluster up --json`
+    Examples:
+
+    - `kafkaclient cluster up`
+    - `kafkaclient cluster up --brokers 1 --config message.max.bytes=5000000`
+    - `kafkaclient cluster up --json`
     """
 
     async def run() -> None:
@@ -117,7 +118,9 @@ def delay(broker: Broker, ms: Milliseconds, *, name: Name = DEFAULT_NAME) -> Non
     This is the experiment of KIP-794. It affects clients of the proxied addresses. For other faults
     see `kafkaclient cluster fault`.
 
-    Example: `kafkaclient cluster delay 0 20`
+    Example:
+
+    - `kafkaclient cluster delay 0 20`
     """
     _do(name, lambda cluster: cluster.delay_produce(broker, ms / 1000))
 

@@ -7,20 +7,18 @@ from typing import Annotated
 import typer
 
 from kafkaclient.admin import ConfigResource, ConfigSource
-from kafkaclient.cli.admin import AsJson, Connect, ValidateOnly, on_cluster
+from kafkaclient.cli.admin import Connect, on_cluster
+from kafkaclient.cli.options import AsJson, ValidateOnly
 from kafkaclient.cli.output import picked, print_json, print_table
 from kafkaclient.cli.properties import comma_pairs
 from kafkaclient.errors import ConfigError
+from kafkaclient.topic_names import check_topic_name
 
 app = typer.Typer(
     help="Configurations of topics and brokers of any Kafka cluster.\n\n"
     "Name the resource with `--topic NAME`, `--broker ID` or `--broker-defaults`, or as for "
     "kafka-configs with `--entity-type topics|brokers` and `--entity-name` or "
-    "`--entity-default`.\n\n"
-    "Examples: `kafkaclient configs describe --topic flights`, "
-    "`kafkaclient configs alter --topic flights --add-config retention.ms=3600000`, "
-    "`kafkaclient configs describe --broker 1 --all`.\n\n"
-    "Exit status: 0 done, 1 failed, 2 wrong use.",
+    "`--entity-default`.",
     no_args_is_help=True,
 )
 
@@ -56,8 +54,11 @@ async def describe(
 ) -> None:
     """Show the configured values, and where each was set. Brokers never return sensitive values.
 
-    Examples: `kafkaclient configs describe --topic flights --all`,
-    `kafkaclient configs describe --entity-type brokers --entity-name 1`
+    Examples:
+
+    - `kafkaclient configs describe --topic flights`
+    - `kafkaclient configs describe --broker 1 --all`
+    - `kafkaclient configs describe --entity-type brokers --entity-name 1`
     """
     resource = _resource(topic, broker, broker_defaults, entity_type, entity_name, entity_default)
     async with connect() as admin:
@@ -88,7 +89,7 @@ async def describe(
 
 @app.command()
 @on_cluster
-async def alter(
+async def alter(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
     connect: Connect,
     *,
     topic: Topic = None,
@@ -108,21 +109,27 @@ async def alter(
         typer.Option(metavar="NAME", help="Reset a key to its default. May be repeated."),
     ] = None,
     validate_only: ValidateOnly = False,
+    as_json: AsJson = False,
 ) -> None:
     """Change some keys and leave the others alone: all changes or none.
 
-    Examples: `kafkaclient configs alter --topic flights --add-config retention.ms=3600000
-    --delete-config cleanup.policy`, `kafkaclient configs alter --broker-defaults --add-config
-    log.cleaner.threads=2`
+    Examples:
+
+    - `kafkaclient configs alter --topic flights --add-config retention.ms=3600000 --delete-config
+      cleanup.policy`
+    - `kafkaclient configs alter --broker-defaults --add-config log.cleaner.threads=2`
     """
     resource = _resource(topic, broker, broker_defaults, entity_type, entity_name, entity_default)
+    added = comma_pairs(add_config, "--add-config")
+    deleted = [name for word in delete_config or () for name in word.split(",")]
+    if not (added or deleted):
+        raise ConfigError("no key to change: give --add-config NAME=VALUE or --delete-config NAME")
     async with connect() as admin:
-        await admin.alter_configs(
-            resource,
-            comma_pairs(add_config, "--add-config"),
-            delete=[name for word in delete_config or () for name in word.split(",")],
-            validate_only=validate_only,
-        )
+        await admin.alter_configs(resource, added, delete=deleted, validate_only=validate_only)
+    if as_json:
+        changed = {"set": sorted(added), "deleted": sorted(deleted), "changed": not validate_only}
+        print_json({"type": resource.kind.name.lower(), "name": resource.name} | changed)
+        return
     outcome = "would be changed" if validate_only else "is changed"
     typer.echo(f"the configuration of {resource} {outcome}", err=True)
 
@@ -137,6 +144,7 @@ def _resource(
 ) -> ConfigResource:
     found = []
     if topic is not None:
+        check_topic_name(topic)
         found.append(ConfigResource.topic(topic))
     if broker is not None:
         found.append(ConfigResource.broker(broker))
@@ -153,6 +161,7 @@ def _resource(
 
 def _entity(kind: str, name: str | None, default: bool) -> ConfigResource:
     if kind == "topics" and name is not None and not default:
+        check_topic_name(name)
         return ConfigResource.topic(name)
     if kind == "brokers" and default and name is None:
         return ConfigResource.broker_defaults()

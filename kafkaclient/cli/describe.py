@@ -6,7 +6,8 @@ from dataclasses import asdict
 
 import typer
 
-from kafkaclient.cli.admin import AsJson, Connect, on_cluster
+from kafkaclient.cli.admin import Connect, on_cluster
+from kafkaclient.cli.options import AsJson
 from kafkaclient.cli.output import joined, print_json, print_table
 
 
@@ -14,7 +15,9 @@ from kafkaclient.cli.output import joined, print_json, print_table
 async def describe(connect: Connect, *, as_json: AsJson = False) -> None:
     """Show the brokers of any Kafka cluster that are up, their partitions, and the controllers.
 
-    Example: `kafkaclient cluster describe --bootstrap-server localhost:9092`
+    Example:
+
+    - `kafkaclient cluster describe -b localhost:9092`
     """
     async with connect() as admin:
         found = await admin.describe_cluster()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkaclient.cli.admin import OVER_LIMIT, AsJson, Connect, LimitsFile, on_cluster
+from kafkaclient.admin import Limits
+from kafkaclient.cli.admin import OVER_LIMIT, Connect, on_cluster
+from kafkaclient.cli.options import AsJson, LimitsFile, output_file
 from kafkaclient.cli.output import picked, print_json, print_message, print_table
 from kafkaclient.cli.properties import comma_pairs
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kafkaclient.admin import Limits, LimitsReport
+    from kafkaclient.admin import LimitsReport
 
 app = typer.Typer(
     help="Limits for the number of partitions (KIP-578), which brokers themselves do not have.\n\n"
@@ -21,9 +22,7 @@ app = typer.Typer(
     "of the cluster. They are kept in the topic `__kafkaclient_partition_limits` (or a file). "
     "`kafkaclient topics create` and `add-partitions`, and the library, keep within them. Other "
     "tools don't: `check` finds what exceeds the limits.\n\n"
-    "Examples: `kafkaclient limits set max.broker.partitions=4000 max.partitions=200000`, "
-    "`kafkaclient limits check --warn-at 80`.\n\n"
-    "Exit status: 0 done, 1 failed, 2 wrong use, 3 (`check`) something is above a limit.",
+    "Exit status 3 of `check`: something is above a limit.",
     no_args_is_help=True,
 )
 
@@ -43,16 +42,23 @@ async def set_(
             "partitions or replicas, which max.partitions then bounds.",
         ),
     ],
-    limits_file: LimitsFile = None,
+    limits_file: Annotated[
+        Path | None,
+        typer.Option(help="File for the limits, in place of the cluster.", callback=output_file),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Set limits, and leave the others as they are. Existing partitions above a new limit stay;
     no more can be added.
 
-    Example: `kafkaclient limits set max.broker.partitions=4000 max.partitions=off`
+    Example:
+
+    - `kafkaclient limits set max.broker.partitions=4000 max.partitions=off`
     """
-    async with connect(limits_file=limits_file) as admin:
-        await admin.set_limits(comma_pairs(changes, "limits set"))
+    given = comma_pairs(changes, "limits set")
+    Limits.parse(given)  # raises ConfigError for what is no limit
+    async with connect(limits_file=limits_file, new_file=True) as admin:
+        await admin.set_limits(given)
         report = await admin.check_limits()
     _print_limits(report.limits, limits_file, as_json=as_json)
     for violation in () if as_json else report.violations:
@@ -66,7 +72,9 @@ async def show(
 ) -> None:
     """Show the limits.
 
-    Example: `kafkaclient limits show --bootstrap-server localhost:9092`
+    Example:
+
+    - `kafkaclient limits show -b localhost:9092`
     """
     async with connect(limits_file=limits_file) as admin:
         limits = await admin.limits()
@@ -90,7 +98,10 @@ async def check(
 
     Kafka's own (internal) topics do not count.
 
-    Examples: `kafkaclient limits check`, `kafkaclient limits check --warn-at 80 --json`
+    Examples:
+
+    - `kafkaclient limits check`
+    - `kafkaclient limits check --warn-at 80 --json`
     """
     async with connect(limits_file=limits_file) as admin:
         report = await admin.check_limits()

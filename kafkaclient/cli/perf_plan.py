@@ -11,8 +11,10 @@ from uuid import uuid4
 import typer
 
 from kafkaclient.cli.properties import BOOTSTRAP
+from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf import payload
+from kafkaclient.perf.clients import CLIENTS, KafkaclientClient
 from kafkaclient.perf.load import LoadSpec
 from kafkaclient.perf.run import Labels
 
@@ -38,10 +40,11 @@ class PerfTestPlan:
     """A checked command line."""
 
     load: ProducerPlan
+    timeout_s: float | None
     print_metrics: bool
     json: Path | None
     repeat: int
-    profile: Path | None = None
+    flame_graph: Path | None = None
 
 
 def labels(config: Mapping[str, str], spec: LoadSpec) -> Labels:
@@ -77,6 +80,15 @@ def either(name: str, value: T | None, old_name: str, old_value: T | None) -> T 
     if value and old_value:
         raise ConfigError(f"{name} and {old_name} cannot be given together")
     return value or old_value
+
+
+def check_client(name: str, config: Mapping[str, str]) -> None:
+    """Raise ConfigError for an unknown client, and for options that this package's producer does
+    not take."""
+    if name not in CLIENTS:
+        raise ConfigError(f"no client {name!r}; there are {', '.join(CLIENTS)}")
+    if name == KafkaclientClient.name:
+        ProducerConfig.build(config)
 
 
 def load_spec(

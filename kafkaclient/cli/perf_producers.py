@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from kafkaclient.cli.connection import check_reachable
 from kafkaclient.cli.output import stderr_console
 from kafkaclient.cli.perf_report import print_summary, show_run
 from kafkaclient.cli.run import exit_on_signals
@@ -38,11 +40,16 @@ def run_shared(plan: PerfTestPlan, master: str | None, producers: int) -> list[R
 
     The producers run in tasks of the Spark master; without a master, in processes.
     """
-    for flag, given in (("--print-metrics", plan.print_metrics), ("--profile", plan.profile)):
+    for flag, given in (
+        ("--print-metrics", plan.print_metrics),
+        ("--flame-graph", plan.flame_graph),
+    ):
         if given:
             raise ConfigError(
                 f"{flag} is for one producer: leave it out with --producers and --spark-master"
             )
+    if master is None:  # Spark's workers may be in another network
+        asyncio.run(check_reachable(plan.load.config, plan.timeout_s))
     runs, records = [], []
     with _in_processes() if master is None else _on_spark(master, producers) as shared:
         for number in range(1, plan.repeat + 1):

@@ -1,4 +1,4 @@
-"""``perf-test --profile``: a flame graph of the load's process, by pyinstrument."""
+"""``perf-test --flame-graph``: a flame graph of the load's process, by pyinstrument."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def profiled(path: Path | None) -> Iterator[None]:
         renderers = import_module("pyinstrument.renderers")
     except ModuleNotFoundError as error:
         raise ConfigError(
-            "--profile needs pyinstrument: pip install 'kafkaclient[profile]'"
+            "--flame-graph needs pyinstrument: pip install 'kafkaclient[profile]'"
         ) from error
     renderer = renderers.HTMLRenderer()
     if path.suffix == ".json":

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from kafkaclient.cli import perf_report
-from kafkaclient.cli.options import described
+from kafkaclient.cli.connection import Connection, check_reachable, with_connection
 from kafkaclient.cli.output import stderr_console
 from kafkaclient.cli.perf_plan import (
     DEFAULT_TRANSACTION_MS,
     ID_PREFIX,
     PerfTestPlan,
+    check_client,
     either,
     labels,
     load_spec,
@@ -24,7 +25,6 @@ from kafkaclient.cli.perf_plan import (
 )
 from kafkaclient.cli.perf_producers import run_shared
 from kafkaclient.cli.perf_profile import profiled
-from kafkaclient.cli.properties import client_config
 from kafkaclient.cli.run import FAILED, run_blocking, run_command
 from kafkaclient.perf.clients import CLIENTS, make_client
 from kafkaclient.perf.load import Load
@@ -46,6 +46,9 @@ class PerfTestCommand(TyperCommand):
         return super().parse_args(ctx, list(repeat_flags(args)))
 
 
+COMMAND_CLASS = PerfTestCommand
+
+
 def repeat_flags(args: list[str]) -> Iterator[str]:
     """The words, with a flag that takes many values repeated before each of them."""
     flag = None
@@ -62,15 +65,13 @@ def repeat_flags(args: list[str]) -> Iterator[str]:
             yield from (flag, word)
 
 
-@described
+@with_connection
 def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
+    connection: Connection,
     *,
     topic: Annotated[str, "Produce records to this topic."],
     num_records: Annotated[int, typer.Option(min=1, help="Number of records to produce.")],
     throughput: Annotated[float, "Records per second to hold on average; -1 for no limit."],
-    bootstrap_server: Annotated[
-        str | None, "host:port[,host:port...]; overrides bootstrap.servers."
-    ] = None,
     record_size: Annotated[int | None, typer.Option(min=1, help="Record size in bytes.")] = None,
     payload_file: Annotated[
         Path | None,
@@ -88,7 +89,6 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
         list[str] | None,
         typer.Option(metavar="NAME=VALUE...", help="(Deprecated) use --command-property."),
     ] = None,
-    command_config: Annotated[Path | None, "Properties file with producer options."] = None,
     producer_config: Annotated[
         Path | None, typer.Option("--producer.config", help="(Deprecated) use --command-config.")
     ] = None,
@@ -123,7 +123,7 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
     producers: Annotated[
         int, typer.Option(min=1, help="Number of producers, which share records and rate.")
     ] = 1,
-    profile: Annotated[
+    flame_graph: Annotated[
         Path | None,
         "Write a flame graph of the run: a page for a browser, or, if the name ends with .json, "
         "a file for https://www.speedscope.app. Needs 'kafkaclient[profile]'; slows the load down.",
@@ -136,28 +136,35 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
     has the view of `kafkaclient top` above it. The other producers run
     with acks=all, enable.idempotence=true and linger.ms=5 as well, unless other values are given.
 
-    Example, four producers as one: kafkaclient perf-test --topic load --num-records 1000000
-    --record-size 100 --throughput -1 --bootstrap-server localhost:9092 --producers 4
+    Exit status 1: a record could not be delivered, or the test failed.
+
+    Example, four producers as one:
+
+    - `kafkaclient perf-test --topic load --num-records 1000000 --record-size 100 --throughput -1
+      --producers 4 -b localhost:9092`
     """
 
     def planned() -> PerfTestPlan:
-        config = client_config(
-            "perf-producer-client",
-            bootstrap_server,
-            either("--command-config", command_config, "--producer.config", producer_config),
-            either("--command-property", command_property, "--producer-props", producer_props),
+        file = either(
+            "--command-config", connection.command_config, "--producer.config", producer_config
         )
+        words = either("--command-property", command_property, "--producer-props", producer_props)
+        config, timeout_s = replace(connection, command_config=file).options(
+            "perf-producer-client", words
+        )
+        check_client(producer, config)
         transaction_ms = transaction_length(config, transactional_id, transaction_duration_ms)
         spec = load_spec(
             num_records, throughput, warmup_records, reporting_interval, transaction_ms
         )
         made = records(record_size, payload_file, payload_delimiter, payload_monotonic)
         load = ProducerPlan(producer, topic, config, spec, labels(config, spec), made)
-        return PerfTestPlan(load, print_metrics, json, repeat, profile)
+        return PerfTestPlan(load, timeout_s, print_metrics, json, repeat, flame_graph)
 
     async def main() -> list[Run]:
         plan = planned()
-        with profiled(plan.profile):
+        with profiled(plan.flame_graph):
+            await check_reachable(plan.load.config, plan.timeout_s)
             return await run_perf_test(plan)
 
     if spark_master is None and producers == 1:

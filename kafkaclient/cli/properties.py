@@ -13,32 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BOOTSTRAP = "bootstrap.servers"
-# Files for Java's tools may have these options. They name Java classes, which have no use here.
-_SERIALIZERS = frozenset({"key.serializer", "value.serializer"})
-
-
-def client_config(
-    client_id: str,
-    bootstrap_server: str | None,
-    file: Path | None,
-    words: Iterable[str] | None = None,
-) -> dict[str, str]:
-    """A client's options: ``bootstrap_server`` overrides ``words``, and they override ``file``.
-
-    Raises :class:`ConfigError` if none of them names the brokers.
-    """
-    config = {"client.id": client_id}
-    if file is not None:
-        config |= read_properties(file)
-    config |= pairs(words, "--command-property")
-    if bootstrap_server is not None:
-        config[BOOTSTRAP] = bootstrap_server
-    if BOOTSTRAP not in config:
-        raise ConfigError(
-            "no brokers to connect to: give --bootstrap-server host:port, or bootstrap.servers in "
-            "--command-config"
-        )
-    return {name: value for name, value in config.items() if name not in _SERIALIZERS}
 
 
 def read_properties(path: Path) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,19 +13,10 @@ from kafkaclient.admin.reassign.estimate import shown
 from kafkaclient.admin.reassign.plan import parse_broker_list, parse_topics
 from kafkaclient.cli import reassign_report as report
 from kafkaclient.cli import reassign_state as state
-from kafkaclient.cli.admin import (
-    AsJson,
-    Connect,
-    IgnoreLimits,
-    LimitsFile,
-    Yes,
-    check_directory,
-    confirm,
-    on_cluster,
-    write_file,
-)
+from kafkaclient.cli.admin import Connect, confirm, on_cluster, write_file
+from kafkaclient.cli.options import AsJson, IgnoreLimits, LimitsFile, Yes, output_file
 from kafkaclient.cli.output import joined, print_json, print_message
-from kafkaclient.cli.reassign_state import PlanFile  # noqa: TC001 - typer reads the annotations
+from kafkaclient.cli.reassign_state import PlanFile
 from kafkaclient.errors import ConfigError, ReassignmentError
 
 if TYPE_CHECKING:
@@ -37,11 +28,8 @@ app = typer.Typer(
     "here, and the other way round. `execute` waits until the moves are over, and then removes its "
     "throttles; Ctrl-C cancels the moves. After a crash `verify`, or `kafkaclient throttle "
     "clear`, finds and removes the throttles that were not removed.\n\n"
-    "Examples: `kafkaclient reassign generate --topics flights --broker-list 3,4 --out plan.json`, "
-    "`kafkaclient reassign execute --reassignment-json-file plan.json --replication-quota "
-    "20000000`.\n\n"
-    "Exit status: 0 done, 1 failed, 2 wrong use (or a quota that is not safe), 3 partition limits, "
-    "4 (`verify`) still in progress.",
+    "Exit status: 2 also for a quota that is not safe, 3 if partition limits do not allow the "
+    "plan, 4 (`verify`) if a move is still in progress.",
     no_args_is_help=True,
 )
 
@@ -84,7 +72,7 @@ async def generate(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
     ] = None,
     disable_rack_aware: Annotated[bool, "Ignore racks."] = False,
     out: Annotated[
-        Path | None, typer.Option(help="File for the proposed plan.", callback=check_directory)
+        Path | None, typer.Option(help="File for the proposed plan.", callback=output_file)
     ] = None,
     replication_quota: Quota = None,
     network_bandwidth: Network = None,
@@ -96,7 +84,10 @@ async def generate(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
 
     Replicas are placed as by Kafka's tool, from a random start, whatever the current replicas are.
 
-    Example: `kafkaclient reassign generate --topics flights,orders --broker-list 3,4,5`
+    Example:
+
+    - `kafkaclient reassign generate --topics flights,orders --broker-list 3,4,5 --out
+      plan.json`
     """
     names = _topics(topics_to_move_json_file, topics)
     brokers = None if broker_list is None else parse_broker_list(broker_list)
@@ -138,7 +129,7 @@ async def execute(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
     rollback_file: Annotated[
         Path | None,
         typer.Option(
-            help="File for a plan that restores the current replicas.", callback=check_directory
+            help="File for a plan that restores the current replicas.", callback=output_file
         ),
     ] = None,
     limits_file: LimitsFile = None,
@@ -152,8 +143,10 @@ async def execute(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
     `--no-wait` the moves continue without this command: run `verify` until it reports that they
     are complete.
 
-    Example: `kafkaclient reassign execute --reassignment-json-file plan.json --throttle 20000000
-    --network-bandwidth 125000000`
+    Example:
+
+    - `kafkaclient reassign execute --reassignment-json-file plan.json --throttle 20000000
+      --network-bandwidth 125000000`
     """
     plan = state.read_plan(reassignment_json_file)
     plan.check()

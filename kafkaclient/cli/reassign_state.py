@@ -10,7 +10,8 @@ import typer
 
 from kafkaclient.admin import ReassignmentPlan
 from kafkaclient.cli import reassign_report as report
-from kafkaclient.cli.admin import AsJson, Connect, Yes, confirm, on_cluster
+from kafkaclient.cli.admin import Connect, confirm, on_cluster
+from kafkaclient.cli.options import AsJson, Yes
 from kafkaclient.cli.output import joined, picked, print_json, print_message
 from kafkaclient.cli.run import FAILED
 from kafkaclient.errors import ConfigError
@@ -50,7 +51,9 @@ async def verify(
     status is 4 while a move of the plan is in progress, and 1 if a partition has other replicas
     than in the plan.
 
-    Example: `kafkaclient reassign verify --reassignment-json-file plan.json`
+    Example:
+
+    - `kafkaclient reassign verify --reassignment-json-file plan.json`
     """
     plan = read_plan(reassignment_json_file)
     if preserve_throttles and all_throttles:
@@ -102,7 +105,9 @@ async def cancel(
     """Cancel moves that are under way: partitions keep the replicas that they had. Then remove
     the throttles that no other move needs.
 
-    Example: `kafkaclient reassign cancel --reassignment-json-file plan.json`
+    Example:
+
+    - `kafkaclient reassign cancel --reassignment-json-file plan.json`
     """
     if (reassignment_json_file is None) != all_:
         raise ConfigError("give --reassignment-json-file, or --all")
@@ -131,7 +136,9 @@ async def cancel(
 async def list_(connect: Connect, *, as_json: AsJson = False) -> None:
     """Show the moves that are under way.
 
-    Example: `kafkaclient reassign list --bootstrap-server localhost:9092`
+    Example:
+
+    - `kafkaclient reassign list -b localhost:9092`
     """
     async with connect() as admin:
         moves = await admin.list_partition_reassignments()
@@ -159,7 +166,10 @@ async def watch(
 
     With `--json` each report is a line.
 
-    Examples: `kafkaclient reassign watch`, `kafkaclient reassign watch --once --json`
+    Examples:
+
+    - `kafkaclient reassign watch`
+    - `kafkaclient reassign watch --once --json`
     """
     last: Progress | None = None
     async with connect() as admin:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -66,7 +66,9 @@ def report(
     Shows percentiles of latency by run, topic, broker and partition, the skew in each second, and
     the latency of chosen brokers beside the other brokers. Each run is compared with the first.
 
-    Example: kafkaclient report facts/before facts/after --out build/report
+    Example:
+
+    - `kafkaclient report facts/before facts/after --out build/report`
     """
     found = run_blocking(lambda: _report(folders, out, master, window_ms))
     if as_json:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkaclient.cli.admin import AsJson, Connect, on_cluster
+from kafkaclient.cli.admin import Connect, on_cluster
+from kafkaclient.cli.options import AsJson
 from kafkaclient.cli.output import picked, print_json, print_table
 from kafkaclient.cli.run import FAILED
 from kafkaclient.streams.description import Role, describe_application
@@ -27,8 +28,7 @@ _REPEAT_EVERY_S = 0.5
 _STATES = {"Empty": "no instance is running", "Dead": "there is no such group"}
 
 app = typer.Typer(
-    help="Applications with state, of `kafkaclient.streams` and of Kafka Streams.\n\n"
-    "Example: `kafkaclient streams describe words --bootstrap-server localhost:9092`",
+    help="Applications with state, of `kafkaclient.streams` and of Kafka Streams.",
     no_args_is_help=True,
 )
 
@@ -44,7 +44,9 @@ async def describe(
     connect: Connect,
     *,
     group: Annotated[str, typer.Argument(metavar="GROUP", help="The application.id.")],
-    wait: Annotated[float, "Seconds to wait at most while the group rebalances."] = 5.0,
+    wait: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait at most while the group rebalances.")
+    ] = 5.0,
     check: Annotated[bool, "Exit with 3 if tasks are yet to move to another instance."] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -58,10 +60,12 @@ async def describe(
     group, and without naming the changelogs. The lags of their copies are therefore known only if
     the application has one subtopology.
 
-    Exit status: 0 shown, 1 failed or no instance, 2 wrong use, 3 (`--check`) not balanced.
+    Exit status: 1 also if no instance is running, 3 (`--check`) if tasks are yet to move.
 
-    Examples: `kafkaclient streams describe words --bootstrap-server localhost:9092`,
-    `kafkaclient streams describe words --check --json --bootstrap-server localhost:9092`
+    Examples:
+
+    - `kafkaclient streams describe words -b localhost:9092`
+    - `kafkaclient streams describe words --check --json -b localhost:9092`
     """
     until = time.monotonic() + wait
     async with connect() as admin:

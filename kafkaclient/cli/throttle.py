@@ -10,7 +10,8 @@ import typer
 from kafkaclient.admin.reassign.estimate import shown
 from kafkaclient.admin.reassign.plan import parse_broker_list
 from kafkaclient.cli import reassign_report as report
-from kafkaclient.cli.admin import AsJson, Connect, Yes, confirm, on_cluster
+from kafkaclient.cli.admin import Connect, confirm, on_cluster
+from kafkaclient.cli.options import AsJson, Yes
 from kafkaclient.cli.output import print_json
 from kafkaclient.cli.run import FAILED
 from kafkaclient.errors import ConfigError
@@ -25,10 +26,7 @@ app = typer.Typer(
     help="Quotas for the replication between brokers (KIP-73).\n\n"
     "`kafkaclient reassign execute` sets its quotas and removes its quotas by itself. Use the "
     "commands of `throttle` to change quotas during a reassignment, to set quotas for brokers that "
-    "have much to replicate, and to remove quotas that are left over.\n\n"
-    "Examples: `kafkaclient throttle show`, `kafkaclient throttle set --replication-quota "
-    "50000000`, `kafkaclient throttle clear`.\n\n"
-    "Exit status: 0 done, 1 failed, 2 wrong use.",
+    "have much to replicate, and to remove quotas that are left over.",
     no_args_is_help=True,
 )
 
@@ -40,7 +38,9 @@ _CHECK_EVERY_S = 1.0
 async def show(connect: Connect, *, as_json: AsJson = False) -> None:
     """Show what is throttled, and whether kafkaclient set the throttle.
 
-    Example: `kafkaclient throttle show --json`
+    Example:
+
+    - `kafkaclient throttle show --json`
     """
     async with connect() as admin:
         found = await admin.replication_quotas.describe()
@@ -66,6 +66,7 @@ async def set_(
     wait: Annotated[
         bool, "With --broker: wait until they are in sync, then remove their throttles."
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Change the quota of moves under way. With `--broker`, throttle brokers that will start empty,
     or that were down for long (KIP-73's bootstrapping broker).
@@ -73,27 +74,37 @@ async def set_(
     With `--wait`, a broker that is down gets its own quota when it is up again. The brokers that
     send to it are throttled from the start.
 
-    Examples: `kafkaclient throttle set --replication-quota 50000000`, `kafkaclient throttle set
-    --broker 3 --replication-quota 50000000 --wait`
+    Examples:
+
+    - `kafkaclient throttle set --replication-quota 50000000`
+    - `kafkaclient throttle set --broker 3 --replication-quota 50000000 --wait`
     """
     if wait and broker is None:
         raise ConfigError("--wait goes with --broker")
+    brokers = [] if broker is None else parse_broker_list(broker)
     async with connect() as admin:
         results: Mapping[int, KafkaError | None]
         if broker is None:
             results = await admin.replication_quotas.set_rate(replication_quota)
         else:
-            brokers = parse_broker_list(broker)
             missing = await admin.replication_quotas.bootstrap(brokers, replication_quota)
             results = {**dict.fromkeys(brokers), **missing}
             if wait:
                 await _wait_in_sync(admin, brokers, replication_quota, missing)
-                report.print_lifted(await admin.replication_quotas.clear())
+                lifted = await admin.replication_quotas.clear()
+                if as_json:
+                    print_json(report.lifted_json(lifted))
+                else:
+                    report.print_lifted(lifted)
                 return
-    for node, error in results.items():
+    if as_json:
+        failed = {node: str(error) for node, error in results.items() if error is not None}
+        done = sorted(results.keys() - failed.keys())
+        print_json({"brokers": done, "rate": replication_quota, "failed": failed})
+    for node, error in () if as_json else results.items():
         outcome = f"{shown(replication_quota)}/s" if error is None else f"not changed: {error}"
         typer.echo(f"broker {node}: {outcome}", err=True)
-    if broker is None and not results:
+    if broker is None and not results and not as_json:
         typer.echo("no broker has a throttle of kafkaclient: nothing is changed", err=True)
     if any(error is not None for error in results.values()):
         raise typer.Exit(FAILED)
@@ -114,13 +125,15 @@ async def clear(
     """Remove the throttles of kafkaclient that no move needs any more, in the whole cluster, and
     restore the values that they replaced. Moves under way keep their throttles.
 
-    Example: `kafkaclient throttle clear`
+    Example:
+
+    - `kafkaclient throttle clear`
     """
+    if all_:
+        confirm("Delete all replication throttles, also of other tools?", yes=yes)
+    elif now:
+        confirm("Remove throttles also from moves under way?", yes=yes)
     async with connect() as admin:
-        if all_:
-            confirm("Delete all replication throttles, also of other tools?", yes=yes)
-        elif now:
-            confirm("Remove throttles also from moves under way?", yes=yes)
         lifted = await admin.replication_quotas.clear(everyone=all_, keep_needed=not now)
     if as_json:
         print_json(report.lifted_json(lifted))

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,7 +27,7 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.prometheus.names import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rich.console import RenderableType
 
@@ -68,45 +69,49 @@ def top(
             "percentiles are since the producer's start.",
         ),
     ] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds that the page may take to arrive.")
+    ] = _TIMEOUT_S,
 ) -> None:
     """Show what producers do, per broker: queue, requests in flight, share, latency, exclusions.
 
     Reads a page that a program shows with kafkaclient.prometheus, also one with several producers.
     Shares and percentiles are of the last 10 seconds. Ctrl-C ends it.
 
-    Example: kafkaclient top localhost:9000
+    Example:
+
+    - `kafkaclient top localhost:9000`
     """
-    run_blocking(lambda: _top(url, interval, as_json, once))
+    run_blocking(lambda: _top(page_address(url), interval, timeout, as_json, once))
 
 
-def _top(url: str, interval_s: float, as_json: bool, once: bool) -> None:
-    address = page_address(url)
+def _top(address: str, interval_s: float, timeout_s: float, as_json: bool, once: bool) -> None:
     view = LiveView()
+    scrape = partial(refresh, view, address, timeout_s)
     try:
-        refresh(view, address)
+        scrape()
     except PageError as first:  # ends the command; later errors do not
         if as_json:
             _print(view, as_json, str(first))
         raise
-    try:
-        if once:
-            _print(view, as_json)
-        elif as_json:
-            _print(view, as_json)
-            for error in _refreshes(view, address, interval_s):
-                _print(view, as_json, error)
-        else:
-            _draw(view, address, interval_s)
-    except KeyboardInterrupt:
-        return
+    if once:
+        _print(view, as_json)
+    elif as_json:
+        _print(view, as_json)
+        for error in _refreshes(scrape, interval_s):
+            _print(view, as_json, error)
+    else:
+        _draw(view, address, scrape, interval_s)
 
 
 def page_address(url: str) -> str:
     """The page's URL: ``http://`` is added if there is no scheme, and ``/metrics`` if the path is
     empty or ``/``. Raises ConfigError if it is no http URL, or has a user name."""
     full = url if "://" in url else f"http://{url}"
-    if "@" in full.partition("://")[2].partition("/")[0]:
-        raise ConfigError("a page's URL cannot have a user name or password")  # shows neither
+    if "@" in full:  # anywhere: a password may have "/", "?" and "#"
+        raise ConfigError(  # shows neither
+            "a page's URL cannot have a user name or password; an @ in its path or query is %40"
+        )
     try:
         parts = urllib.parse.urlsplit(full)
         is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -119,9 +124,9 @@ def page_address(url: str) -> str:
     return full
 
 
-def refresh(view: LiveView, address: str) -> None:
+def refresh(view: LiveView, address: str, timeout_s: float = _TIMEOUT_S) -> None:
     """Fetch the page, and show it in ``view``. Raises PageError."""
-    text = _fetch(address)
+    text = _fetch(address, timeout_s)
     try:
         families = list(text_string_to_metric_families(text))
         if any(family.name.startswith(PREFIX) for family in families):
@@ -135,12 +140,12 @@ def refresh(view: LiveView, address: str) -> None:
     )
 
 
-def _fetch(address: str) -> str:
+def _fetch(address: str, timeout_s: float) -> str:
     try:
         # page_address has checked the scheme.
         request = urllib.request.Request(address, headers={"Accept": "text/plain;version=0.0.4"})  # noqa: S310
-        with _opener(address).open(request, timeout=_TIMEOUT_S) as answer:
-            return _body(answer).decode()
+        with _opener(address).open(request, timeout=timeout_s) as answer:
+            return _body(answer, timeout_s).decode()
     except UnicodeDecodeError as error:
         raise PageError(f"{address} is no Prometheus page: {error}") from error
     except urllib.error.HTTPError as error:
@@ -150,14 +155,14 @@ def _fetch(address: str) -> str:
         raise PageError(f"{address} cannot be read: {getattr(error, 'reason', error)}") from error
 
 
-def _body(answer: http.client.HTTPResponse) -> bytes:
+def _body(answer: http.client.HTTPResponse, timeout_s: float) -> bytes:
     """The whole body. The time limit of a socket holds for each read only, and a body that is cut
     off is no error of ``read(size)``. Raises OSError."""
-    page, ends = bytearray(), time.monotonic() + _TIMEOUT_S
+    page, ends = bytearray(), time.monotonic() + timeout_s
     while part := answer.read1(_LARGEST_READ):
         page += part
         if time.monotonic() > ends:
-            raise TimeoutError(f"the page takes longer than {_TIMEOUT_S:.0f} s")
+            raise TimeoutError(f"the page takes longer than {timeout_s:g} s")
         if len(page) > _LARGEST_PAGE:
             raise OSError(f"the page has more than {_LARGEST_PAGE >> 20} MB")
     if answer.length:
@@ -180,26 +185,26 @@ def _is_loopback(host: str) -> bool:
         return False  # a name
 
 
-def _refreshes(view: LiveView, address: str, interval_s: float) -> Iterator[str | None]:
-    """Refresh the view every ``interval_s`` seconds, without an end. Yields None, or the error of a
+def _refreshes(scrape: Callable[[], None], interval_s: float) -> Iterator[str | None]:
+    """Scrape every ``interval_s`` seconds, without an end. Yields None, or the error of a
     scrape that failed."""
     due = time.monotonic()
     while True:
         due = max(due + interval_s, time.monotonic())
         time.sleep(max(due - time.monotonic(), 0.0))
         try:
-            refresh(view, address)
+            scrape()
         except PageError as error:
             yield str(error)
         else:
             yield None
 
 
-def _draw(view: LiveView, address: str, interval_s: float) -> None:
+def _draw(view: LiveView, address: str, scrape: Callable[[], None], interval_s: float) -> None:
     console = stdout_console()
     with Live(_screen(view, address), console=console, auto_refresh=False, screen=False) as live:
         live.refresh()
-        for error in _refreshes(view, address, interval_s):
+        for error in _refreshes(scrape, interval_s):
             live.update(_screen(view, address, error), refresh=True)
 
 

@@ -10,20 +10,13 @@ import typer
 
 from kafkaclient.admin import ConfigResource, ConfigSource
 from kafkaclient.broker_errors import broker_error
-from kafkaclient.cli.admin import (
-    AsJson,
-    Connect,
-    IgnoreLimits,
-    LimitsFile,
-    ValidateOnly,
-    Yes,
-    confirm,
-    on_cluster,
-)
+from kafkaclient.cli.admin import Connect, confirm, on_cluster
+from kafkaclient.cli.options import AsJson, IgnoreLimits, LimitsFile, ValidateOnly, Yes
 from kafkaclient.cli.output import joined, picked, print_json, print_table
 from kafkaclient.cli.properties import comma_pairs
 from kafkaclient.cli.run import FAILED
 from kafkaclient.errors import ConfigError, TopicExistsError
+from kafkaclient.topic_names import check_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,12 +26,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Topics of any Kafka cluster: create, list, describe, grow, delete.\n\n"
-    "Examples: `kafkaclient topics create --topic flights --partitions 6 --replication-factor 3 "
-    "--config retention.ms=86400000 --bootstrap-server localhost:9092`, "
-    "`kafkaclient topics describe --topic flights --bootstrap-server localhost:9092`.\n\n"
-    "Only `create` creates topics, whatever the brokers' `auto.create.topics.enable` is. "
-    "Exit status: 0 done, 1 failed, 2 wrong use, 3 partition limits (or a policy of the cluster) "
-    "do not allow it.",
+    "Only `create` creates topics, whatever the brokers' `auto.create.topics.enable` is.\n\n"
+    "Exit status 3: partition limits, or a policy of the cluster, do not allow the change.",
     no_args_is_help=True,
 )
 
@@ -82,9 +71,14 @@ async def create(  # noqa: PLR0913 - the flags of Kafka's tool
 ) -> None:
     """Create a topic, within the partition limits of the cluster if it has any.
 
-    Examples: `kafkaclient topics create --topic flights --partitions 6 --replication-factor 3`,
-    `... --replica-assignment 0:1,1:2 --config cleanup.policy=compact`
+    Examples:
+
+    - `kafkaclient topics create --topic flights --partitions 6 --replication-factor 3`
+    - `kafkaclient topics create --topic flights --replica-assignment 0:1,1:2 --config
+      cleanup.policy=compact`
     """
+    check_topic_name(topic)
+    configs = comma_pairs(config, "--config")
     assignment = _assignment(replica_assignment)
     if assignment and (partitions is not None or replication_factor is not None):
         raise ConfigError(
@@ -99,7 +93,7 @@ async def create(  # noqa: PLR0913 - the flags of Kafka's tool
                 partitions,
                 replication_factor,
                 replica_assignment=assignment,
-                configs=comma_pairs(config, "--config"),
+                configs=configs,
                 validate_only=validate_only,
             )
         except TopicExistsError:
@@ -127,10 +121,13 @@ async def list_(
 ) -> None:
     """Print the names of the topics, one a line.
 
-    Example: `kafkaclient topics list --bootstrap-server localhost:9092`
+    Example:
+
+    - `kafkaclient topics list -b localhost:9092`
     """
+    pattern = _pattern(topic)
     async with connect() as admin:
-        found = await _matching(admin, topic, missing_ok=True)
+        found = await _matching(admin, topic, pattern, missing_ok=True)
     names = [t.name for t in found if not (exclude_internal and t.internal)]
     if as_json:
         print_json(names)
@@ -156,13 +153,16 @@ async def describe(
     """Show topics: their partitions, their replicas, and the settings that differ from the
     cluster's.
 
-    Examples: `kafkaclient topics describe --topic 'flights.*'`,
-    `kafkaclient topics describe --under-replicated-partitions --json`
+    Examples:
+
+    - `kafkaclient topics describe --topic 'flights.*'`
+    - `kafkaclient topics describe --under-replicated-partitions --json`
     """
     only_some = under_replicated_partitions or unavailable_partitions
     configs: list[dict[str, str]] = []
+    pattern = _pattern(topic)
     async with connect() as admin:
-        found = await _matching(admin, topic, missing_ok=if_exists)
+        found = await _matching(admin, topic, pattern, missing_ok=if_exists)
         chosen = [t for t in found if not (exclude_internal and t.internal)]
         if not only_some:
             configs = await asyncio.gather(*(_own_configs(admin, t.name) for t in chosen))
@@ -195,10 +195,13 @@ async def delete(
     """Delete topics with all their records, after a confirmation. A regular expression never
     matches Kafka's own topics.
 
-    Example: `kafkaclient topics delete --topic flights --yes`
+    Example:
+
+    - `kafkaclient topics delete --topic flights --yes`
     """
+    pattern = _pattern(topic)
     async with connect() as admin:
-        found = await _matching(admin, topic, missing_ok=if_exists)
+        found = await _matching(admin, topic, pattern, missing_ok=if_exists)
         found = [t for t in found if not t.internal or t.name == topic]
         names = [t.name for t in found]
         if names:
@@ -242,8 +245,11 @@ async def add_partitions(
 
     Records with a key may go to another partition than before. Partitions cannot be removed.
 
-    Example: `kafkaclient topics add-partitions --topic flights --partitions 12`
+    Example:
+
+    - `kafkaclient topics add-partitions --topic flights --partitions 12`
     """
+    check_topic_name(topic)
     assignment = _assignment(replica_assignment)
     async with connect(limits_file=limits_file, ignore_limits=ignore_limits) as admin:
         exists = not if_exists or topic in await admin.list_topics()
@@ -260,23 +266,26 @@ async def add_partitions(
         typer.echo(f"topic {topic} {has} {partitions} partitions", err=True)
 
 
-async def _matching(
-    admin: Admin, pattern: str | None, *, missing_ok: bool
-) -> list[TopicDescription]:
-    found = await admin.describe_topics()
-    if pattern is None:
-        return list(found.values())
-    if pattern in found:
-        return [found[pattern]]
+def _pattern(topic: str | None) -> re.Pattern[str]:
+    """What names have to match; without ``--topic``, anything."""
     try:
-        expression = re.compile(pattern)
+        return re.compile(".*" if topic is None else topic)
     except re.error as error:
-        raise ConfigError(f"--topic {pattern!r} is no regular expression: {error}") from error
-    matching = [topic for name, topic in found.items() if expression.fullmatch(name)]
-    if not matching and not missing_ok:
+        raise ConfigError(f"--topic {topic!r} is no regular expression: {error}") from error
+
+
+async def _matching(
+    admin: Admin, topic: str | None, pattern: re.Pattern[str], *, missing_ok: bool
+) -> list[TopicDescription]:
+    """The topic of this name, or else those that match the pattern."""
+    found = await admin.describe_topics()
+    if topic in found:
+        return [found[topic]]
+    matching = [each for name, each in found.items() if pattern.fullmatch(name)]
+    if not matching and topic is not None and not missing_ok:
         raise broker_error(
             3,
-            f"--topic {pattern}",
+            f"--topic {topic}",
             advice="there is no such topic, or this client may not describe it",
         )
     return matching

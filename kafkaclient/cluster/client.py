@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
+
+    from kafkaclient.config.kinds import Address
+    from kafkaclient.config.limit import Limit
+
+from kafkaclient.errors import BootstrapError
 
 _ending: set[asyncio.Task[object]] = set()
 """Tasks that close dropped clients; event loops keep only weak references to tasks."""
@@ -51,6 +56,27 @@ class Client:
             # The garbage collector may run in any thread. With a closed loop nothing is open.
             with contextlib.suppress(RuntimeError):
                 left.loop.call_soon_threadsafe(_end_in_background, left)
+
+
+def bootstrap_error(
+    servers: Iterable[Address],
+    limit: Limit,
+    cause: BaseException | None,
+    missing_token: str | None,
+) -> BootstrapError:
+    """The error of a start that took too long. ``missing_token``: why there was no token."""
+    listed = ", ".join(f"{host}:{port}" for host, port in servers)
+    if missing_token is not None:
+        return BootstrapError(
+            f"no login to a bootstrap server ({listed}) within {limit}: {missing_token}. Check the "
+            "token provider: its credentials, and the address of its identity provider. If it "
+            "needs more time, raise the limit"
+        )
+    return BootstrapError(
+        f"no bootstrap server ({listed}) answered within {limit}: {cause or 'no connection yet'}. "
+        "Check the addresses, that brokers run there, and that the network allows connections to "
+        "them"
+    )
 
 
 def _end_in_background(left: LeftOpen) -> None:

@@ -180,13 +180,15 @@ class Link:
             raise
         except TimeoutError as error:
             unreachable = self._late == _NOT_CONNECTED
-            advice = "; is it up, and its port open from here?" if unreachable else ""
+            advice = "; check that it is up, and its port open from here" if unreachable else ""
             raise BrokerConnectionError(
                 f"{self.name} {self._late} within {limit_s:.3g} s "
                 f"(socket.connection.setup.timeout.ms){advice}"
             ) from error
         except (OSError, UnicodeError) as error:  # UnicodeError: no host can have this name
-            raise BrokerConnectionError(f"{self.name} could not be connected: {error}") from error
+            why = str(getattr(error, "strerror", None) or error)
+            why = why.removesuffix(f" ({self.broker.host})")
+            raise BrokerConnectionError(f"cannot reach {self.name}: {why}") from error
         except Exception as error:
             _log.exception(
                 "connecting to %s failed in an unexpected way", self.name, extra=self._log_fields()
@@ -291,6 +293,8 @@ async def first_connection(links: Iterable[Link], head_start_s: float) -> Connec
     raise_refusal(errors)
     if errors and not any(error.retriable for error in errors):
         raise errors[0]
+    if len(errors) == 1:
+        raise BrokerConnectionError(str(errors[0]))
     raise BrokerConnectionError(
         f"no broker could be reached; tried {len(tried)}: {'; '.join(map(str, errors))}"
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.backoff import retry_pause_s
+from kafkaclient.cluster.client import bootstrap_error
 from kafkaclient.cluster.rebootstrap import Rebootstrap
 from kafkaclient.cluster.refresh_schedule import RefreshSchedule
 from kafkaclient.cluster.retry import set_within
@@ -24,7 +25,6 @@ from kafkaclient.cluster.view import ClusterView, merge, with_leaders
 from kafkaclient.compiled_modules import log_pure_python
 from kafkaclient.errors import (
     AuthenticationError,
-    BootstrapError,
     BrokerConnectionError,
     KafkaError,
     MetadataTimeoutError,
@@ -126,12 +126,9 @@ class Metadata:
             if not answered:
                 await self.stop()
         if not answered:
-            servers = ", ".join(f"{h}:{p}" for h, p in self._config.bootstrap_servers)
-            raise BootstrapError(
-                f"no bootstrap server ({servers}) answered within {self._config.call_limit}: "
-                f"{self._last_error or 'no connection yet'}. Check the addresses, that brokers run "
-                "there, and that the network lets you through"
-            ) from self._last_error
+            cause, token = self._last_error, self._router.missing_token()
+            limit = self._config.call_limit
+            raise bootstrap_error(self._config.bootstrap_servers, limit, cause, token) from cause
 
     async def stop(self) -> None:
         """End the task. Callers of :meth:`start`, :meth:`refresh` and :meth:`wait_topic` get

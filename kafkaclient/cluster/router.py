@@ -78,6 +78,7 @@ class Router:
         self._clock = clock
         self._rng = rng
         security = Security(config, clock=clock, wall_clock=wall_clock, rng=rng)
+        self.missing_token = security.missing_token
         self._new_link = partial(
             Link,
             config=config,

@@ -1,4 +1,4 @@
-"""A time limit with the name of its option."""
+"""A time limit with the name of its option, if it has one."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 
 class Limit(NamedTuple):
-    """``str`` gives the text for messages: ``60 s (max.block.ms)``."""
+    """``str`` gives the text for messages: ``60 s (max.block.ms)``, or ``60 s``."""
 
     seconds: float
-    setting: str
+    setting: str = ""
 
     def __str__(self) -> str:
-        return f"{self.seconds:g} s ({self.setting})"
+        return f"{self.seconds:g} s ({self.setting})" if self.setting else f"{self.seconds:g} s"

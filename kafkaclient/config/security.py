@@ -6,7 +6,9 @@ librdkafka, aiokafka and kafka-python.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
     from kafkaclient.config.options import Given
 
+_log = logging.getLogger(__name__)
+
 _SECURITY = Section("Encryption")
 _LOGIN = Section("Authentication")
 
@@ -55,7 +59,8 @@ class SecurityOptions:
     )
     """How the client talks to brokers: SSL and SASL_SSL encrypt the connection (TLS);
     SASL_PLAINTEXT and SASL_SSL authenticate this client with sasl_mechanism. With SASL_PLAINTEXT
-    anybody on the network can read the data, and with PLAIN or OAUTHBEARER the credentials, too."""
+    anybody on the network can read the data, and with PLAIN or OAUTHBEARER the credentials, too. A
+    protocol that leaves certificates or credentials unused is logged as a warning, once."""
     ssl_truststore_location: Path | None = _SECURITY.option(
         None, optional(PATH), aliases=("ssl.ca.location", "ssl.cafile")
     )
@@ -193,6 +198,13 @@ _FOR_SASL = (
     "sasl_oauthbearer_extensions",
     *_FOR_OIDC,
 )
+_FOR_PASSWORDS = ("sasl_username", "sasl_password")
+_FOR_TOKENS = (
+    "sasl_oauth_token_provider",
+    "sasl_oauthbearer_token_endpoint_url",
+    _OIDC_CLIENT_ID,
+    _OIDC_CLIENT_SECRET,
+)
 
 
 def settle_security(values: dict[str, Any], given: Mapping[str, Given]) -> None:
@@ -213,8 +225,33 @@ def settle_security(values: dict[str, Any], given: Mapping[str, Given]) -> None:
                     )
     if tls:
         _settle_tls(values, given)
+    else:
+        _warn_of_unused("security.protocol", protocol, _FOR_ANY_TLS, given)
     if sasl:
         _settle_sasl(values, given)
+    else:
+        unused = (*_FOR_SASL, _OIDC_CLIENT_ID, _OIDC_CLIENT_SECRET)
+        _warn_of_unused("security.protocol", protocol, unused, given)
+
+
+def _warn_of_unused(
+    option: str, value: str, names: tuple[str, ...], given: Mapping[str, Given]
+) -> None:
+    """No error: property files of two environments may differ in the protocol alone."""
+    unused = (given[name] for name in names if name in given)
+    spellings = [each.spelling for each in unused if each.value is not None and each.value != ""]
+    if spellings:
+        _warn_once(
+            f"{option}={value} ignores {', '.join(spellings)}: remove what is not needed, or give "
+            f"another {option}"
+        )
+
+
+@cache
+def _warn_once(text: str) -> None:
+    """Programs build the same configuration several times. ``text`` has no values of options but
+    the protocol and the mechanism, so there are few texts."""
+    _log.warning("%s", text)
 
 
 def _settle_tls(values: dict[str, Any], given: Mapping[str, Given]) -> None:
@@ -255,6 +292,7 @@ def _settle_sasl(values: dict[str, Any], given: Mapping[str, Given]) -> None:
             f"security_protocol={protocol} needs sasl_mechanism: give one of "
             f"{', '.join(_MECHANISMS)}"
         )
+    chosen = mechanism
     if mechanism == MSK_IAM:
         _refuse_beside(MSK_IAM, values, ("sasl_oauth_token_provider", _OIDC_URL))
         values["sasl_oauth_token_provider"] = msk_provider(values)
@@ -262,8 +300,10 @@ def _settle_sasl(values: dict[str, Any], given: Mapping[str, Given]) -> None:
     elif values["sasl_jaas_config"] is not None:
         apply_jaas(values, given)
     if mechanism == "OAUTHBEARER":
+        _warn_of_unused("sasl.mechanism", chosen, _FOR_PASSWORDS, given)
         _settle_oauth(values)
         return
+    _warn_of_unused("sasl.mechanism", mechanism, _FOR_TOKENS, given)
     _refuse_beside(
         f"sasl_mechanism={mechanism}", values, ("sasl_oauthbearer_extensions", *_FOR_OIDC)
     )

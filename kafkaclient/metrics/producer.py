@@ -48,6 +48,7 @@ class ProducerMetrics:
         self._read_nodes: Callable[[], Mapping[int, Gauges]] = dict
         self._read_topics: Callable[[], Mapping[str, Gauges]] = dict
         self._read_partitions: Callable[[], Mapping[str, Mapping[int, Gauges]]] = dict
+        self._read_exclusions: Callable[[], dict[int, dict[str, int]]] = dict
 
         group = self._group = Group(self._windows)
         nanoseconds, recorder = self._nanoseconds, self._recorder
@@ -202,9 +203,12 @@ class ProducerMetrics:
         nodes: Callable[[], Mapping[int, Gauges]],
         topics: Callable[[], Mapping[str, Gauges]],
         partitions: Callable[[], Mapping[str, Mapping[int, Gauges]]],
+        exclusions: Callable[[], dict[int, dict[str, int]]],
     ) -> None:
-        """Set the sources of further gauges by node id, topic and partition."""
+        """Set the sources of further gauges by node id, topic and partition, and of the exclusions
+        by node id and reason."""
         self._read_nodes, self._read_topics, self._read_partitions = nodes, topics, partitions
+        self._read_exclusions = exclusions
 
     def forget_topic(self, topic: str) -> None:
         """Drop the metrics of a topic that is no longer used."""
@@ -216,6 +220,10 @@ class ProducerMetrics:
         brokers = {id_: node.group.snapshot(now) for id_, node in self._nodes.items()}
         for node_id, gauges in self._read_nodes().items():
             brokers.setdefault(node_id, {}).update(gauges)
+        exclusions = self._read_exclusions()
+        for node_id, reasons in exclusions.items():
+            counts = {f"exclusion-{reason}-total": times for reason, times in reasons.items()}
+            brokers.setdefault(node_id, {}).update(counts)
         topics = {name: topic.group.snapshot(now) for name, topic in self._topics.items()}
         for topic_name, gauges in self._read_topics().items():
             topics.setdefault(topic_name, {}).update(gauges)
@@ -225,6 +233,8 @@ class ProducerMetrics:
             {node_id: _sorted(brokers[node_id]) for node_id in sorted(brokers)},
             {name: _sorted(topics[name]) for name in sorted(topics)},
             {partition: _sorted(by_partition[partition]) for partition in sorted(by_partition)},
+            exclusions,
+            {call.replace("-", "_"): time.total for call, time in self._transactions.items()},
         )
 
     def _partitions(self) -> dict[TopicPartition, Values]:

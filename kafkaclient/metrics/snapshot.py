@@ -28,3 +28,9 @@ class MetricsSnapshot(NamedTuple):
     """By topic, in order (``producer-topic-metrics``)."""
     partitions: dict[TopicPartition, Values]
     """By partition, in order. Java does not have these."""
+    exclusions: dict[int, dict[str, int]]
+    """By node id and reason: how often this became the reason why records without key do not go to
+    the broker. ``brokers`` has the same counts as ``exclusion-REASON-total``."""
+    transaction_seconds: dict[str, float]
+    """How long the calls of a transaction took together: ``init``, ``begin``, ``send_offsets``,
+    ``commit``, ``abort``. ``producer`` has the same times as ``txn-CALL-time-ns-total``."""

@@ -169,7 +169,7 @@ class TcpDialer:
                     try:
                         return attempt.result()
                     except OSError as error:
-                        errors.append(str(error))
+                        errors.append(error.strerror or str(error))
         finally:
             for attempt in racing:
                 attempt.cancel()
@@ -187,8 +187,11 @@ class TcpDialer:
             for option in self._options:
                 sock.setsockopt(*option)
             await asyncio.get_running_loop().sock_connect(sock, where)
-        except BaseException:
+        except BaseException as error:
             sock.close()
+            if isinstance(error, OSError) and error.errno:  # event loops' texts differ
+                why = os.strerror(error.errno).lower()
+                raise OSError(error.errno, f"{why} ({where[0]!s})") from error
             raise
         return sock
 
@@ -208,7 +211,11 @@ async def _resolve(host: str, port: int) -> Sequence[_Address]:
         ipaddress.ip_address(host)
     except ValueError:
         loop = asyncio.get_running_loop()
-        return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        try:
+            return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            why = f"the name {host} cannot be resolved ({error.strerror})"
+            raise socket.gaierror(error.errno, why) from error
     # A literal address needs no resolver, and therefore no thread.
     return socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV

@@ -52,6 +52,10 @@ class Security:
         """The name of the provider that :meth:`mechanism` waits for; None if it never waits."""
         return None if self._login is None else self._login.token_provider
 
+    def missing_token(self) -> str | None:
+        """Why :meth:`mechanism` waits or has failed, if that is for a token; None otherwise."""
+        return None if self._login is None else self._login.missing_token()
+
     async def mechanism(self) -> Mechanism | None:
         """The mechanism for a new connection, None without SASL. Waits for a token with
         OAUTHBEARER, and raises the errors of the token provider."""

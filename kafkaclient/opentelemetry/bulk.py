@@ -14,7 +14,8 @@ from kafkaclient.opentelemetry.attributes import (
     failure_attributes,
     place_attributes,
 )
-from kafkaclient.opentelemetry.headers import own_context, with_pairs
+from kafkaclient.opentelemetry.failures import harmless
+from kafkaclient.opentelemetry.headers import own_context, readable, with_pairs
 from kafkaclient.opentelemetry.spans import RecordSpan, end_failed, metadata_of
 from kafkaclient.producer.producer import Producer
 from kafkaclient.types import NO_OFFSET
@@ -52,12 +53,14 @@ class BulkSpan:
         """The attributes of the error that the call raised."""
         self._delivery: BulkDelivery | None = None
 
+    @harmless("following a call with many records")
     def follow(self, delivery: BulkDelivery) -> None:
         """End the span with the outcome, without looking at it in the user's place."""
         if self._span.is_recording():
             self._delivery = delivery
             self._look()
 
+    @harmless("ending a span")
     def end_raised(self, error: BaseException) -> None:
         """The call raised. The records that it had appended before have an outcome of their own,
         the error's ``delivery``, and the span waits for it."""
@@ -76,6 +79,7 @@ class BulkSpan:
             attributes[FAILED_RECORDS] = self._records
         end_failed(self._span, {**attributes, **self._refusal})
 
+    @harmless("ending a span")
     def _look(self) -> None:
         delivery = self._delivery
         assert delivery is not None
@@ -132,6 +136,7 @@ def traced_bulk_methods(gate: Gate, spans: Spans) -> dict[str, Any]:
         record_headers: Iterable[HeadersLike] | None = None,
         **others: Any,
     ) -> BulkDelivery:
+        headers = readable(headers)
         span, pairs = started(self, topic, partition, headers)
         if pairs:
             headers = with_pairs(headers, pairs)
@@ -158,9 +163,10 @@ def traced_bulk_methods(gate: Gate, spans: Spans) -> dict[str, Any]:
         self: Any, batch: RecordBatchBuilder, topic: str, *, partition: int | None = None
     ) -> Delivery:
         span, _ = started(self, topic, partition)  # the records are encoded already
-        span.set_attribute(names.MESSAGING_BATCH_MESSAGE_COUNT, getattr(batch, "record_count", 0))
+        batch_span = RecordSpan(span, metadata_of(self))
+        batch_span.set_count(getattr(batch, "record_count", 0))
         sending = _plain_send_batch(self, batch, topic, partition=partition)
-        return await _followed(RecordSpan(span, metadata_of(self)), sending)
+        return await _followed(batch_span, sending)
 
     return {"send_many": send_many, "send_arrow": send_arrow, "send_batch": send_batch}
 

@@ -43,6 +43,7 @@ from kafkaclient.opentelemetry.attributes import (
     record_attributes,
     span_description,
 )
+from kafkaclient.opentelemetry.failures import FAILURES, report
 from kafkaclient.opentelemetry.headers import pairs_of
 from kafkaclient.opentelemetry.pending_spans import TRACEPARENT, PendingSpan, PendingSpans
 from kafkaclient.producer.producer import Producer
@@ -124,7 +125,10 @@ class DirectSpans:
         self, pending: PendingSpan, partition: int, offset: int, error: BaseException | None
     ) -> None:
         """End the span of a record that has its outcome."""
-        self.tracer.span_processor.on_end(self.made_span(pending, partition, offset, error))
+        try:
+            self.tracer.span_processor.on_end(self.made_span(pending, partition, offset, error))
+        except FAILURES as failure:
+            report("ending a span", failure)
 
     def made_span(
         self, pending: PendingSpan, partition: int, offset: int, error: BaseException | None

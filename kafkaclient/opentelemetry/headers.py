@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from opentelemetry import propagate, trace
 from opentelemetry.propagators.textmap import Setter
+
+from kafkaclient.opentelemetry.failures import FAILURES, report
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -47,11 +49,31 @@ def unsampled_pairs_of(context: Context) -> Pairs:
     return pairs_of(context)
 
 
+def readable(headers: HeadersLike) -> Any:
+    """The headers, as a list if they could be read only once. If reading raises an error, the
+    producer's reading raises it."""
+    if not headers or _pairs_or_none(headers) is not None or not hasattr(headers, "__iter__"):
+        return headers
+    try:
+        return list(headers)
+    except Exception as error:  # noqa: BLE001 - it is raised where the producer expects it
+        return map(_raise, (error,))
+
+
 def own_context(headers: HeadersLike) -> trace.SpanContext | None:
-    """The context that the caller has put into the headers; None if there is none."""
+    """The context that the caller has put into the headers; None if there is none. An iterator is
+    not read: see :func:`readable`."""
     pairs = _pairs_or_none(headers)
-    if pairs is None:
+    if not pairs:
         return None
+    try:
+        return _context_in(pairs)
+    except FAILURES as error:
+        report("reading the context in headers", error)
+        return None
+
+
+def _context_in(pairs: list[Any] | tuple[Any, ...]) -> trace.SpanContext | None:
     fields = propagate.get_global_textmap().fields
     try:
         texts = {name: [(value or b"").decode()] for name, value in pairs if name in fields}
@@ -70,6 +92,7 @@ def with_pairs(headers: HeadersLike, pairs: Pairs) -> Any:
     """
     if not headers:
         return pairs
+    headers = readable(headers)
     listed = _pairs_or_none(headers)
     if listed is None:
         return chain(headers, pairs) if hasattr(headers, "__iter__") else headers
@@ -89,3 +112,7 @@ def _pairs_or_none(headers: Any) -> list[Any] | tuple[Any, ...] | None:
     if isinstance(headers, Mapping):
         return list(headers.items())
     return headers if isinstance(headers, (list, tuple)) else None
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error

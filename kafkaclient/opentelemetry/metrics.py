@@ -15,6 +15,7 @@ from opentelemetry.semconv.attributes.server_attributes import SERVER_ADDRESS, S
 
 from kafkaclient.hooks import FinishedBatch, Hooks
 from kafkaclient.opentelemetry.attributes import error_type
+from kafkaclient.opentelemetry.failures import harmless
 from kafkaclient.producer.producer import Producer
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Measuring:
 
         return {"start": start}
 
+    @harmless("preparing the metrics of a producer")
     def _add_hook(self, producer: Any) -> None:
         provider = self._provider or metrics.get_meter_provider()
         if self.stopped or type(provider).__module__.startswith("opentelemetry.metrics"):

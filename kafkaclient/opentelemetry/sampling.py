@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context as context_api
 from opentelemetry import trace
+from opentelemetry.context import Context
 from opentelemetry.instrumentation.utils import is_instrumentation_enabled
 from opentelemetry.trace import SpanKind
 
+from kafkaclient.opentelemetry.failures import FAILURES, report
 from kafkaclient.opentelemetry.headers import pairs_of, unsampled_pairs_of
 from kafkaclient.opentelemetry.sending import Gate
 
 if TYPE_CHECKING:
     from contextvars import ContextVar
 
-    from opentelemetry.context import Context
     from opentelemetry.trace import Tracer, TracerProvider
 
     from kafkaclient.opentelemetry.headers import Pairs
@@ -105,6 +106,13 @@ class Sampling:
 
     def _decide(self, context: Context) -> Pairs | None:
         """For :class:`Gate`: None if a record in this context gets a span, else its headers."""
+        try:
+            return self._decided(context)
+        except FAILURES as error:
+            report("deciding whether a record gets a span", error)
+            return ()
+
+    def _decided(self, context: Context) -> Pairs | None:
         if self._stopped or not is_instrumentation_enabled():
             return ()
         tracer = self.tracer
@@ -144,7 +152,11 @@ class _OtherRuntime:
     """In place of the variable, for a runtime context that is not made of context variables."""
 
     def get(self) -> Context:
-        return context_api.get_current()
+        try:
+            return context_api.get_current()
+        except FAILURES as error:
+            report("reading the current context", error)
+            return Context()
 
 
 def _is_known(sampler: Any) -> bool:

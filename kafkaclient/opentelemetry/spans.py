@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context as context_api
 from opentelemetry import trace
+from opentelemetry.semconv._incubating.attributes.messaging_attributes import (
+    MESSAGING_BATCH_MESSAGE_COUNT,
+)
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
 from kafkaclient.opentelemetry.attributes import (
@@ -16,10 +19,18 @@ from kafkaclient.opentelemetry.attributes import (
     record_attributes,
     span_description,
 )
-from kafkaclient.opentelemetry.headers import own_context, pairs_of, unsampled_pairs_of, with_pairs
+from kafkaclient.opentelemetry.failures import FAILURES, harmless, report
+from kafkaclient.opentelemetry.headers import (
+    own_context,
+    pairs_of,
+    readable,
+    unsampled_pairs_of,
+    with_pairs,
+)
 from kafkaclient.producer.producer import Producer
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
     from opentelemetry.util.types import AttributeValue
 
@@ -54,6 +65,7 @@ class Spans:
         """The span of a record that was sampled, and the record's headers with its context."""
         if type(producer) is not Producer and is_traced_elsewhere(producer):
             return RecordSpan(trace.INVALID_SPAN, None), headers
+        headers = readable(headers)
         caller_context = own_context(headers) if headers else None
         if caller_context is None:
             pending_spans = self._pending_spans()
@@ -100,28 +112,48 @@ class Spans:
         """A span with these attributes, and the headers that carry its context.
 
         ``caller_context`` is the context that the caller has put into the headers: the span is
-        linked to it, and does not replace it.
+        linked to it, and does not replace it. If the sampler or a span processor raises, the record
+        has no span; if the propagator raises, it has no headers.
         """
+        span: Span = trace.INVALID_SPAN
+        try:
+            current = context_api.get_current()
+            span = self._started(producer, topic, partition, attributes, current, caller_context)
+            return span, () if caller_context else _pairs_with(span, current)
+        except FAILURES as error:
+            report("starting a span", error)
+            return span, ()
+
+    def _started(
+        self,
+        producer: Any,
+        topic: Any,
+        partition: Any,
+        attributes: dict[str, AttributeValue],
+        current: Context,
+        caller_context: trace.SpanContext | None,
+    ) -> Span:
         name, common = span_description(producer.config.client_id, topic)
         if type(partition) is int:
             attributes |= place_attributes(topic, partition)
-        current = context_api.get_current()
-        span = self._sampling.tracer.start_span(
+        return self._sampling.tracer.start_span(
             name,
             current,
             SpanKind.PRODUCER,
             {**common, **attributes} if attributes else common,
             [Link(caller_context)] if caller_context else None,
         )
-        span_context = span.get_span_context()
-        if caller_context:
-            return span, ()
-        if not span_context.is_valid:  # no SDK: the API propagates the context, no more
-            return span, pairs_of(current) if current else ()
-        if not span.is_recording() and not span_context.trace_flags.sampled:
-            # No span has the id that the SDK has made.
-            return span, unsampled_pairs_of(current) if current else ()
-        return span, pairs_of(trace.set_span_in_context(span, current))
+
+
+def _pairs_with(span: Span, current: Context) -> Pairs:
+    """The headers with the context of a span that was started in ``current``."""
+    span_context = span.get_span_context()
+    if not span_context.is_valid:  # no SDK: the API propagates the context, no more
+        return pairs_of(current) if current else ()
+    if not span.is_recording() and not span_context.trace_flags.sampled:
+        # No span has the id that the SDK has made.
+        return unsampled_pairs_of(current) if current else ()
+    return pairs_of(trace.set_span_in_context(span, current))
 
 
 class RecordSpan:
@@ -134,16 +166,24 @@ class RecordSpan:
         self._metadata = metadata
         self._delivery: Delivery | None = None
 
+    @harmless("starting a span")
+    def set_count(self, records: int) -> None:
+        """The number of records in a batch that is sent as one."""
+        self._span.set_attribute(MESSAGING_BATCH_MESSAGE_COUNT, records)
+
+    @harmless("following a record")
     def follow(self, delivery: Delivery) -> None:
         """End the span with the delivery's outcome, without looking at it in the user's place."""
         if self._span.is_recording():
             self._delivery = delivery
             delivery.when_settled(RecordSpan._end, self)
 
+    @harmless("ending a span")
     def end_raised(self, error: BaseException) -> None:
         """The call raised: the record was not sent."""
         end_failed(self._span, failure_attributes(error))
 
+    @harmless("ending a span")
     def _end(self) -> None:
         delivery, self._delivery = self._delivery, None
         assert delivery is not None

@@ -15,12 +15,11 @@ from prometheus_client.utils import floatToGoString
 
 from kafkaclient.prometheus.names import (
     BROKER,
-    EXCLUSION,
+    BROKER_LOAD,
     PARTITION,
     PREFIX,
     PRODUCER,
     TOPIC,
-    TRANSACTION_CALLS,
     Exported,
 )
 
@@ -95,6 +94,7 @@ class Families:
         for table, labels in (
             (PRODUCER, _CLIENT),
             (BROKER, _BROKER),
+            (BROKER_LOAD, _BROKER),
             (TOPIC, _TOPIC),
             (PARTITION, _PARTITION),
         ):
@@ -168,13 +168,10 @@ class Families:
 
     def add(self, client_id: str, read: Reading, topics: FirstSeen, partitions: FirstSeen) -> None:
         """The series of a producer."""
-        of_producer = read.metrics.producer
-        self._table(PRODUCER, (client_id,), of_producer)
-        for call in TRANSACTION_CALLS:
-            nanoseconds = of_producer.get(f"txn-{call}-time-ns-total", 0)
-            if nanoseconds:  # most producers have no transactions
-                label = call.replace("-", "_")
-                self._sample("transaction_seconds", (client_id, label), nanoseconds * 1e-9)
+        self._table(PRODUCER, (client_id,), read.metrics.producer)
+        for call, seconds in read.metrics.transaction_seconds.items():
+            if seconds:  # most producers have no transactions
+                self._sample("transaction_seconds", (client_id, call), seconds)
         self._brokers(client_id, read)
         self._topics(client_id, read, topics)
         self._partitions(client_id, read, partitions)
@@ -183,30 +180,16 @@ class Families:
         self._histogram("batch_size_bytes", (client_id,), read.batch_sizes)
 
     def _brokers(self, client_id: str, read: Reading) -> None:
-        brokers: dict[int, dict[str, float]] = {
-            node_id: dict(values) for node_id, values in read.metrics.brokers.items()
-        }
-        excluded: dict[int, str | None] = {}
-        for load in read.load.brokers:
-            brokers.setdefault(load.node_id, {}).update(
-                {
-                    "produced-byte-total": load.bytes_sent,
-                    "produce-request-total": load.requests_sent,
-                    "queued-bytes": load.queued_bytes,
-                    "queued-batches": load.queued_batches,
-                    "oldest-in-flight": load.oldest_in_flight_s,
-                }
-            )
-            excluded[load.node_id] = load.excluded
-        for node_id in sorted(brokers):
-            labels, values = (client_id, str(node_id)), brokers[node_id]
-            self._table(BROKER, labels, values)
-            for name, times in values.items():
-                if name.startswith(EXCLUSION):
-                    reason = name.removeprefix(EXCLUSION).removesuffix("-total")
-                    now = float(excluded.get(node_id) == reason)
-                    self._sample("broker_exclusions", (*labels, reason), times)
-                    self._sample("broker_excluded", (*labels, reason), now)
+        loads = {load.node_id: load for load in read.load.brokers}
+        for node_id in sorted(read.metrics.brokers.keys() | loads.keys()):
+            labels, load = (client_id, str(node_id)), loads.get(node_id)
+            self._table(BROKER, labels, read.metrics.brokers.get(node_id, {}))
+            if load is not None:
+                self._table(BROKER_LOAD, labels, load._asdict())
+            excluded = None if load is None else load.excluded
+            for reason, times in read.metrics.exclusions.get(node_id, {}).items():
+                self._sample("broker_exclusions", (*labels, reason), times)
+                self._sample("broker_excluded", (*labels, reason), float(excluded == reason))
             failed = read.failed_requests.get(node_id, 0)
             self._sample("broker_requests_failed", labels, failed)
             if node_id in read.latencies:

@@ -24,10 +24,12 @@ class Exported(NamedTuple):
     help: str
     scale: float = 1.0
     """Seconds per unit of the source."""
+    counter: bool = False
+    """Whether it is a counter although its source's name does not say so."""
 
     @property
     def is_counter(self) -> bool:
-        return self.source.endswith("-total")
+        return self.counter or self.source.endswith("-total")
 
 
 PRODUCER = (
@@ -84,20 +86,11 @@ BROKER = (
     Exported("outgoing-byte-total", "broker_request_bytes", "Bytes of requests of any kind."),
     Exported("response-total", "broker_responses", "Responses of any kind."),
     Exported("incoming-byte-total", "broker_response_bytes", "Bytes of responses of any kind."),
-    Exported("produced-byte-total", "broker_produced_bytes", "Bytes of Produce requests."),
-    Exported("produce-request-total", "broker_produce_requests", "Produce requests."),
-    Exported("queued-bytes", "broker_queue_bytes", "Bytes of batches that wait for the broker."),
-    Exported("queued-batches", "broker_queue_batches", "Batches that wait for the broker."),
     Exported("requests-in-flight", "broker_in_flight_requests", "Produce requests in flight."),
     Exported(
         "in-flight-window",
         "broker_in_flight_window",
         "How many Produce requests the broker may have in flight.",
-    ),
-    Exported(
-        "oldest-in-flight",
-        "broker_oldest_in_flight_seconds",
-        "Age of the oldest Produce request in flight; 0 if there is none.",
     ),
     Exported(
         "round-trip-time-ms",
@@ -110,6 +103,18 @@ BROKER = (
         "broker_service_seconds",
         "The broker's part of a Produce request, as the in-flight window assumes it.",
         _PER_MS,
+    ),
+)
+
+BROKER_LOAD = (  # the source is a field of BrokerLoad
+    Exported("bytes_sent", "broker_produced_bytes", "Bytes of Produce requests.", counter=True),
+    Exported("requests_sent", "broker_produce_requests", "Produce requests.", counter=True),
+    Exported("queued_bytes", "broker_queue_bytes", "Bytes of batches that wait for the broker."),
+    Exported("queued_batches", "broker_queue_batches", "Batches that wait for the broker."),
+    Exported(
+        "oldest_in_flight_s",
+        "broker_oldest_in_flight_seconds",
+        "Age of the oldest Produce request in flight; 0 if there is none.",
     ),
 )
 
@@ -146,9 +151,3 @@ PARTITION = (
     Exported("batch-send-total", "partition_batches_sent", "Batches sent. Retries count again."),
     Exported("queued-bytes", "partition_queue_bytes", "Bytes of batches that wait."),
 )
-
-EXCLUSION = "exclusion-"
-"""``exclusion-REASON-total``: how often a broker was excluded for this reason."""
-
-TRANSACTION_CALLS = ("init", "begin", "send-offsets", "commit", "abort")
-"""``txn-CALL-time-ns-total``: how long these calls took together."""

@@ -11,6 +11,7 @@ from aiokafka.abc import AbstractTokenProvider
 
 from kafkaclient import Token
 from kafkaclient.aiokafka.tokens import TokenAdapter, token_provider_for
+from kafkaclient.net.sasl.tokens import TokenSource
 
 
 class Provider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
@@ -35,6 +36,7 @@ def jwt(claims: Any) -> str:
         (jwt({"exp": 1234}), 1234.0),
         (jwt({"sub": "x"}), None),
         (jwt({"exp": "soon"}), None),
+        (jwt({"exp": 1_900_000_000_000}), None),  # milliseconds
         (jwt([1]), None),
         ("opaque", None),
         ("a.?.b", None),
@@ -66,3 +68,7 @@ async def test_a_token_that_is_no_str(wrong: Any) -> None:
 def test_what_is_no_provider_is_passed_on() -> None:
     assert token_provider_for(None) is None
     assert isinstance(token_provider_for(Provider("t")), TokenAdapter)
+
+
+def test_errors_name_the_wrapped_provider() -> None:
+    assert TokenSource(TokenAdapter(Provider("t"))).provider == f"{__name__}:Provider"

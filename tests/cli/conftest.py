@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from kafkaclient.errors import BootstrapError, TransactionAbortableError
@@ -22,10 +24,22 @@ from kafkaclient.perf.traffic import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from click.testing import Result
 
     from kafkaclient.perf.payload import KeyValue
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of ``profiles.toml``; the environment names no cluster."""
+    for name in ("KAFKACLIENT_BOOTSTRAP", "KAFKACLIENT_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "config"
+    monkeypatch.setattr(typer, "get_app_dir", lambda _name: str(folder))
+    folder.mkdir()
+    return folder
 
 
 class InstantClient:
@@ -84,7 +98,7 @@ class InstantClient:
         )
 
     def metrics(self) -> MetricsSnapshot:
-        return MetricsSnapshot({"record-send-total": 7.0, "waiting-threads": 0}, {}, {}, {})
+        return MetricsSnapshot({"record-send-total": 7.0, "waiting-threads": 0}, {}, {}, {}, {}, {})
 
     def _answer(self, started: float, nbytes: int, error: BaseException | None) -> None:
         self._pending -= 1
@@ -96,6 +110,12 @@ def instant(monkeypatch: pytest.MonkeyPatch) -> type[InstantClient]:
     """``--producer instant``; the class remembers values and configs."""
     InstantClient.values, InstantClient.configs, InstantClient.transactions = [], [], []
     monkeypatch.setitem(clients.CLIENTS, "instant", InstantClient)  # type: ignore[arg-type]
+
+    async def reachable(_options: Mapping[str, str], _timeout_s: float | None) -> None:
+        """The client has no cluster."""
+
+    for name in ("perf_test", "perf_producers"):
+        monkeypatch.setattr(import_module(f"kafkaclient.cli.{name}"), "check_reachable", reachable)
     return InstantClient
 
 

@@ -73,3 +73,15 @@ def test_without_the_testing_tools_only_their_commands_are_missing(
     assert "pip install 'kafkaclient[testing]'" in told
     assert "describe" in told
     assert command("perf-test", "--help", missing=tools) == 0
+
+
+def test_ctrl_c_during_the_imports_shows_no_traceback(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "kafkaclient.cli.top":
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    assert command("top", "localhost:1", missing=()) == 130

@@ -193,7 +193,12 @@ def test_metrics_are_printed_after_the_final_line_on_request(perf_test: PerfTest
 
 def test_metrics_are_sorted_and_aligned() -> None:
     metrics = MetricsSnapshot(
-        {"x": 1}, {-1: {"x": 2}, 2: {"x": 3}}, {"t": {"x": 5}}, {TopicPartition("t", 10): {"x": 4}}
+        {"x": 1},
+        {-1: {"x": 2}, 2: {"x": 3}},
+        {"t": {"x": 5}},
+        {TopicPartition("t", 10): {"x": 4}},
+        {},
+        {},
     )
     assert metrics_lines(metrics).splitlines()[2:] == [
         "producer-metrics:x                : 1.000",
@@ -312,7 +317,7 @@ def test_many_producers_run_in_processes(perf_test: PerfTest) -> None:
     assert "producer 0: no client 'instant'" in result.stderr, "it is known in this process only"
 
 
-@pytest.mark.parametrize("flag", ["--print-metrics", "--profile=graph.html"])
+@pytest.mark.parametrize("flag", ["--print-metrics", "--flame-graph=graph.html"])
 def test_what_is_for_one_producer_is_refused_for_many(perf_test: PerfTest, flag: str) -> None:
     result = perf_test("--record-size", "10", "--producers", "2", flag)
     assert result.exit_code == 2
@@ -320,22 +325,20 @@ def test_what_is_for_one_producer_is_refused_for_many(perf_test: PerfTest, flag:
 
 
 @pytest.mark.parametrize(("name", "expected"), [("a.html", "<html"), ("a.json", "speedscope.app")])
-def test_a_profile_is_a_flame_graph(
-    perf_test: PerfTest, tmp_path: Path, name: str, expected: str
-) -> None:
+def test_a_flame_graph(perf_test: PerfTest, tmp_path: Path, name: str, expected: str) -> None:
     pytest.importorskip("pyinstrument")
     path = tmp_path / "new" / name
-    result = perf_test("--record-size", "10", "--throughput", "1000", "--profile", str(path))
+    result = perf_test("--record-size", "10", "--throughput", "1000", "--flame-graph", str(path))
     assert result.exit_code == 0, result.stderr
     assert expected in path.read_text()
     assert "kafkaclient" in path.read_text()
 
 
-def test_a_profile_needs_pyinstrument(
+def test_a_flame_graph_needs_pyinstrument(
     perf_test: PerfTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyinstrument", None)
-    result = perf_test("--record-size", "10", "--profile", str(tmp_path / "a.html"))
+    result = perf_test("--record-size", "10", "--flame-graph", str(tmp_path / "a.html"))
     assert result.exit_code == 2
     assert "pip install 'kafkaclient[profile]'" in result.stderr
 

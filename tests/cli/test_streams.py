@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kafkaclient.admin import Admin
-from kafkaclient.cli import admin as module
+from kafkaclient.cli import connection as module
 from kafkaclient.cli.app import app
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.api import ApiKey

@@ -320,10 +320,35 @@ async def test_an_unknown_profile_is_final() -> None:
 async def test_after_the_first_token_every_failure_is_retried() -> None:
     outcomes = Failing(Credentials(KEY, SECRET), None, Credentials(KEY, SECRET))
     provider = MskIamTokenProvider("eu-west-1", credentials_provider=outcomes)
-    await provider.token()
+    now = time.time()
+    source = TokenSource(provider, lambda: now)
+    await source.get()
+    now += 900
     with pytest.raises(BrokerConnectionError, match="Unable to locate credentials"):
-        await provider.token()
-    await provider.token()
+        await source.get()
+    await source.get()
+
+
+async def test_a_provider_for_other_brokers_waits_for_no_call_of_this_one() -> None:
+    """The call is for a token of another region."""
+    released = threading.Event()
+
+    class Slow(CredentialProvider):
+        def load(self) -> Credentials:
+            released.wait(30)
+            return Credentials(KEY, SECRET)
+
+    provider = MskIamTokenProvider(credentials_provider=Slow())
+    regions = ("eu-west-1", "us-east-1")
+    try:
+        tokens = asyncio.gather(
+            *(provider.for_brokers([MSK.replace("eu-west-1", x)]).token() for x in regions)
+        )
+        await asyncio.sleep(0)
+    finally:
+        released.set()
+    hosts = [signed(token)["host"] for token in await tokens]
+    assert hosts == [f"kafka.{region}.amazonaws.com" for region in regions]
 
 
 async def test_a_call_that_hangs_occupies_one_thread() -> None:

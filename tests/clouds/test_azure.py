@@ -16,6 +16,7 @@ from kafkaclient.aiokafka.tokens import token_provider_for
 from kafkaclient.azure import EntraTokenProvider
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError
+from kafkaclient.net.sasl.tokens import TokenSource
 from kafkaclient.spark.options import WriteOptions
 
 HOST = "flights.servicebus.windows.net"
@@ -128,9 +129,10 @@ async def test_failures_say_whether_a_retry_may_help(error: Any, kind: type[Exce
     with pytest.raises(kind, match=error.message) as caught:
         await provider.token()
     assert type(caught.value) is kind
-    await provider.token()
+    source = TokenSource(provider, lambda: 2.0)
+    await source.get()  # it has ended
     with pytest.raises(BrokerConnectionError, match=error.message):
-        await provider.token()
+        await source.get()
 
 
 async def test_a_provider_that_has_met_no_client_has_no_scope() -> None:

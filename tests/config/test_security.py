@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafkaclient.config import ProducerConfig, render_reference
+from kafkaclient.config import ProducerConfig, render_reference, security
 from kafkaclient.errors import ConfigError
 
 SECRET = "hunter2"
@@ -217,6 +217,73 @@ def test_a_protocol_that_is_given_is_a_decision() -> None:
     config = build(**{**PLAIN, **ALICE, "security.protocol": "PLAINTEXT"})
     assert not config.uses_sasl
     assert not config.uses_tls
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {**PLAIN, **ALICE, "security.protocol": "PLAINTEXT"},
+            "security.protocol=PLAINTEXT ignores sasl.username, sasl.password: remove what is not "
+            "needed, or give another security.protocol",
+        ),
+        (
+            {"security.protocol": "SSL", "sasl_jaas_config": SECRET},
+            "security.protocol=SSL ignores sasl_jaas_config:",
+        ),
+        (
+            {"security.protocol": "plaintext", "sasl.oauthbearer.client.secret": SECRET},
+            "security.protocol=PLAINTEXT ignores sasl.oauthbearer.client.secret:",
+        ),
+        (
+            {**PLAIN, **ALICE, "security.protocol": "SASL_PLAINTEXT", "ssl_cafile": "/ca"},
+            "security.protocol=SASL_PLAINTEXT ignores ssl_cafile:",
+        ),
+        (
+            {"security.protocol": "PLAINTEXT", "ssl.key.password": SECRET},
+            "security.protocol=PLAINTEXT ignores ssl.key.password:",
+        ),
+        (
+            {**PLAIN, **ALICE, "sasl_oauth_token_provider": provide},
+            "sasl.mechanism=PLAIN ignores sasl_oauth_token_provider:",
+        ),
+        (
+            {**OAUTH, **ALICE, "sasl_oauth_token_provider": provide},
+            "sasl.mechanism=OAUTHBEARER ignores sasl.username, sasl.password:",
+        ),
+    ],
+)
+def test_what_the_protocol_leaves_unused_is_logged_once(
+    options: dict[str, Any], words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    security._warn_once.cache_clear()
+    build(**options)
+    build(**options)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage().startswith(words)
+    assert SECRET not in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {**PLAIN, **ALICE, "ssl_cafile": "/ca"},
+        {
+            **PLAIN,
+            "sasl.jaas.config": f"{MODULES}.plain.PlainLoginModule required username=a "
+            f"password={SECRET};",
+        },
+        {"security.protocol": "PLAINTEXT", "sasl.username": "", "ssl_cafile": None},
+        {"security.protocol": "PLAINTEXT", "sasl.mechanism": "PLAIN", "ssl.truststore.type": "PEM"},
+    ],
+)
+def test_nothing_is_logged_if_no_credentials_are_unused(
+    options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    security._warn_once.cache_clear()
+    build(**options)
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("name", ["broker.example.org", "b-1_x", "127.0.0.1", "::1", "a.b."])

@@ -218,6 +218,8 @@ def test_waits(metrics: ProducerMetrics) -> None:
     assert values["flush-time-ns-total"] == 2
     assert values["txn-send-offsets-time-ns-total"] == 750_000_000
     assert values["txn-commit-time-ns-total"] == 0
+    calls = {"init": 0, "begin": 0, "send_offsets": 0.75, "commit": 0, "abort": 0}
+    assert snapshot.transaction_seconds == calls
     assert snapshot.producer["event-loop-lag-max"] == pytest.approx(4)
 
 
@@ -246,10 +248,12 @@ def test_gauges_by_node_and_partition(metrics: ProducerMetrics) -> None:
         lambda: {0: {"queued-bytes": 9}, 1: {"queued-bytes": 8}},
         lambda: {"unsent": {"partition-skew": 1.5}, "t": {"partition-skew": 1.0}},
         lambda: {"t": {10: {"queued": 3}, 2: {"queued": 1}}},
+        lambda: {0: {"slow": 2}},
     )
     snapshot = metrics.snapshot()
     nodes = snapshot.brokers
-    assert nodes[0] == {"queued-bytes": 9}
+    assert nodes[0] == {"exclusion-slow-total": 2, "queued-bytes": 9}
+    assert snapshot.exclusions == {0: {"slow": 2}}
     topics = snapshot.topics
     assert list(topics) == ["t", "unsent"]
     assert topics["unsent"] == {"partition-skew": 1.5}

@@ -37,15 +37,18 @@ class Login:
         self._offered: Token | None = None
         self._extensions = options.sasl_oauthbearer_extensions or {}
         if self._kind == OAuthBearer.name:
-            provider = options.sasl_oauth_token_provider or ClientCredentials(
-                options.sasl_oauthbearer_token_endpoint_url or "",
-                options.sasl_oauthbearer_client_credentials_client_id or "",
-                options.sasl_oauthbearer_client_credentials_client_secret or "",
-                options.sasl_oauthbearer_scope,
-                context=https_context(options),
-                wall_clock=wall_clock,
-            )
-            self._tokens = TokenSource(provider, wall_clock)
+            provider, name = options.sasl_oauth_token_provider, None
+            if provider is None:
+                provider = ClientCredentials(
+                    options.sasl_oauthbearer_token_endpoint_url or "",
+                    options.sasl_oauthbearer_client_credentials_client_id or "",
+                    options.sasl_oauthbearer_client_credentials_client_secret or "",
+                    options.sasl_oauthbearer_scope,
+                    context=https_context(options),
+                    wall_clock=wall_clock,
+                )
+                name = f"for OIDC at {provider.where}"
+            self._tokens = TokenSource(provider, wall_clock, name)
 
     async def mechanism(self) -> Mechanism:
         """A new mechanism; waits for a token with OAUTHBEARER, and raises what
@@ -67,6 +70,10 @@ class Login:
     def token_provider(self) -> str | None:
         """The name of the provider that :meth:`mechanism` waits for; None without OAUTHBEARER."""
         return None if self._tokens is None else self._tokens.provider
+
+    def missing_token(self) -> str | None:
+        """Why there is no token, for messages; None if there is one, or none is needed."""
+        return None if self._tokens is None else self._tokens.missing
 
     def refused(self, error: BaseException) -> None:
         """Authentication has failed: discard the token, so that the next attempt gets another."""

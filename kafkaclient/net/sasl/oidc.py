@@ -56,13 +56,14 @@ class ClientCredentials:
                 "Content-Type": "application/x-www-form-urlencoded",
             },
         )
-        self._where = _without_secrets(url)
+        self.where = _without_secrets(url)
+        """The address, without a query and without a password."""
         self._context = context
         self._wall_clock = wall_clock
         self._timeout_s = timeout_s
 
     def __repr__(self) -> str:
-        return f"<ClientCredentials at {self._where}>"
+        return f"<ClientCredentials at {self.where}>"
 
     async def token(self) -> Token:
         """A new token. Raises :class:`~kafkaclient.errors.AuthenticationError` if the client is
@@ -71,7 +72,7 @@ class ClientCredentials:
         answer = await asyncio.get_running_loop().run_in_executor(None, self._post)
         value, life = answer.get("access_token"), answer.get("expires_in")
         if not isinstance(value, str) or not value:
-            raise AuthenticationError(f"{self._where} answered without an access_token")
+            raise AuthenticationError(f"{self.where} answered without an access_token")
         try:
             expires_at = None if life is None else requested_at + float(life)
         except (TypeError, ValueError):
@@ -87,19 +88,19 @@ class ClientCredentials:
         except urllib.error.HTTPError as error:
             with error:
                 said = error.read(_QUOTED).decode("utf-8", "replace")
-            text = f"no token: {self._where} answered {error.code} {error.reason}: {said}"
+            text = f"no token: {self.where} answered {error.code} {error.reason}: {said}"
             if error.code in (408, 429) or error.code >= 500:
                 raise BrokerConnectionError(text) from None
             raise AuthenticationError(text) from None
         except OSError as error:
             reason = getattr(error, "reason", error)
-            raise BrokerConnectionError(f"no token: {self._where}: {reason}") from error
+            raise BrokerConnectionError(f"no token: {self.where}: {reason}") from error
         try:
             answer = json.loads(body)
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise AuthenticationError(f"{self._where} answered with something other than JSON")
+            raise AuthenticationError(f"{self.where} answered with something other than JSON")
         return answer
 
 

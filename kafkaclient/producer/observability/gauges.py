@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.sender.broker_lane import BrokerLane
 
 _MS_PER_S = 1000.0
+_REASONS = [(s, s.exclusion_reason) for s in LaneState if s.exclusion_reason is not None]
 
 
 def bind_load_gauges(
@@ -54,21 +55,24 @@ def bind_load_gauges(
             for name, topic in accumulator.topics.items()
         }
 
-    metrics.bind_gauges(of_nodes, of_topics, of_partitions)
+    def exclusions() -> dict[int, dict[str, int]]:
+        primaries = (lane for lane in lanes if lane.primary is lane)
+        return {
+            lane.node_id: {reason: lane.exclusions[state] for state, reason in _REASONS}
+            for lane in primaries
+        }
+
+    metrics.bind_gauges(of_nodes, of_topics, of_partitions, exclusions)
 
 
 def _lane_gauges(lane: BrokerLane) -> Gauges:
     window = lane.window
-    gauges = {
+    return {
         "in-flight-window": window.size,
         "round-trip-time-ms": _ms(window.round_trip),
         "service-time-ms": _ms(window.service),
         "produce-latency-median-ms": _ms(lane.median_latency),
     }
-    for state in LaneState:
-        if state.exclusion_reason is not None:
-            gauges[f"exclusion-{state.exclusion_reason}-total"] = lane.exclusions[state]
-    return gauges
 
 
 def _ms(seconds: float | None) -> float:

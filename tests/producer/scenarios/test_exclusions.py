@@ -34,8 +34,10 @@ async def load(producer: Any, seconds: float) -> list[Any]:
 
 def exclusions(producer: Any, node: int = 0) -> dict[str, int]:
     """By reason, those that are not 0."""
-    told = producer.metrics().brokers[node]
-    counts = {reason: told[f"exclusion-{reason}-total"] for reason in REASONS}
+    metrics = producer.metrics()
+    counts = {reason: metrics.exclusions[node][reason] for reason in REASONS}
+    told = metrics.brokers[node]
+    assert counts == {reason: told[f"exclusion-{reason}-total"] for reason in REASONS}
     assert sum(counts.values()) == producer.load().brokers[node].exclusions
     return {reason: count for reason, count in counts.items() if count}
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient import Producer, Token
+from kafkaclient.admin import Admin
 from kafkaclient.errors import (
     AuthenticationError,
     BootstrapError,
@@ -385,7 +386,7 @@ async def test_a_provider_that_hangs_at_a_renewal_ends_the_session_and_is_named(
             await asyncio.sleep(105)
         await producer.send_and_wait("t", b"v")
     assert "returned no token in time; the connection is closed" in caplog.text
-    assert "the token provider test_a_provider_that_hangs" in caplog.text
+    assert f"the token provider {__name__}:test_a_provider_that_hangs" in caplog.text
     assert len(asked) == 3
 
 
@@ -411,8 +412,33 @@ async def test_a_provider_that_keeps_failing_is_the_cause_of_the_timeout() -> No
         raise OSError("the identity provider is down")
 
     fake = FakeCluster(1, sasl=Sasl())
-    with pytest.raises(BootstrapError, match="the identity provider is down"):
+    with pytest.raises(BootstrapError, match="the identity provider is down") as caught:
         await Producer(fake.bootstrap, dialer=fake, **_oauth(provide, max_block_ms=5000)).start()
+    assert "Check the token provider" in str(caught.value)
+    assert "Check the addresses" not in str(caught.value)
+
+
+@virtual_time
+@pytest.mark.parametrize("fails_first", [False, True])
+@pytest.mark.parametrize("client", [Producer, Admin])
+async def test_a_short_limit_names_the_provider_as_well(client: Any, fails_first: bool) -> None:
+    asked = []
+
+    async def provide() -> Token:
+        asked.append(1)
+        if fails_first and len(asked) == 1:
+            raise OSError("the identity provider is down")
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    fake = FakeCluster(1, sasl=Sasl())
+    name = "max_block_ms" if client is Producer else "default_api_timeout_ms"
+    with pytest.raises(BootstrapError) as caught:
+        await client(fake.bootstrap, dialer=fake, **_oauth(provide), **{name: 500}).start()
+    text = str(caught.value)
+    assert f"within 0.5 s ({name.replace('_', '.')}): the token provider {__name__}:" in text
+    assert "provide has not returned a token" in text
+    assert ("OSError: the identity provider is down" in text) is fails_first
 
 
 @virtual_time
@@ -454,6 +480,6 @@ async def test_a_hanging_provider_is_named(producing: StartProducer) -> None:
     fake = FakeCluster(1, sasl=Sasl())
     options = _oauth(provide, max_block_ms=60_000)
     with pytest.raises(
-        BootstrapError, match=r"needs a token, and the provider .*provide returned none within"
+        BootstrapError, match=r"the token provider .*provide has not returned a token\. Check"
     ):
         await Producer(fake.bootstrap, dialer=fake, **options).start()

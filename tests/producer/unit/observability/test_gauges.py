@@ -31,8 +31,10 @@ def test_a_lane_is_told() -> None:
     lane.enter(LaneState.THROTTLED)
     metrics = ProducerMetrics(lambda: 0.0)
     bind_load_gauges(metrics, _Nothing, [lane])
-    told = metrics.snapshot().brokers[3]
-    assert told == pytest.approx(
+    snapshot = metrics.snapshot()
+    reasons = ("overdue", "slow", "availability", "throttled", "connection")
+    assert snapshot.exclusions == {3: {name: int(name == "throttled") for name in reasons}}
+    assert snapshot.brokers[3] == pytest.approx(
         {
             "in-flight-window": 3,
             "requests-in-flight": 1,

@@ -1,0 +1,127 @@
+"""The pages that a newcomer pastes into an empty directory, on real brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from integration.pasted import PastedPage, replace_all
+from kafkaclient.testing.ports import free_ports
+
+if TYPE_CHECKING:
+    from kafkaclient.testing.cluster import ClusterHandle
+
+RUN_S = 60
+ENVIRONMENT = {
+    **os.environ,
+    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+async def _shell(command: str, directory: Path) -> list[str]:
+    done = await asyncio.to_thread(
+        subprocess.run,
+        ["bash", "-emc", command],
+        cwd=directory,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+async def test_first_record(
+    kafka_cluster: ClusterHandle, tmp_path: Path, topic: str, create_topic
+) -> None:
+    page = PastedPage("get-started/first-record.md")
+    await create_topic(topic, 6)
+    page.write(tmp_path, {'"flights"': f'"{topic}"', "localhost:9092": kafka_cluster.bootstrap})
+    programs = [command for command in page.commands if command.line.startswith("python ")]
+    assert [f"python {name}" for name in page.files] == [command.line for command in programs]
+    for command in programs:
+        assert await _shell(command.line, tmp_path) == list(command.output)
+
+
+async def test_first_test(tmp_path: Path) -> None:
+    page = PastedPage("get-started/first-test.md")
+    page.write(tmp_path)
+    (command,) = page.commands
+    printed = await _shell(command.line, tmp_path)
+    assert printed[-1].startswith(command.output[0])
+
+
+async def test_first_deployment(
+    kafka_cluster: ClusterHandle, tmp_path: Path, topic: str, create_topic
+) -> None:
+    page = PastedPage("get-started/first-deployment.md")
+    await create_topic(topic, 6)
+    page.write(tmp_path, {'"orders"': f'"{topic}"'})
+    lines = [command.line for command in page.commands]
+    (port,) = free_ports(1)
+    script = replace_all(
+        "\n".join(["trap 'kill $(jobs -p) || true' EXIT", *lines, "wait %1 || true"]),
+        {"localhost:9092": kafka_cluster.bootstrap, "8000": str(port)},
+    )
+    printed = " ".join(await _shell(script, tmp_path))  # with uvicorn's own lines in between
+    assert "healthy" in printed
+    assert re.search(r'\{"partition":\d,"offset":0\}', printed)
+
+
+def test_the_deployments_file_gives_the_service_time_to_stop() -> None:
+    page = PastedPage("get-started/first-deployment.md")
+    pod = yaml.safe_load(page.files["deployment.yaml"])["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] > 20 + 20
+    assert '"--timeout-graceful-shutdown", "20"' in page.files["Dockerfile"]
+    assert "STOP_TIMEOUT_S = 20" in page.files["main.py"]
+    (container,) = pod["containers"]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/ready"
+
+
+async def test_a_worker_that_gets_sigterm_sends_what_it_has(
+    kafka_cluster: ClusterHandle, tmp_path: Path, topic: str, create_topic, read_topic
+) -> None:
+    await create_topic(topic, 1)
+    PastedPage("how-to/deploy.md").write(tmp_path, {"ticks": topic})
+    worker = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "worker.py",
+        cwd=tmp_path,
+        env={**ENVIRONMENT, "KAFKA_BOOTSTRAP": kafka_cluster.bootstrap},
+        stdout=subprocess.PIPE,
+    )
+    try:
+        await asyncio.sleep(3)
+        worker.send_signal(signal.SIGTERM)
+        printed, _ = await asyncio.wait_for(worker.communicate(), RUN_S)
+    finally:
+        if worker.returncode is None:
+            worker.kill()
+    assert worker.returncode == 0
+    sent = int(printed.split()[0])
+    assert sent > 0
+    assert len(await read_topic(topic)) == sent
+
+
+async def test_the_handler_of_lambda(
+    kafka_cluster: ClusterHandle, tmp_path: Path, topic: str, create_topic, read_topic
+) -> None:
+    await create_topic(topic, 1)
+    PastedPage("how-to/deploy.md").write(tmp_path, {'send("events"': f'send("{topic}"'})
+    program = "from handler import handler\nprint(handler({'records': [1, 2, 3]}, None))\n"
+    (tmp_path / "invocation.py").write_text(program, "utf-8")
+    command = f"KAFKA_BOOTSTRAP={kafka_cluster.bootstrap} python invocation.py"
+    printed = await _shell(command, tmp_path)
+    assert printed == ["{'sent': 3}"]
+    assert {record.value for record in await read_topic(topic)} == {b"1", b"2", b"3"}

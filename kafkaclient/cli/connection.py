@@ -1,0 +1,191 @@
+"""How commands connect to a cluster: what the options, the environment and a profile say."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from kafkaclient.admin import Admin
+from kafkaclient.cli.options import (
+    Bootstrap,
+    CommandConfig,
+    Profile,
+    Timeout,
+    described,
+)
+from kafkaclient.cli.output import stderr_console
+from kafkaclient.cli.profile_file import profile_named
+from kafkaclient.cli.properties import BOOTSTRAP, pairs, read_properties
+from kafkaclient.config.admin import AdminConfig
+from kafkaclient.errors import BootstrapError, BrokerConnectionError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from kafkaclient.errors import KafkaError
+
+_CONNECT_S = 10.0  # the limit without --timeout: a wrong address is more likely than a slow cluster
+_SHOWN_AFTER_S = 0.3  # a connection that is made sooner shows no progress
+_API_TIMEOUT = "default.api.timeout.ms"
+# Files for Java's tools may have these options. They name Java classes, which have no use here.
+_SERIALIZERS = frozenset({"key.serializer", "value.serializer"})
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The options for the connection, as given. :meth:`options` puts them together."""
+
+    bootstrap: str | None = None
+    command_config: Path | None = None
+    profile: str | None = None
+    timeout: float | None = None
+    from_environment: frozenset[str] = frozenset()
+    """Which of ``bootstrap`` and ``profile`` are from environment variables."""
+
+    def options(
+        self, client_id: str, words: Iterable[str] | None = None
+    ) -> tuple[dict[str, str], float | None]:
+        """A client's options, and the time limit in seconds if one is given.
+
+        What is given on the command line overrides the environment. ``--bootstrap-server``
+        overrides ``words`` (``--command-property``), they override ``--command-config``, and the
+        file overrides the profile. Raises ConfigError if none of them names the brokers.
+        """
+        file = {} if self.command_config is None else read_properties(self.command_config)
+        named = {} if self.bootstrap is None else {BOOTSTRAP: self.bootstrap}
+        profile, timeout_s = {}, self.timeout
+        if self.profile is not None:
+            found = profile_named(self.profile)
+            profile = {
+                **({} if found.file is None else read_properties(found.file)),
+                **found.options,
+            }
+            timeout_s = found.timeout_s if timeout_s is None else timeout_s
+        last = {} if "bootstrap" in self.from_environment else named
+        first = [profile, named] if "profile" in self.from_environment else [named, profile]
+        config = {"client.id": client_id}
+        for layer in (*first, file, pairs(words, "--command-property"), last):
+            config |= layer
+        if BOOTSTRAP not in config:
+            raise ConfigError(
+                "no brokers to connect to: give -b HOST:PORT (--bootstrap-server), --profile NAME, "
+                "or bootstrap.servers in --command-config; or set KAFKACLIENT_BOOTSTRAP"
+            )
+        return {name: text for name, text in config.items() if name not in _SERIALIZERS}, timeout_s
+
+    @asynccontextmanager
+    async def admin(self, **arguments: Any) -> AsyncIterator[Admin]:
+        """A started client; ``arguments`` are of :class:`~kafkaclient.admin.Admin`."""
+        options, timeout_s = self.options("kafkaclient-admin")
+        async with started(options, timeout_s, **arguments) as admin:
+            yield admin
+
+
+def with_connection(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options for the connection. Its first argument is the
+    :class:`Connection`; the others are read as :func:`~kafkaclient.cli.options.described` does."""
+
+    def run(
+        *,
+        ctx: typer.Context,
+        bootstrap: Bootstrap = None,
+        command_config: CommandConfig = None,
+        profile: Profile = None,
+        timeout: Timeout = None,
+        **own: Any,
+    ) -> None:
+        sources = {name: ctx.get_parameter_source(name) for name in ("bootstrap", "profile")}
+        variables = (
+            name for name, source in sources.items() if source and source.name == "ENVIRONMENT"
+        )
+        given = Connection(bootstrap, command_config, profile, timeout, frozenset(variables))
+        command(given, **own)
+
+    context, *added, _own = inspect.signature(run, eval_str=True).parameters.values()
+    signature = inspect.signature(command, eval_str=True)
+    _connection, *own = signature.parameters.values()
+    update_wrapper(run, command)
+    run.__signature__ = signature.replace(parameters=[context, *own, *added])  # type: ignore[attr-defined]
+    return described(run)
+
+
+@asynccontextmanager
+async def started(
+    options: Mapping[str, str], timeout_s: float | None, **arguments: Any
+) -> AsyncIterator[Admin]:
+    """An admin client with these options, started.
+
+    Raises BootstrapError if the cluster cannot be reached: with ``timeout_s`` after this time,
+    which also limits each call. Without it, at once when no bootstrap server can be connected, and
+    after :data:`_CONNECT_S` when none answers.
+    """
+    if timeout_s is not None:
+        options = {**options, _API_TIMEOUT: f"{timeout_s * 1000:.0f}"}
+    admin = Admin(options, **arguments)
+    try:
+        await _start(admin, options[BOOTSTRAP], timeout_s)
+        yield admin
+    finally:
+        await admin.close()
+
+
+async def check_reachable(options: Mapping[str, str], timeout_s: float | None) -> None:
+    """Raise if no client can connect with these options. Options that only the clients of other
+    libraries have are left out."""
+    known = {spelling for option in AdminConfig.OPTIONS.values() for spelling in option.spellings}
+    own = {name: value for name, value in options.items() if name in known}
+    async with started(own, timeout_s):
+        pass
+
+
+async def _start(admin: Admin, servers: str, timeout_s: float | None) -> None:
+    api_timeout_s = admin.config.default_api_timeout_ms / 1000
+    limit_s = min(_CONNECT_S, api_timeout_s) if timeout_s is None else timeout_s
+    with _progress(f"connecting to {servers}") as show, _failures_said_once():
+
+        def failed(error: KafkaError) -> None:
+            if timeout_s is None and isinstance(error, BrokerConnectionError):
+                raise BootstrapError(
+                    f"{error}. Check the address; --timeout SECONDS waits for a cluster that is "
+                    "being started"
+                ) from error
+            show(f"{error}; trying again")
+
+        await admin.start(timeout_s=limit_s, on_failure=failed)
+
+
+@contextmanager
+def _progress(text: str) -> Iterator[Callable[[str], None]]:
+    """Show the text on a terminal, if the block takes long; yields a function that replaces it."""
+    console = stderr_console()
+    status = console.status(text)
+    start = status.start if console.is_terminal else _nothing
+    timer = asyncio.get_running_loop().call_later(_SHOWN_AFTER_S, start)
+    try:
+        yield status.update
+    finally:
+        timer.cancel()
+        status.stop()
+
+
+def _nothing() -> None:
+    """Without a terminal there is no progress."""
+
+
+@contextmanager
+def _failures_said_once() -> Iterator[None]:
+    """Keep logging's last resort from printing what the command's error says, too."""
+    logger, handler = logging.getLogger("kafkaclient"), logging.NullHandler()
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

@@ -28,11 +28,21 @@ demo: $(STAMP) ## a real dataset through three real brokers, one of them slow
 
 test: check unit slice ## everything that must pass
 
-check: $(STAMP) ## ruff, mypy, import-linter
+check: $(STAMP) ## ruff, mypy, import-linter, the documentation site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(SITE) build --strict
+
+# mkdocs-material announces its successor on every run.
+SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
+
+docs: $(STAMP) ## the documentation site, in build/site
+	$(SITE) build --strict
+
+docs-serve: $(STAMP) ## the same on http://127.0.0.1:8000, built again after each change
+	$(SITE) serve --dev-addr 127.0.0.1:8000
 
 # A test that never ends may be stuck inside a callback, where asyncio swallows what a signal raises.
 UNIT = $(BIN)/pytest -q -n 2 --timeout-method=thread --durations=15
@@ -102,10 +112,32 @@ dashboard-pictures: $(STAMP) ## docs/pictures of the Grafana dashboard and of `k
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
 constraints: ## pin the newest versions that pyproject.toml allows
-	$(COMPILE) --all-extras --group dev pyproject.toml -o constraints.txt
+	$(COMPILE) --all-extras --group dev --group docs pyproject.toml -o constraints.txt
 	$(COMPILE) --extra aiokafka --group faust pyproject.toml -o integration/neighbours/faust.txt
+
+wheel-test: $(STAMP) ## sdist, wheels and their tests on every Python there; PYTHONS="python3.13 /path/python3" WHEEL_TEST="--unit tests/wire ..."
+	$(BIN)/python -m release.wheel_test --uv $(BIN)/uv $(WHEEL_TEST)
+
+OLDEST := build/oldest
+
+oldest: $(STAMP) ## unit tests with the oldest dependencies that pyproject.toml allows; OLDEST_TESTS=tests/wire
+	mkdir -p $(OLDEST)
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --resolution lowest-direct --all-extras --group unit --no-emit-index-url pyproject.toml > $(OLDEST)/requirements.txt
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(OLDEST)/venv
+	$(BIN)/uv pip install --quiet --python $(OLDEST)/venv -r $(OLDEST)/requirements.txt
+	$(BIN)/uv pip install --quiet --python $(OLDEST)/venv --no-deps --no-build-isolation -e .
+	HYPOTHESIS_PROFILE=quick $(OLDEST)/venv/bin/pytest -q -n 2 --timeout-method=thread $(or $(OLDEST_TESTS),tests)
+
+types: $(STAMP) ## pyright --verifytypes: the type of every public name is known
+	test -x build/types/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python build/types
+	$(BIN)/uv pip install --quiet --python build/types --group types --requirements pyproject.toml --all-extras
+	ln -sfn $(CURDIR)/kafkaclient "$$(build/types/bin/python -c 'import site; print(site.getsitepackages()[0])')/kafkaclient"
+	PATH="$(CURDIR)/build/types/bin:$$PATH" PYTHONPATH=. build/types/bin/python -m release.types
+
+extras: $(STAMP) ## the table of extras in docs/how-to/install.md: what each brings
+	$(BIN)/python -m release.extras --uv $(BIN)/uv --python $(BIN)/python docs/how-to/install.md
 
 clean: ## remove what was built
 	rm -rf build dist *.egg-info && find kafkaclient \( -name "*.so" -o -name "*.c" \) -delete
 
-.PHONY: help install build demo test check unit slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos soak pictures dashboard-pictures constraints clean
+.PHONY: help install build docs docs-serve demo test check unit slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos soak pictures dashboard-pictures constraints wheel-test oldest types extras clean

@@ -6,6 +6,7 @@ and the pure-Python forms are used.
 
 import os
 import sys
+from pathlib import Path
 from runpy import run_path
 
 from setuptools import Extension, setup
@@ -72,8 +73,31 @@ def _mypyc_extensions() -> list[Extension]:
         return []
 
 
-extensions = _cython_extensions() + _mypyc_extensions()
+# Debug information would be nine tenths of a wheel. CFLAGS=-g keeps it (`make sanitize`).
+STRIP = {"linux": ["-Wl,-s"], "darwin": ["-Wl,-x"]}.get(sys.platform, [])
+WITH_SYMBOLS = "-g" in os.environ.get("CFLAGS", "").split()
+# A wheel of a release must be compiled: there a failure ends the build.
+REQUIRED = os.environ.get("KAFKACLIENT_REQUIRE_COMPILED", "0") not in ("", "0")
+
+# KAFKACLIENT_COMPILE=0: for tests of what is in a wheel; it takes seconds instead of minutes. The
+# commands that only describe the project, several for each wheel, need no extensions.
+DESCRIBES = {"egg_info", "dist_info", "sdist"}.intersection(sys.argv)
+COMPILE = os.environ.get("KAFKACLIENT_COMPILE", "1") not in ("", "0") and not DESCRIBES
+
+cython, mypyc = (_cython_extensions(), _mypyc_extensions()) if COMPILE else ([], [])
+if COMPILE and REQUIRED and not (cython and mypyc):
+    sys.exit("KAFKACLIENT_REQUIRE_COMPILED is set, but Cython or mypyc is missing or has failed")
+extensions = cython + mypyc
+# Python prefers a compiled form to the source, also one that an earlier version has left behind.
+built = {extension.name for extension in extensions}
+for left in Path("kafkaclient").rglob("*.so") if mypyc else ():
+    module = ".".join([*left.parent.parts, left.name.partition(".")[0]])
+    if module not in built:
+        left.unlink()
 for extension in extensions:
-    extension.optional = True  # cythonize() drops the mark from what it is given
+    extension.optional = not REQUIRED  # cythonize() drops the mark from what it is given
+    if not WITH_SYMBOLS and os.name == "posix":
+        extension.extra_compile_args = [*extension.extra_compile_args, "-g0"]
+        extension.extra_link_args = [*extension.extra_link_args, *STRIP]
 
 setup(ext_modules=extensions)

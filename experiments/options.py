@@ -19,7 +19,7 @@ __all__ = [
     "words",
 ]
 
-_LIBRARIES = {"plotly": "cli", "aiokafka": "testing", "psutil": "testing"}
+_LIBRARIES = {"plotly": "demo", "aiokafka": "demo", "psutil": "demo"}
 """Every experiment needs these modules: module -> the extra that installs it."""
 
 

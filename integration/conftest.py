@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import signal
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from kafkaclient.admin import NewTopic
 from pytest_kafkaclient import COMPOSE_VARIABLE
+from pytest_kafkaclient.topics import create_topic as create_on
+from pytest_kafkaclient.topics import unique_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
-
-_numbers = itertools.count(1)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in a shell's background. Commands that the tests interrupt would ignore Ctrl-C, too.
@@ -48,9 +47,8 @@ class Consumed(NamedTuple):
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A topic name that no other test uses, on whatever cluster."""
-    name = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    return f"{name[:60]}-{os.getpid()}-{next(_numbers)}"
+    """A topic name that no other test uses, on whatever cluster; the topic does not exist yet."""
+    return unique_name(request.node.name)
 
 
 @pytest.fixture
@@ -64,31 +62,12 @@ def create_topic(kafka_cluster) -> Callable[..., Awaitable[None]]:
     ) -> None:
         """``assignments`` (partition -> its replicas) stand for both numbers."""
         if assignments is not None:
-            partitions, replication_factor = len(assignments), -1
-        admin = AIOKafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap)
-        await admin.start()
-        try:
-            new = NewTopic(
-                name,
-                -1 if assignments is not None else partitions,
-                replication_factor,
-                replica_assignments=None if assignments is None else dict(assignments),
-                topic_configs=dict(config or {}),
-            )
-            await admin.create_topics([new])
-            async with asyncio.timeout(20):
-                while not await _is_led(admin, name, partitions):
-                    await asyncio.sleep(0.05)
-        finally:
-            await admin.close()
+            partitions = replication_factor = -1
+        replicas = {p: tuple(nodes) for p, nodes in (assignments or {}).items()}
+        new = NewTopic(name, partitions, replication_factor, dict(config or {}), replicas)
+        await create_on(kafka_cluster.bootstrap, new)
 
     return create
-
-
-async def _is_led(admin: AIOKafkaAdminClient, name: str, partitions: int) -> bool:
-    (described,) = await admin.describe_topics([name])
-    led = [p for p in described["partitions"] if p["leader"] >= 0]
-    return described["error_code"] == 0 and len(led) == partitions
 
 
 @pytest.fixture

@@ -42,13 +42,6 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture
-async def whole(kafka_cluster: LocalCluster) -> AsyncIterator[LocalCluster]:
-    """The session's cluster, made whole again after the test."""
-    yield kafka_cluster
-    await kafka_cluster.heal()
-
-
 @contextlib.asynccontextmanager
 async def admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
     client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
@@ -120,35 +113,39 @@ async def test_who_starts_at_a_proxy_stays_with_the_proxies(kafka_cluster: Local
 
 
 async def test_a_slow_broker_is_slow_through_its_proxy_only(
-    whole: LocalCluster, topic: str, create_topic: Callable[..., Awaitable[None]]
+    kafka_cluster: LocalCluster, topic: str, create_topic: Callable[..., Awaitable[None]]
 ) -> None:
     await create_topic(topic, partitions=1)
-    broker = await leader(whole.bootstrap, topic)
-    before = (await whole.proxy_stats())[broker]
-    await whole.delay_produce(broker, 0.5)
-    assert await produce(whole.proxied_bootstrap, topic) >= 0.5
-    assert await produce(whole.bootstrap, topic) < 0.5
-    after = (await whole.proxy_stats())[broker]
+    broker = await leader(kafka_cluster.bootstrap, topic)
+    before = (await kafka_cluster.proxy_stats())[broker]
+    await kafka_cluster.delay_produce(broker, 0.5)
+    assert await produce(kafka_cluster.proxied_bootstrap, topic) >= 0.5
+    assert await produce(kafka_cluster.bootstrap, topic) < 0.5
+    after = (await kafka_cluster.proxy_stats())[broker]
     sent = after["requests"][ApiKey.PRODUCE] - before["requests"].get(ApiKey.PRODUCE, 0)
     assert sent == 2
-    await whole.proxy(broker).heal()
-    assert await produce(whole.proxied_bootstrap, topic) < 0.5
+    await kafka_cluster.proxy(broker).heal()
+    assert await produce(kafka_cluster.proxied_bootstrap, topic) < 0.5
 
 
 @pytest.mark.full
 async def test_brokers_come_back_with_their_data(
-    whole: LocalCluster, topic: str, read_topic: Callable[..., Awaitable[list[object]]]
+    kafka_cluster: LocalCluster, topic: str, read_topic: Callable[..., Awaitable[list[object]]]
 ) -> None:
-    await produce(whole.bootstrap, topic)
-    before = await whole.status()
-    await whole.kill(1)
-    await whole.pause(2)
-    assert [broker.state for broker in await whole.status()] == ["running", "stopped", "paused"]
+    await produce(kafka_cluster.bootstrap, topic)
+    before = await kafka_cluster.status()
+    await kafka_cluster.kill(1)
+    await kafka_cluster.pause(2)
+    assert [broker.state for broker in await kafka_cluster.status()] == [
+        "running",
+        "stopped",
+        "paused",
+    ]
     with pytest.raises(LocalClusterError, match="broker 1 is not running"):
-        await whole.pause(1)
-    await whole.resume(2)
-    await whole.start_broker(1)
-    after = await whole.status()
+        await kafka_cluster.pause(1)
+    await kafka_cluster.resume(2)
+    await kafka_cluster.start_broker(1)
+    after = await kafka_cluster.status()
     assert [broker.state for broker in after] == ["running"] * 3
     assert after[1].port == before[1].port
     assert after[1].pid != before[1].pid

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 import signal
@@ -109,9 +110,9 @@ async def test_a_crash_between_delivery_and_mark_sends_twice(
         with monkeypatch.context() as patch:
             patch.setattr(relay, "mark", crash)
             with pytest.raises(ConnectionError):
-                await relay.send_waiting(connection, producer, set())
-        assert await relay.send_waiting(connection, producer, set()) == 1
-        assert await relay.send_waiting(connection, producer, set()) == 0
+                await relay.send_waiting(connection, producer, set(), {})
+        assert await relay.send_waiting(connection, producer, set(), {}) == 1
+        assert await relay.send_waiting(connection, producer, set(), {}) == 0
     records = await read_topic(topic)
     assert Counter(map(outbox_id, records)) == {1: 2}
     assert len({record.value for record in records}) == 1
@@ -126,8 +127,8 @@ async def test_a_row_that_cannot_be_sent_holds_up_no_other(
     for name, value in (("no topic!", b"1"), (topic, bytes(2_000_000)), (topic, b"3")):
         await connection.execute(query, name, value)
     async with Producer(kafka_cluster.bootstrap) as producer:
-        assert await relay.send_waiting(connection, producer, set()) == 3
-        assert await relay.send_waiting(connection, producer, set()) == 0
+        assert await relay.send_waiting(connection, producer, set(), {}) == 3
+        assert await relay.send_waiting(connection, producer, set(), {}) == 0
     rows = await connection.fetch("select refused, sent_at from outbox order by id")
     assert "no topic!" in rows[0]["refused"]
     assert "max.request.size" in rows[1]["refused"]
@@ -149,11 +150,11 @@ async def test_rows_of_a_missing_topic_hold_up_no_other(
         await connection.execute(query, name, value)
     options = {"max_block_ms": 500, "allow_auto_create_topics": False}
     async with Producer(kafka_cluster.bootstrap, **options) as producer:
-        assert await relay.send_waiting(connection, producer, failed) == 0
+        assert await relay.send_waiting(connection, producer, failed, {}) == 0
         assert failed == {missing}
-        assert await relay.send_waiting(connection, producer, failed) == 1
+        assert await relay.send_waiting(connection, producer, failed, {}) == 1
         await create_topic(missing, 1)
-        assert await relay.send_waiting(connection, producer, set()) == 3
+        assert await relay.send_waiting(connection, producer, set(), {}) == 3
     assert [record.value for record in await read_topic(topic)] == [b"4"]
     assert [record.value for record in await read_topic(missing)] == [b"1", b"2", b"3"]
 
@@ -169,7 +170,7 @@ async def test_a_row_that_the_broker_refuses_is_not_sent_again(
         await connection.execute(query, topic, key, value)
     failed = set()
     async with Producer(kafka_cluster.bootstrap) as producer:
-        assert await relay.send_waiting(connection, producer, failed) == 3
+        assert await relay.send_waiting(connection, producer, failed, {}) == 3
     assert not failed
     rows = await connection.fetch("select refused from outbox order by id")
     assert [bool(row["refused"]) for row in rows] == [False, True, False]
@@ -193,8 +194,52 @@ async def test_a_topic_whose_deliveries_fail_is_left_out(database):
             return future
 
     failed = set()
-    assert await relay.send_waiting(connection, Denied(), failed) == 1
+    assert await relay.send_waiting(connection, Denied(), failed, {}) == 1
     assert failed == {"denied"}
+
+
+async def test_deliveries_that_are_retried_hold_up_no_other_topic(database, monkeypatch):
+    """The topic was deleted after the send, for example. Its later rows wait, and those of other
+    topics are sent and marked."""
+    monkeypatch.setattr(relay, "POLL_S", 0.1)
+    _, connection = database
+    query = "insert into outbox (topic, value) values ($1, $2)"
+    for row in (("deleted", b"1"), ("open", b"2")):
+        await connection.execute(query, *row)
+    deliveries, failed, pending = {}, set(), {}
+
+    class Retrying:
+        async def send(self, topic, value, key, headers):
+            deliveries[value] = asyncio.get_running_loop().create_future()
+            if topic == "open":
+                deliveries[value].set_result(None)
+            return deliveries[value]
+
+    async def send():
+        async with asyncio.timeout(5):
+            return await relay.send_waiting(connection, Retrying(), failed, pending)
+
+    async def waiting():
+        rows = await connection.fetch("select value from outbox where sent_at is null order by id")
+        return [row["value"] for row in rows]
+
+    assert await send() == 1
+    assert await waiting() == [b"1"]
+    for row in (("deleted", b"3"), ("open", b"4")):
+        await connection.execute(query, *row)
+    assert await send() == 1
+    assert await waiting() == [b"1", b"3"]
+    assert not failed
+    deliveries[b"1"].set_result(None)  # the topic is there again
+    assert await send() == 1
+    deliveries[b"3"] = None
+    sending = asyncio.create_task(send())
+    while deliveries[b"3"] is None:
+        await asyncio.sleep(0.001)
+    deliveries[b"3"].set_result(None)
+    assert await sending == 1
+    assert await waiting() == []
+    assert not pending
 
 
 async def test_the_rows_behind_a_failed_send_keep_their_order(database):
@@ -213,13 +258,13 @@ async def test_the_rows_behind_a_failed_send_keep_their_order(database):
             return asyncio.ensure_future(asyncio.sleep(0))
 
     failed = set()
-    assert await relay.send_waiting(connection, Full(), failed) == 2
+    assert await relay.send_waiting(connection, Full(), failed, {}) == 2
     assert sorted(sent) == [b"1", b"3"]
     assert failed == {"a"}
-    assert await relay.send_waiting(connection, Full(), failed) == 0
+    assert await relay.send_waiting(connection, Full(), failed, {}) == 0
     failed.clear()
     failed.add("c")  # so that Full() sends
-    assert await relay.send_waiting(connection, Full(), failed) == 2
+    assert await relay.send_waiting(connection, Full(), failed, {}) == 2
     assert sent[2:] == [b"2", b"4"]
 
 
@@ -252,6 +297,29 @@ async def test_a_relay_ends_with_its_connection(database, monkeypatch):
     assert stopped == [0]
 
 
+async def test_a_relay_that_ends_in_a_delivery_logs_no_error_of_asyncio(database, caplog):
+    _, connection = database
+    await shop.place_order(connection, "t", "ann", 7)
+    sent = asyncio.Event()
+
+    class Silent:
+        async def send(self, *_, **__):
+            sent.set()
+            return asyncio.get_running_loop().create_future()
+
+    sending = asyncio.create_task(relay.send_waiting(connection, Silent(), set(), {}))
+    await sent.wait()
+    for _ in range(10):  # until it waits for the delivery
+        await asyncio.sleep(0)
+    sending.cancel()
+    await asyncio.wait([sending])
+    assert sending.cancelled()
+    del sending  # with its frames
+    await asyncio.sleep(0)
+    gc.collect()  # an exception that was not retrieved is logged when its future is freed
+    assert not caplog.records
+
+
 async def test_a_change_that_is_rolled_back_sends_nothing(database, kafka_cluster, topic):
     _, connection = database
     change = connection.transaction()
@@ -259,7 +327,7 @@ async def test_a_change_that_is_rolled_back_sends_nothing(database, kafka_cluste
     await shop.place_order(connection, topic, "ann", 7)
     await change.rollback()
     async with Producer(kafka_cluster.bootstrap) as producer:
-        assert await relay.send_waiting(connection, producer, set()) == 0
+        assert await relay.send_waiting(connection, producer, set(), {}) == 0
     assert await connection.fetchval("select count(*) from orders") == 0
 
 

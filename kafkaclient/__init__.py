@@ -2,6 +2,9 @@
 
 The public names are here. Their modules are imported when a name is first used, so that
 ``import kafkaclient`` is fast.
+
+``compiled`` is whether this installation runs all its compiled modules. If False, the first client
+that starts logs the reason and the remedy.
 """
 
 from __future__ import annotations
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
         TopicPartition,
     )
 
+    compiled: bool
+
 __all__ = [
     "BrokerLoad",
     "BulkDelivery",
@@ -77,6 +82,7 @@ __all__ = [
     "TopicPartition",
     "UnseenFailure",
     "__version__",
+    "compiled",
 ]
 
 __version__ = "0.1.0"
@@ -107,6 +113,9 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "compiled":
+        why: str | None = import_module(f"{__name__}.compiled_modules").why_not_native()
+        return why is None
     home = _HOME_OF.get(name, "types")
     return getattr(import_module(f"{__name__}.{home}"), name)
 

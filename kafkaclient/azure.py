@@ -6,7 +6,7 @@ import asyncio
 import re
 from importlib import import_module
 from importlib.util import find_spec
-from inspect import iscoroutinefunction
+from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["EntraTokenProvider"]
 
 # example.servicebus.windows.net, also of the national clouds
-_NAMESPACE = re.compile(r"[a-z0-9-]+\.servicebus\.[a-z.]+")
+_NAMESPACE = re.compile(r"[a-z0-9-]+\.servicebus(\.[a-z]+)+")
 
 
 class EntraTokenProvider:
@@ -56,7 +56,7 @@ class EntraTokenProvider:
         """
         if self.scope is not None:
             return self
-        hosts = sorted({host.lower() for host in host_names})
+        hosts = sorted({host.lower().removesuffix(".") for host in host_names})
         if len(hosts) != 1 or not _NAMESPACE.fullmatch(hosts[0]):
             raise ConfigError(
                 f"the bootstrap servers ({', '.join(hosts)}) are not the host of one Event Hubs "
@@ -90,7 +90,8 @@ class EntraTokenProvider:
                 return await default.get_token(scope)
         if iscoroutinefunction(credential.get_token):
             return await credential.get_token(scope)
-        return await self._off_loop.run(lambda: credential.get_token(scope))
+        found = await self._off_loop.run(lambda: credential.get_token(scope))
+        return await found if isawaitable(found) else found  # a wrapper of an async credential
 
 
 def _is_installed() -> bool:

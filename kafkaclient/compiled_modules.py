@@ -7,8 +7,8 @@ group (:func:`choose_native`).
 In ``COMPILED``, ``x.py`` is the pure-Python form, which other modules import. ``_x`` is the
 compiled form. Its source is ``x.py`` with the C types of ``_x.pxd``, or a second implementation in
 ``_x.pyx``. A compiled module uses the types of other compiled modules, and does not work with their
-pure forms. None is used if one is missing. One that exists but cannot be loaded raises its
-ImportError.
+pure forms. None is used if one is missing, or, in a source tree, older than its source. One that
+exists but cannot be loaded raises its ImportError.
 
 To add one: its name in ``COMPILED``, its source in the list of ``setup.py``, ``__all__`` and at the
 end ``use_compiled(globals())`` in ``x.py``, ``_x.pxd`` or ``_x.pyx`` beside it, and an empty
@@ -85,7 +85,6 @@ NATIVE = (
     "kafkaclient.producer.sender.in_flight_window",
     "kafkaclient.producer.sender.late_answers",
     "kafkaclient.producer.sender.late_binder",
-    "kafkaclient.producer.sender.liveness",
     "kafkaclient.producer.sender.loop_monitor",
     "kafkaclient.producer.sender.responses",
     "kafkaclient.producer.sender.sender",
@@ -94,8 +93,9 @@ NATIVE = (
 """Modules that mypyc compiles from their source, into ``x.so`` beside ``x.py``, which the import
 system prefers. They are used all or none, and only together with the modules of ``COMPILED``.
 
-Leave out a module that has ``raise X from Y`` (mypyc ignores Y), that subclasses a class of a
-Cython module, or whose classes are subclassed by interpreted modules.
+Leave out a module that has ``await`` (``producer/suspension.py`` says why) or ``raise X from Y``
+(mypyc ignores Y), that subclasses a class of a Cython module, or whose classes are subclassed by
+interpreted modules.
 """
 
 _NATIVE_LIBRARY = "kafkaclient._native__mypyc"
@@ -111,7 +111,10 @@ def use_compiled(module: dict[str, Any]) -> None:
     package, _, name = module["__name__"].rpartition(".")
     if not name.startswith("_") and why_pure_python() is None:
         form = f"{package}._{name}"
-        if form in COMPILED_TOOLS and _missing(Path(__file__).parent, (form,)):
+        folder = Path(__file__).parent
+        if form in COMPILED_TOOLS and (
+            _missing(folder, (form,)) or _changed_source(folder, (form,)) is not None
+        ):
             return
         compiled = import_module(form)
         module.update({public: getattr(compiled, public) for public in module["__all__"]})
@@ -133,16 +136,26 @@ class cython:
     no_gc_clear = cclass
 
 
+_REBUILD = "make build compiles them (without make: python setup.py build_ext --inplace)"
+_INSTALL = (
+    "Install a wheel, which needs no C compiler, or install again where there is one; "
+    "docs/how-to/install.md tells how"
+)
+
+
 @cache
 def why_pure_python() -> str | None:
     """Why the compiled modules are not used; None when they are."""
     if os.environ.get(FORCE_PURE_PYTHON, "0") not in ("", "0"):
         return f"{FORCE_PURE_PYTHON} is set"
-    missing = _missing(Path(__file__).parent, COMPILED)
+    package = Path(__file__).parent
+    missing = _missing(package, COMPILED)
     if missing:
         if len(missing) == len(COMPILED):
             return "they were not built"
         return f"not all of them were built, missing: {', '.join(missing)}"
+    if (source := _changed_source(package, COMPILED)) is not None:
+        return f"{source} has changed since it was compiled"
     if not _in_main_interpreter():
         return "they can be loaded into a process's main interpreter only"
     return None
@@ -152,20 +165,32 @@ def why_pure_python() -> str | None:
 def why_not_native() -> str | None:
     """Why the modules of ``NATIVE`` are used from their sources; None when they are compiled."""
     why = why_pure_python()
-    if why is None and (missing := _missing(Path(__file__).parent, (*NATIVE, _NATIVE_LIBRARY))):
+    package = Path(__file__).parent
+    if why is None and (missing := _missing(package, (*NATIVE, _NATIVE_LIBRARY))):
         return f"not built: {', '.join(missing)}"
+    if why is None and (source := _changed_source(package, NATIVE)) is not None:
+        return f"{source} has changed since it was compiled"
     return why
 
 
 @cache
 def log_pure_python() -> None:
-    """Log once that compiled modules are not used, and why."""
-    why = why_pure_python()
-    if why is not None:
-        level = logging.INFO if why.startswith(FORCE_PURE_PYTHON) else logging.WARNING
-        _log.log(level, "running without compiled modules, several times slower: %s", why)
+    """Log once that compiled modules are not used, why, and what remedies it."""
+    if (why := why_pure_python()) is not None:
+        if why.startswith(FORCE_PURE_PYTHON):
+            _log.info("running without compiled modules, several times slower: %s", why)
+        else:
+            what = "running without compiled modules, several times slower: %s. %s"
+            _log.warning(what, why, _remedy())
     elif (why := why_not_native()) is not None:
-        _log.warning("running without the modules that mypyc compiles, batches cost more: %s", why)
+        what = "running without the modules that mypyc compiles, batches cost more: %s. %s"
+        _log.warning(what, why, _remedy())
+
+
+def _remedy() -> str:
+    if not _in_main_interpreter():
+        return "Use kafkaclient in the main interpreter, or in processes of their own"
+    return _REBUILD if _is_source_tree(Path(__file__).parent) else _INSTALL
 
 
 class _SourceFinder:
@@ -193,11 +218,48 @@ def _missing(package: Path, modules: Sequence[str]) -> list[str]:
     """Which of these have no compiled form in the package's folder. This loads no module."""
     missing = []
     for name in modules:
-        folders = name.split(".")[1:-1]
-        spec = PathFinder.find_spec(name, [str(package.joinpath(*folders))])
-        if spec is None or (name in NATIVE and isinstance(spec.loader, SourceFileLoader)):
+        form = _built(package, name)
+        if form is None or (name in NATIVE and form.suffix in SOURCE_SUFFIXES):
             missing.append(name)
     return missing
+
+
+def _is_source_tree(package: Path) -> bool:
+    return all((package.parent / name).exists() for name in ("setup.py", "MANIFEST.in"))
+
+
+def _changed_source(package: Path, modules: Sequence[str]) -> str | None:
+    """A source in a source tree that is newer than its compiled form. An installed wheel has no
+    such order: its installer writes sources and compiled forms as it likes."""
+    if not _is_source_tree(package):
+        return None
+    for name in modules:
+        # The code of NATIVE is in one library, and what lies beside the sources only loads it.
+        form = _built(package, _NATIVE_LIBRARY if name in NATIVE else name)
+        source_name = name if name in NATIVE else name.replace("._", ".")
+        sources = (
+            _path(package, stem).with_suffix(suffix)
+            for stem in {name, source_name}
+            for suffix in (".py", ".pyx", ".pxd")
+        )
+        for source in sources:
+            if form is not None and source.exists() and _modified(source) > _modified(form):
+                return str(source.relative_to(package.parent))
+    return None
+
+
+def _path(package: Path, module: str) -> Path:
+    """A module's file, without a suffix."""
+    return package.joinpath(*module.split(".")[1:])
+
+
+def _built(package: Path, module: str) -> Path | None:
+    spec = PathFinder.find_spec(module, [str(_path(package, module).parent)])
+    return None if spec is None or spec.origin is None else Path(spec.origin)
+
+
+def _modified(file: Path) -> float:
+    return file.stat().st_mtime
 
 
 def _in_main_interpreter() -> bool:

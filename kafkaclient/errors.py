@@ -379,7 +379,7 @@ class InvalidTopicError(BrokerError, InvalidRecordError):
     """The topic name is invalid. This client checks it as Java's ``Topic.validate`` does; a broker
     may refuse more names."""
 
-    code = 17
+    code: int | None = 17
     name = "INVALID_TOPIC_EXCEPTION"
 
 
@@ -419,7 +419,7 @@ class PolicyViolationError(BrokerError):
     """A policy of the cluster, or its partition limits (KIP-578), do not allow the request. Nothing
     was changed. The attributes are set if this client's limits refused it."""
 
-    code = 44
+    code: int | None = 44
     name = "POLICY_VIOLATION"
 
     max_broker_partitions: int | None = None

@@ -1,52 +1,59 @@
-"""The pytest plugin: the fixture ``kafka_cluster`` and the marker ``local_cluster``.
+"""The pytest plugin: fixtures for the tests of services that use Kafka.
 
 pytest loads the plugin in every run where kafkaclient is installed. It stands outside of that
-package, and imports nothing of it, nor asyncio, before a test asks for the fixture.
+package, and imports nothing of it, nor asyncio, before a test asks for a fixture.
 
-With the environment variable ``KAFKACLIENT_BOOTSTRAP=host:port[,host:port...]`` the fixture is
-that cluster instead of a new one. Its brokers cannot be stopped or slowed down, so tests marked
-``@pytest.mark.local_cluster`` are skipped.
-
-With ``KAFKACLIENT_COMPOSE=PROJECT`` the fixture is the containers of this Docker Compose project,
-which can be stopped and slowed down. Two kinds of marked tests are skipped: those that do not use
-the fixture, because they start their own processes, and those that name a reason:
-``@pytest.mark.local_cluster(not_in_containers="looks into the brokers' processes")``.
+``fake_kafka`` is a cluster in memory on TCP ports; it needs nothing but pytest. ``kafka_cluster``
+is a cluster of real brokers; it needs the extra ``testing``. ``kafka_topic`` is a new topic on
+either. docs/testing.md describes the fixtures, their markers, and the environment variables that
+choose the brokers.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Iterator
 
-    from kafkaclient.testing.cluster import ExternalCluster, LocalCluster
+    from kafkaclient.testing import ExternalCluster, FakeCluster, LocalCluster
+    from pytest_kafkaclient.clusters import ClusterPool
 
 __all__ = [
     "BOOTSTRAP_VARIABLE",
     "COMPOSE_VARIABLE",
+    "fake_kafka",
     "kafka_cluster",
+    "kafka_clusters",
+    "kafka_topic",
     "pytest_collection_modifyitems",
     "pytest_configure",
+    "real_loop_time",
 ]
 
 BOOTSTRAP_VARIABLE = "KAFKACLIENT_BOOTSTRAP"
 COMPOSE_VARIABLE = "KAFKACLIENT_COMPOSE"
 
-T = TypeVar("T")
+_MARKERS = (
+    "kafka_cluster(brokers=3): the number of brokers of the fixture kafka_cluster; of a cluster "
+    "that the fixture does not start, the least number",
+    "kafka_topic(partitions=1, replication_factor=-1, configs={}): the topic of the fixture "
+    "kafka_topic",
+    "fake_kafka(brokers=3, partitions=1, ...): the arguments of FakeCluster for the fixture "
+    "fake_kafka",
+    "local_cluster(not_in_containers=None): stops, slows down or looks into brokers; skipped "
+    f"if {BOOTSTRAP_VARIABLE} names a cluster; with the reason not_in_containers also skipped "
+    f"if {COMPOSE_VARIABLE} names a Docker Compose project",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
-    config.addinivalue_line(
-        "markers",
-        "local_cluster(not_in_containers=None): stops, slows down or looks into brokers; skipped "
-        f"if {BOOTSTRAP_VARIABLE} names a cluster; with the reason not_in_containers also skipped "
-        f"if {COMPOSE_VARIABLE} names a Docker Compose project",
-    )
+    """Register the markers."""
+    for marker in _MARKERS:
+        config.addinivalue_line("markers", marker)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -59,7 +66,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _reason_to_skip(item: pytest.Item, marker: pytest.Mark) -> str | None:
     if os.environ.get(COMPOSE_VARIABLE):
-        if "kafka_cluster" not in getattr(item, "fixturenames", ()):
+        if not {"kafka_cluster", "kafka_topic"}.intersection(getattr(item, "fixturenames", ())):
             return f"starts its own brokers, and {COMPOSE_VARIABLE} names a Docker Compose project"
         reason: str | None = marker.kwargs.get("not_in_containers")
         return reason
@@ -69,37 +76,83 @@ def _reason_to_skip(item: pytest.Item, marker: pytest.Mark) -> str | None:
 
 
 @pytest.fixture(scope="session")
-def kafka_cluster() -> Iterator[LocalCluster | ExternalCluster]:
-    """A running Kafka cluster for the whole session: three local brokers, the containers of the
-    project that ``KAFKACLIENT_COMPOSE`` names, or the cluster that ``KAFKACLIENT_BOOTSTRAP`` names.
-
-    The cluster's coroutines can be awaited in any event loop; a test without an event loop uses
-    ``asyncio.run``. A test that breaks something ends with ``await kafka_cluster.heal()``.
-    """
-    project, external = os.environ.get(COMPOSE_VARIABLE), os.environ.get(BOOTSTRAP_VARIABLE)
-    if external and not project:
-        from kafkaclient.testing.cluster import ExternalCluster  # noqa: PLC0415
-
-        yield ExternalCluster(external)
-        return
-    from kafkaclient.testing.cluster import LocalCluster  # noqa: PLC0415
-
-    cluster = LocalCluster()
-    if project:
-        from kafkaclient.testing.cluster import ComposeCluster  # noqa: PLC0415
-
-        cluster = ComposeCluster(project)
-    _run(cluster.start())
+def kafka_clusters() -> Iterator[ClusterPool]:
+    """The clusters of this test run, for fixtures that are wider than one test:
+    ``kafka_clusters.get(brokers=1)``. Such a fixture heals its cluster itself."""
     try:
-        yield cluster
+        from pytest_kafkaclient.clusters import ClusterPool  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        how = "pip install 'kafkaclient[testing]'; the fixture fake_kafka works without"
+        problem = f"kafka_cluster needs the package {error.name}: {how}"
+        raise pytest.fail.Exception(problem, pytrace=False) from None
+
+    pool = ClusterPool(os.environ.get(BOOTSTRAP_VARIABLE), os.environ.get(COMPOSE_VARIABLE))
+    try:
+        yield pool
     finally:
-        _run(cluster.stop())
+        pool.close()
 
 
-def _run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of ``asyncio.run`` in another thread: this one may be running an event loop."""
-    import asyncio  # noqa: PLC0415 - costs 30 ms, in every pytest run of its users
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+@pytest.fixture
+def kafka_cluster(
+    request: pytest.FixtureRequest, kafka_clusters: ClusterPool, real_loop_time: None
+) -> Iterator[LocalCluster | ExternalCluster]:
+    """A running Kafka cluster: three local brokers, or as many as the marker ``kafka_cluster``
+    says; the containers of the project that ``KAFKACLIENT_COMPOSE`` names; or the cluster that
+    ``KAFKACLIENT_BOOTSTRAP`` names.
 
-    with ThreadPoolExecutor(1, thread_name_prefix="kafka_cluster") as executor:
-        return executor.submit(asyncio.run, coroutine).result()
+    Local brokers are started for the first test that asks for their number, and stopped at the end
+    of the run. After each test paused brokers are resumed, stopped ones started, and all faults of
+    the proxies ended. The cluster's coroutines can be awaited in any event loop; a test without an
+    event loop uses ``asyncio.run``."""
+    cluster = kafka_clusters.get(**_options(request, "kafka_cluster"))
+    yield cluster
+    kafka_clusters.heal(cluster)
+
+
+@pytest.fixture
+def kafka_topic(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of a new topic, which is deleted after the test: on ``fake_kafka`` if the test uses
+    that fixture, else on ``kafka_cluster``. It has one partition and the cluster's replication
+    factor, unless the marker ``kafka_topic`` says otherwise."""
+    from pytest_kafkaclient import topics  # noqa: PLC0415
+
+    name = topics.unique_name(request.node.name)
+    options = _options(request, "kafka_topic")
+    if "fake_kafka" in request.fixturenames:
+        fake: FakeCluster = request.getfixturevalue("fake_kafka")
+        topics.create_on_fake(fake, name, **options)
+        yield name
+        return
+    cluster: LocalCluster | ExternalCluster = request.getfixturevalue("kafka_cluster")
+    topics.create(cluster.bootstrap, name, **options)
+    yield name
+    request.getfixturevalue("kafka_clusters").heal(cluster)  # a dead broker deletes nothing
+    topics.delete(cluster.bootstrap, name)
+
+
+@pytest.fixture
+def fake_kafka(request: pytest.FixtureRequest, real_loop_time: None) -> Iterator[FakeCluster]:
+    """A :class:`~kafkaclient.testing.FakeCluster` on TCP ports of 127.0.0.1, new for each test: any
+    client connects to ``fake_kafka.bootstrap``. A topic that a client uses is created with one
+    partition. The arguments of the marker ``fake_kafka`` are those of FakeCluster."""
+    from kafkaclient.testing import FakeCluster  # noqa: PLC0415
+
+    with FakeCluster(**{"partitions": 1, **_options(request, "fake_kafka")}).serve() as fake:
+        yield fake
+
+
+@pytest.fixture
+def real_loop_time() -> Iterator[None]:
+    """Lets the timers of asyncio's event loops run while freezegun has stopped the time. The
+    fixtures of clusters use it."""
+    from pytest_kafkaclient.loop_time import keep_real  # noqa: PLC0415
+
+    with keep_real():
+        yield
+
+
+def _options(request: pytest.FixtureRequest, marker: str) -> dict[str, Any]:
+    """The arguments of the test's marker."""
+    found = request.node.get_closest_marker(marker)
+    return {} if found is None else dict(found.kwargs)

@@ -15,7 +15,13 @@ import pytest
 from hypothesis import settings
 
 import kafkaclient
-from kafkaclient.compiled_modules import COMPILED, COMPILED_TOOLS, NATIVE, why_pure_python
+from kafkaclient.compiled_modules import (
+    COMPILED,
+    COMPILED_TOOLS,
+    FORCE_PURE_PYTHON,
+    NATIVE,
+    _changed_source,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -28,7 +34,7 @@ settings.register_profile("exhaustive", max_examples=5000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 _HERE = Path(__file__).parent
-_PRODUCT = _HERE.parent / "kafkaclient"
+_PRODUCT = Path(kafkaclient.__file__).parent  # of a source tree, or of an installed wheel
 _TOOLS = tuple(str(_PRODUCT / name) for name in ("testing", "cli", "perf", "streams/state"))
 """Tools may wait. A task's state is on the local disk, and is read and written between records."""
 _BLOCKING = frozenset(
@@ -40,13 +46,12 @@ _BLOCKING = frozenset(
 )
 """Python's audit events for what may wait for a disk, a name server or a peer."""
 
-_OTHERS = re.compile(rf"importlib|linecache|^{re.escape(str(_HERE))}")
+_OTHERS = re.compile(rf"importlib|linecache|traceback|^{re.escape(str(_HERE))}")
 """A module that is imported when it is first needed, the source for a traceback, the test's own."""
 _ALLOWED = frozenset({("tls.py", "_read"), ("parquet.py", "read")})
 """Certificates, which are read at the start and when they have changed; telemetry.read, which is no
 part of a producer."""
 
-_SOURCE_SUFFIXES = (".py", ".pyx", ".pxd")
 _caught: list[str] = []
 
 
@@ -92,25 +97,12 @@ def blocking_calls() -> Iterator[list[str]]:
 
 
 def pytest_configure() -> None:
-    """Refuse to test compiled code that is older than its source."""
-    if why_pure_python() is not None:
-        return
-    package = Path(kafkaclient.__file__).parent
-    forms = {"_native__mypyc": [_path(name) for name in NATIVE]} if _is_compiled() else {}
-    for name in COMPILED + COMPILED_TOOLS:
-        folder, _, module = _path(name).rpartition("/")
-        forms[_path(name)] = [_path(name), f"{folder}/{module.removeprefix('_')}"]
-    for form, sources in forms.items():
-        for built in package.glob(f"{form}.*.so"):
-            for source in (package / (s + end) for s in sources for end in _SOURCE_SUFFIXES):
-                if source.exists() and source.stat().st_mtime > built.stat().st_mtime:
-                    why = f"{source} has changed since it was compiled: make build"
-                    raise pytest.UsageError(f"{why}, or set KAFKACLIENT_PURE_PYTHON=1")
-
-
-def _path(module: str) -> str:
-    """In the package's folder, without a suffix."""
-    return module.partition(".")[2].replace(".", "/")
+    """Refuse to test compiled code that is older than its source, which would not be used."""
+    if os.environ.get(FORCE_PURE_PYTHON, "0") in ("", "0"):
+        source = _changed_source(_PRODUCT, COMPILED + COMPILED_TOOLS + NATIVE)
+        if source is not None:
+            why = f"{source} has changed since it was compiled: make build"
+            raise pytest.UsageError(f"{why}, or set {FORCE_PURE_PYTHON}=1")
 
 
 def _is_compiled() -> bool:

@@ -35,18 +35,23 @@ class Page:
     module: str
 
     @property
-    def file(self) -> str:
-        return f"how-to/migrate-from-{self.name}.md"
+    def files(self) -> tuple[str, ...]:
+        """Code beside code, and the tables of names."""
+        return f"how-to/migrate-from-{self.name}.md", f"reference/from-{self.name}.md"
+
+    @cached_property
+    def text(self) -> str:
+        return "".join((_DOCS / file).read_text("utf-8") for file in self.files)
 
     @cached_property
     def all_snippets(self) -> list[str]:
         """Also those before the first heading."""
-        return _BLOCK.findall((_DOCS / self.file).read_text("utf-8"))
+        return _BLOCK.findall(self.text)
 
     @cached_property
     def sections(self) -> dict[str, str]:
         """Text by heading, without the part before the first heading."""
-        parts = re.split(r"^##+ (.+)\n", (_DOCS / self.file).read_text("utf-8"), flags=re.MULTILINE)
+        parts = re.split(r"^##+ (.+)\n", self.text, flags=re.MULTILINE)
         return dict(zip(parts[1::2], parts[2::2], strict=True))
 
     @cached_property
@@ -80,8 +85,8 @@ class PlainPage(Page):
     """A page that is no migration page: ``name`` is its path in docs without ``.md``."""
 
     @property
-    def file(self) -> str:
-        return f"{self.name}.md"
+    def files(self) -> tuple[str, ...]:
+        return (f"{self.name}.md",)
 
 
 def _uses(module: str, code: str) -> bool:

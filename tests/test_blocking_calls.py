@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
-PRODUCT = Path(__file__).parents[1] / "kafkaclient" / "producer" / "not_there.py"
-TOOL = Path(__file__).parents[1] / "kafkaclient" / "testing" / "not_there.py"
+import kafkaclient
+
+PACKAGE = Path(kafkaclient.__file__).parent
+PRODUCT = PACKAGE / "producer" / "not_there.py"
+TOOL = PACKAGE / "testing" / "not_there.py"
 
 
 def run(code: str, where: Path = PRODUCT) -> None:

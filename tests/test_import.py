@@ -17,6 +17,7 @@ WITHOUT = (
     "difflib",
     "urllib.request",
     "tempfile",
+    "javaproperties",
     "kafka",
     "crc32c",
     "prometheus_client",
@@ -61,6 +62,13 @@ def test_the_package_alone_loads_no_client() -> None:
     modules = loaded("import kafkaclient")
     assert "asyncio" not in modules
     assert {name for name in modules if name.startswith("kafkaclient")} == {"kafkaclient"}
+
+
+def test_whether_it_is_compiled_is_told_without_loading_a_client() -> None:
+    modules = loaded("import kafkaclient\nkafkaclient.compiled")
+    assert "asyncio" not in modules
+    ours = {name for name in modules if name.startswith("kafkaclient")}
+    assert ours == {"kafkaclient", "kafkaclient.compiled_modules"}
 
 
 def test_a_producer_loads_only_what_it_uses() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import kafkaclient
 from kafkaclient import Producer
 from kafkaclient.errors import AuthenticationError, KafkaError
 from kafkaclient.log_fields import NAMES, log_fields
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = Path(kafkaclient.__file__).parent
 PAGE = (ROOT / "docs" / "how-to" / "logging.md").read_text("utf-8")
 RECIPES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 POLICY_VIOLATION, TOPIC_AUTHORIZATION_FAILED = 44, 29
@@ -47,7 +49,7 @@ WITHOUT = {
 
 def _calls() -> Iterator[tuple[str, ast.Call]]:
     for package in ("producer", "cluster", "net"):
-        for path in (ROOT / "kafkaclient" / package).rglob("*.py"):
+        for path in (PACKAGE / package).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text("utf-8"))):
                 if (
                     isinstance(node, ast.Call)
@@ -56,7 +58,7 @@ def _calls() -> Iterator[tuple[str, ast.Call]]:
                     and node.func.value.id == "_log"
                     and node.func.attr in ALOUD
                 ):
-                    yield f"{path.relative_to(ROOT)}:{node.lineno}", node
+                    yield f"{path.relative_to(PACKAGE)}:{node.lineno}", node
 
 
 def _message(call: ast.Call) -> str | None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MOST = 1000  # rows at a time
 STOP_TIMEOUT_S = 10.0
-POLL_S = 5.0  # how often the table is read without a notification
+POLL_S = 5.0  # how often the table is read without a notification; also a statement's timeout
 RETRY_S = 60.0  # a topic whose record could not be sent is tried again after this time
 ONE_RELAY = 7_105_120  # the number of an advisory lock; choose your own
 DAY_MS = 86_400_000
@@ -34,12 +34,17 @@ DAY_MS = 86_400_000
 log = logging.getLogger("relay")
 
 
-async def send_waiting(connection: Any, producer: Producer, failed: set[str]) -> int:
+async def send_waiting(
+    connection: Any, producer: Producer, failed: set[str], pending: dict[str, dict[int, Delivery]]
+) -> int:
     """Send the oldest rows that were not sent, wait for their deliveries, and mark them. Returns
     how many rows need nothing more.
 
-    Rows of the topics in ``failed`` are left out. A topic that a record cannot be sent to now, for
-    example because it does not exist, is added: the rows behind it keep their order.
+    ``pending`` has the deliveries that take longer than ``POLL_S``, by topic and row. Each call
+    marks the rows of those that have ended. Rows of the topics in ``pending`` and ``failed`` are
+    left out, so that such a topic holds up no other. A topic that a record cannot be sent to now,
+    for example because it does not exist, is added to ``failed``: the rows behind it keep their
+    order.
 
     If the program ends before the mark, the next relay sends the records again.
     """
@@ -47,16 +52,17 @@ async def send_waiting(connection: Any, producer: Producer, failed: set[str]) ->
         "select id, topic, key, value from outbox where sent_at is null and refused is null "
         "and topic <> all($2) order by id limit $1",
         MOST,
-        list(failed),
+        [*failed, *pending],
+        timeout=POLL_S,
     )
-    deliveries: dict[int, Delivery] = {}
+    started: dict[str, dict[int, Delivery]] = {row[1]: {} for row in rows}
     refused: dict[int, KafkaError] = {}
 
     async def send(topic: str) -> None:
         for number, _, key, value in (row for row in rows if row[1] == topic):
             headers = {"outbox-id": str(number).encode()}
             try:
-                deliveries[number] = await producer.send(topic, value, key, headers=headers)
+                delivery = await producer.send(topic, value, key, headers=headers)
             except KafkaError as error:
                 if is_final(error):
                     refused[number] = error
@@ -64,28 +70,46 @@ async def send_waiting(connection: Any, producer: Producer, failed: set[str]) ->
                 log.warning("rows of topic %r wait from row %d on: %s", topic, number, error)
                 failed.add(topic)
                 return
+            started[topic][number] = delivery
 
     # A topic that does not exist waits for max.block.ms; the others do not wait for it.
-    await asyncio.gather(*(send(topic) for topic in {row[1] for row in rows}))
-    await until_delivered(connection, deliveries)
-    sent = []
-    topics = {number: topic for number, topic, _, _ in rows}
-    for number, delivery in deliveries.items():
-        try:
-            await delivery
-            sent.append(number)
-        except KafkaError as error:
-            if is_final(error):
-                refused[number] = error
-            else:
-                log.warning("row %d is sent again: %s", number, error)
-                failed.add(topics[number])
+    await asyncio.gather(*map(send, started))
+    deliveries = [each for by_row in started.values() for each in by_row.values()]
+    if deliveries:
+        await asyncio.wait(deliveries, timeout=POLL_S)
+    pending |= started
+    sent = take_ended(pending, refused, failed)
+    for topic in started.keys() & pending.keys():
+        log.warning(
+            "topic %r: %d deliveries are retried, later rows wait", topic, len(pending[topic])
+        )
     await mark(connection, sent)
     for number, error in refused.items():
         log.error("row %d cannot be sent: %s", number, error)
         query = "update outbox set refused = $2 where id = $1"
-        await connection.execute(query, number, str(error))
+        await connection.execute(query, number, str(error), timeout=POLL_S)
     return len(sent) + len(refused)
+
+
+def take_ended(
+    pending: dict[str, dict[int, Delivery]], refused: dict[int, KafkaError], failed: set[str]
+) -> list[int]:
+    """Remove the deliveries that have ended from ``pending``. Returns the rows that were delivered,
+    and adds the others to ``refused``, or their topics to ``failed``."""
+    sent = []
+    for topic, deliveries in list(pending.items()):
+        for number in [number for number, each in deliveries.items() if each.done()]:
+            error = deliveries.pop(number).exception()
+            if error is None:
+                sent.append(number)
+            elif is_final(error):
+                refused[number] = error
+            else:
+                log.warning("row %d is sent again: %s", number, error)
+                failed.add(topic)
+        if not deliveries:
+            del pending[topic]
+    return sent
 
 
 def is_final(error: KafkaError) -> bool:
@@ -94,19 +118,9 @@ def is_final(error: KafkaError) -> bool:
     return isinstance(error, InvalidRecordError) or (refused and not error.maybe_written)
 
 
-async def until_delivered(connection: Any, deliveries: dict[int, Delivery]) -> None:
-    """Wait for the outcomes. A connection that was lost silently is noticed meanwhile."""
-    waiting = asyncio.gather(*deliveries.values(), return_exceptions=True)
-    try:
-        while not (await asyncio.wait([waiting], timeout=POLL_S))[0]:
-            await connection.execute("select 1", timeout=POLL_S)
-    finally:
-        waiting.cancel()
-
-
 async def mark(connection: Any, sent: list[int]) -> None:
     query = "update outbox set sent_at = now() where id = any($1::bigint[])"
-    await connection.execute(query, sent)
+    await connection.execute(query, sent, timeout=POLL_S)
 
 
 async def relay(connection: Any, producer: Producer) -> None:
@@ -117,11 +131,12 @@ async def relay(connection: Any, producer: Producer) -> None:
     await connection.execute("select pg_advisory_lock($1)", ONE_RELAY)
     log.info("sending")
     failed, retry_at = set[str](), 0.0
+    pending: dict[str, dict[int, Delivery]] = {}
     while True:
         if time.monotonic() >= retry_at:
             failed, retry_at = set[str](), time.monotonic() + RETRY_S
         written.clear()
-        if await send_waiting(connection, producer, failed):
+        if await send_waiting(connection, producer, failed, pending):
             continue
         try:
             async with asyncio.timeout(POLL_S):

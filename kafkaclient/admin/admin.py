@@ -81,7 +81,7 @@ class Admin(TransactionAdmin, GroupAdmin, Client):
         rng: Random | None = None,
         **options: Any,
     ) -> None:
-        self.config = AdminConfig.build(bootstrap_or_mapping, options)
+        self.config: AdminConfig = AdminConfig.build(bootstrap_or_mapping, options)
         if isinstance(limits, str) and limits != "topic":
             raise ConfigError(f"limits={limits!r}: give 'topic', FileLimits(path), or None")
         self._limits = limits
@@ -90,9 +90,9 @@ class Admin(TransactionAdmin, GroupAdmin, Client):
         self._wall_clock = wall_clock
         self._rng = rng or Random()
         measured_by = clock or _loop_time
-        self.reassigner = Reassigner(self._operation, measured_by, self._rng)
+        self.reassigner: Reassigner = Reassigner(self._operation, measured_by, self._rng)
         """The single steps of a reassignment; :meth:`throttled` runs all of them."""
-        self.replication_quotas = ReplicationQuotas(self._operation, measured_by)
+        self.replication_quotas: ReplicationQuotas = ReplicationQuotas(self._operation, measured_by)
         """Replication throttles that do not belong to a plan."""
 
     def __repr__(self) -> str:

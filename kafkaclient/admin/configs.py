@@ -37,6 +37,7 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def topic(cls, name: str) -> Self:
+        """The configuration of one topic."""
         return cls(ConfigKind.TOPIC, name)
 
     @classmethod

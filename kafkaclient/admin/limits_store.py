@@ -11,10 +11,9 @@ import asyncio
 import os
 import tempfile
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import javaproperties
 
 from kafkaclient.admin.error_codes import (
     LEADER_NOT_AVAILABLE,
@@ -213,7 +212,15 @@ class FileLimits:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Raises ConfigError without the library javaproperties."""
         self._path = Path(path)
+        try:
+            self._parse: Callable[[str], dict[str, str]] = import_module("javaproperties").loads
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"the partition limits in {path} are read with javaproperties, which is not "
+                "installed: pip install 'kafkaclient[properties]'"
+            ) from error
 
     def __str__(self) -> str:
         return f"the file {self._path}"
@@ -229,7 +236,7 @@ class FileLimits:
 
     def _read(self) -> Limits:
         try:
-            given = javaproperties.loads(self._path.read_text(encoding="utf-8"))
+            given = self._parse(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:  # not UTF-8, or an escape sequence Java refuses
             raise ConfigError(
                 f"cannot read the partition limits in {self._path}: {error}; create the file with "

@@ -45,7 +45,7 @@ class ClientFacade:
     def attach(self, producer: Producer) -> None:
         """Ask this producer from now on."""
         self._producer = producer
-        self.cluster = ClusterFacade(producer)
+        self.cluster: ClusterFacade = ClusterFacade(producer)
 
     async def _wait_on_metadata(self, topic: str) -> set[int]:
         """The numbers of the topic's partitions.

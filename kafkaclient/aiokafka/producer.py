@@ -165,7 +165,7 @@ class AIOKafkaProducer(TransactionMixin):
         self._future_of = future_class(self._producer.config.acks)
         self._predict_partition = prediction(self._producer)
         """For instrumentations: which partition a record will get."""
-        self.client = ClientFacade(bootstrap_servers, client_id, self._producer)
+        self.client: ClientFacade = ClientFacade(bootstrap_servers, client_id, self._producer)
         self._closed = False
 
     def __reduce_ex__(self, protocol: object) -> Never:

@@ -6,7 +6,7 @@ import sys
 
 __all__ = ["main"]
 
-_OPTIONAL = frozenset({"hdrh", "plotly", "prometheus_client", "rich", "typer", "uvloop"})
+_OPTIONAL = frozenset({"hdrh", "javaproperties", "prometheus_client", "rich", "typer", "uvloop"})
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 

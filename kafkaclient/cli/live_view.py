@@ -165,7 +165,7 @@ def printable(text: str) -> str:
 
 
 def _bar(value: float, largest: float) -> str:
-    eighths = round(min(value / largest, 1.0) * _BAR * 8) if largest else 0
+    eighths = round(_part(value, largest) * _BAR * 8)
     whole, rest = divmod(eighths, 8)
     return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(_BAR)
 
@@ -173,8 +173,13 @@ def _bar(value: float, largest: float) -> str:
 def _sparkline(values: Sequence[float], largest: float, width: int = 20) -> str:
     shown = values[-width:]
     top = len(_SPARKS) - 1
-    line = "".join(_SPARKS[round(value / largest * top) if largest else 0] for value in shown)
+    line = "".join(_SPARKS[round(_part(value, largest) * top)] for value in shown)
     return line.rjust(width)
+
+
+def _part(value: float, largest: float) -> float:
+    """``value / largest`` from 0 to 1; 0 for NaN, which differences of huge values can give."""
+    return max(0.0, min(value / largest, 1.0)) if largest else 0.0
 
 
 def _size(value: float | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from math import inf, isinf
+from math import inf, isfinite, isinf, isnan
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.prometheus.histogram import Counts
@@ -71,7 +71,7 @@ class _Series:
         for found, value in self.values.get(f"{PREFIX}{name}_bucket", {}).items():
             others = dict(found)
             bound = float(others.pop("le", "nan"))
-            if others == labels:
+            if others == labels and not isnan(bound):
                 below[bound] = value
         if inf not in below:
             return None
@@ -86,7 +86,8 @@ class _Series:
 
 
 def statuses(families: Iterable[Metric]) -> tuple[ProducerStatus, ...]:
-    """The producers on a page, in the order of the page; empty if there is none."""
+    """The producers on a page, in the order of the page; empty if there is none. A NaN or an
+    infinite value counts as not known."""
     producers: dict[str, _Series] = defaultdict(_Series)
     for family in families:
         if not family.name.startswith(PREFIX):
@@ -94,7 +95,8 @@ def statuses(families: Iterable[Metric]) -> tuple[ProducerStatus, ...]:
         for sample in family.samples:
             labels = dict(sample.labels)
             series = producers[labels.pop("client_id", "")]
-            series.values[sample.name][frozenset(labels.items())] = sample.value
+            if isfinite(sample.value):
+                series.values[sample.name][frozenset(labels.items())] = sample.value
     return tuple(_status(client_id, series) for client_id, series in producers.items())
 
 

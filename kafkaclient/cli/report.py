@@ -16,6 +16,7 @@ from kafkaclient.cli.output import WIDE, plain_table, stdout_console
 from kafkaclient.cli.run import run_blocking
 from kafkaclient.cli.spark import spark_with_progress
 from kafkaclient.errors import ConfigError
+from kafkaclient.pages.page import check_plotly
 from kafkaclient.spark.jobs import report_progress, spark_failures
 from kafkaclient.spark.report.findings import findings, write_findings
 from kafkaclient.spark.report.page import write_report
@@ -79,7 +80,8 @@ def report(
 
 
 def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: float) -> Any:
-    # pyarrow and Spark may be missing, and --help must work without them.
+    # plotly, pyarrow and Spark may be missing, and --help must work without them.
+    check_plotly()
     telemetry: Any = import_module("kafkaclient.telemetry")
     job: Any = import_module("kafkaclient.spark.report.job")
     runs = find_runs(folders, telemetry.started_at)

@@ -75,6 +75,8 @@ def _exit_statuses() -> Iterator[None]:
         raise _ended_by(signal.SIGINT) from None
     except asyncio.CancelledError:
         raise _ended_by(signal.SIGTERM) from None
+    except BrokenPipeError:
+        raise  # the reader of stdout has ended: typer exits with status 1 without a message
     except (KafkaError, OSError) as error:
         print_message("error", error)
         raise typer.Exit(USAGE if isinstance(error, _WRONG_USE) else FAILED) from None

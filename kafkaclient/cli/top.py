@@ -11,6 +11,7 @@ import urllib.parse
 import urllib.request
 from datetime import UTC, datetime
 from functools import partial
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from kafkaclient.cli.producer_trend import ProducerTrend
 
 _TIMEOUT_S = 5.0
+_DAY_S = 86_400
 _LARGEST_PAGE = 64 * 2**20  # bytes
 _LARGEST_READ = 2**16  # bytes
 
@@ -56,7 +58,7 @@ def top(
         ),
     ],
     interval: Annotated[
-        float, typer.Option(min=0.1, help="Seconds between scrapes of the page.")
+        float, typer.Option(min=0.1, max=_DAY_S, help="Seconds between scrapes of the page.")
     ] = 1.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON for each scrape.")
@@ -225,7 +227,17 @@ def _print(view: LiveView, as_json: bool, error: str | None = None) -> None:
         found["producers"] = [as_values(producer) for producer in view.producers]
     else:
         found["error"] = error
-    typer.echo(json.dumps(found))
+    typer.echo(json.dumps(_finite(found), allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    """``value`` with None in place of NaN and infinity, which are no JSON. The arithmetic with huge
+    values of a page can give them."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def as_values(producer: ProducerTrend) -> dict[str, Any]:

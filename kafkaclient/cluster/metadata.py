@@ -79,7 +79,7 @@ class Metadata:
         release: Callable[[str], bool] = lambda _topic: True,
         on_crash: Callable[[str, BaseException | None], None] = lambda _task, _error: None,
     ) -> None:
-        self.view = ClusterView()
+        self.view: ClusterView = ClusterView()
         """The latest snapshot, which is immutable."""
         self._config = config
         self._router = router

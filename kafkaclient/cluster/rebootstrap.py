@@ -36,7 +36,7 @@ class Rebootstrap:
     """Decides whether a Metadata request goes to the bootstrap servers."""
 
     def __init__(self, config: ClientConfig) -> None:
-        self.required = False
+        self.required: bool = False
         """Whether the last response required it."""
         self._enabled = is_enabled(config)
         self._trigger_s = config.metadata_recovery_rebootstrap_trigger_ms / 1000

@@ -31,9 +31,9 @@ class ReconnectBackoff:
     """
 
     def __init__(self, config: ClientConfig, clock: Callable[[], float], rng: Random) -> None:
-        self.failures = 0
+        self.failures: int = 0
         """Consecutive failures, of attempts and of connections, until the pause is reset."""
-        self.failed_attempts = 0
+        self.failed_attempts: int = 0
         """Consecutive failed attempts to connect."""
         self._config = config
         self._clock = clock

@@ -256,7 +256,7 @@ def _read_hooks(value: object) -> tuple[Hooks, ...]:
     for hooks in given:
         methods = (getattr(hooks, name, None) for name in _HOOKS)
         _checked(hooks, isinstance(hooks, Hooks) and not any(map(iscoroutinefunction, methods)))
-    return tuple(given)
+    return tuple({id(hooks): hooks for hooks in given}.values())  # an object sees nothing twice
 
 
 HOOKS = Kind("a kafkaclient.hooks.Hooks, or a list of them", _read_hooks)

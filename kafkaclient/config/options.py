@@ -74,7 +74,7 @@ class Section(str):
         secret: bool = False,
     ) -> T:
         """Declare a field of an options dataclass; ``aliases`` are further dotted names. The text
-        after the field is its entry in docs/reference/producer-options.md.
+        after the field is its entry on the page of options (docsite/options.py).
         """
         metadata = {_KEY: (kind, self, aliases, secret)}
         return dataclasses.field(default=default, metadata=metadata)

@@ -67,6 +67,7 @@ class ReaderConfig(ClientConfig):
 
     @staticmethod
     def settle(values: dict[str, Any], given: Mapping[str, Given]) -> None:
+        """As for every client; also, a broker must answer before the request times out."""
         if values["fetch_max_wait_ms"] >= values["request_timeout_ms"]:
             entry = given.get("fetch_max_wait_ms") or given["request_timeout_ms"]
             raise ConfigError(

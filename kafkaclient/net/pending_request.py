@@ -24,9 +24,9 @@ class PendingRequest:
     def __init__(
         self, correlation_id: int, on_done: OnDone, sent_at: float, api: str = "PRODUCE"
     ) -> None:
-        self.correlation_id = correlation_id
-        self.on_done = on_done
-        self.sent_at = sent_at
-        self.api = api
-        self.deadline = 0.0
+        self.correlation_id: int = correlation_id
+        self.on_done: OnDone = on_done
+        self.sent_at: float = sent_at
+        self.api: str = api
+        self.deadline: float = 0.0
         """When the response is overdue. Assigned by :meth:`Pipeline.send`."""

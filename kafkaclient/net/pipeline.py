@@ -89,9 +89,9 @@ class Pipeline(asyncio.Protocol):
         self._meter: Meter = meter or NoMeter()
 
         self._transport: asyncio.Transport | None = None
-        self.closed = False
+        self.closed: bool = False
         """True as soon as no more requests can be sent."""
-        self.writable = True
+        self.writable: bool = True
         """False while the transport's buffer is full, while the connection is :meth:`held`, and
         when it is closed."""
         self._paused = False
@@ -108,10 +108,10 @@ class Pipeline(asyncio.Protocol):
         self._timer_at = 0.0
         self._suspect: PendingRequest | None = None
 
-        self.throttled_until = 0.0
+        self.throttled_until: float = 0.0
         """The end of the broker's throttle time, in the clock's seconds (KIP-219). Code that reads
         responses sets it; code that sends requests obeys it."""
-        self.last_used = self._clock()
+        self.last_used: float = self._clock()
         """The time of the last request or response, in the clock's seconds."""
 
     def __repr__(self) -> str:

@@ -39,7 +39,7 @@ class Security:
         self._protocol = options.security_protocol
         self._clock = clock or asyncio.get_running_loop().time
         self._rng = rng or Random()
-        self.tls = _tls(options) if options.uses_tls else None
+        self.tls: TlsContexts | None = _tls(options) if options.uses_tls else None
         self._login = _login(options, wall_clock) if options.uses_sasl else None
 
     @property

@@ -46,7 +46,7 @@ def record_attributes(*, tombstone: bool, key: Any) -> dict[str, AttributeValue]
     attributes: dict[str, AttributeValue] = {}
     if tombstone:
         attributes[names.MESSAGING_KAFKA_MESSAGE_TOMBSTONE] = True
-    text = None if key is None else _key_text(key)
+    text = None if key is None else key_text(key)
     if text is not None:
         attributes[names.MESSAGING_KAFKA_MESSAGE_KEY] = text
     return attributes
@@ -78,7 +78,7 @@ def failure_attributes(error: BaseException) -> dict[str, AttributeValue]:
     return attributes
 
 
-def _key_text(key: Any) -> str | None:
+def key_text(key: Any) -> str | None:
     """A key as text; None if it has no text."""
     if isinstance(key, str):
         return key

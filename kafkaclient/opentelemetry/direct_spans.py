@@ -39,6 +39,7 @@ from kafkaclient.errors import KafkaError
 from kafkaclient.opentelemetry.attributes import (
     failure_attributes,
     is_traced_elsewhere,
+    key_text,
     place_attributes,
     record_attributes,
     span_description,
@@ -120,6 +121,10 @@ class DirectSpans:
     def describe(self, producer: Any, topic: Any) -> tuple[str, dict[str, AttributeValue]]:
         """The span's name, and its attributes that do not depend on the record."""
         return span_description(producer.config.client_id, topic)
+
+    def key_text(self, key: Any) -> str | None:
+        """A key as text; None if it has no text."""
+        return key_text(key)
 
     def finish(
         self, pending: PendingSpan, partition: int, offset: int, error: BaseException | None

@@ -121,10 +121,11 @@ def instrument_producer(
     instrumentation = Instrumentation(tracer_provider, meter_provider, record_keys=record_keys)
     uninstrument_producer(producer)
     kind = type(target)
-    # Not attributes of the producer: a method that is bound to it would keep it alive.
-    target.__class__ = type(
-        kind.__name__, (kind,), {**instrumentation.methods, "__doc__": kind.__doc__}
-    )
+    # Not attributes of the producer: a method that is bound to it would keep it alive. Next to
+    # Producer in the method resolution order: a subclass's methods call the traced ones by super().
+    traced = type("TracedProducer", (Producer,), instrumentation.methods)
+    bases = (traced,) if kind is Producer else (kind, traced)
+    target.__class__ = type(kind.__name__, bases, {"__doc__": kind.__doc__})
     _instrumented[target] = (kind, instrumentation)
 
 

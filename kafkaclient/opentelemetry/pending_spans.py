@@ -112,9 +112,9 @@ class PendingSpans:
 
     ``spans`` has the rest: ``allowed_by()`` gives what allows spans that are made at their end now,
     ``facts_of(context, allowed_by)`` what depends on the context, ``describe(producer, topic)`` a
-    span's name and attributes, and ``finish`` makes the span. A producer of another class than
-    ``kind`` is left out if ``is_traced_elsewhere(producer)``. ``bound``: the trace ids of records
-    without parent are below it in their lower 64 bits.
+    span's name and attributes, ``key_text(key)`` a key as text, and ``finish`` makes the span. A
+    producer of another class than ``kind`` is left out if ``is_traced_elsewhere(producer)``.
+    ``bound``: the trace ids of records without parent are below it in their lower 64 bits.
     """
 
     __slots__ = (
@@ -194,7 +194,9 @@ class PendingSpans:
         if value is None:
             span.tombstone = True
         if key is not None and self._record_keys:
-            span.key = key
+            # The caller can use another kind of buffer again before the span ends.
+            is_constant = type(key) is bytes or type(key) is str
+            span.key = key if is_constant else self._spans.key_text(key)
         if type(partition) is int and 0 <= partition <= _LARGEST_PARTITION:
             span.partition = partition
         span.start_ns = time_ns()

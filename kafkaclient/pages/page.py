@@ -6,8 +6,11 @@ import json
 from html import escape
 from importlib import import_module
 from importlib.resources import files
+from importlib.util import find_spec
 from string import Template
 from typing import TYPE_CHECKING
+
+from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -72,6 +75,16 @@ def legend(curves: Iterable[Curve]) -> str:
     )
 
 
+def check_plotly() -> None:
+    """Raise ConfigError if plotly is not installed: before hours of work for a page."""
+    if find_spec("plotly") is None:
+        raise ConfigError(
+            "the pictures of an HTML report are drawn by plotly, which is not installed: "
+            "pip install 'kafkaclient[report]'"
+        )
+
+
 def _plotly_js() -> str:
+    check_plotly()
     script: str = import_module("plotly.offline").get_plotlyjs()
     return script

@@ -78,7 +78,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin, 
         rng: Random | None = None,
         **options: Any,
     ) -> None:
-        self.config = ProducerConfig.build(bootstrap_or_mapping, options)
+        self.config: ProducerConfig = ProducerConfig.build(bootstrap_or_mapping, options)
         if self.config.telemetry is not None:
             # Raises ConfigError now if pyarrow cannot be imported.
             import_module("kafkaclient.producer.observability.batch_telemetry")

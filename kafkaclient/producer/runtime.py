@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.view import ClusterView
     from kafkaclient.config import ProducerConfig
+    from kafkaclient.hooks import Hooks
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
@@ -78,13 +79,19 @@ class ProducerRuntime:
         )
         self._telemetry = self._open_telemetry()
         self._failures = UnobservedFailures(now, config.on_error, self.loop)
+        self._request_reports = request_reports(config.hooks, metrics)
+        self._batch_reports = batch_reports(
+            config.hooks if self._telemetry is None else (*config.hooks, self._telemetry),
+            in_flight_of=lambda lane: self.sender.lanes.in_flight_of(lane),  # noqa: PLW0108 - made later
+            clock=now,
+        )
         self.router = Router(
             config,
             dialer,
             clock=now,
             wall_clock=wall_clock,
             rng=rng,
-            meter=request_reports(config.hooks, metrics),
+            meter=self._request_reports or metrics,
             on_connection_change=lambda _node: self.sender.wake(),
         )
         identity = (
@@ -106,11 +113,7 @@ class ProducerRuntime:
             new_result=self._new_result,
             on_switch=metrics.partition_switched,
             on_failed=self._transaction_failed,
-            observer=batch_reports(
-                config.hooks if self._telemetry is None else (*config.hooks, self._telemetry),
-                in_flight_of=lambda lane: self.sender.lanes.in_flight_of(lane),  # noqa: PLW0108 - made later
-                clock=now,
-            ),
+            observer=self._batch_reports,
             new_strategy=(
                 None if partitioner is None else partial(self._custom_strategy, partitioner)
             ),
@@ -313,6 +316,12 @@ class ProducerRuntime:
         batch_result = BatchResult(topic, self.report_unobserved)
         batch_result.loop, batch_result.on_delivery = self.loop, self.config.on_delivery
         return batch_result
+
+    def leave_out(self, hooks: Hooks) -> None:
+        """Report no more batches and requests to ``hooks``."""
+        for reports in (self._batch_reports, self._request_reports):
+            if reports is not None:
+                reports.leave_out(hooks)
 
     def report_unobserved(self, batch_result: BatchResult, error: KafkaError, records: int) -> None:
         if isinstance(error, TransactionAbortedError):

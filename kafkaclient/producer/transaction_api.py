@@ -14,6 +14,7 @@ from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     from kafkaclient.producer.runtime import ProducerRuntime
@@ -35,7 +36,7 @@ class TransactionMixin:
 
     _core: ProducerRuntime | None
 
-    def transaction(self) -> Transaction:
+    def transaction(self) -> AbstractAsyncContextManager[None]:
         """A block that commits its transaction at the end, or aborts it on an exception::
 
             async with producer.transaction():
@@ -49,7 +50,7 @@ class TransactionMixin:
 
         Raises what :meth:`begin_transaction` and :meth:`commit_transaction` raise.
         """
-        return Transaction(self._transactions("transaction"))
+        return _Transaction(self._transactions("transaction"))
 
     @property
     def in_transaction(self) -> bool:
@@ -170,7 +171,7 @@ class TransactionMixin:
         raise NotImplementedError  # Producer implements it
 
 
-class Transaction:
+class _Transaction:
     """The result of :meth:`Producer.transaction`, for one ``async with``."""
 
     __slots__ = ("_transactions",)

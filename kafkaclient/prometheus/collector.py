@@ -55,9 +55,9 @@ class ProducerMetricsCollector(Hooks):
 
         producer = Producer("localhost:9092", client_id="orders", hooks=ProducerMetricsCollector())
 
-    The producer's series are on the page from the end of its start. After its end, or its
-    event loop's, they keep their last values, and ``kafkaclient_producer_up`` is 0. A producer that
-    was dropped has no series.
+    The producer's series are on the page from the end of its start. After its end, or while its
+    event loop does not run, they keep their last values, and ``kafkaclient_producer_up`` is 0. A
+    producer that was dropped has no series.
 
     Several producers can have the same registry: each needs a collector and a ``client.id`` of its
     own, which is the label ``client_id``. A producer that is started while another one has its
@@ -77,8 +77,9 @@ class ProducerMetricsCollector(Hooks):
             series are missing on this page.
 
     Raises:
-        ValueError: a limit is negative, ``timeout_s`` is not positive, or the registry has other
-            metrics with these names.
+        ValueError: a limit is negative, ``timeout_s`` is no positive number, or the registry has
+            other metrics with these names.
+        TypeError: ``registry`` is no registry.
     """
 
     def __init__(
@@ -91,7 +92,9 @@ class ProducerMetricsCollector(Hooks):
     ) -> None:
         if topic_limit < 0 or partition_limit < 0:
             raise ValueError("topic_limit and partition_limit must not be negative")
-        if not 0 < timeout_s <= threading.TIMEOUT_MAX:
+        if not hasattr(registry, "register"):
+            raise TypeError(f"registry must be a CollectorRegistry, not {registry!r}")
+        if not isinstance(timeout_s, (int, float)) or not 0 < timeout_s <= threading.TIMEOUT_MAX:
             raise ValueError(f"timeout_s must be a positive number of seconds: {timeout_s!r}")
         self._page = _page_of(registry)
         self._topics = FirstSeen(topic_limit)
@@ -119,6 +122,7 @@ class ProducerMetricsCollector(Hooks):
                     "%r has no series: its collector is in use, create one for each producer",
                     producer,
                 )
+                producer._core.leave_out(self)  # else its batches count as the other producer's
                 return
             self._reset()
         self._loop = asyncio.get_running_loop()
@@ -224,7 +228,8 @@ class ProducerMetricsCollector(Hooks):
             {broker: latencies.read() for broker, latencies in self._latencies.items()},
             dict(self._failed_requests),
         )
-        return Scrape(not self.has_ended(), reading)
+        loop = self._loop
+        return Scrape(not self.has_ended() and loop is not None and loop.is_running(), reading)
 
     def _observed(self) -> Producer | None:
         if self._producer is None or self._process != os.getpid():

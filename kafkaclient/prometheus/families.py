@@ -60,9 +60,9 @@ class FirstSeen:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self.is_wanted = limit > 0
+        self.is_wanted: bool = limit > 0
         self._kept: frozenset[object] = frozenset()
-        self.left_out = 0
+        self.left_out: int = 0
         """How many names of the last call have no series."""
 
     def __call__(self, names: Collection[object]) -> frozenset[object]:

@@ -69,11 +69,11 @@ class FetchedBatch:
         high_watermark: int,
     ) -> None:
         self._buffers = buffers
-        self.topic_partition = topic_partition
-        self.next_offset = next_offset
+        self.topic_partition: TopicPartition = topic_partition
+        self.next_offset: int = next_offset
         """The offset at which a read continues after this batch: behind its last record, and behind
         transaction markers and aborted records that follow."""
-        self.high_watermark = high_watermark
+        self.high_watermark: int = high_watermark
         """The end of the partition at the time of the fetch."""
 
     @property

@@ -51,13 +51,13 @@ class Cluster:
         rng: Random,
     ) -> None:
         self.config = config
-        self.loop = asyncio.get_running_loop()
-        self.now = clock or self.loop.time
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.now: Callable[[], float] = clock or self.loop.time
         self.rng = rng
-        self.router = Router(config, dialer, clock=self.now, rng=rng)
+        self.router: Router = Router(config, dialer, clock=self.now, rng=rng)
         self.readings: WeakSet[_Read] = WeakSet()
         """The reads of this reader that still exist."""
-        self.metadata = Metadata(
+        self.metadata: Metadata = Metadata(
             config,
             self.router,
             clock=self.now,

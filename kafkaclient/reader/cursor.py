@@ -36,18 +36,18 @@ class Cursor:
         """Fetched parts that the caller has not taken yet."""
         self.fetch: Fetch | None = None
         """The request in flight."""
-        self.idle = False
+        self.idle: bool = False
         """Whether the last fetch reached the end of the log."""
-        self.high_watermark = -1
+        self.high_watermark: int = -1
         self.topic_id: UUID | None = None
         """The topic's id at the first fetch. The same name with another id is another log."""
         self.replica: int | None = None
         """The follower that the leader has named (KIP-392), until ``replica_until``."""
-        self.replica_until = 0.0
+        self.replica_until: float = 0.0
         self.error: KafkaError | None = None
         """The error that ends the read after the caller has taken all parts."""
-        self.retry_at = 0.0
-        self.failures = 0
+        self.retry_at: float = 0.0
+        self.failures: int = 0
         self._failing_since = 0.0
 
     def __repr__(self) -> str:

@@ -72,8 +72,9 @@ class Part:
             None if aborted is None else deque(sorted(aborted, key=attrgetter("first_offset")))
         )
         self._aborting: set[int] = set()
+        self.next_offset: int | None
         self._end, self.next_offset = _whole_batches(records, fetched_from)
-        self.size = self._end
+        self.size: int = self._end
 
     @property
     def is_fragment(self) -> bool:

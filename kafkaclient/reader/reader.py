@@ -60,7 +60,7 @@ class Reader(Client):
         rng: Random | None = None,
         **options: Any,
     ) -> None:
-        self.config = ReaderConfig.build(bootstrap_or_mapping, options)
+        self.config: ReaderConfig = ReaderConfig.build(bootstrap_or_mapping, options)
         self._dialer = dialer
         self._clock = clock
         self._rng = rng or Random()

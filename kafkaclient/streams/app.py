@@ -53,7 +53,9 @@ class StreamsApp:
 
     def __init__(self, bootstrap_servers: str, **options: Any) -> None:
         try:
-            self.config = StreamsConfig(bootstrap_servers=bootstrap_servers, **options)
+            self.config: StreamsConfig = StreamsConfig(
+                bootstrap_servers=bootstrap_servers, **options
+            )
         except TypeError as error:
             raise ConfigError(f"StreamsApp got invalid options: {error}") from error
         self._topology = Topology(self.config.application_id)

@@ -92,8 +92,8 @@ class FutureState:
 
     def __init__(self) -> None:
         # Reentrant: a garbage collection inside may free, and so use, another future.
-        self.lock = threading.RLock()
-        self.in_forked_child = False
+        self.lock: threading.RLock = threading.RLock()
+        self.in_forked_child: bool = False
         """Whether this is a forked child, where the thread does not run."""
 
     def forked(self) -> None:

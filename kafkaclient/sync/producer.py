@@ -91,7 +91,8 @@ class SyncProducer(SyncObservationMixin):
             options = {**bootstrap_or_mapping, **options}
             bootstrap_or_mapping = None
         internal = {n: options.pop(n) for n in ("dialer", "rng") if n in options}
-        self.config = config = ProducerConfig.build(bootstrap_or_mapping, options)
+        config = ProducerConfig.build(bootstrap_or_mapping, options)
+        self.config: ProducerConfig = config
         if config.transactional_id is not None:
             raise ConfigError(
                 "a SyncProducer has no transactions: leave out transactional.id, or use "

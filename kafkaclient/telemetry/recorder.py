@@ -47,13 +47,14 @@ class Recorder:
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Future[None] | None = None
         self._numbers = count()
-        self.ended = False
+        self.ended: bool = False
         """Whether rows are dropped: the recorder was closed, or an error ended the recording."""
 
     def __repr__(self) -> str:
         return f"<Recorder of {self._prefix} waiting={len(self._columns)} ended={self.ended}>"
 
     def add(self, row: BatchRow) -> None:
+        """Record a batch. A row that does not fit ends the recording, with one error in the log."""
         if self.ended:
             return
         try:

@@ -1,4 +1,5 @@
-"""Tools for testing Kafka clients: real brokers, a fault proxy, an in-process fake cluster.
+"""Tools for testing Kafka clients: real brokers, a fault proxy, an in-process fake cluster, a mock
+producer.
 
 Every name is loaded when it is first used, so that the import of one tool does not load the others.
 """
@@ -9,18 +10,29 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kafkaclient.testing.cluster import LocalCluster
+    from kafkaclient.testing.cluster import ExternalCluster, LocalCluster
     from kafkaclient.testing.fake import FakeCluster
+    from kafkaclient.testing.mock import MockProducer
     from kafkaclient.testing.proxy import FaultProxy
     from kafkaclient.testing.security import ClusterSecurity, SecureListener
 
-__all__ = ["ClusterSecurity", "FakeCluster", "FaultProxy", "LocalCluster", "SecureListener"]
+__all__ = [
+    "ClusterSecurity",
+    "ExternalCluster",
+    "FakeCluster",
+    "FaultProxy",
+    "LocalCluster",
+    "MockProducer",
+    "SecureListener",
+]
 
 _MODULES = {
     "ClusterSecurity": "kafkaclient.testing.security",
+    "ExternalCluster": "kafkaclient.testing.cluster",
     "FakeCluster": "kafkaclient.testing.fake",
     "FaultProxy": "kafkaclient.testing.proxy",
     "LocalCluster": "kafkaclient.testing.cluster",
+    "MockProducer": "kafkaclient.testing.mock",
     "SecureListener": "kafkaclient.testing.security",
 }
 

@@ -334,7 +334,8 @@ class ExternalCluster:
         servers = [server.strip() for server in bootstrap.split(",") if server.strip()]
         if not servers or not all(":" in server for server in servers):
             raise ConfigError(f"bootstrap must be host:port[,host:port...], not {bootstrap!r}")
-        self.bootstrap = self.proxied_bootstrap = ",".join(servers)
+        self.bootstrap: str = ",".join(servers)
+        self.proxied_bootstrap: str = self.bootstrap
 
     async def run_tool(self, main_class: str, *arguments: str, stdin: bytes = b"") -> ToolResult:
         """Run one of Kafka's Java tools on this machine, with the jars of Kafka 4.3.1.

@@ -78,6 +78,7 @@ class ClusterSecurity:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ClusterSecurity:
+        """The security of which :meth:`to_json` made these values."""
         listeners = tuple(
             SecureListener(**{**listener, "mechanisms": tuple(listener["mechanisms"])})
             for listener in values["listeners"]
@@ -85,6 +86,7 @@ class ClusterSecurity:
         return cls(values["users"], listeners, values["acls"])
 
     def to_json(self) -> dict[str, Any]:
+        """The fields as values that JSON has."""
         return asdict(self)
 
     def scram_arguments(self) -> list[str]:

@@ -10,19 +10,18 @@ import zlib
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-import lz4.frame
-
 from kafkaclient.errors import ProtocolError
 
 try:
     import cramjam
+    import lz4.frame
 except ImportError as error:
     if "subinterpreter" not in str(error):
         raise
     raise ImportError(
-        "kafkaclient cannot be imported in this interpreter: another interpreter of the process "
-        f"uses it already, and its dependency cramjam supports one only ({error}). Use kafkaclient "
-        "in one interpreter, or in processes of their own"
+        "kafkaclient cannot be imported in this interpreter: its dependencies cramjam and lz4 "
+        f"support one interpreter of a process only ({error}). Use kafkaclient in the main "
+        "interpreter, or in processes of their own"
     ) from error
 
 if TYPE_CHECKING:

@@ -39,16 +39,16 @@ class RecordBuffer:
     )
 
     def __init__(self, capacity: int) -> None:
-        self.capacity = 0
+        self.capacity: int = 0
         """The most bytes of the batch before compression, its header included."""
         self.reserve(capacity)
-        self.size = _BATCH_OVERHEAD
+        self.size: int = _BATCH_OVERHEAD
         """Bytes used before compression: the header and the encoded records."""
-        self.count = 0
+        self.count: int = 0
         """The number of records."""
-        self.base_timestamp = -1
+        self.base_timestamp: int = -1
         """The first record's timestamp in milliseconds; -1 without records."""
-        self.max_timestamp = -1
+        self.max_timestamp: int = -1
         """The latest timestamp of a record in milliseconds; -1 without records."""
         self._data = bytearray(_BATCH_OVERHEAD)
         self._frozen = False

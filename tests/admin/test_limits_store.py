@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
-from kafkaclient.errors import AuthorizationError
+from kafkaclient.admin.limits_store import FileLimits
+from kafkaclient.errors import AuthorizationError, ConfigError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.inspect import inspect
@@ -106,3 +108,11 @@ async def test_what_another_client_wrote_is_read(admin, fake) -> None:
         await producer.send_and_wait(topic, b"77", b"max.partitions", partition=0)
         await producer.send_and_wait(topic, None, b"max.broker.partitions", partition=0)
     assert (await admin.limits()).max_partitions == 77
+
+
+def test_without_javaproperties_it_is_told_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "javaproperties", None)
+    with pytest.raises(ConfigError, match=r"javaproperties.*'kafkaclient\[properties\]'"):
+        FileLimits("limits.properties")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -110,6 +111,65 @@ def test_once_as_json(server: Server) -> None:
         "queue_p99_s",
         "brokers",
     }
+
+
+ODD = (
+    PAGE
+    + """\
+kafkaclient_producer_up{client_id="other"} NaN
+kafkaclient_producer_records_sent_total{client_id="orders"} -Inf
+kafkaclient_producer_buffer_size_bytes{client_id="orders"} 1e-300
+kafkaclient_producer_buffer_available_bytes{client_id="orders"} 1e300
+kafkaclient_producer_buffer_waiting_tasks{client_id="orders"} NaN
+kafkaclient_producer_broker_queue_bytes{client_id="orders",broker="3"} +Inf
+kafkaclient_producer_broker_in_flight_requests{client_id="orders",broker="2"} NaN
+kafkaclient_producer_broker_in_flight_window{client_id="orders",broker="2"} +Inf
+kafkaclient_producer_broker_produced_bytes_total{client_id="orders",broker="2"} NaN
+kafkaclient_producer_broker_exclusions_total{client_id="orders",broker="2",reason="slow"} 1e400
+# TYPE kafkaclient_producer_queue_seconds histogram
+kafkaclient_producer_queue_seconds_bucket{client_id="orders",le="NaN"} 1
+kafkaclient_producer_queue_seconds_bucket{client_id="orders",le="0.1"} +Inf
+kafkaclient_producer_queue_seconds_bucket{client_id="orders",le="+Inf"} +Inf
+"""
+)
+
+
+def no_json(name: str) -> None:
+    pytest.fail(f"{name} is no JSON")
+
+
+def test_values_that_are_no_numbers_are_not_known(server: Server) -> None:
+    """Our own page leaves them out; that of a proxy or a recording may have them."""
+    server.pages = [ODD.encode()]
+    result = run(server.address, "--once", "--json")
+    assert result.exit_code == 0, result.output
+    found, other = json.loads(result.stdout, parse_constant=no_json)["producers"]
+    assert [found["buffer_used"], found["queue_p50_s"], found["waiting_tasks"]] == [None, None, 0]
+    assert found["brokers"][0]["in_flight"] == 0
+    assert found["brokers"][0]["window"] is None
+    assert not other["up"]
+    result = run(server.address, "--once")
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("value", ["inf", "1e400", "nan", "0"])
+def test_an_interval_that_is_no_time_is_refused(server: Server, value: str) -> None:
+    result = run(server.address, "--interval", value)
+    assert result.exit_code == 2
+    assert "interval" in result.output
+
+
+def test_a_reader_that_has_ended_gets_no_message(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with ``| head -1``."""
+
+    def closed(*_: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(top, "_print", closed)
+    result = run(server.address, "--json")
+    assert (result.exit_code, result.output) == (1, "")
 
 
 def test_once_for_people(server: Server) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import azure.identity.aio
 import pytest
@@ -18,6 +19,9 @@ from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError
 from kafkaclient.net.sasl.tokens import TokenSource
 from kafkaclient.spark.options import WriteOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
 
 HOST = "flights.servicebus.windows.net"
 SCOPE = f"https://{HOST}/.default"
@@ -77,6 +81,23 @@ async def test_a_blocking_credential_gets_a_thread() -> None:
     assert threading.main_thread() not in credential.threads
 
 
+async def test_a_blocking_credential_that_raises_stop_iteration() -> None:
+    """A future cannot have this exception: the caller would wait for ever."""
+    credential = BlockingCredential(StopIteration("end"))
+    async with asyncio.timeout(5):
+        with pytest.raises(RuntimeError, match="StopIteration") as caught:
+            await EntraTokenProvider(credential, scope=SCOPE).token()
+    assert isinstance(caught.value.__cause__, StopIteration)
+
+
+async def test_a_plain_function_around_an_async_credential_is_awaited() -> None:
+    class Wrapped:
+        def get_token(self, *scopes: str) -> Awaitable[AccessToken]:
+            return Credential().get_token(*scopes)
+
+    assert (await EntraTokenProvider(Wrapped(), scope=SCOPE).token()).value == "entra-token"
+
+
 async def test_the_default_credential_is_closed_after_each_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -98,6 +119,7 @@ async def test_the_default_credential_is_closed_after_each_token(
     [
         ([HOST], SCOPE),
         (["Flights.ServiceBus.Windows.net"], SCOPE),
+        (["flights.servicebus.windows.net."], SCOPE),
         (
             ["flights.servicebus.usgovcloudapi.net"],
             "https://flights.servicebus.usgovcloudapi.net/.default",

@@ -1,13 +1,8 @@
-"""Options of the reader: their defaults against Java's consumer, their page against the code."""
+"""Options of the reader: their defaults against Java's consumer."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 from kafkaclient.config import ProducerConfig, ReaderConfig
-
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "reader.md").read_text("utf-8")
 
 # What ConsumerConfig.configDef() of kafka-clients 4.3.1 says, as far as it is about fetching.
 JAVA_DEFAULTS = {
@@ -45,15 +40,6 @@ def test_the_others_are_the_producers() -> None:
     shared = ReaderConfig.OPTIONS.keys() - OWN.keys()
     assert {n: ReaderConfig.OPTIONS[n].default for n in shared} == {
         n: ProducerConfig.OPTIONS[n].default for n in shared
-    }
-
-
-def test_the_page_names_every_option_and_its_default() -> None:
-    rows = dict(re.findall(r"^\| `([a-z.]+)` \| ([^|]*?) ?\| ", PAGE, re.MULTILINE))
-    shown = {o.kafka_name: str(o.default) for o in OWN.values()}
-    assert rows == {
-        name: default.lower() if default in ("True", "False") else default
-        for name, default in shown.items()
     }
 
 

@@ -388,6 +388,60 @@ async def test_one_producer_alone(fake: FakeCluster, seen: Seen) -> None:
 
 
 @virtual_time
+async def test_a_key_is_that_of_the_send(fake: FakeCluster, seen: Seen) -> None:
+    """The caller uses one buffer for the keys of several records."""
+    async with start_producer(fake) as producer:
+        instrument_producer(producer, tracer_provider=seen.provider, record_keys=True)
+        buffer = bytearray(4)
+        for key in (b"aaaa", b"bbbb", b"\xff\xff\xff\xff", b"cccc"):
+            buffer[:] = key
+            producer.send_nowait("t", b"1", buffer)
+            producer.send_nowait("t", b"2", memoryview(buffer))
+    keys = [facts.get("messaging.kafka.message.key") for facts in seen.facts()]
+    assert sorted(map(str, keys)) == sorted(["aaaa", "bbbb", "None", "cccc"] * 2)
+
+
+@virtual_time
+@pytest.mark.parametrize("alone", [False, True])
+async def test_the_methods_of_a_subclass_are_called(
+    fake: FakeCluster, seen: Seen, instrumentor: KafkaclientInstrumentor, alone: bool
+) -> None:
+    started = []
+
+    class Encrypting(Producer):
+        async def start(self) -> None:
+            started.append(self)
+            await super().start()
+
+        async def send(self, topic: str, value: Any = None, key: Any = None, **others: Any) -> Any:
+            return await super().send(topic, b"!" + value, key, **others)
+
+        def send_nowait(self, topic: str, value: Any = None, key: Any = None, **others: Any) -> Any:
+            return super().send_nowait(topic, b"!" + value, key, **others)
+
+        async def send_many(self, topic: str, values: Any, **others: Any) -> Any:
+            return await super().send_many(topic, [b"!" + value for value in values], **others)
+
+    producer = Encrypting(fake.bootstrap, dialer=fake)
+    if alone:
+        instrument_producer(producer, tracer_provider=seen.provider)
+    else:
+        instrumentor.instrument(tracer_provider=seen.provider)
+    async with producer:
+        await (await producer.send("t", b"1"))
+        await producer.send_nowait("t", b"2")
+        await (await producer.send_many("t", [b"3", b"4"]))
+        await asyncio.sleep(0)
+        if alone:
+            uninstrument_producer(producer)
+            assert type(producer) is Encrypting
+    assert started == [producer]
+    assert sorted(r.value or b"" for _, r in records(fake)) == [b"!1", b"!2", b"!3", b"!4"]
+    assert all(header(r) for _, r in records(fake))
+    assert len(seen.spans) == 3
+
+
+@virtual_time
 async def test_what_cannot_be_traced_is_refused(fake: FakeCluster, seen: Seen) -> None:
     wrong: Any
     for wrong in (object(), SyncProducer, None):

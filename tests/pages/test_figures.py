@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
+from kafkaclient.errors import ConfigError
 from kafkaclient.pages.figures import Curve, latency_ecdf, latency_tail
+from kafkaclient.pages.page import check_plotly
 
 
 def curve(name: str = "a", latency_s: float = 0.01, color: str = "#000") -> Curve:
@@ -37,3 +41,9 @@ def test_a_curve_of_which_little_is_known_is_drawn_as_such() -> None:
     assert line["x"] == pytest.approx([0.301, 2.0], abs=1e-3)
     (line,) = latency_ecdf([sketch])["data"]
     assert line["y"] == [50, 99, 100]
+
+
+def test_without_plotly_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    with pytest.raises(ConfigError, match=r"plotly.*pip install 'kafkaclient\[report\]'"):
+        check_plotly()

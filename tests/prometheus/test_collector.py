@@ -232,6 +232,12 @@ def test_a_producer_whose_loop_ended_without_a_stop_is_down(
     gc.collect()
 
 
+def test_what_is_no_registry_is_refused() -> None:
+    wrong: Any = None
+    with pytest.raises(TypeError, match="registry must be a CollectorRegistry, not None"):
+        ProducerMetricsCollector(wrong)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -239,6 +245,7 @@ def test_a_producer_whose_loop_ended_without_a_stop_is_down(
         {"timeout_s": 0},
         {"timeout_s": float("nan")},
         {"timeout_s": float("inf")},
+        {"timeout_s": None},
         {"topic_limit": -1},
         {"partition_limit": -1},
     ],
@@ -291,9 +298,13 @@ async def test_a_collector_is_one_producers_at_a_time(
     fake, metrics = one_topic(), ProducerMetricsCollector(registry)
     async with start_producer(fake, hooks=metrics, client_id="a") as producer:
         await producer.send_and_wait("t", b"v")
-        async with start_producer(fake, hooks=metrics, client_id="b"):
+        async with start_producer(fake, hooks=metrics, client_id="b") as other:
             assert "create one for each producer" in caplog.text
-            assert {labels[0] for _, *labels in page(registry) if len(labels) == 1} == {"a"}
+            for _ in range(5):
+                await other.send_and_wait("t", b"v")
+            found = page(registry)
+            assert {labels[0] for _, *labels in found if len(labels) == 1} == {"a"}
+            assert found["queue_seconds_count", "a"] == 1
     caplog.clear()
     async with start_producer(fake, hooks=metrics, client_id="c") as producer:
         found = page(registry)
@@ -302,6 +313,31 @@ async def test_a_collector_is_one_producers_at_a_time(
         assert found["queue_seconds_count", "c"] == 0  # not those of the first producer
         await producer.send_and_wait("t", b"v")
         assert page(registry)["queue_seconds_count", "c"] == 1
+    assert caplog.text == ""
+
+
+def test_a_producer_whose_loop_stands_is_down(registry: CollectorRegistry) -> None:
+    """The loop has ended a call of ``run_until_complete``, and is not closed."""
+    producer = observing(one_topic(), registry, client_id="a")
+    with asyncio.Runner() as runner:
+        runner.run(producer.start())
+        assert page(registry)["up", "a"] == 0
+
+        async def up() -> float:
+            return page(registry)["up", "a"]
+
+        assert runner.run(up()) == 1
+        runner.run(producer.stop())
+
+
+@virtual_time
+async def test_a_collector_that_is_named_twice_counts_once(
+    registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    metrics = ProducerMetricsCollector(registry)
+    async with start_producer(one_topic(), hooks=(metrics, metrics), client_id="a") as producer:
+        await producer.send_and_wait("t", b"v")
+        assert page(registry)["queue_seconds_count", "a"] == 1
     assert caplog.text == ""
 
 

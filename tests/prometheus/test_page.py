@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import prometheus_client
 
-from kafkaclient.prometheus.families import Families
-from kafkaclient.prometheus.names import PREFIX
 from kafkaclient.testing.fake import FakeCluster
 
 if TYPE_CHECKING:
@@ -18,20 +16,6 @@ if TYPE_CHECKING:
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "prometheus.md").read_text("utf-8")
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-
-
-def test_every_metric_has_its_row() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([\w, ]*) ?\| (.+) \|$", PAGE, re.MULTILINE)
-    found = [
-        (
-            family.name.removeprefix(PREFIX) + ("_total" if family.type == "counter" else ""),
-            family.type,
-            ", ".join(label for label in family._labelnames if label != "client_id"),
-            family.documentation.removesuffix("."),
-        )
-        for family in Families().all()
-    ]
-    assert [(name, kind, labels.strip(), text) for name, kind, labels, text in rows] == found
 
 
 async def test_the_recipe_for_a_web_service() -> None:

@@ -1,4 +1,4 @@
-"""The tables of docs/how-to/streams.md show what the assignor does."""
+"""The tables of docs/concepts/streams.md show what the assignor does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from kafkaclient.streams import AssignmentConfigs, TaskId
 from tests.streams.group import Group, process
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "streams.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "concepts" / "streams.md").read_text("utf-8")
 
 
 def listed(tasks: frozenset[TaskId]) -> str:

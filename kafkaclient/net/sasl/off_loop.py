@@ -26,12 +26,19 @@ class OffLoop(Generic[T]):
         return type(self), ()
 
     async def run(self, call: Callable[[], T]) -> T:
-        """The result of ``call``; raises its exceptions."""
+        """The result of ``call``; raises its exceptions, and RuntimeError for StopIteration."""
         loop, running = asyncio.get_running_loop(), self._running
         if running is None or running.done() or running.get_loop() is not loop:
-            self._running = running = loop.run_in_executor(None, call)
+            self._running = running = loop.run_in_executor(None, _checked, call)
             running.add_done_callback(_retrieve)
         return await asyncio.shield(running)
+
+
+def _checked(call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except StopIteration as error:  # asyncio's futures refuse it
+        raise RuntimeError("StopIteration was raised") from error
 
 
 def _retrieve(call: asyncio.Future[T]) -> None:

@@ -181,11 +181,16 @@ class TokenSource:
             raise AuthenticationError(
                 f"no token for OAUTHBEARER from {self.provider}: {error}"
             ) from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise self._retriable(error) from error  # the provider's own
         except Exception as error:
             raise self._retriable(error) from error
         return token
 
-    def _retriable(self, error: Exception) -> BrokerConnectionError:
+    def _retriable(self, error: BaseException) -> BrokerConnectionError:
         return BrokerConnectionError(
             f"no token for OAUTHBEARER: the provider {self.provider} raised "
             f"{type(error).__name__}: {error}"

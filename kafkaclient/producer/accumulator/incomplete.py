@@ -8,7 +8,7 @@ from functools import partial
 from heapq import heappop, heappush
 from itertools import count, islice
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkaclient.producer.batches.delivery_errors import with_verdict
 from kafkaclient.producer.batches.idempotence import advance
@@ -18,11 +18,12 @@ from kafkaclient.producer.batches.split import (
     split_in_half,
     without_records,
 )
+from kafkaclient.producer.suspension import wait_between
 from kafkaclient.producer.time_constants import SOON
 from kafkaclient.types import NO_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 
     from kafkaclient.errors import KafkaError
     from kafkaclient.producer.accumulator.batch_factory import BatchFactory
@@ -69,7 +70,8 @@ class IncompleteBatches:
         """Pending flush() calls: future -> serial number of the last batch it waits for."""
         self._failed_in_flight: set[ProducerBatch] = set()
         """Batches that have failed while they were on the wire, and still are."""
-        self._landed = asyncio.Event()
+        self._landings: list[asyncio.Future[None]] = []
+        """The waits for them."""
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -95,24 +97,41 @@ class IncompleteBatches:
         for queue in dict.fromkeys(batch.queue for batch in self._batches):
             self._ready_queues.schedule(queue, now)
 
-    async def flush(self, now: float) -> None:
+    def flush(self, now: float) -> Coroutine[Any, Any, None]:
         """Send all batches without lingering, and wait until each has an outcome."""
+        return wait_between(partial(self._begin_flush, now), self._end_flush)
+
+    def _begin_flush(self, now: float) -> asyncio.Future[None] | None:
         if not self._batches:
-            return
+            return None
         flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.flushes[flushed] = next(reversed(self._batches)).serial
         self.reschedule(now)
-        try:
-            await flushed
-        finally:
-            self.flushes.pop(flushed, None)
+        return flushed
 
-    async def wait_failed_landed(self) -> None:
-        """Wait until no failed batch is on the wire: its response has come, or its connection has
-        ended (after request.timeout.ms at the latest)."""
-        while self._failed_in_flight:
-            self._landed.clear()
-            await self._landed.wait()
+    def _end_flush(self, flushed: asyncio.Future[None]) -> None:
+        self.flushes.pop(flushed, None)
+
+    @property
+    def has_failed_in_flight(self) -> bool:
+        """Whether a failed batch is on the wire: its response has not come, and its connection has
+        not ended (it ends after request.timeout.ms at the latest)."""
+        return bool(self._failed_in_flight)
+
+    def wait_landed(self) -> Coroutine[Any, Any, None]:
+        """Wait until one of the failed batches on the wire is there no more."""
+        return wait_between(self._begin_landing, self._end_landing)
+
+    def _begin_landing(self) -> asyncio.Future[None] | None:
+        if not self._failed_in_flight:
+            return None
+        landed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._landings.append(landed)
+        return landed
+
+    def _end_landing(self, landed: asyncio.Future[None]) -> None:
+        if landed in self._landings:
+            self._landings.remove(landed)
 
     # --- outcomes -----------------------------------------------------------------------------
 
@@ -290,7 +309,9 @@ class IncompleteBatches:
     def _finish(self, batch: ProducerBatch, now: float) -> None:
         if self._failed_in_flight:
             self._failed_in_flight.discard(batch)
-            self._landed.set()
+            for landed in self._landings:
+                if not landed.done():
+                    landed.set_result(None)
         self._settle(batch, now)
         self._ready_queues.schedule(batch.queue, now)
         self._buffer_pool.give_back(batch.set_charge(0))

@@ -96,7 +96,8 @@ class BatchResult:
         self.on_only_record_awaited: Callable[[], None] | None = None
         """Ends the batch's linger. Called when a task awaits the batch's only record so far."""
         self._waiters: dict[Waiter, int] | None = None  # to the record's index
-        self._parts: tuple[list[int], list[BatchResult], list[int]] | None = None
+        # Tuples: the garbage collector may empty a list before it frees a delivery that needs it.
+        self._parts: tuple[tuple[int, ...], tuple[BatchResult, ...], tuple[int, ...]] | None = None
         # Records without a live delivery: the latest run of them, and the runs before it.
         self._dropped_from = self._dropped_to = 0
         self._dropped: list[tuple[int, int]] | None = None
@@ -148,7 +149,7 @@ class BatchResult:
         The deliveries keep pointing here and are led on, so waiters move with their records.
         """
         shifts = firsts if places is None else [f - p for f, p in zip(firsts, places, strict=True)]
-        self._parts = (firsts, parts, shifts)
+        self._parts = (tuple(firsts), tuple(parts), tuple(shifts))
         self.on_only_record_awaited = None  # it refers to the batch, which is gone
         for waiter, index in self.take_waiters():
             part, at = self.resolve_index(index)

@@ -64,7 +64,8 @@ class Delivery:
         raise TypeError("a Delivery cannot be copied or pickled: it stands for a record on its way")
 
     def detach(self) -> tuple[BatchResult, int, int]:
-        """Have another object stand for the record: (its batch_result, its index, 1)."""
+        """Have another object stand for the record: (its batch_result, its index, 1). Not for
+        applications."""
         self._counted = False
         return self._batch_result, self._index, 1
 
@@ -189,6 +190,10 @@ class Delivery:
         """(topic, partition, offset, error) of a record that is done. Unlike :meth:`exception` and
         :meth:`result`, the call does not count as looking at the outcome."""
         batch_result, index = self._batch_result.resolve_index(self._index)
+        if batch_result.done:
+            # No waiter leads back here any more. If the garbage collector visited the delivery, it
+            # could clear what reports an unobserved failure before it frees the delivery.
+            _untrack(self)
         offset = batch_result.base_offset
         if offset >= 0:
             offset += index
@@ -223,7 +228,8 @@ class Delivery:
         return self.result()
 
     def move_to(self, other: Delivery) -> None:
-        """Stand for another delivery's record: a held record got its place in a batch."""
+        """Stand for another delivery's record: a held record got its place in a batch. Not for
+        applications."""
         held, batch_result = self._batch_result, other._batch_result
         held.live_deliveries -= 1
         other.detach()

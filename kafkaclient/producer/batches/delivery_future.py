@@ -241,6 +241,7 @@ class DeliveryFuture(Waiter):
         return self.result()
 
     def wake(self) -> None:
+        """Wake the tasks that await the future; not for applications."""
         waiters, self._waiters = self._waiters, None
         if waiters:
             wake_all(waiters)
@@ -248,7 +249,7 @@ class DeliveryFuture(Waiter):
     def _add(self, waiter: Waiter) -> None:
         if self._waiters is None:
             self._waiters = []
-            self.loop = waiter.loop
+            self.loop: asyncio.AbstractEventLoop = waiter.loop
             _track(self)
             _track(self._delivery)
             batch_result, index = self._delivery._batch_result.resolve_index(self._delivery._index)

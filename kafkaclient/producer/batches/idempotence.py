@@ -55,9 +55,9 @@ class ProducerIdentity:
     """Nothing is sent again: every batch left belongs to a transaction that will be aborted."""
 
     def __init__(self, enabled: bool) -> None:
-        self.enabled = enabled
-        self.producer_id = NO_PRODUCER_ID
-        self.epoch = -1
+        self.enabled: bool = enabled
+        self.producer_id: int = NO_PRODUCER_ID
+        self.epoch: int = -1
         self._forgotten: tuple[int, int] | None = None
         """The producer id and epoch under which sequences were forgotten last."""
 

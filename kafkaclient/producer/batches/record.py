@@ -73,9 +73,11 @@ class PendingRecord:
         self._awaited: AwaitedFields = raw.value
         self._raw = raw._replace(value=None, key=None, headers=self._awaited.headers)
         known = checked_record(config, wall_clock, self._raw)
-        self.timestamp = known.timestamp
-        self.partition = known.partition
-        self.upper_bound = min(max(known.upper_bound, _UNSERIALIZED_SIZE), config.buffer_memory)
+        self.timestamp: int = known.timestamp
+        self.partition: int | None = known.partition
+        self.upper_bound: int = min(
+            max(known.upper_bound, _UNSERIALIZED_SIZE), config.buffer_memory
+        )
         self._config, self._wall_clock = config, wall_clock
 
     async def finish(self) -> Record:

@@ -42,9 +42,9 @@ class SerializationContext:
         field: Literal["key", "value"],
         headers: list[tuple[str, Buffer | None]],
     ) -> None:
-        self.topic = topic
+        self.topic: str = topic
         self.field = field
-        self.headers = headers
+        self.headers: list[tuple[str, Buffer | None]] = headers
 
     def __repr__(self) -> str:
         return f"SerializationContext(topic={self.topic!r}, field={self.field!r})"

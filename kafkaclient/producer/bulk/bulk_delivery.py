@@ -77,7 +77,8 @@ class BulkDelivery:
                     batch_result.on_unseen(batch_result, failure.error, failure.records)
 
     def add(self, runs: Iterable[Run]) -> None:
-        """Include further records; their batches count them as having a delivery."""
+        """Include further records; their batches count them as having a delivery. Not for
+        applications."""
         pending = self._pending
         for batch_result, first, count in runs:
             self._records += count
@@ -129,7 +130,7 @@ class BulkDelivery:
             await _until_done(*run)
 
     def latest_run(self) -> Run | None:
-        """The last run without an outcome."""
+        """The last run without an outcome; not for applications."""
         if self._pending:
             batch_result, first, count = self._pending[-1]
             if batch_result.resolve_index(first + count - 1)[0].done:

@@ -44,10 +44,10 @@ def batch_reports(
     return BatchReports(wanted, in_flight_of=in_flight_of, clock=clock) if wanted else None
 
 
-def request_reports(hooks: Sequence[Hooks], meter: Meter) -> Meter:
-    """``meter``, which reports to the hooks as well if one wants requests."""
+def request_reports(hooks: Sequence[Hooks], meter: Meter) -> RequestReports | None:
+    """What reports to the hooks as well as to ``meter``. None if no hook wants requests."""
     wanted = [h.on_request for h in hooks if type(h).on_request is not Hooks.on_request]
-    return RequestReports(meter, wanted) if wanted else meter
+    return RequestReports(meter, wanted) if wanted else None
 
 
 class BatchReports:
@@ -64,6 +64,10 @@ class BatchReports:
         self._hooks = hooks
         self._in_flight_of = in_flight_of
         self._clock = clock
+
+    def leave_out(self, hooks: Hooks) -> None:
+        """Report no more batches to ``hooks``."""
+        self._hooks = _without(self._hooks, hooks)
 
     def on_bound(
         self, batch: ProducerBatch, target: PartitionQueue, bound_by: str, now: float
@@ -122,6 +126,10 @@ class RequestReports:
         self._count = meter.request_done
         self._hooks = hooks
 
+    def leave_out(self, hooks: Hooks) -> None:
+        """Report no more requests to ``hooks``."""
+        self._hooks = _without(self._hooks, hooks)
+
     def request_done(
         self, node_id: int, api: str, nbytes: int, latency_s: float, error: KafkaError | None
     ) -> None:
@@ -144,6 +152,10 @@ def _call(hooks: Sequence[Callable[[T], object]], seen: T) -> None:
             )
             if isinstance(error, (KeyboardInterrupt, SystemExit)):  # the program is to end
                 asyncio.get_running_loop().call_soon(_raise, error)
+
+
+def _without(calls: Sequence[Callable[[T], object]], hooks: Hooks) -> list[Callable[[T], object]]:
+    return [call for call in calls if getattr(call, "__self__", None) is not hooks]
 
 
 def _raise(error: BaseException) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import (
     BrokerConnectionError,
@@ -41,7 +41,7 @@ from kafkaclient.wire.produce import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from random import Random
 
     from kafkaclient.cluster.metadata import Metadata
@@ -151,10 +151,9 @@ class Sender:
 
     # --- the loop -----------------------------------------------------------------------------
 
-    async def run(self) -> None:
+    def run(self) -> Coroutine[Any, Any, None]:
         """Run until :meth:`close`; the caller keeps the task and handles its exception."""
-        if not self._closing:
-            await self._wakeup.run(self.run_once)
+        return self._wakeup.run(self.run_once)
 
     def close(self) -> None:
         """End :meth:`run` after the pass under way."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from kafkaclient.producer.suspension import wait_between
 from kafkaclient.producer.time_constants import NEVER, SOON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
 _LOOP_GRAIN_S = 0.001  # the coarsest step of an event loop's timers
 _FAR_S = 0.1  # a deadline further away than this is moved on without a new timer
@@ -37,27 +38,35 @@ class Wakeup:
         """Whether :meth:`_do` reads ``_at`` anyway, so that :meth:`wake_at` needs no timer: before
         the start, once the event loop was asked to call it, and during the work."""
         self._ended: asyncio.Future[None] | None = None
+        self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
         self._asked_at = 0.0
         """When the call was handed to the event loop."""
         self._rest_until = 0.0
 
-    async def run(self, work: Callable[[float], float]) -> None:
+    def run(self, work: Callable[[float], float]) -> Coroutine[Any, Any, None]:
         """Work until :meth:`stop` or a failure of the work, which is raised here."""
         self._work = work
-        self._ended = asyncio.get_running_loop().create_future()
-        self._set(self._ended, self._clock())
-        try:
-            await self._ended
-        finally:
-            with contextlib.suppress(RuntimeError):  # the loop is closed already
-                self._ended.cancel()
-            if self._timer is not None:
-                self._timer.cancel()
+        return wait_between(self._begin, self._end)
+
+    def _begin(self) -> asyncio.Future[None] | None:
+        if self._stopped:
+            return None
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ended = ended
+        self._set(ended, self._clock())
+        return ended
+
+    def _end(self, ended: asyncio.Future[None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed already
+            ended.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def stop(self) -> None:
-        """Call the work no more; a call under way ends."""
+        """Call the work no more, or never; a call under way ends."""
+        self._stopped = True
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 

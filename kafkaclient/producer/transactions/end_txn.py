@@ -37,7 +37,7 @@ class EndTxnTask:
         self.error: KafkaError | None = None
         self.sent = False
         """The coordinator may have got EndTxn: only its answer shows the outcome."""
-        self.observed = False
+        self.observed: bool = False
         """The task has ended, and a caller has seen its outcome."""
         self._on_defect = on_defect
         self.task = asyncio.get_running_loop().create_task(

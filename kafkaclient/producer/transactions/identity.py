@@ -27,9 +27,9 @@ class TransactionalIdentity(ProducerIdentity):
     def __init__(self, on_sequence_gap: Callable[[KafkaError], None]) -> None:
         super().__init__(enabled=True)
         self._on_sequence_gap = on_sequence_gap
-        self.open = False
+        self.open: bool = False
         """Whether batches may leave."""
-        self.abort_only = False
+        self.abort_only: bool = False
         """Whether no batch is retried, because the transaction will be aborted."""
 
     @property

@@ -79,7 +79,7 @@ class TransactionManager:
         wake: Callable[[], None],
     ) -> None:
         self._status = TransactionStatus(transactional_id)
-        self.serial = 0
+        self.serial: int = 0
         """How many transactions were begun."""
         self.requests = requests
         self._transactional_id = transactional_id

@@ -49,7 +49,8 @@ class TransactionRecords:
     async def wait_landed(self) -> None:
         """Wait until no batch is in flight any more, not even one that has expired."""
         await self.drain()
-        await self._incomplete.wait_failed_landed()
+        while self._incomplete.has_failed_in_flight:
+            await self._incomplete.wait_landed()
 
     def fail(self, error: KafkaError, *, in_flight: bool) -> None:
         """Fail the records; those in flight only if ``in_flight``: their answers are ignored."""

@@ -55,7 +55,7 @@ class TransactionRequests:
         identity: TransactionalIdentity,
         coordinators: Coordinators,
     ) -> None:
-        self.v2 = False
+        self.v2: bool = False
         self._id = transactional_id
         self._timeout_ms = timeout_ms
         self._identity = identity

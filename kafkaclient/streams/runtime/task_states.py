@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 class TaskState(Enum):
+    """What a task does at present."""
+
     CREATED = "created"
     """The store is open. Nothing is read."""
     STANDBY = "standby"

@@ -32,7 +32,7 @@ class KeyValueStore:
         """The uncommitted writes: key -> value."""
         self._undo: dict[bytes, bytes | None] | None = None
         """What :meth:`roll_back` restores: key -> earlier value. None: there is no mark."""
-        self.is_closed = False
+        self.is_closed: bool = False
 
     def get(self, key: bytes) -> bytes | None:
         """The key's value, or None. Raises TypeError for a key that is not bytes."""
@@ -51,6 +51,8 @@ class KeyValueStore:
         self.changes[key] = value
 
     def delete(self, key: bytes) -> None:
+        """Remove the key and its value, if the key is there. Raises TypeError unless the key is
+        bytes."""
         self.put(key, None)
 
     def range(

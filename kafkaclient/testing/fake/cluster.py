@@ -1,17 +1,20 @@
-"""The fake cluster: brokers in memory, to which clients connect through a dialer."""
+"""The fake cluster: brokers in memory, to which clients connect through a dialer or over TCP."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from kafkaclient.testing.fake.apis import APIS
 from kafkaclient.testing.fake.apis.handshake import CLOSES_ABOVE, PROFILES
 from kafkaclient.testing.fake.connection import FakeConnection
 from kafkaclient.testing.fake.contents import ClusterContents
 from kafkaclient.testing.fake.interceptors import Control, PartitionFailure, Request
+from kafkaclient.testing.fake.listener import HOST, Listener
 from kafkaclient.testing.fake.pipe import connect
+from kafkaclient.testing.fake.serving import Serving, ServingThread, runs_in_its_thread
 from kafkaclient.testing.fake.state import ClusterState, FakeBroker
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 _PORT = 9092
 
 
+@runs_in_its_thread
 class FakeCluster(ClusterContents):
     """A Kafka cluster in this process for tests, without sockets, threads and waiting.
 
@@ -36,6 +40,10 @@ class FakeCluster(ClusterContents):
     ``clock`` gives the times in :attr:`requests` (default: the running loop's time). Delays use the
     loop's timers, so they take no real time on a
     :class:`~kafkaclient.testing.clock.VirtualTimeLoop`.
+
+    :meth:`serve` serves the brokers on TCP ports of 127.0.0.1, for clients in other processes and
+    languages. Brokers offer in ApiVersions what ``testing/fake/apis`` implements, and close the
+    connection at any other request, as Kafka's brokers do.
 
     Brokers answer with errors or late if a test says so::
 
@@ -67,12 +75,14 @@ class FakeCluster(ClusterContents):
             raise ValueError(f"unknown profile {profile!r}; the profiles are {', '.join(PROFILES)}")
         self.requests: list[Request] = []
         """Every request that a broker received, in the order of arrival."""
-        self.round_trip_s = 0.0
-        """The network round-trip time in seconds, half of it in each direction."""
+        self.round_trip_s: float = 0.0
+        """The network round-trip time in seconds, half of it in each direction; not over TCP."""
         self.chunk_size: int | None = None
-        """The maximum bytes per delivery on new connections; None: 256 KiB."""
+        """The maximum bytes per delivery on new connections; None: 256 KiB. Not over TCP."""
         self._clock = clock
         self._connections = 0
+        self._listeners: dict[int, Listener] = {}
+        self._thread: ServingThread | None = None
         versions = {key: api.versions for key, api in APIS.items()}
         self._state = ClusterState(
             [
@@ -100,6 +110,48 @@ class FakeCluster(ClusterContents):
         """The brokers' addresses for ``bootstrap.servers``."""
         return ",".join(f"{b.host}:{b.port}" for b in self._state.brokers.values())
 
+    def serve(self) -> Serving[Self]:
+        """Serve the brokers on free TCP ports of 127.0.0.1 in an ``async with`` or ``with`` block::
+
+            async with FakeCluster().serve() as fake:  # in the running event loop
+                ...  # any client connects to fake.bootstrap
+            with FakeCluster().serve() as fake:  # in an event loop on a thread of its own
+                ...
+
+        With ``with`` the methods of the cluster may be called in any thread, and clients connect
+        over TCP only. A stopped broker refuses connections, and has the same port when it is
+        started again. For a broker that swallows dials the kernel accepts the connections; nothing
+        answers on them. At the end of the block all connections are reset, and the brokers have
+        their addresses in memory again; topics, records and :attr:`requests` stay.
+
+        Entering raises OSError if there is no free port, and ValueError if the cluster is being
+        served."""
+        return Serving(self)
+
+    def _open_ports(self) -> None:
+        if self._listeners:
+            raise ValueError("the cluster is being served already")
+        for broker in self._state.brokers.values():
+            listener = Listener(partial(self._new_connection, broker))
+            self._listeners[broker.node_id] = listener
+            broker.host, broker.port = HOST, listener.port
+        for broker in self._state.brokers.values():
+            if broker.running:
+                self._listeners[broker.node_id].open()
+
+    async def _close_ports(self) -> None:
+        """Return when the sockets of all connections are closed."""
+        listeners = list(self._listeners.items())
+        self._listeners.clear()
+        for node_id, listener in listeners:
+            await listener.end()
+            self._state.brokers[node_id].host = f"fake-{node_id}"
+            self._state.brokers[node_id].port = _PORT
+        self.drop_connections()
+        self._state.groups.forget_members()
+        while any(b.connections for b in self._state.brokers.values()):  # noqa: ASYNC110 - a pass or two
+            await asyncio.sleep(0)
+
     async def dial(
         self, host: str, port: int, factory: Callable[[], P]
     ) -> tuple[asyncio.Transport, P]:
@@ -108,6 +160,8 @@ class FakeCluster(ClusterContents):
         Raises :class:`socket.gaierror` for an unknown host, and ConnectionRefusedError for a wrong
         port or a stopped broker.
         """
+        if self._thread is not None:
+            raise RuntimeError("the cluster is served by a thread: connect without dialer=")
         await asyncio.sleep(self.round_trip_s)
         broker = self._broker_at(host, port)
         while broker.swallows_dials:
@@ -115,13 +169,19 @@ class FakeCluster(ClusterContents):
             broker.dials.append(waiter)
             await waiter
             broker = self._broker_at(host, port)
-        self._connections += 1
-        number = self._connections
         client_side, broker_side = connect(
-            (host, port), (f"client-{number}", 0), lambda: self.round_trip_s / 2
+            (host, port), (f"client-{self._connections + 1}", 0), lambda: self.round_trip_s / 2
         )
         if self.chunk_size is not None:
             client_side.chunk_size = broker_side.chunk_size = self.chunk_size
+        broker_side.attach(self._new_connection(broker))
+        protocol = factory()
+        client_side.attach(protocol)
+        return client_side, protocol
+
+    def _new_connection(self, broker: FakeBroker) -> FakeConnection:
+        self._connections += 1
+        number = self._connections
 
         def record(frame: RequestFrame, size: int) -> Request:
             names = self._state.topic_names
@@ -129,10 +189,7 @@ class FakeCluster(ClusterContents):
             self.requests.append(request)
             return request
 
-        broker_side.attach(FakeConnection(self._state, broker, record))
-        protocol = factory()
-        client_side.attach(protocol)
-        return client_side, protocol
+        return FakeConnection(self._state, broker, record)
 
     def _broker_at(self, host: str, port: int) -> FakeBroker:
         at_host = [b for b in self._state.brokers.values() if b.host == host]
@@ -155,6 +212,8 @@ class FakeCluster(ClusterContents):
         """
         broker = self._broker(node_id)
         broker.running = False
+        if node_id in self._listeners:
+            self._listeners[node_id].close()
         for connection in list(broker.connections):
             connection.transport.abort()
         if elect:
@@ -163,6 +222,8 @@ class FakeCluster(ClusterContents):
     def start_broker(self, node_id: int) -> None:
         """Start a stopped broker. It becomes leader of its partitions without a leader."""
         self._broker(node_id).running = True
+        if node_id in self._listeners:
+            self._listeners[node_id].open()
         self._state.broker_joined(node_id)
 
     def stall_broker(self, node_id: int, *, swallow_dials: bool = False) -> None:
@@ -205,7 +266,10 @@ class FakeCluster(ClusterContents):
         return len(self._broker(node_id).connections)
 
     def set_address(self, node_id: int, host: str, port: int = _PORT) -> None:
-        """Move a broker to another address. Connections to the old address end or are refused."""
+        """Move a broker to another address, in memory only. Connections to the old address end or
+        are refused."""
+        if self._listeners:
+            raise ValueError("a broker that is served over TCP keeps its port")
         broker = self._broker(node_id)
         broker.host, broker.port = host, port
         self.drop_connections(node_id)

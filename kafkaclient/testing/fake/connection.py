@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from kafkaclient.errors import ProtocolError
-from kafkaclient.testing.fake.apis import APIS, fetch, handshake, produce
+from kafkaclient.testing.fake.apis import APIS, handshake, produce
 from kafkaclient.testing.fake.interceptors import (
     CLOSE,
     CLOSE_ANSWER,
@@ -16,7 +16,6 @@ from kafkaclient.testing.fake.interceptors import (
     DROP_ANSWER,
     Delay,
     Request,
-    delay,
     delay_answer,
 )
 from kafkaclient.wire.api import ApiKey
@@ -25,18 +24,27 @@ from kafkaclient.wire.codec import decode_request, encode_response
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kafkaclient.testing.fake.apis.api import Api
     from kafkaclient.testing.fake.interceptors import Action, Answer
     from kafkaclient.testing.fake.state import ClusterState, FakeBroker
 
+_Outcome: TypeAlias = "bytes | Action | asyncio.Future[Any]"
+"""The outcome of a request: the answer's bytes (b"" for no answer), DROP, CLOSE, or a future of the
+answer's fields."""
+
 _SIZE = struct.Struct(">i")
+_CHANGES_LOGS = frozenset(
+    {ApiKey.PRODUCE, ApiKey.END_TXN, ApiKey.INIT_PRODUCER_ID, ApiKey.DELETE_TOPICS}
+)
+"""The requests after which a Fetch request that waits for records may have them."""
 _MAX_REQUEST_BYTES = 100 * 1024 * 1024  # Kafka's default of socket.request.max.bytes
 
 
 class FakeConnection(asyncio.Protocol):
     """Handles the requests of a connection one by one, as a broker does.
 
-    While a request is delayed, later requests wait. A request that is never answered blocks the
-    connection until the connection is closed.
+    While a request is delayed or waits for requests of other clients, later requests wait. A
+    request that is never answered blocks the connection until the connection is closed.
     """
 
     def __init__(
@@ -53,6 +61,7 @@ class FakeConnection(asyncio.Protocol):
         self._waiting: deque[Request] = deque()
         self._busy = False
         self._timer: asyncio.TimerHandle | None = None
+        self._awaited: asyncio.Future[Any] | None = None
         self._deferred_wake: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -67,6 +76,8 @@ class FakeConnection(asyncio.Protocol):
         self._deferred_wake = None
         if self._timer is not None:
             self._timer.cancel()
+        if self._awaited is not None:
+            self._awaited.cancel()
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -106,34 +117,46 @@ class FakeConnection(asyncio.Protocol):
         decided = self._state.intercept(request)
         if decided is None and self._broker.produce_delay_s and request.api_key == ApiKey.PRODUCE:
             decided = delay_answer(self._broker.produce_delay_s)
-        if decided is None and request.api_key == ApiKey.FETCH and request.message is not None:
-            wait_s = fetch.waits_s(self._state, request)
-            decided = delay(wait_s) if wait_s else None
         if not isinstance(decided, Delay):
-            self._send(self._outcome(request, decided))
+            self._send(request, self._outcome(request, decided))
         elif decided.effect_first:
             outcome = self._outcome(request, decided.answer)
-            self._wait(decided.seconds, lambda: self._send(outcome))
+            self._wait(decided.seconds, lambda: self._send(request, outcome))
         else:
-            self._wait(decided.seconds, lambda: self._send(self._outcome(request, decided.answer)))
+            answer = decided.answer
+            self._wait(decided.seconds, lambda: self._send(request, self._outcome(request, answer)))
 
     def _wait(self, seconds: float, then: Callable[[], None]) -> None:
         """Call ``then`` after ``seconds``, and handle no other request until then."""
 
         def wake() -> None:
             self._timer = None
-            if self._broker.stalled:
-                self._deferred_wake = wake
-                return
-            self._busy = False
-            then()
-            self._work()
+            self._go_on(then)
 
         self._busy = True
         self._timer = self._loop.call_later(seconds, wake)
 
-    def _outcome(self, request: Request, decided: Answer) -> bytes | Action:
-        """The outcome of a request: the answer's bytes (b"" for no answer), DROP, or CLOSE."""
+    def _await(self, request: Request, future: asyncio.Future[Any]) -> None:
+        """Answer when the future is done, and handle no other request until then."""
+
+        def wake(done: asyncio.Future[Any]) -> None:
+            self._awaited = None
+            if not done.cancelled():
+                self._go_on(lambda: self._send(request, self._encode(request, done.result())))
+
+        self._busy, self._awaited = True, future
+        future.add_done_callback(wake)
+
+    def _go_on(self, then: Callable[[], None]) -> None:
+        """Call ``then`` and handle later requests, unless the broker is stalled."""
+        if self._broker.stalled:
+            self._deferred_wake = lambda: self._go_on(then)
+            return
+        self._busy = False
+        then()
+        self._work()
+
+    def _outcome(self, request: Request, decided: Answer) -> _Outcome:
         if decided is None:
             return self._normal_outcome(request)
         if decided is DROP_ANSWER or decided is CLOSE_ANSWER:
@@ -146,23 +169,31 @@ class FakeConnection(asyncio.Protocol):
             return decided
         return self._encode(request, cast("Mapping[str, Any]", decided))
 
-    def _normal_outcome(self, request: Request) -> bytes | Action:
-        key, version = request.api_key, request.version
-        oldest, newest = self._state.versions.get(key, (0, -1))
-        offered = oldest <= version <= newest and request.message is not None
-        if key == ApiKey.API_VERSIONS and not offered:
+    def _normal_outcome(self, request: Request) -> _Outcome:
+        api, version = self._supported(request), request.version
+        if api is None and request.api_key == ApiKey.API_VERSIONS:
             limit = self._state.closes_api_versions_above
             if limit is not None and version > limit:
                 return CLOSE
-            correlation_id = request.frame.correlation_id
-            return encode_response(key, 0, correlation_id, **handshake.unsupported(self._state))
+            fields = handshake.unsupported(self._state)
+            return encode_response(request.api_key, 0, request.frame.correlation_id, **fields)
         sasl = self._state.sasl
         if sasl is not None and not sasl.allows(request, self._state.now()):
             return CLOSE
-        api = APIS.get(key)
-        if not offered or api is None:
+        if api is None:
             return CLOSE  # a broker closes the connection if it does not support the version
-        return self._encode(request, api.answer(self._state, request))
+        answer = api.answer(self._state, request)
+        if api.key in _CHANGES_LOGS:
+            self._state.serve_waiting_fetches()
+        return answer if isinstance(answer, asyncio.Future) else self._encode(request, answer)
+
+    def _supported(self, request: Request) -> Api | None:
+        """The API of the request; None: the broker does not support the API or the version."""
+        api = APIS.get(request.api_key)
+        if api is None or request.message is None:
+            return None
+        ranges = api.versions, self._state.versions[request.api_key]
+        return api if all(low <= request.version <= high for low, high in ranges) else None
 
     def _encode(self, request: Request, fields: Mapping[str, Any]) -> bytes | Action:
         if not request.frame.expects_response:
@@ -172,8 +203,10 @@ class FakeConnection(asyncio.Protocol):
         frame = request.frame
         return encode_response(frame.api_key, frame.version, frame.correlation_id, **fields)
 
-    def _send(self, outcome: bytes | Action) -> None:
-        if outcome is DROP:
+    def _send(self, request: Request, outcome: _Outcome) -> None:
+        if isinstance(outcome, asyncio.Future):
+            self._await(request, outcome)
+        elif outcome is DROP:
             self._busy = True
         elif outcome is CLOSE:
             self._busy = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaclient.testing.fake.interceptors import PartitionFailure
+from kafkaclient.testing.fake.serving import runs_in_its_thread
 from kafkaclient.testing.fake.topics import (
     DEFAULT_MAX_MESSAGE_BYTES,
     NO_LEADER,
@@ -17,15 +18,18 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafkaclient.testing.fake.log import FakeRecord, Marker
+    from kafkaclient.testing.fake.serving import ServingThread
     from kafkaclient.testing.fake.state import ClusterState, FakeBroker
     from kafkaclient.testing.fake.transactions import FakeTransaction
     from kafkaclient.wire.record_reader import BatchHeader
 
 
+@runs_in_its_thread
 class ClusterContents:
     """The base class of :class:`~kafkaclient.testing.fake.FakeCluster`."""
 
     _state: ClusterState
+    _thread: ServingThread | None
 
     def create_topic(
         self,
@@ -97,6 +101,7 @@ class ClusterContents:
                 if node_id not in nodes:
                     nodes.append(node_id)
         moved.elect(node_id)
+        self._state.serve_waiting_fetches()
 
     def set_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:
         """Set a partition's in-sync replicas. If they are too few, ``acks=all`` fails."""
@@ -127,7 +132,9 @@ class ClusterContents:
     def append(self, topic: str, partition: int, batch: bytes) -> int:
         """Append a sealed batch as its leader does. Returns its first offset."""
         log = self._partition(topic, partition).log
-        return log.append(batch, self._state.topics[topic].max_message_bytes).base_offset
+        appended = log.append(batch, self._state.topics[topic].max_message_bytes)
+        self._state.serve_waiting_fetches()
+        return appended.base_offset
 
     def damage(self, topic: str, partition: int, number: int, batch: bytes) -> None:
         """Replace the bytes of batch ``number``, which counts from 0. Its offsets stay."""
@@ -175,6 +182,7 @@ class ClusterContents:
     def expire_transaction(self, transactional_id: str) -> None:
         """Abort an open transaction, as its coordinator does after ``transaction.timeout.ms``."""
         self._state.transactions.expire(transactional_id)
+        self._state.serve_waiting_fetches()
 
     def coordinator(self, key: str) -> int:
         """The node id of the coordinator of a group or transactional id."""

@@ -130,6 +130,7 @@ class Control:
         self.active = False
 
     def answer(self, request: Request) -> Answer:
+        """What the cluster does with a request; not for applications."""
         if not self.active or request.api_key != self.api_key:
             return None
         if self.broker not in {None, request.broker}:

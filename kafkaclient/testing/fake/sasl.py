@@ -52,6 +52,7 @@ class Sasl:
         return peer.mechanism is None and (peer.ends_at or 0.0) > now
 
     def handshake(self, request: Request) -> dict[str, Any]:
+        """The response to a SaslHandshake request; not for applications."""
         mechanism = request.message.mechanism
         known = mechanism in self.mechanisms
         if known:
@@ -60,6 +61,7 @@ class Sasl:
         return {"error_code": int(code), "mechanisms": list(self.mechanisms)}
 
     def authenticate(self, request: Request, now: float) -> dict[str, Any]:
+        """The response to a SaslAuthenticate request; not for applications."""
         peer = self._peer(request)
         message = bytes(request.message.auth_bytes)
         self.messages.append(message)

@@ -8,6 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import UUID
 
+from kafkaclient.testing.fake.consumer_groups import GroupCoordinator
 from kafkaclient.testing.fake.topics import (
     DEFAULT_MAX_MESSAGE_BYTES,
     NO_LEADER,
@@ -87,11 +88,14 @@ class ClusterState:
         """The dynamic configuration by broker id; "" is the default of all brokers."""
         self.transactions_v2 = transactions_v2
         self.transactions = TransactionCoordinator(self)
+        self.groups = GroupCoordinator()
         self.produce_failures: _Failures = defaultdict(deque)
         self.fetch_failures: _Failures = defaultdict(deque)
         """(topic, partition) -> the errors of the partition in the next requests."""
         self.interceptors: list[Control] = []
         self.rack_aware_fetch = False
+        self.waiting_fetches: set[Callable[[], None]] = set()
+        """Each answers a Fetch request if it has enough records now."""
         self._producer_ids = count(1000)
         self._topic_ids = count(1)
 
@@ -101,6 +105,11 @@ class ClusterState:
         answer = next((answer for answer in answers if answer is not None), None)
         self.interceptors = [control for control in self.interceptors if control.active]
         return answer
+
+    def serve_waiting_fetches(self) -> None:
+        """Answer the Fetch requests that waited for a change of the logs."""
+        for serve in list(self.waiting_fetches):
+            serve()
 
     def next_failure(self, failures: _Failures, topic: str, index: int) -> PartitionFailure | None:
         waiting = failures[topic, index]

@@ -28,7 +28,7 @@ class DelayLine:
         self._timer: asyncio.TimerHandle | None = None
         self._last_left = 0.0
         self._frozen = False
-        self.size = 0
+        self.size: int = 0
         """The number of waiting bytes."""
 
     def push(self, data: bytes, latency: float, spacing: float) -> None:

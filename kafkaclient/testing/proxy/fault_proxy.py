@@ -46,7 +46,7 @@ class FaultProxy:
     ) -> None:
         self.target_host = target_host
         self.target_port = target_port
-        self.counters = ProxyCounters()
+        self.counters: ProxyCounters = ProxyCounters()
         self._listen = (listen_host, listen_port)
         self._clock = clock
         self._faults = Faults()

@@ -87,8 +87,8 @@ class SpoiledFrame:
     __slots__ = ("_patches", "_position", "keep", "reset")
 
     def __init__(self, fault: FrameFault, size: int) -> None:
-        self.keep = size // 2 if fault.keep == HALF else fault.keep
-        self.reset = fault.reset
+        self.keep: int | None = size // 2 if fault.keep == HALF else fault.keep
+        self.reset: bool = fault.reset
         self._position = 0
         self._patches = {
             offset + size if offset < 0 else offset: mask for offset, mask in fault.xor.items()
@@ -127,7 +127,7 @@ class Faults:
         self.service_times: dict[int | None, float] = {}
         self.overlapping = False
         """Whether requests of one connection are served at the same time."""
-        self.one_way_s = 0.0
+        self.one_way_s: float = 0.0
         self.stalled = False
         self.requests.clear()
         self.responses.clear()

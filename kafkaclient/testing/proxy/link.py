@@ -283,13 +283,13 @@ class Link:
         self.unanswered: deque[tuple[int, int, int]] = deque()
         """(correlation id, API key, version) of the requests without a response."""
         self.reset = False
-        self.done = asyncio.get_running_loop().create_future()
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Resolved when both sockets are closed."""
         self._connect = connect
         self._connecting: asyncio.Task[None] | None = None
         self._closed = False
-        self.client = _ClientEnd(self, faults.requests)
-        self.broker = _BrokerEnd(self, faults.responses)
+        self.client: _ClientEnd = _ClientEnd(self, faults.requests)
+        self.broker: _BrokerEnd = _BrokerEnd(self, faults.responses)
         self.client.peer, self.broker.peer = self.broker, self.client
         if faults.stalled:
             self.stall()

@@ -154,7 +154,7 @@ def test_a_missing_extra_is_told_before_anything_begins(
     result = slow_broker()
     assert result.exit_code == 2
     assert "needs plotly" in result.stderr
-    assert "pip install 'kafkaclient[cli]'" in result.stderr
+    assert "pip install 'kafkaclient[demo]'" in result.stderr
     assert not Instant.plans
 
 

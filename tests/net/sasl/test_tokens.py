@@ -194,3 +194,25 @@ async def test_what_is_no_time_at_which_a_token_ends(expires_at: Any, words: str
         await source.get()
     assert "_source.<locals>.provide" in str(caught.value)
     assert "secret-token" not in str(caught.value)
+
+
+async def test_a_provider_that_raises_cancelled_error_is_named() -> None:
+    """This error in the place of a failure says nothing about the task that asks."""
+
+    async def cancelled() -> Token:
+        raise asyncio.CancelledError
+
+    source = TokenSource(cancelled)
+    with pytest.raises(BrokerConnectionError, match="cancelled raised CancelledError"):
+        await source.get()
+
+
+async def test_a_cancelled_request_for_a_token_is_cancelled() -> None:
+    provider = Provider()
+    provider.gate = asyncio.Event()
+    asking = asyncio.create_task(TokenSource(provider).get())
+    while not provider.asked:
+        await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking

@@ -1,6 +1,6 @@
 """Whatever happens: each acknowledged record is in the log once, in the order of send (B8).
 
-Ids such as ``B8`` are rows of docs/concepts/hard-situations.md.
+Ids such as ``B8`` are rows of docs/project/hard-situations.md.
 """
 
 from __future__ import annotations

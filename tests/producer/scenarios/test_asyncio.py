@@ -1,6 +1,6 @@
 """A good citizen of the event loop: cancellation, defects, clean ends.
 
-Ids such as ``A1`` are rows of docs/concepts/hard-situations.md.
+Ids such as ``A1`` are rows of docs/project/hard-situations.md.
 """
 
 from __future__ import annotations

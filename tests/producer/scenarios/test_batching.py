@@ -1,6 +1,6 @@
 """When batches leave, how full, how many at a time.
 
-Ids such as ``L3`` are rows of docs/concepts/hard-situations.md.
+Ids such as ``L3`` are rows of docs/project/hard-situations.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Brokers that come, go, move, slow down and speak in dialects.
 
-Ids such as ``C1`` are rows of docs/concepts/hard-situations.md.
+Ids such as ``C1`` are rows of docs/project/hard-situations.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Memory is bounded by bytes, and waiting is fair; records parked before metadata (B1, B2).
 
-Ids such as ``B1`` are rows of docs/concepts/hard-situations.md.
+Ids such as ``B1`` are rows of docs/project/hard-situations.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sequences, epochs and refusals: repaired where possible, confined where not (2.4).
 
-Ids such as ``S1`` are rows of docs/concepts/hard-situations.md.
+Ids such as ``S1`` are rows of docs/project/hard-situations.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From the first call to the last: start, stop and what may be called when.
 
-Ids such as ``L8`` are rows of docs/concepts/hard-situations.md.
+Ids such as ``L8`` are rows of docs/project/hard-situations.md.
 """
 
 from __future__ import annotations

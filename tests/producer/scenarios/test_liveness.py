@@ -1,6 +1,6 @@
 """Everything ends, on time.
 
-Ids such as ``L1`` are rows of docs/concepts/hard-situations.md.
+Ids such as ``L1`` are rows of docs/project/hard-situations.md.
 """
 
 from __future__ import annotations

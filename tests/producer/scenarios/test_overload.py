@@ -1,6 +1,6 @@
 """What an overloaded producer takes: memory by its bound (B1), timers by what is active (L4).
 
-Ids such as ``B1`` are rows of docs/concepts/hard-situations.md.
+Ids such as ``B1`` are rows of docs/project/hard-situations.md.
 """
 
 from __future__ import annotations

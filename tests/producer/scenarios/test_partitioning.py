@@ -1,6 +1,6 @@
 """Which partition a record goes to, as seen in the logs of a cluster (KIP-794, 2.8).
 
-Ids such as ``K9`` are rows of docs/concepts/hard-situations.md.
+Ids such as ``K9`` are rows of docs/project/hard-situations.md.
 """
 
 from __future__ import annotations

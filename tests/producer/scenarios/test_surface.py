@@ -1,6 +1,6 @@
 """What an application sees: options, acks, hooks, metrics, repr.
 
-Ids such as ``P1`` are rows of docs/concepts/hard-situations.md.
+Ids such as ``P1`` are rows of docs/project/hard-situations.md.
 """
 
 from __future__ import annotations

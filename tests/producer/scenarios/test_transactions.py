@@ -1,6 +1,6 @@
 """Transactions on the fake cluster, v1 and v2: commits, aborts, failures within (S5).
 
-Ids such as ``L3`` are rows of docs/concepts/hard-situations.md.
+Ids such as ``L3`` are rows of docs/project/hard-situations.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Transactions: calls out of place, cancelled, too slow; the end of the producer (S5, L1).
 
-Ids such as ``L1`` are rows of docs/concepts/hard-situations.md.
+Ids such as ``L1`` are rows of docs/project/hard-situations.md.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from kafkaclient.testing.fake.apis import (
     fetch,
     groups,
     handshake,
+    membership,
     metadata,
     produce,
     topics,
@@ -26,5 +27,15 @@ if TYPE_CHECKING:
 
 __all__ = ["APIS"]
 
-_MODULES = (configs, fetch, groups, handshake, metadata, produce, topics, transactions)
+_MODULES = (
+    configs,
+    fetch,
+    groups,
+    handshake,
+    membership,
+    metadata,
+    produce,
+    topics,
+    transactions,
+)
 APIS: Mapping[int, Api] = {api.key: api for module in _MODULES for api in module.APIS}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterable, Sequence
 
     from kafkaclient.testing.fake.interceptors import Request
@@ -25,8 +26,8 @@ class Api(NamedTuple):
     key: ApiKey
     versions: tuple[int, int]
     """The oldest and the newest version that the fake implements."""
-    answer: Callable[[ClusterState, Request], Fields]
-    """Handles a request."""
+    answer: Callable[[ClusterState, Request], Fields | asyncio.Future[Fields]]
+    """Handles a request. A future: the answer depends on requests of other clients."""
     refuse: Callable[[Request, int], Fields] = _only_the_code
     """The response with the same error code for all parts of a request."""
 

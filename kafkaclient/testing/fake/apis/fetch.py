@@ -6,7 +6,7 @@ Fetch (1), versions 4 to 16
     the answer then lists the aborted transactions. Batches are returned as written, including
     transaction markers. The last batch is truncated at ``partition_max_bytes`` or ``max_bytes``,
     but the first batch of an answer is complete (KIP-74). If there is nothing to read, the answer
-    comes after ``max_wait_ms``.
+    comes when there is, at the latest after ``max_wait_ms``.
     An offset outside of the log gets OFFSET_OUT_OF_RANGE. A leader epoch older than the partition's
     gets FENCED_LEADER_EPOCH, a newer one UNKNOWN_LEADER_EPOCH (KIP-320).
     With ``rack_aware_fetch`` a client in the rack of a follower is redirected to it (KIP-392). The
@@ -19,11 +19,14 @@ ListOffsets (2), versions 1 to 7
     The start and end offsets of a partition, and offsets by timestamp. Only the partition's leader
     answers. For replica id -2 any replica answers with its own log end offset. Timestamp -1 is the
     log end offset, or with isolation level 1 the last stable offset; -2 is the log start offset.
-    Any other timestamp gives the first record that is not older, or -1.
+    -3 is the record with the latest timestamp (KIP-734, version 7). Any other timestamp gives the
+    first record that is not older, or -1.
 """
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.testing.fake.apis.api import Api, by_partition
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
 _IDENTITY = ("topic", "topic_id")
 _COMMITTED = 1
 _ANY_EPOCH = -1
-_LATEST, _EARLIEST = -1, -2
+_LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
 _DEBUG_REPLICA = -2
 
 
@@ -68,18 +71,35 @@ def _no_fetch(request: Request, error_code: int) -> Fields:
     return {"responses": by_partition(request.message.topics, failed, identity=_IDENTITY)}
 
 
-def waits_s(state: ClusterState, request: Request) -> float:
-    """The seconds that the broker waits for more bytes before it answers; 0: it answers now."""
-    topics = _fetch(state, request)["responses"]
-    partitions = [partition for topic in topics for partition in topic["partitions"]]
-    enough = any(
-        partition["error_code"] or partition["preferred_read_replica"] >= 0
-        for partition in partitions
-    )
-    size = sum(len(partition["records"]) for partition in partitions)
-    if enough or size >= request.message.min_bytes:
-        return 0.0
-    return float(request.message.max_wait_ms) / 1000
+def _fetch_or_wait(state: ClusterState, request: Request) -> Fields | asyncio.Future[Fields]:
+    fields = _fetch(state, request)
+    wait_s = request.message.max_wait_ms / 1000
+    if wait_s <= 0 or _is_enough(fields, request.message.min_bytes):
+        return fields
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Fields] = loop.create_future()
+
+    def serve(*, at_once: bool = False) -> None:
+        found = _fetch(state, request)
+        if not answer.done() and (at_once or _is_enough(found, request.message.min_bytes)):
+            answer.set_result(found)
+
+    def done(_: asyncio.Future[Fields]) -> None:
+        timer.cancel()
+        state.waiting_fetches.discard(serve)
+
+    timer = loop.call_later(wait_s, partial(serve, at_once=True))
+    state.waiting_fetches.add(serve)
+    answer.add_done_callback(done)
+    return answer
+
+
+def _is_enough(fields: Fields, min_bytes: int) -> bool:
+    """Whether the broker answers now instead of waiting for more records."""
+    partitions = [partition for topic in fields["responses"] for partition in topic["partitions"]]
+    if any(p["error_code"] or p["preferred_read_replica"] >= 0 for p in partitions):
+        return True
+    return sum(len(partition["records"]) for partition in partitions) >= min_bytes
 
 
 def _name(state: ClusterState, request: Request, topic: Any) -> str | None:
@@ -228,10 +248,12 @@ def _find(partition: FakePartition, timestamp: int, *, committed: bool) -> tuple
         return end, -1
     if timestamp == _EARLIEST:
         return log.start_offset, -1
-    for record in log.records():
-        if record.timestamp >= timestamp and log.start_offset <= record.offset < end:
-            return record.offset, record.timestamp
-    return -1, -1
+    records = [r for r in log.records() if log.start_offset <= r.offset < end]
+    if timestamp == _MAX_TIMESTAMP:
+        found = max(records, key=lambda record: record.timestamp, default=None)
+    else:
+        found = next((record for record in records if record.timestamp >= timestamp), None)
+    return (-1, -1) if found is None else (found.offset, found.timestamp)
 
 
 def _no_offset(index: int, error_code: int) -> Fields:
@@ -245,6 +267,6 @@ def _no_offset(index: int, error_code: int) -> Fields:
 
 
 APIS = (
-    Api(ApiKey.FETCH, (4, 16), _fetch, _no_fetch),
+    Api(ApiKey.FETCH, (4, 16), _fetch_or_wait, _no_fetch),
     Api(ApiKey.LIST_OFFSETS, (1, 7), _list_offsets, _no_offsets),
 )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _FIRST_FLEXIBLE = 3
 
 PROFILES: Mapping[str, Mapping[int, tuple[int, int]]] = {
-    "kafka-4": {},
+    "kafka-4": {ApiKey.PRODUCE: (0, 13)},
     "kafka-4.0": {ApiKey.PRODUCE: (0, 12)},
     "kafka-3": {
         ApiKey.PRODUCE: (0, 9),
@@ -59,7 +59,10 @@ PROFILES: Mapping[str, Mapping[int, tuple[int, int]]] = {
         ApiKey.API_VERSIONS: (0, 3),
     },
 }
-"""Profile -> the version ranges that differ from the newest ones that the fake implements."""
+"""Profile -> the version ranges that differ from the newest ones that the fake implements.
+
+Brokers since 4.0 still offer Produce from version 0 on, for clients that see from it which formats
+a broker knows (KAFKA-18659), and close the connection at versions before 3."""
 
 CLOSES_ABOVE: Mapping[str, int] = {"event-hubs": 3}
 """Profile -> the newest ApiVersions version at which the broker keeps the connection open."""

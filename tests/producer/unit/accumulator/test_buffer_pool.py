@@ -1,6 +1,6 @@
 """The byte budget: Java's BufferPoolTest, and its rules under any order of events.
 
-Ids such as ``B2`` are rows of docs/concepts/hard-situations.md.
+Ids such as ``B2`` are rows of docs/project/hard-situations.md.
 """
 
 from __future__ import annotations

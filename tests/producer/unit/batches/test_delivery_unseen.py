@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.producer.batches.batch_result import BatchResult
-from kafkaclient.producer.batches.delivery import delivery_for_last
+from kafkaclient.producer.batches.delivery import Delivery, delivery_for_last
 from tests.producer.unit.batches.delivery_support import LOST, Unseen, result_of, split_into
 
 
@@ -91,6 +95,36 @@ def test_each_failure_is_seen_or_told(data: st.DataObject, count: int) -> None:
             seen += held[n].exception() is not None
         del held[n]
     assert unseen.total + seen == failed
+
+
+async def test_failures_that_only_a_span_has_seen_are_reported_from_garbage() -> None:
+    """The garbage collector could clear the batch's result before it frees the deliveries."""
+    unseen = Unseen()
+    batch_result, deliveries = result_of(6, unseen)
+    for delivery in deliveries:
+        delivery.when_settled(Delivery.peek, delivery)  # as a span does
+    garbage: list[Any] = [deliveries]
+    garbage.append(garbage)
+    batch_result.fail(LOST)
+    await asyncio.sleep(0)
+    del batch_result, deliveries, delivery, garbage
+    gc.collect()
+    assert unseen.total == 6
+
+
+async def test_deliveries_of_a_split_batch_in_garbage_are_freed() -> None:
+    """The garbage collector may empty the lists that were given to split_into first."""
+    firsts, parts, garbage = [0, 2], list[BatchResult](), list[Any]()
+    batch_result, deliveries = result_of(4, Unseen())
+    for delivery in deliveries:
+        delivery.add_done_callback(id)
+    for _ in firsts:
+        parts.append(BatchResult("t"))
+        parts[-1].count = 2
+    batch_result.split_into(firsts, parts)
+    garbage += [garbage, firsts, parts, deliveries]
+    del batch_result, deliveries, delivery, firsts, parts, garbage
+    gc.collect()  # an error in __dealloc__ is a warning, and fails the test
 
 
 def test_a_parked_delivery_nobody_holds_is_unseen_in_its_batch() -> None:

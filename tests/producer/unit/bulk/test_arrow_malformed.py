@@ -45,6 +45,20 @@ def view(size: int, *parts: int) -> Any:
     return made(pa.binary_view(), 1, bytes(16), bad, pa.py_buffer(bytes(20)))
 
 
+def malformed_views() -> list[Any]:
+    try:
+        return [
+            view(-1, 0, 0),
+            view(13, 1, 0),
+            view(13, -1, 0),
+            view(13, 0, 8),
+            view(13, 0, -1),
+            view(2**31 - 1, 0, 2**31 - 1),
+        ]
+    except ValueError:  # pyarrow 18 makes no views of buffers
+        return []
+
+
 def in_lists(*offsets: int) -> Any:
     entries = pa.array([{"key": "a", "value": b"b"}] * 2, LISTS.value_type)
     bad = struct.pack(f"<{len(offsets)}i", *offsets)
@@ -59,12 +73,7 @@ def in_lists(*offsets: int) -> Any:
         of_offsets(pa.binary(), "i", 0, -5, 2, 6),
         of_offsets(pa.large_binary(), "q", 0, 2**62, 2, 6),
         of_offsets(pa.large_binary(), "q", 0, -(2**63), 2**62, 6),
-        view(-1, 0, 0),
-        view(13, 1, 0),
-        view(13, -1, 0),
-        view(13, 0, 8),
-        view(13, 0, -1),
-        view(2**31 - 1, 0, 2**31 - 1),
+        *malformed_views(),
     ],
 )
 def test_malformed_columns_are_refused(array: Any) -> None:

@@ -1,0 +1,140 @@
+"""The records of a mock producer, and the script of its failures."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from kafkaclient.errors import PartitionOutOfRangeError
+from kafkaclient.producer.batches.batch_result import BatchResult
+from kafkaclient.producer.batches.delivery import new_delivery
+from kafkaclient.wire.murmur2 import partition_for_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.config import ProducerConfig
+    from kafkaclient.errors import KafkaError
+    from kafkaclient.producer.batches.delivery import Delivery
+    from kafkaclient.producer.batches.record import Record
+    from kafkaclient.types import Headers
+
+MockCall: TypeAlias = Literal[
+    "start",
+    "send",
+    "delivery",
+    "flush",
+    "partitions_for",
+    "begin_transaction",
+    "prepare_transaction",
+    "commit_transaction",
+    "abort_transaction",
+    "send_offsets_to_transaction",
+]
+"""What :meth:`MockProducer.fail` can let fail. ``send`` stands for all methods that send records,
+``delivery`` for the delivery of one record."""
+
+
+class MockRecord(NamedTuple):
+    """A record that a mock producer was given.
+
+    ``value`` and ``key`` are as the caller gave them, ``value_bytes`` and ``key_bytes`` as the
+    serializers returned them. For ``send_arrow`` and ``send_batch``, and for ``send_many`` with
+    serializers, both are bytes. ``timestamp_ms`` is in milliseconds since the epoch."""
+
+    topic: str
+    value: Any
+    key: Any
+    partition: int
+    timestamp_ms: int
+    headers: Headers
+    value_bytes: bytes | None
+    key_bytes: bytes | None
+
+
+class Script:
+    """The errors that calls raise, in order."""
+
+    def __init__(self) -> None:
+        self._errors: defaultdict[str, deque[KafkaError]] = defaultdict(deque)
+
+    def add(self, call: MockCall, error: KafkaError, times: int) -> None:
+        self._errors[call].extend([error] * times)
+
+    def next(self, call: MockCall) -> KafkaError | None:
+        """Take the error of the next call; None: it succeeds."""
+        errors = self._errors[call]
+        return errors.popleft().for_one() if errors else None
+
+    def run(self, call: MockCall) -> None:
+        """Raise the error of the next call, if there is one."""
+        error = self.next(call)
+        if error is not None:
+            raise error
+
+    def clear(self) -> None:
+        self._errors.clear()
+
+
+class PendingDeliveries:
+    """The deliveries without an outcome, in the order of the records.
+
+    ``partitions`` is the number of partitions of every topic, or by topic; a topic that is left out
+    has one."""
+
+    def __init__(self, config: ProducerConfig, partitions: int | Mapping[str, int]) -> None:
+        self._config = config
+        self._partitions = partitions
+        self._pending: deque[BatchResult] = deque()
+        self._ends: defaultdict[tuple[str, int], int] = defaultdict(int)
+        self._unkeyed: defaultdict[str, int] = defaultdict(int)
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def partition_count(self, topic: str) -> int:
+        if isinstance(self._partitions, int):
+            return self._partitions
+        return self._partitions.get(topic, 1)
+
+    def choose_partition(self, topic: str, record: Record) -> int:
+        """The record's own partition, the partition of its key as in Kafka, or the next in turn."""
+        count = self.partition_count(topic)
+        if record.partition is not None:
+            if record.partition >= count:
+                raise PartitionOutOfRangeError(
+                    f"topic {topic!r} of the mock producer has {count} partitions, but no "
+                    f"{record.partition}; pass partitions= to MockProducer"
+                )
+            return record.partition
+        if record.key is not None and not self._config.partitioner_ignore_keys:
+            return partition_for_key(record.key, count)
+        self._unkeyed[topic] += 1
+        return (self._unkeyed[topic] - 1) % count
+
+    def add(self, topic: str, partition: int, timestamps: list[int], *, atomic: bool) -> Delivery:
+        """The delivery of records that have one outcome."""
+        result = BatchResult(topic)
+        result.partition, result.atomic = partition, atomic
+        result.on_delivery = self._config.on_delivery
+        result.count = len(timestamps)
+        delivery = new_delivery(result, timestamps[0])
+        self._pending.append(result)
+        return delivery
+
+    def complete_next(self) -> bool:
+        """Acknowledge the oldest; False: there is none."""
+        if not self._pending:
+            return False
+        result = self._pending.popleft()
+        place = result.topic, result.partition
+        base_offset, self._ends[place] = self._ends[place], self._ends[place] + result.count
+        result.resolve(base_offset, log_start_offset=0)
+        return True
+
+    def fail_next(self, error: KafkaError) -> bool:
+        """Fail the oldest; False: there is none."""
+        if not self._pending:
+            return False
+        self._pending.popleft().fail(error)
+        return True

@@ -1,0 +1,47 @@
+"""docs/how-to/testing.md: its files are pasted into an empty directory, and `pytest` is run there.
+
+The file for real brokers runs in integration/test_testing_page.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[1]
+_PAGE = (_ROOT / "docs" / "how-to" / "testing.md").read_text("utf-8")
+FILES = dict(re.findall(r'```python title="(test_\w+\.py)"\n(.*?)```', _PAGE, re.DOTALL))
+ON_REAL_BROKERS = "test_real_brokers.py"
+
+
+def test_each_block_is_a_file() -> None:
+    assert len(FILES) == _PAGE.count("```python")
+    assert next(iter(FILES)) == "test_orders.py"  # the shortest test leads
+
+
+def test_the_files_pass_in_an_empty_directory(tmp_path: Path) -> None:
+    """So do the tests among the examples, in a directory beside them."""
+    page, examples = tmp_path / "page", tmp_path / "examples"
+    page.mkdir()
+    for name, text in FILES.items():
+        if name != ON_REAL_BROKERS:
+            (page / name).write_text(text)
+    shutil.copytree(_ROOT / "examples", examples)
+    tests = [path.read_text() for path in (*page.glob("*.py"), *examples.glob("test_*.py"))]
+    expected = sum(len(re.findall(r"^(?:async )?def test_", t, re.MULTILINE)) for t in tests)
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "--import-mode=importlib"]
+    command += ["-p", "no:cacheprovider", "-p", "pytest_kafkaclient"]
+    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # the others cost seconds
+    if shutil.which("kcat") is None:
+        command += ["--deselect", "page/test_any_client.py::test_a_program"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    counts = {what: int(n) for n, what in re.findall(r"(\d+) (\w+)", done.stdout.splitlines()[-1])}
+    assert done.returncode == 0, done.stdout
+    assert sum(counts.get(what, 0) for what in ("passed", "skipped", "deselected")) == expected
+    assert counts["passed"] >= expected - 4  # three of them use kcat, one the tools of Kafka

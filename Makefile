@@ -134,8 +134,8 @@ types: $(STAMP) ## pyright --verifytypes: the type of every public name is known
 	ln -sfn $(CURDIR)/kafkaclient "$$(build/types/bin/python -c 'import site; print(site.getsitepackages()[0])')/kafkaclient"
 	PATH="$(CURDIR)/build/types/bin:$$PATH" PYTHONPATH=. build/types/bin/python -m release.types
 
-extras: $(STAMP) ## the table of extras in docs/how-to/install.md: what each brings
-	$(BIN)/python -m release.extras --uv $(BIN)/uv --python $(BIN)/python docs/how-to/install.md
+extras: $(STAMP) ## the table of extras in docs/reference/extras.md: what each brings
+	$(BIN)/python -m release.extras --uv $(BIN)/uv --python $(BIN)/python docs/reference/extras.md
 
 clean: ## remove what was built
 	rm -rf build dist *.egg-info && find kafkaclient \( -name "*.so" -o -name "*.c" \) -delete

@@ -1,1 +1,1 @@
-"""Checks of what is released: wheels, the sdist, extras, types (docs/how-to/install.md)."""
+"""Checks of what is released: wheels, the sdist, extras, types (docs/get-started/install.md)."""

@@ -1,4 +1,4 @@
-"""Writes the table of extras in docs/how-to/install.md: what each brings, and how many MB.
+"""Writes the table of extras in docs/reference/extras.md: what each brings, and how many MB.
 
 ``python -m release.extras PAGE`` installs each extra into an environment of its own, with the
 versions of constraints.txt. The table stands between two comments of the page.
@@ -24,7 +24,7 @@ WHAT_FOR = {
     "properties": "`FileLimits`: partition limits in a `.properties` file",
     "cli": "the command `kafkaclient`",
     "report": "`kafkaclient report`: telemetry, through Spark, into a page",
-    "profile": "`kafkaclient perf-test --profile`",
+    "profile": "`kafkaclient perf-test --flame-graph`",
     "aiokafka": "the drop-in for aiokafka's producer",
     "opentelemetry": "spans and metrics; the service brings its SDK",
     "prometheus": "`ProducerMetricsCollector`",

@@ -48,7 +48,7 @@ assert kafkaclient.compiled is native
 """
 REMEDY = (
     "Install a wheel, which needs no C compiler, or install again where there is one; "
-    "docs/how-to/install.md tells how"
+    "docs/get-started/install.md tells how"
 )
 
 

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from functools import partial
 from importlib import import_module
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Never, TypeAlias
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
@@ -38,9 +38,15 @@ _clock = time.monotonic
 _loops: WeakKeyDictionary[Any, asyncio.AbstractEventLoop] = WeakKeyDictionary()
 """By client: the event loop of its requests. Its connections belong to this loop."""
 
-_errors: ContextVar[Mapping[_Call, Exception]] = ContextVar("kafkaclient_registry_errors")
-"""Calls of the present record that the registry has refused. Other threads run the same serializer
-for their records."""
+_fetched: ContextVar[Mapping[_Call, Callable[[], Any]]] = ContextVar("kafkaclient_registry_fetched")
+"""What the registry has answered to the calls of the present record: functions that return the
+answer, or raise the error. They count also if the answer is too old for other records, for example
+with ``cache.latest.ttl.sec`` 0. Other threads run the same serializer for their records."""
+
+_OTHER_LOOP = (
+    "the AsyncSchemaRegistryClient was first used in another event loop, or before a fork, and its "
+    "connections belong there: make a client and serializers for each producer and in each process"
+)
 
 
 class _NotCachedError(BaseException):
@@ -81,11 +87,11 @@ class _CachedRegistry:
 
     def _answer(self, name: str, *given: Any, **named: Any) -> Any:
         call = (name, _hashable(given), _hashable(named))
+        if (fetched := _fetched.get({}).get(call)) is not None:
+            return fetched()
         answer, until = self._cached.get(call, (None, 0.0))
         if until is None or _clock() < until:
             return answer
-        if (error := _errors.get({}).get(call)) is not None:
-            raise error.with_traceback(None)  # other records have it, too
         raise _NotCachedError(call, partial(getattr(self._client, name), *given, **named))
 
     def check_loop(self) -> None:
@@ -93,15 +99,17 @@ class _CachedRegistry:
         loop = asyncio.get_running_loop()
         first = _loops.setdefault(self._client, loop)
         if first is not loop and not first.is_closed():
-            raise ConfigError(
-                "the AsyncSchemaRegistryClient was first used in another event loop, or before a "
-                "fork, and its connections belong there: make a client and serializers for each "
-                "producer and in each process"
-            )
+            raise ConfigError(_OTHER_LOOP)
         _loops[self._client] = loop
 
-    async def fetch(self, missing: _NotCachedError) -> None:
-        """Have the client make a call. Records that need the same call share one request."""
+    async def fetch(self, missing: _NotCachedError) -> Any:
+        """Have the client make a call; returns the answer. Records that need the same call share
+        one request.
+
+        Raises:
+            ConfigError: a connection of the client belongs to another event loop.
+            Exception: what the client raises.
+        """
         call = missing.call
         pending = self._pending.get(call)
         if pending is None or pending.loop is not asyncio.get_running_loop():
@@ -109,6 +117,10 @@ class _CachedRegistry:
         pending.waiting += 1
         try:
             answer = await asyncio.shield(pending.task)
+        except RuntimeError as error:
+            if "event loop" not in str(error).lower():
+                raise
+            raise ConfigError(_OTHER_LOOP) from error
         finally:
             pending.waiting -= 1
             if not pending.waiting:
@@ -118,6 +130,7 @@ class _CachedRegistry:
         latest = call[0].startswith("get_latest")
         until = _clock() + self._latest_s if latest and self._latest_s is not None else None
         self._cached[call] = answer, until
+        return answer
 
 
 class _RegistrySerializer:
@@ -169,19 +182,23 @@ class _RegistrySerializer:
         self, missing: _NotCachedError, value: Any, context: SerializationContext
     ) -> Any:
         self._registry.check_loop()
-        errors: dict[_Call, Exception] = {}
+        fetched: dict[_Call, Callable[[], Any]] = {}
         while True:
             try:
-                await self._registry.fetch(missing)
+                answer = await self._registry.fetch(missing)
+            except ConfigError:
+                raise
             except Exception as error:  # noqa: BLE001 - the serializer raises it, or handles it
-                errors[missing.call] = error.with_traceback(None)
-            token = _errors.set(errors)
+                fetched[missing.call] = partial(_raise, error)
+            else:
+                fetched[missing.call] = partial(_given, answer)
+            token = _fetched.set(fetched)
             try:
                 return self._now(value, context)
             except _NotCachedError as next_missing:
                 missing = next_missing
             finally:
-                _errors.reset(token)
+                _fetched.reset(token)
 
 
 class AvroSerializer(_RegistrySerializer):
@@ -262,6 +279,14 @@ def _confluent(module: str, name: str) -> Any:
             f"{name} needs confluent-kafka with its schema registry client ({error}): "
             "pip install 'kafkaclient[schema-registry]'"
         ) from error
+
+
+def _raise(error: Exception) -> Never:
+    raise error.with_traceback(None)  # other records have it, too
+
+
+def _given(answer: Any) -> Any:
+    return answer
 
 
 def _hashable(item: Any) -> Any:

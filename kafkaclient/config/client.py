@@ -85,10 +85,11 @@ class ClientConfig(SecurityOptions):
     @classmethod
     def build(
         cls,
-        bootstrap_or_mapping: str | Iterable[str] | Mapping[str, object] | None = None,
+        bootstrap_or_mapping: str | Iterable[str] | Mapping[str, object] | Self | None = None,
         options: Mapping[str, object] | None = None,
     ) -> Self:
-        """The checked options, from a mapping (or the bootstrap servers alone) and keywords.
+        """The checked options, from a mapping (or the bootstrap servers alone) and keywords. What
+        this method has returned can be given instead, without keywords.
 
         Both accept an option's Python name (``linger_ms``), its dotted name (``linger.ms``) and
         its aliases (``partitioner.availability.timeout.ms``). Text is read as in Java's property
@@ -99,6 +100,8 @@ class ClientConfig(SecurityOptions):
         bootstrap servers.
         """
         first = bootstrap_or_mapping
+        if isinstance(first, cls) and not options:
+            return first
         if first is not None and not isinstance(first, Mapping):
             first = {"bootstrap_servers": first}
         given = read_options(cls.OPTIONS, (first or {}, options or {}))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from kafkaclient.config.limit import Limit
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.topic_waiters import TopicWaiter
+
+CALL_DEADLINE: ContextVar[float] = ContextVar("kafkaclient_call_deadline")
+"""When a call that began in another thread has waited for max.block.ms, in seconds of the
+producer's clock. Not set: the call began in the event loop, and each of its waits has that time."""
 
 
 class Admission:
@@ -58,7 +64,7 @@ class Admission:
         self._ignore_keys = ignore_keys
         self._call_partitioner_once = call_partitioner_once
         self._clock = clock
-        self._new_guard = new_guard
+        self.new_guard = new_guard
         self._on_failed = on_failed
         self.pending_sends = PendingSends(
             accumulator,
@@ -122,11 +128,15 @@ class Admission:
         others_wait = partition in buffer.awaiting_partitions and not refreshed
         return others_wait or partition >= buffer.view.partition_count
 
+    def _deadline(self) -> float:
+        """When a wait that begins now has to end."""
+        return min(self._clock() + self._max_block, CALL_DEADLINE.get(math.inf))
+
     async def wait_and_append(self, topic: str, record: Record | PendingRecord) -> Delivery:
         """Append once the record is serialized, the topic's metadata is known, there is buffer
         space, and all earlier records of the topic are appended; within ``max_block``."""
-        deadline = self._clock() + self._max_block
-        buffer, guard = self._accumulator.topic(topic), self._new_guard()
+        deadline = self._deadline()
+        buffer, guard = self._accumulator.topic(topic), self.new_guard()
         refreshed = False
         while True:
             pending = record if isinstance(record, PendingRecord) else None
@@ -149,10 +159,10 @@ class Admission:
     async def wait_exclusive(self, topic: str, room: int) -> TopicWaiter:
         """Wait until many records may be appended, with ``room`` bytes of buffer space; at most
         ``max_block`` seconds. The caller must call :meth:`PendingSends.end`."""
-        guard = self._new_guard()
+        guard = self.new_guard()
         send = self.join_exclusive(topic, room)
         try:
-            await self._wait_admitted(send, self._clock() + self._max_block)
+            await self._wait_admitted(send, self._deadline())
             guard()
         except BaseException:
             self.pending_sends.end(send)
@@ -167,9 +177,9 @@ class Admission:
     async def wait_for_more(self, send: TopicWaiter, room: int) -> None:
         """Wait for ``room`` more bytes within ``max_block``. Other waiters of the topic wait for
         this caller meanwhile."""
-        guard = self._new_guard()
+        guard = self.new_guard()
         self.pending_sends.wait_for_more(send, room)
-        await self._wait_admitted(send, self._clock() + self._max_block)
+        await self._wait_admitted(send, self._deadline())
         guard()
 
     async def wait_new_partition(self, topic: str, partition: int | None) -> int:
@@ -177,9 +187,9 @@ class Admission:
 
         Raises PartitionOutOfRangeError when the topic does not have ``partition``.
         """
-        buffer, guard = self._accumulator.topic(topic), self._new_guard()
+        buffer, guard = self._accumulator.topic(topic), self.new_guard()
         if self.must_wait_for_partition(buffer, partition):
-            await self._wait_new_partition(buffer, partition, self._clock() + self._max_block)
+            await self._wait_new_partition(buffer, partition, self._deadline())
             guard()
         return buffer.known_view.partition_count
 

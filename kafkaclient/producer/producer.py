@@ -44,9 +44,10 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin, 
 
     Parameters: bootstrap servers (``"host:port,host:port"`` or a list of strings ``"host:port"``),
     or a mapping of options under Kafka's dotted names (``{"bootstrap.servers": ...,
-    "linger.ms": 5}``); further options by keyword (``linger_ms=5``). Their
-    names, defaults and meaning are the same as in Java's ``ProducerConfig``; the reference lists
-    them ("Producer options"). ``dialer``, ``clock`` (monotonic seconds), ``wall_clock`` (seconds
+    "linger.ms": 5}``); further options by keyword (``linger_ms=5``). The ``config`` of another
+    producer can be given instead, without options. Names, defaults and meaning of the options are
+    the same as in Java's ``ProducerConfig``; the reference lists them ("Producer options").
+    ``dialer``, ``clock`` (monotonic seconds), ``wall_clock`` (seconds
     since the epoch, stamps records) and ``rng`` are for tests.
 
     Creating a producer does no I/O; :meth:`start` or ``async with`` connects. A producer belongs to
@@ -66,7 +67,9 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin, 
 
     def __init__(
         self,
-        bootstrap_or_mapping: str | Iterable[str] | Mapping[str, object] | None = None,
+        bootstrap_or_mapping: (
+            str | Iterable[str] | Mapping[str, object] | ProducerConfig | None
+        ) = None,
         /,
         *,
         dialer: Dialer | None = None,

@@ -212,6 +212,7 @@ class ProducerRuntime:
         Returns how many records were left without an outcome."""
         self.accumulator.close(self.now())
         undelivered = 0
+        within = f" with timeout={timeout}" if timeout else ""
         try:
             async with asyncio.timeout(timeout):
                 if self.transactions is not None:
@@ -222,8 +223,8 @@ class ProducerRuntime:
         finally:
             undelivered = self._fail_pending(
                 ProducerClosedError(
-                    f"the producer was stopped with timeout={timeout} before the record was "
-                    "acknowledged; it may have been written if it had been sent"
+                    f"the producer was stopped{within} before the record was acknowledged; it "
+                    "may have been written if it had been sent"
                 )
             )
             self.accumulator.compressor.close()

@@ -33,7 +33,7 @@ class OpenThreads:
     """The producer threads of this process, each with its limit in seconds for the exit."""
 
     def __init__(self) -> None:
-        self._limits: dict[ProducerThread, float] = {}
+        self._exit_timeouts: dict[ProducerThread, float] = {}
         self._inherited: list[ProducerThread] = []
         """In a forked child: the parent's threads, kept so that their coroutines are not closed in
         the child."""
@@ -49,24 +49,26 @@ class OpenThreads:
             register(self.flush)
         atexit.register(self.close)
 
-    def add(self, thread: ProducerThread, limit_s: float) -> None:
-        self._limits[thread] = limit_s
-        thread.ended.add_done_callback(lambda _: self._limits.pop(thread, None))
+    def add(self, thread: ProducerThread, exit_timeout_s: float) -> None:
+        self._exit_timeouts[thread] = exit_timeout_s
+        thread.ended.add_done_callback(lambda _: self._exit_timeouts.pop(thread, None))
 
     def flush(self) -> None:
         """Step 1: wait for the outcome of all records, and leave the producers running."""
         began = time.monotonic()
-        late = list(self._limits)
+        late = list(self._exit_timeouts)
         try:
             flushes = {thread: thread.flush() for thread in late}
             for thread, flush in flushes.items():
-                if _wait(flush, began + self._limits.get(thread, 0.0) - time.monotonic()):
+                if _is_done_within(
+                    flush, began + self._exit_timeouts.get(thread, 0.0) - time.monotonic()
+                ):
                     late.remove(thread)
         except KeyboardInterrupt:
             pass  # Ctrl-C ends the wait
         for thread in late:
-            if thread in self._limits:
-                self._limits[thread] = 0.0
+            if thread in self._exit_timeouts:
+                self._exit_timeouts[thread] = 0.0
                 _log.warning(
                     "the program ends with %d records undelivered: their outcome was not known "
                     "after %.3g s",
@@ -77,18 +79,18 @@ class OpenThreads:
     def close(self) -> None:
         """Step 3."""
         began = time.monotonic()
-        ends = dict(self._limits)
+        ends = dict(self._exit_timeouts)
         for thread, limit in ends.items():
             thread.close(limit)
         for thread, limit in ends.items():
             # The producer says itself how many records it leaves undelivered.
-            _wait(thread.ended, began + limit + 1.0 - time.monotonic())
+            _is_done_within(thread.ended, began + limit + 1.0 - time.monotonic())
 
     def _before_fork(self) -> None:
         # A lock that another thread holds during a fork stays locked in the child: for example that
         # of a module that is being imported.
         resumes = self._resumes[threading.get_ident()] = []
-        for thread in list(self._limits):
+        for thread in list(self._exit_timeouts):
             thread.pause(resumes, _FORK_S)
 
     def _after_fork(self) -> None:
@@ -97,14 +99,14 @@ class OpenThreads:
 
     def forked(self) -> None:
         """See :class:`~kafkaclient.net.fork.Forkable`."""
-        for thread in self._limits:
-            thread.home.forked()
+        for thread in self._exit_timeouts:
+            thread.future_state.forked()
         self._resumes.clear()
-        self._inherited += self._limits
-        self._limits = {}
+        self._inherited += self._exit_timeouts
+        self._exit_timeouts = {}
 
 
-def _wait(future: Future[Any], seconds: float) -> bool:
+def _is_done_within(future: Future[Any], seconds: float) -> bool:
     """Whether the future is done in time."""
     try:
         future.exception(max(0.0, seconds))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from asyncio import _get_running_loop
 from concurrent.futures import Future
 from concurrent.futures._base import FINISHED, PENDING
@@ -18,6 +19,65 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
+_LOCKED_S = 1.0
+"""Seconds that the producer's thread waits for locks that other threads hold, for each batch."""
+
+
+_RLock: Any = type(threading.RLock())  # a class in C
+
+
+class Gate(_RLock):  # type: ignore[misc]
+    """What the standard library uses of a future's ``_condition``.
+
+    A signal handler that raises, such as Ctrl-C, can leave a ``threading.Condition`` locked for
+    ever: its ``__enter__`` is Python code, and ends in the middle. ``with gate:`` is one call in C.
+    """
+
+    def __init__(self) -> None:
+        self._sleepers: list[Any] = []
+
+    def sleep(self, is_done: Callable[[], bool], timeout: float | None) -> None:
+        """Wait until ``is_done()``. It becomes true before :meth:`notify_all`. Raises TimeoutError
+        after ``timeout`` seconds (None: no limit)."""
+        sleeper = threading.Lock()
+        sleeper.acquire()
+        with self:
+            if is_done():
+                return
+            self._sleepers.append(sleeper)
+        try:
+            seconds = -1 if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX)
+            if not sleeper.acquire(timeout=seconds) and not is_done():
+                raise TimeoutError
+        finally:
+            with self:
+                if sleeper in self._sleepers:
+                    self._sleepers.remove(sleeper)
+
+    def notify_all(self) -> None:
+        """Wake the threads in :meth:`sleep`."""
+        with self:
+            for sleeper in self._sleepers:
+                sleeper.release()
+            self._sleepers.clear()
+
+
+class ThreadFuture(Future[T]):
+    """A future of the producer's thread. A signal handler that raises in a thread that waits for it
+    does not stop the producer's thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._condition: Any = Gate()
+
+    def result(self, timeout: float | None = None) -> T:
+        self._condition.sleep(self.done, timeout)
+        return super().result(0)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._condition.sleep(self.done, timeout)
+        return super().exception(0)
+
 
 class Outcome(Protocol):
     """A :class:`~kafkaclient.Delivery` or :class:`~kafkaclient.BulkDelivery` that is done. It
@@ -27,18 +87,18 @@ class Outcome(Protocol):
     def exception(self) -> BaseException | None: ...
 
 
-class Home:
+class FutureState:
     """What the futures of one producer thread share."""
 
     def __init__(self) -> None:
         # Reentrant: a garbage collection inside may free, and so use, another future.
         self.lock: threading.RLock = threading.RLock()
-        self.left_behind: bool = False
+        self.in_forked_child: bool = False
         """Whether this is a forked child, where the thread does not run."""
 
     def forked(self) -> None:
         self.lock = threading.RLock()  # the thread may have held the other
-        self.left_behind = True
+        self.in_forked_child = True
 
 
 class SendFuture(Future[T]):
@@ -51,42 +111,45 @@ class SendFuture(Future[T]):
     """
 
     # A script creates many futures that it never waits for. So the constructor does not call the
-    # base class: the base class's attributes are made with its Condition, when they are first used.
-    _state = PENDING
-    _made: threading.Condition | None = None
-    _outcome: Outcome
+    # base class: what a waiting thread or a callback needs is made when it is first used.
+    _gate: Gate | None = None
+    """For threads in :meth:`result` and :meth:`exception`. Locked by ``with`` only."""
+    _waitable: Gate | None = None
+    """For the base class's callbacks, ``concurrent.futures.wait`` and ``as_completed``. A thread
+    that is interrupted in one of these two functions leaves it locked."""
+    _outcome: Outcome | None = None
     _observed = False
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
+    def __init__(self, state: FutureState) -> None:
+        self._shared = state
+
+    @property
+    def _state(self) -> str:  # type: ignore[override]
+        """What the base class, ``wait`` and ``as_completed`` read. In a forked child, a future of
+        the parent has ended: it raises."""
+        done = self._outcome is not None or self._shared.in_forked_child
+        return FINISHED if done else PENDING
 
     # asyncio and concurrent.futures may read these two of a future that is done.
     @property
-    def _result(self) -> Any:
-        failed = not self.done() or self._outcome.exception() is not None
-        return None if failed else self._outcome.result()
-
-    @_result.setter
-    def _result(self, _: object) -> None:
-        """The base class sets it: it is in the outcome."""
+    def _result(self) -> Any:  # type: ignore[override]
+        outcome = self._outcome
+        failed = outcome is None or outcome.exception() is not None
+        return None if outcome is None or failed else outcome.result()
 
     @property
-    def _exception(self) -> BaseException | None:
-        return self._outcome.exception() if self.done() else None
-
-    @_exception.setter
-    def _exception(self, _: object) -> None:
-        """The base class sets it: it is in the outcome."""
+    def _exception(self) -> BaseException | None:  # type: ignore[override]
+        return None if self._outcome is None else self._outcome.exception()
 
     @property
-    def _condition(self) -> threading.Condition:  # type: ignore[override]
-        if self._made is None:
-            with self._home.lock:
-                if self._made is None:
+    def _condition(self) -> Gate:  # type: ignore[override]
+        if self._waitable is None:
+            with self._shared.lock:
+                if self._waitable is None:
                     self._waiters: list[Any] = []
                     self._done_callbacks: list[Callable[[Any], object]] = []
-                    self._made = threading.Condition()
-        return self._made
+                    self._waitable = Gate()
+        return self._waitable
 
     def __repr__(self) -> str:
         return f"<SendFuture {self._outcome!r}>" if self.done() else "<SendFuture pending>"
@@ -100,7 +163,7 @@ class SendFuture(Future[T]):
 
     def done(self) -> bool:
         """Whether the record is acknowledged or has failed."""
-        return self._state == FINISHED
+        return self._outcome is not None
 
     def result(self, timeout: float | None = None) -> T:
         """Where the record was written; waits for it.
@@ -125,12 +188,12 @@ class SendFuture(Future[T]):
         is one already."""
         self._observed = True
         super().add_done_callback(fn)
-        if self.done():
+        if self._outcome is not None:
             self._outcome.exception()  # it counts as read
 
     def _awaited(self, timeout: float | None) -> Outcome:
-        if not self.done():
-            if self._home.left_behind:
+        if self._outcome is None:
+            if self._shared.in_forked_child:
                 raise ProducerStateError(
                     "the record belongs to the process that sent it; a forked child does not learn "
                     "its outcome"
@@ -140,33 +203,61 @@ class SendFuture(Future[T]):
                     "the future has no outcome yet, and this thread runs an event loop, which must "
                     "not wait: await asyncio.wrap_future(future)"
                 )
-            with self._condition:
-                if not self.done() and not (self._condition.wait(timeout) and self.done()):
-                    raise TimeoutError
+            with self._shared.lock:
+                gate = self._gate = self._gate or Gate()
+            gate.sleep(self.done, timeout)
+        assert self._outcome is not None
         return self._outcome
 
-    def _finish(self, outcome: Outcome) -> None:
-        """Wake those that wait, and call the callbacks."""
-        self._outcome = outcome
-        error = outcome.exception() if self._observed or self._waiters else None
-        if error is None:
-            self.set_result(None)  # type: ignore[arg-type] # result() reads the outcome
-        else:
-            self.set_exception(error)
+    def _finish(self, outcome: Outcome, deadline: float) -> None:
+        """Set the outcome, wake all that wait, and call the callbacks.
+
+        Waits for locks until ``deadline``. Then the thread that holds them was interrupted in
+        ``concurrent.futures.wait`` or ``as_completed``, and does not wait any more.
+        """
+        waitable = self._condition
+        locked = waitable.acquire(timeout=_until(deadline))
+        try:
+            self._outcome = outcome
+            if self._gate is not None:
+                self._gate.notify_all()
+            error = outcome.exception() if self._observed or self._waiters else None
+            for waiter in self._waiters:
+                if _can_be_woken(waiter, deadline):
+                    (waiter.add_result if error is None else waiter.add_exception)(self)
+        finally:
+            if locked:
+                waitable.release()
+        self._invoke_callbacks()  # type: ignore[attr-defined] # the base class's
 
 
-def finish(home: Home, outcomes: Sequence[tuple[SendFuture[Any], Outcome]]) -> None:
+def _can_be_woken(waiter: Any, deadline: float) -> bool:
+    """Whether the event of a ``concurrent.futures.wait`` can be set: a thread that was interrupted
+    in ``wait`` may have left it locked."""
+    condition = getattr(getattr(waiter, "event", None), "_cond", None)
+    if condition is not None:
+        if not condition.acquire(timeout=_until(deadline)):
+            return False
+        condition.release()
+    return True
+
+
+def _until(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())
+
+
+def finish(state: FutureState, outcomes: Sequence[tuple[SendFuture[Any], Outcome]]) -> None:
     """Give futures their outcomes, in the producer's thread."""
     waited = []
-    with home.lock:
+    with state.lock:
         for future, outcome in outcomes:
-            if future._made is None:  # nobody waits, and there are no callbacks
+            if future._gate is None and future._waitable is None:  # nobody waits
                 future._outcome = outcome
-                future._state = FINISHED
             else:
                 waited.append((future, outcome))
+    deadline = time.monotonic() + _LOCKED_S
     for future, outcome in waited:
         try:
-            future._finish(outcome)
+            future._finish(outcome, deadline)
         except BaseException:  # noqa: BLE001 - a callback's; concurrent.futures has logged its other exceptions
             _log.exception("a callback of a record's future failed")

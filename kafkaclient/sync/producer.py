@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from asyncio import _get_running_loop
 from collections.abc import Mapping
 from concurrent.futures import CancelledError
 from contextvars import copy_context
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
@@ -16,29 +16,24 @@ from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import (
     ConfigError,
     FlushTimeoutError,
-    InvalidRecordError,
-    KafkaError,
-    KafkaTimeoutError,
     ProducerClosedError,
-    ProducerStateError,
 )
 from kafkaclient.net.fork import guard
 from kafkaclient.producer.batches.record import RawRecord
-from kafkaclient.producer.observability.health import Health
 from kafkaclient.producer.producer import Producer
 from kafkaclient.sync.at_exit import open_threads
-from kafkaclient.sync.feeder import Many
+from kafkaclient.sync.columns import Columns
+from kafkaclient.sync.entries import Many
 from kafkaclient.sync.futures import SendFuture
+from kafkaclient.sync.observation_api import SyncObservationMixin
 from kafkaclient.sync.serializing import Serializing
 from kafkaclient.sync.thread import ProducerThread
+from kafkaclient.sync.waiting import check_may_wait, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
-    from concurrent.futures import Future
 
-    from kafkaclient.cluster.view import PartitionView
-    from kafkaclient.metrics.snapshot import MetricsSnapshot
-    from kafkaclient.sync.feeder import One
+    from kafkaclient.sync.entries import One
     from kafkaclient.types import BulkMetadata, HeadersLike, RecordMetadata
 
 T = TypeVar("T")
@@ -47,12 +42,9 @@ _ENTRY_BYTES = 512  # what a record takes in the handover besides its key and va
 _OVERHEAD = 128  # bytes: a batch with one record takes less besides key, value and headers
 _KNOWN_TOPICS = 10_000  # names that were checked are kept, up to this number
 _HANDOVER_S = 0.1  # the producer's thread has at least this long to take records
-_ANSWER_S = 0.2  # how much longer healthy() waits for the producer's thread than for brokers
-_BUSY = "the producer's thread does not respond"
-_SERIALIZERS = {"key_serializer", "value_serializer", "key.serializer", "value.serializer"}
 
 
-class SyncProducer:
+class SyncProducer(SyncObservationMixin):
     """Publishes records to Kafka from any thread of a program without an event loop: Django,
     Celery, scripts.
 
@@ -106,8 +98,8 @@ class SyncProducer:
                 "a SyncProducer has no transactions: leave out transactional.id, or use "
                 "kafkaclient.Producer"
             )
-        plain = {name: given for name, given in options.items() if name not in _SERIALIZERS}
-        self._new_producer = partial(Producer, bootstrap_or_mapping, **internal, **plain)
+        plain = replace(config, key_serializer=None, value_serializer=None)
+        self._new_producer = partial(Producer, plain, **internal)
         self._exit_timeout_s = exit_timeout_s
         self._max_block_s = config.max_block_ms / 1000
         self._serializing = Serializing(config, time.time)
@@ -151,7 +143,7 @@ class SyncProducer:
             ProducerStateError: this thread runs an event loop, which must not wait.
             ProducerClosedError: the SyncProducer is closed.
         """
-        _check_may_wait("start")
+        check_may_wait("start")
         if self._closed:
             raise ProducerClosedError("start: the SyncProducer is closed")
         self._running().started.result()
@@ -167,14 +159,14 @@ class SyncProducer:
         Raises:
             ProducerStateError: this thread runs an event loop, which must not wait.
         """
-        _check_may_wait("close")
+        check_may_wait("close", timeout)
         with self._lock:
             self._closed = True
             thread = self._thread
         if thread is None:
             return 0
         thread.close(timeout)
-        return thread.wait_closed()
+        return thread.wait_closed(timeout)
 
     def __enter__(self) -> Self:
         self.start()
@@ -260,7 +252,7 @@ class SyncProducer:
         Raises what :meth:`send` raises, the error of a failed delivery, and ProducerStateError in a
         thread that runs an event loop.
         """
-        _check_may_wait("send_and_wait")
+        check_may_wait("send_and_wait")
         now = time.monotonic()
         record, size = self._checked(now, topic, value, key, partition, timestamp_ms, headers)
         future: SendFuture[RecordMetadata] = self._put(record, size, now, awaited=True)
@@ -305,44 +297,32 @@ class SyncProducer:
         other error, among them InvalidRecordError (then no record was sent) and BulkDeliveryError.
 
         Raises:
-            InvalidRecordError: a column is no sequence, or (SerializationError) a serializer
-                failed; ``index`` is the record's. No record was sent.
+            InvalidRecordError: a column is no sequence, headers are not acceptable, or
+                (SerializationError) a serializer failed; ``index`` is the record's. No record was
+                sent.
             BufferFullError, ProducerClosedError: as :meth:`send`.
         """
-        headers, now = _copied(headers), time.monotonic()
-        values, keys, each = self._serializing.rows(
-            topic,
-            _listed("values", values),
-            None if keys is None else _listed("keys", keys),
-            headers,
-            None if record_headers is None else _listed("record_headers", record_headers),
-            now + self._max_block_s,
-            self._run,
-        )
-        size = 0
-        for n, value in enumerate(values):
-            if value.__class__ is not bytes and isinstance(value, (bytearray, memoryview)):
-                values[n] = bytes(value)
-            if isinstance(value, (bytes, bytearray, memoryview)):
-                size += len(value)
-        times = None if timestamps_ms is None else _listed("timestamps_ms", timestamps_ms)
-        many = partial(
+        now = time.monotonic()
+        columns = Columns(values, keys, headers, timestamps_ms, record_headers)
+        self._serializing.columns(topic, columns, now + self._max_block_s, self._run)
+        size = columns.freeze()
+        call = partial(
             Producer.send_many,
             topic=topic,
-            values=values,
-            keys=keys,
+            values=columns.values,
+            keys=columns.keys,
             partition=partition,
             timestamp_ms=timestamp_ms,
-            headers=headers,
-            timestamps_ms=times,
-            record_headers=each,
+            headers=columns.headers,
+            timestamps_ms=columns.timestamps_ms,
+            record_headers=columns.record_headers,
         )
-        return self._put(Many(topic, partition, many), size, now)
+        return self._put(Many(topic, partition, call), size, now)
 
     def _run(self, serialize: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
         """Run a serializer's coroutine in the producer's thread."""
-        _check_may_wait("a serializer is async")
-        return _within(self._running().run(serialize()), seconds)
+        check_may_wait("a serializer is async")
+        return within(self._running().run(serialize()), seconds)
 
     def _put(
         self, work: One | Many, size: int, now: float, *, awaited: bool = False
@@ -351,7 +331,7 @@ class SyncProducer:
         thread = self._thread
         if thread is None or thread.start_error is not None:
             thread = self._running()
-        future: SendFuture[Any] = SendFuture(thread.home)
+        future: SendFuture[Any] = SendFuture(thread.future_state)
         size += _ENTRY_BYTES
         entry = (future, work, copy_context(), awaited, now + self._max_block_s, size)
         thread.handover.put(entry, size, now + self._wait_s)
@@ -369,12 +349,16 @@ class SyncProducer:
                 the number of records without an outcome, which the producer still sends.
             ProducerStateError: this thread runs an event loop, which must not wait.
         """
-        _check_may_wait("flush")
+        check_may_wait("flush", timeout)
         thread = self._thread
-        if thread is None or self._closed or thread.start_error is not None:
+        if thread is None or thread.start_error is not None:
             return
+        ends = None if timeout is None else time.monotonic() + timeout
         try:
-            thread.flush().result(timeout)
+            try:
+                thread.flush().result(timeout)
+            except ProducerClosedError:  # close() was called meanwhile
+                thread.ended.result(None if ends is None else ends - time.monotonic())
         except CancelledError:
             return  # the thread has ended: each record has its outcome
         except TimeoutError as error:
@@ -388,103 +372,3 @@ class SyncProducer:
             )
             late.undelivered = thread.unsettled
             raise late from None
-
-    def partitions_for(self, topic: str) -> tuple[PartitionView, ...]:
-        """See :meth:`kafkaclient.Producer.partitions_for`."""
-        _check_may_wait("partitions_for")
-        thread = self._running()
-        thread.started.result()
-        return _within(thread.call(lambda producer: producer.partitions_for(topic)), None)
-
-    def healthy(self, timeout: float = 2.0) -> Health:
-        """Whether records can be delivered now, for a readiness probe; starts the producer. See
-        :meth:`kafkaclient.Producer.healthy`. Not healthy, too: the producer has not started within
-        ``timeout`` seconds, or its thread does not respond, for example because a callback of the
-        application does not end. Raises ProducerStateError in a thread that runs an event loop."""
-        _check_may_wait("healthy")
-        try:
-            thread = self._running()
-            ends = time.monotonic() + timeout
-            thread.started.result(timeout)
-        except TimeoutError as error:
-            why = error if isinstance(error, KafkaError) else "it is being started"
-            return Health((f"the producer does not run: {why}",))
-        except KafkaError as error:
-            return Health((f"the producer does not run: {error}",))
-        left = max(0.0, ends - time.monotonic())
-        try:
-            return _within(thread.call(lambda producer: producer.healthy(left)), left + _ANSWER_S)
-        except TimeoutError:
-            return Health((_BUSY,))
-        except KafkaError as error:
-            return Health((f"the producer does not run: {error}",))
-
-    def metrics(self, *, partitions: bool = True, timeout: float = 10.0) -> MetricsSnapshot:
-        """All metrics under Java's names, by group; see docs/how-to/operations.md.
-
-        ``partitions`` False leaves out those of partitions. ``timeout``: how long the call waits
-        for the producer's thread, in seconds.
-
-        Raises:
-            ProducerStateError: nothing was sent yet, or this thread runs an event loop.
-            KafkaTimeoutError: the producer has not started within ``timeout``, or its thread does
-                not respond.
-        """
-        _check_may_wait("metrics")
-        thread = self._thread
-        if thread is None:
-            raise ProducerStateError("metrics: the SyncProducer has not been started")
-        ends = time.monotonic() + timeout
-
-        async def snapshot(producer: Producer) -> MetricsSnapshot:
-            return producer.metrics(partitions=partitions)
-
-        try:
-            thread.started.result(timeout)
-            if thread.ended.done():
-                return thread.producer.metrics(partitions=partitions)
-            return _within(thread.call(snapshot), max(0.0, ends - time.monotonic()))
-        except TimeoutError as error:
-            if isinstance(error, KafkaError):
-                raise  # the producer could not be started
-            raise KafkaTimeoutError(f"metrics: {_BUSY} within {timeout} s") from None
-
-
-def _within(call: Future[T], seconds: float | None) -> T:
-    """The result of a call in the producer's thread. After ``seconds`` the call is cancelled, and
-    TimeoutError raised."""
-    try:
-        return call.result(seconds)
-    except TimeoutError:
-        call.cancel()
-        raise
-    except CancelledError:  # the thread has ended
-        raise ProducerClosedError("nothing was done: the SyncProducer is closed") from None
-
-
-def _copied(headers: HeadersLike) -> HeadersLike:
-    """The headers as they are now, which the caller may change later."""
-    if not headers:
-        return ()
-    try:
-        return dict(headers) if isinstance(headers, Mapping) else tuple(headers)
-    except TypeError as error:
-        raise InvalidRecordError(f"headers: {error}; nothing was sent") from error
-
-
-def _listed(name: str, column: Iterable[Any]) -> list[Any]:
-    """The items of an argument of ``send_many`` with an item for each record."""
-    if isinstance(column, (str, bytes, bytearray, memoryview)) or not hasattr(column, "__iter__"):
-        raise InvalidRecordError(
-            f"{name} must be a sequence with an item for each record, not a "
-            f"{type(column).__name__}; nothing was sent"
-        )
-    return list(column)
-
-
-def _check_may_wait(what: str) -> None:
-    if _get_running_loop() is not None:
-        raise ProducerStateError(
-            f"{what}: the call waits, and this thread runs an event loop, which would stand still; "
-            "use kafkaclient.Producer in it, or asyncio.to_thread"
-        )

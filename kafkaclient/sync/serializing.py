@@ -11,13 +11,14 @@ from kafkaclient.errors import InvalidRecordError
 from kafkaclient.producer.batches.record import PendingRecord, RawRecord, serialized_record
 from kafkaclient.producer.batches.serializers import AwaitedFields, Serializers
 from kafkaclient.producer.serialization import run_serializer
+from kafkaclient.types import HeadersLike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.batches.record import Record
-    from kafkaclient.types import HeadersLike
+    from kafkaclient.sync.columns import Columns
 
 Wait: TypeAlias = "Callable[[Callable[[], Coroutine[Any, Any, Record]], float], Record]"
 
@@ -50,39 +51,27 @@ class Serializing:
             return _waited(record, deadline, wait)
         return record
 
-    def rows(
-        self,
-        topic: str,
-        values: list[Any],
-        keys: list[Any] | None,
-        headers: HeadersLike,
-        record_headers: list[HeadersLike] | None,
-        deadline: float,
-        wait: Wait,
-    ) -> tuple[list[Any], list[Any] | None, list[HeadersLike] | None]:
-        """Columns of ``send_many`` in bytes: values, keys, headers of each record. Columns of
-        different lengths stay as they are, for ``send_many`` to refuse."""
-        serializers = self._serializers
-        columns = [column for column in (keys, record_headers) if column is not None]
-        unequal = any(len(column) != len(values) for column in columns)
-        if serializers is None or unequal or not values:
-            return values, keys, record_headers
-        rows = []
+    def columns(self, topic: str, columns: Columns, deadline: float, wait: Wait) -> None:
+        """Serialize the records of a ``send_many``, in place. Columns of different lengths stay as
+        they are, for ``send_many`` to refuse."""
+        serializers, values, keys = self._serializers, columns.values, columns.keys
+        if serializers is None or not columns.are_equally_long:
+            return
+        all_headers = list[HeadersLike]()
         for n, value in enumerate(values):
             key = None if keys is None else keys[n]
-            own = None if record_headers is None else record_headers[n]
-            raw = RawRecord(topic, value, key, headers=headers if own is None else own)
+            own = None if columns.record_headers is None else columns.record_headers[n]
+            raw = RawRecord(topic, value, key, headers=columns.headers if own is None else own)
             try:
-                rows.append(self._row(serializers, raw, deadline, wait))
+                values[n], key, headers = self._row(serializers, raw, deadline, wait)
             except InvalidRecordError as error:
                 error.index = n
                 raise
-        in_values, in_keys, in_headers = map(list, zip(*rows, strict=True))
-        return (
-            in_values,
-            None if keys is None else in_keys,
-            in_headers if serializers.get_context else record_headers,
-        )
+            if keys is not None:
+                keys[n] = key
+            all_headers.append(headers)
+        if serializers.get_context:
+            columns.record_headers = all_headers
 
     def _row(
         self, serializers: Serializers, raw: RawRecord, deadline: float, wait: Wait

@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.errors import KafkaError, ProducerClosedError, defect
 from kafkaclient.event_loop import loop_factory
+from kafkaclient.log_fields import log_fields
+from kafkaclient.sync.entries import records_in
 from kafkaclient.sync.feeder import Feeder
-from kafkaclient.sync.futures import Home
+from kafkaclient.sync.futures import FutureState, ThreadFuture
 from kafkaclient.sync.handover import Handover
+from kafkaclient.sync.outcomes import Outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from kafkaclient.producer.batches.batch_result import BatchResult
     from kafkaclient.producer.producer import Producer
-    from kafkaclient.sync.feeder import Entry
+    from kafkaclient.sync.entries import Entry
 
 T = TypeVar("T")
 
@@ -31,6 +35,10 @@ _HANDOVER_BYTES = 1 << 20
 counts as its record and what it takes in memory besides."""
 
 _LONGEST_PAUSE_S = 10.0  # the thread goes on then, also if the fork has not told it to
+
+_END_S = 2.0
+"""Seconds that :meth:`ProducerThread.wait_closed` waits beyond its limit for a thread that does not
+respond."""
 
 _CLOSED = "the record was not sent: the SyncProducer is closed"
 
@@ -43,17 +51,20 @@ class ProducerThread:
     """
 
     def __init__(self, new_producer: Callable[[], Producer], name: str) -> None:
-        self.home = Home()
+        self.future_state = FutureState()
         self.handover: Handover[Entry] = Handover(_HANDOVER_BYTES, self._wake_feeder)
-        self.started: Future[None] = Future()
-        self.ended: Future[int] = Future()
+        self.started: ThreadFuture[None] = ThreadFuture()
+        self.ended: ThreadFuture[int] = ThreadFuture()
         self.start_error: BaseException | None = None
         self.producer = new_producer()
         self._feeder: Feeder | None = None
-        self._feeding: asyncio.Task[None] | None = None
+        self._outcomes: Outcomes | None = None
+        self._waiting: asyncio.Task[None] | None = None
+        """Feeds, or waits for outcomes; ended when the time of :meth:`close` is up."""
         self._stop_by: float | None = None
-        self._calls: dict[Future[Any], Coroutine[Any, Any, Any]] = {}
-        """The calls of :meth:`run` that are not done."""
+        self._has_stopped = False
+        self._calls: dict[ThreadFuture[Any], Coroutine[Any, Any, Any]] = {}
+        """The calls of :meth:`run` that have not begun."""
         self._loop = (loop_factory() or asyncio.new_event_loop)()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         try:
@@ -67,35 +78,29 @@ class ProducerThread:
     @property
     def unsettled(self) -> int:
         """How many records have no outcome; a ``send_many`` that waits for its turn counts once."""
-        left = self.handover.entries
-        if self._feeder is not None:
-            left = [*self._feeder.left, *left]
-        waiting = sum(work is not None for _, work, *_ in left)
-        return waiting + (0 if self._feeder is None else self._feeder.unsettled)
+        taken = 0 if self._outcomes is None else self._outcomes.unsettled
+        return taken + records_in(self.handover.entries)
 
     def call(self, function: Callable[[Producer], Coroutine[Any, Any, T]]) -> Future[T]:
         """Run a coroutine with the producer in the thread, beside the records that wait there."""
         return self.run(function(self.producer))
 
-    def flush(self) -> Future[None]:
+    def flush(self) -> Future[Any]:
         """Send all records that were handed over before; the future is done when each has its
         outcome."""
         appended: Future[None] = Future()
         try:
             self.handover.put((appended, None, copy_context(), False, 0.0, 0), 0, 0.0)
-        except Exception as error:  # noqa: BLE001 - the queue is closed
-            appended.set_exception(error)
+        except Exception:  # noqa: BLE001 - the queue is closed: the thread ends with the last outcome
+            return self.ended
         return self.run(self._flush(appended))
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> ThreadFuture[T]:
         """Run a coroutine in the thread, beside the records that wait there. The result fails with
         ProducerClosedError, or is cancelled, if the thread ends before the coroutine."""
-        try:
-            call = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except RuntimeError:  # the loop is closed
-            call = Future()
+        call: ThreadFuture[T] = ThreadFuture()
         self._calls[call] = coroutine
-        call.add_done_callback(lambda _: self._calls.pop(call, None))
+        self._in_loop(self._begin, call, coroutine)
         if self._loop.is_closed():
             self._end_calls()
         return call
@@ -104,8 +109,7 @@ class ProducerThread:
         """Take no more records, send those that were taken, and end within ``timeout`` seconds
         (None: when each record has its outcome). A second call can only shorten the time."""
         self.handover.close(ProducerClosedError(_CLOSED))
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._close_within, timeout)
+        self._in_loop(self._close_within, timeout)
         return self.ended
 
     def pause(self, resumes: list[threading.Event], timeout_s: float) -> None:
@@ -119,25 +123,43 @@ class ProducerThread:
             paused.set()
             resume.wait(_LONGEST_PAUSE_S)
 
-        if threading.current_thread() is not self._thread:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(rest)
-                paused.wait(timeout_s)
+        if threading.current_thread() is not self._thread and self._in_loop(rest):
+            paused.wait(timeout_s)
 
-    def wait_closed(self) -> int:
-        """Wait until the thread has ended, after :meth:`close`; returns how many records were left
-        without an outcome."""
-        undelivered = self.ended.result()
-        self._thread.join()
+    def wait_closed(self, timeout: float | None) -> int:
+        """Wait until the thread has ended, after ``close(timeout)``; returns how many records were
+        left without an outcome. A thread that does not respond in time is left to itself."""
+        limit = None if timeout is None else max(0.0, timeout) + _END_S
+        try:
+            undelivered = self.ended.result(limit)
+        except TimeoutError:
+            undelivered = self.unsettled
+            _log.error(
+                "close has waited %.3g s, and the producer's thread does not respond: a callback "
+                "of the application may keep it busy. %d records have no outcome",
+                limit,
+                undelivered,
+                extra=log_fields(maybe_written=True),
+            )
+            return undelivered
+        self._thread.join(_END_S)
         return undelivered
 
+    def _in_loop(self, callback: Callable[..., object], *args: Any) -> bool:
+        """Call in the thread; False: its loop is closed."""
+        try:
+            self._loop.call_soon_threadsafe(callback, *args)
+        except RuntimeError:
+            return False
+        return True
+
     def _wake_feeder(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has taken the entry, and is closed
-            self._loop.call_soon_threadsafe(self._wake)
+        self._in_loop(self._wake)
 
     def _end_calls(self) -> None:
-        """Fail the calls that are left when the loop is closed."""
-        for call, coroutine in list(self._calls.items()):
+        """Fail the calls that have not begun when the loop is closed."""
+        while self._calls:
+            call, coroutine = self._calls.popitem()
             coroutine.close()
             with contextlib.suppress(InvalidStateError):  # its caller has cancelled it
                 call.set_exception(ProducerClosedError("the SyncProducer is closed"))
@@ -168,22 +190,46 @@ class ProducerThread:
                 _log.exception("code of the application raised in the producer's thread")
 
     async def _main(self) -> int:
-        feeder = self._feeder = Feeder(self.producer, self.handover, self.home)
-        self._feeding = asyncio.create_task(self._start_and_feed(feeder), name="kafkaclient-feeder")
-        await asyncio.wait({self._feeding})
-        problem = self._problem(self._feeding)
+        outcomes = self._outcomes = Outcomes(self.future_state, self._report_unobserved)
+        feeder = self._feeder = Feeder(self.producer, self.handover, outcomes)
+        feeding = asyncio.create_task(self._start_and_feed(feeder), name="kafkaclient-feeder")
+        self._waiting = feeding
+        await asyncio.wait({feeding})
+        problem = self._problem(feeding)
         self.handover.close(problem)
         try:
             undelivered = feeder.fail_left(problem)
+            if self.started.done() and self._time_left() != 0:
+                await self._wait_for_outcomes()
         finally:
-            left = None if self._stop_by is None else max(0.0, self._stop_by - self._loop.time())
-            unacknowledged = await self.producer.stop(left)
-            refused = await feeder.wait_settled()
+            unacknowledged = await self.producer.stop(self._time_left())
+            await feeder.wait_appended()
+            await outcomes.wait_settled()
+            self._has_stopped = True
         if not self.started.done():
             # The application's next call starts another thread.
             self.start_error = problem
             self.started.set_exception(problem)
-        return undelivered + unacknowledged + refused
+        return undelivered + unacknowledged + feeder.refused_at_stop
+
+    async def _wait_for_outcomes(self) -> None:
+        """Ends early when the time of :meth:`close` is up, which ``Producer.stop`` cannot: its time
+        is known when it begins, and a second ``close`` may shorten it later."""
+        flushing = self._waiting = asyncio.create_task(self.producer.flush())
+        await asyncio.wait({flushing})
+        if not flushing.cancelled():
+            flushing.exception()  # the records have it, too
+
+    def _time_left(self) -> float | None:
+        """How long the thread may still wait for outcomes, in seconds; None: no limit."""
+        return None if self._stop_by is None else max(0.0, self._stop_by - self._loop.time())
+
+    def _report_unobserved(
+        self, batch_result: BatchResult, error: KafkaError, records: int
+    ) -> None:
+        core = self.producer._core
+        if core is not None:
+            core.report_unobserved(batch_result, error, records)
 
     def _problem(self, feeding: asyncio.Task[None]) -> Exception:
         """Why no more records are taken."""
@@ -197,6 +243,18 @@ class ProducerThread:
     async def _flush(self, appended: Future[None]) -> None:
         await asyncio.wrap_future(appended)
         await self.producer.flush()
+
+    def _begin(self, call: ThreadFuture[T], coroutine: Coroutine[Any, Any, T]) -> None:
+        """Start a call of :meth:`run`."""
+        if self._has_stopped:
+            return  # it fails when the loop is closed
+        del self._calls[call]
+        if call.done():  # its caller has cancelled it
+            coroutine.close()
+            return
+        task = self._loop.create_task(coroutine)
+        call.add_done_callback(lambda _: self._in_loop(task.cancel))
+        task.add_done_callback(lambda _: _copy_outcome(task, call))
 
     async def _start_and_feed(self, feeder: Feeder) -> None:
         await self.producer.start()
@@ -213,8 +271,19 @@ class ProducerThread:
             stop_by = self._loop.time() + timeout
             if self._stop_by is None or stop_by < self._stop_by:
                 self._stop_by = stop_by
-                self._loop.call_at(stop_by, self._stop_feeding)
+                self._loop.call_at(stop_by, self._on_time_up)
 
-    def _stop_feeding(self) -> None:
-        if self._feeding is not None:
-            self._feeding.cancel()
+    def _on_time_up(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+
+def _copy_outcome(task: asyncio.Task[T], call: ThreadFuture[T]) -> None:
+    error = None if task.cancelled() else task.exception()
+    with contextlib.suppress(InvalidStateError):  # the caller has cancelled the call
+        if task.cancelled():
+            call.cancel()
+        elif error is not None:
+            call.set_exception(error)
+        else:
+            call.set_result(task.result())

@@ -281,6 +281,20 @@ async def test_the_latest_version_is_asked_for_again(monkeypatch: pytest.MonkeyP
                 assert later[5:] == b"\x04UA" + in_the_end
 
 
+@pytest.mark.parametrize("ttl_s", [0, 1e-9])
+async def test_an_answer_counts_for_the_record_that_asked(ttl_s: float) -> None:
+    """Also if it is too old by then: each record asks for the latest version."""
+    conf = {"auto.register.schemas": False, "use.latest.version": True}
+    async with running_stub() as stub:
+        stub.register("t-value", {"schema": AVRO})
+        async with client_of(stub, **{"cache.latest.ttl.sec": ttl_s}) as client:
+            serializer = AvroSerializer(client, AVRO, conf=conf)
+            for _ in range(2):
+                later = asyncio.wait_for(serializer.serialize(FLIGHT, context()), 5)
+                assert (await later)[5:] == b"\x04UA"
+    assert sum(stub.calls.values()) <= 4
+
+
 async def test_schema_ids_in_headers(fake: FakeCluster) -> None:
     client = AsyncSchemaRegistryClient.new_client({"url": "mock://headers"})
     conf = {"schema.id.serializer": header_schema_id_serializer}
@@ -338,6 +352,23 @@ def test_a_client_can_move_to_another_loop_when_its_own_is_closed() -> None:
     release.set()
     assert asyncio.run(serializer.serialize(FLIGHT, context()))[5:] == b"\x04UA"
     assert not left.done()
+
+
+@pytest.mark.parametrize(
+    "error", ["Event loop is closed", "<Event> is bound to a different event loop", "no"]
+)
+async def test_a_connection_of_another_event_loop(error: str) -> None:
+    """The application has used the client itself, so the serializer cannot know its loop."""
+    client = held_client("mock://used", threading.Event())
+
+    async def fail(*_: Any, **_named: Any) -> Any:
+        raise RuntimeError(error)
+
+    client.register_schema_full_response = fail  # type: ignore[method-assign]
+    serializer = AvroSerializer(client, AVRO)
+    expected = RuntimeError if error == "no" else ConfigError
+    with pytest.raises(expected, match=r"another event loop|no"):
+        await serializer.serialize(FLIGHT, context())
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

@@ -10,12 +10,14 @@ a new or a larger batch is appended as ``send`` does. If the call breaks off hal
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.config.limit import Limit
 from kafkaclient.errors import InvalidRecordError, KafkaError
+from kafkaclient.producer.admission import CALL_DEADLINE
 from kafkaclient.producer.batches.batch_result import Run
 from kafkaclient.producer.batches.record import (
     PendingRecord,
@@ -25,6 +27,7 @@ from kafkaclient.producer.batches.record import (
     serialized_record,
 )
 from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
+from kafkaclient.producer.bulk.columns import check_column
 from kafkaclient.producer.bulk.rows import Values
 from kafkaclient.producer.serialization import run_serializer
 from kafkaclient.wire.records import BATCH_OVERHEAD, MAX_RECORD_OVERHEAD
@@ -69,6 +72,7 @@ class BulkSend:
         self._topic = topic
         self._core = core
         self._serializers = serializers
+        self._check_open = core.admission.new_guard()
         largest = min(config.max_request_size, config.buffer_memory)
         largest -= BATCH_OVERHEAD + MAX_RECORD_OVERHEAD
         self._largest = largest if serializers is None else -1
@@ -132,7 +136,7 @@ class BulkSend:
         record = serialized_record(core.config, core.wall_clock, raw, self._serializers)
         if isinstance(record, PendingRecord):
             record = await run_serializer(record, Limit(core.max_block, "max.block.ms"))
-            core.check_open()
+            self._check_open()
             self._yield_at = core.now() + _SLICE_S  # other tasks have run
         return record
 
@@ -215,13 +219,20 @@ class BulkSend:
         else:
             await self._wait_for_space(record)
 
+    def _end_call_deadline(self) -> None:
+        """Once records are appended, each wait of the call has max.block.ms of its own."""
+        if self.delivery.records and CALL_DEADLINE.get(None) is not None:
+            CALL_DEADLINE.set(math.inf)
+
     async def _wait_new_partition(self, partition: int | None) -> int:
+        self._end_call_deadline()
         count = await self._core.admission.wait_new_partition(self._topic, partition)
         self._refreshed = True
         return count
 
     async def _wait_for_space(self, record: Record) -> None:
         room = max(self._room, record.upper_bound)
+        self._end_call_deadline()
         if self._pending is None:
             self._pending = await self._core.admission.wait_exclusive(self._topic, room)
         else:
@@ -231,7 +242,7 @@ class BulkSend:
         """Let other tasks run, if this call has worked for a millisecond."""
         if self._core.now() >= self._yield_at:
             await asyncio.sleep(0)
-            self._core.check_open()
+            self._check_open()
             self._yield_at = self._core.now() + _SLICE_S
 
     def broken_off(self, error: E) -> E:
@@ -277,10 +288,7 @@ async def send_values(
 
 async def _copied(bulk: BulkSend, items: Iterable[Any], what: str) -> list[Any]:
     """A copy of the items: the caller may change its list while the call waits."""
-    if isinstance(items, (str, bytes, bytearray, memoryview, int)):
-        raise InvalidRecordError(
-            f"{what} must be a sequence with an item for each record, not a {type(items).__name__}"
-        )
+    check_column(what, items)
     copied, rest = list[Any](), iter(items)
     while part := list(islice(rest, _ITEMS_AT_ONCE)):
         copied += part

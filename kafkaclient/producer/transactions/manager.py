@@ -125,7 +125,7 @@ class TransactionManager:
         def guard() -> None:
             check_open()
             if serial != self.serial:
-                what = "the transaction ended while send waited for metadata or buffer space"
+                what = "the transaction ended while the call waited"
                 raise ProducerStateError(f"the record was not sent: {what}")
 
         return guard

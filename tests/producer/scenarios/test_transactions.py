@@ -6,6 +6,7 @@ Ids such as ``L3`` are rows of docs/project/hard-situations.md.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -136,6 +137,35 @@ async def test_records_in_bulk(fake: FakeCluster, transacting: StartProducer, lo
         with pytest.raises(ProducerStateError):
             await producer.send_many("t", [b"x"])
     assert len(look.committed(fake)) == 5000
+
+
+@virtual_time
+@pytest.mark.parametrize("commits", [True, False])
+async def test_a_send_many_does_not_outlive_its_transaction(
+    fake: FakeCluster, transacting: StartProducer, look: Look, commits: bool
+) -> None:
+    """Its serializer works until the next transaction is open."""
+
+    def serialize(value: bytes) -> Any:
+        async def slow() -> bytes:
+            await asyncio.sleep(2)
+            return value
+
+        return slow() if value == b"slow" else value
+
+    async with transacting(fake, value_serializer=serialize) as producer:
+        with suppress(LookupError):
+            async with producer.transaction():
+                await producer.send("t", b"first")
+                late = asyncio.create_task(producer.send_many("t", [b"slow", b"second"]))
+                await asyncio.sleep(0.01)
+                if not commits:
+                    raise LookupError
+        async with producer.transaction():
+            await producer.send("t", b"next")
+            with pytest.raises(ProducerStateError, match="ended while the call waited"):
+                await late
+    assert sorted(look.committed(fake)) == ([b"first"] if commits else []) + [b"next"]
 
 
 # --- abort ------------------------------------------------------------------------------------

@@ -1,0 +1,135 @@
+"""What ``SyncProducer`` does with records that fail."""
+
+from __future__ import annotations
+
+import gc
+from concurrent.futures import wait
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkaclient import SyncProducer, UnseenFailure
+from kafkaclient.errors import (
+    BootstrapError,
+    BulkDeliveryError,
+    InvalidRecordError,
+    MetadataTimeoutError,
+    PartitionOutOfRangeError,
+    PolicyViolationError,
+    RecordTooLargeError,
+)
+from tests.sync.support import POLICY_VIOLATION, one_topic, running, threads, values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
+
+@pytest.mark.parametrize(
+    ("send", "error"),
+    [
+        (lambda p: p.send("no topic!", b"x"), InvalidRecordError),
+        (lambda p: p.send(["t"], b"x"), InvalidRecordError),
+        (lambda p: p.send("t", "text"), InvalidRecordError),
+        (lambda p: p.send("t", b"x", partition=-1), InvalidRecordError),
+        (lambda p: p.send("t", bytes(2000)), RecordTooLargeError),
+        (lambda p: p.send_and_wait("t", bytes(2000)), RecordTooLargeError),
+    ],
+)
+def test_an_invalid_record_raises_in_the_call(
+    send: Callable[[SyncProducer], object], error: type[Exception]
+) -> None:
+    fake = one_topic()
+    with running(fake, max_request_size=1000) as producer:
+        producer.send("t", b"1")  # the topic is known from now on
+        with pytest.raises(error):
+            send(producer)
+    assert values(fake) == [b"1"]
+
+
+def test_what_the_cluster_refuses_fails_the_future() -> None:
+    fake, unseen = one_topic(), []
+    with running(fake, max_block_ms=50, on_error=unseen.append) as producer:
+        no_topic = producer.send("unknown", b"x")
+        no_partition = producer.send("t", b"x", partition=9)
+        invalid = producer.send_many("t", [b"x", 5])
+        with pytest.raises(MetadataTimeoutError):
+            no_topic.result(10)
+        assert isinstance(no_partition.exception(10), PartitionOutOfRangeError)
+        with pytest.raises(InvalidRecordError) as caught:
+            invalid.result(10)
+        assert caught.value.index == 1
+        with pytest.raises(PartitionOutOfRangeError):
+            producer.send_and_wait("t", b"x", partition=9)
+    assert unseen == []
+
+
+def test_one_failed_bulk_is_one_error() -> None:
+    fake = one_topic()
+    fake.fail_produce("t", 0, POLICY_VIOLATION)
+    with running(fake) as producer, pytest.raises(BulkDeliveryError) as caught:
+        producer.send_many("t", [b"1", b"2"]).result(10)
+    assert caught.value.failures[0].records == 2
+
+
+def _sends(producer: SyncProducer) -> list[Future[Any]]:
+    return [producer.send("t", b"1"), producer.send_many("t", [b"2"])]
+
+
+def test_a_failure_that_nobody_reads_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    fake, unseen = one_topic(), []
+    fake.fail_produce("t", 0, POLICY_VIOLATION, times=9)
+    with running(fake, on_error=unseen.append, max_block_ms=50, linger_ms=0) as producer:
+        _sends(producer)
+        producer.flush()
+        producer.send("unknown", b"3")
+        producer.flush()
+    gc.collect()
+    assert {(f.topic, f.records, type(f.error)) for f in unseen} == {
+        ("t", 1, PolicyViolationError),
+        ("unknown", 1, MetadataTimeoutError),
+    }
+    assert all(isinstance(failure, UnseenFailure) for failure in unseen)
+    assert sum(failure.records for failure in unseen) == 3
+    assert "no caller checked their deliveries" in caplog.text
+
+
+def _result_raises(future: Any) -> None:
+    with pytest.raises(PolicyViolationError):
+        future.result(10)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda f: f.exception(10),
+        _result_raises,
+        lambda f: f.add_done_callback(lambda _: None),
+        lambda f: wait([f], 10),
+    ],
+    ids=["exception", "result", "callback", "wait"],
+)
+def test_a_failure_that_is_read_is_not_reported(read: Callable[[Any], object]) -> None:
+    fake, unseen = one_topic(), []
+    fake.fail_produce("t", 0, POLICY_VIOLATION)
+    with running(fake, on_error=unseen.append) as producer:
+        read(producer.send("t", b"1"))
+        producer.flush()
+    gc.collect()
+    assert unseen == []
+
+
+def test_a_failed_start_fails_the_records_and_the_next_call_tries_again() -> None:
+    fake = one_topic()
+    fake.stop_broker(0)
+    producer = SyncProducer(fake.bootstrap, dialer=fake, max_block_ms=100, reconnect_backoff_ms=10)
+    first = producer.send("t", b"lost")
+    with pytest.raises(BootstrapError):
+        first.result(10)
+    with pytest.raises(BootstrapError):
+        producer.start()
+    fake.start_broker(0)
+    with producer:
+        assert producer.send_and_wait("t", b"written").offset == 0
+    assert values(fake) == [b"written"]
+    assert threads() == []

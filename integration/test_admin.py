@@ -24,6 +24,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.types import TopicPartition
+from tests.code_blocks import runs
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -281,3 +282,17 @@ async def test_limits_are_seen_by_all_and_races_by_the_later_one(limited_cluster
             await strict.set_limits({"max.partitions": "1"})
             with pytest.raises(PolicyViolationError):
                 await strict.create_topic("strict", 1, 1)
+
+
+@pytest.mark.local_cluster
+@runs("docs/how-to/admin.md")
+async def test_the_program_of_the_page(limited_cluster, capsys, block):
+    async with Admin(limited_cluster.bootstrap) as admin:
+        await host(admin, 0, 0, 1)  # without topics of these names
+        names = block.run(replaced={"localhost:9092": limited_cluster.bootstrap})
+        await names["main"]()
+        told = capsys.readouterr().out.splitlines()
+        assert told[:2] == ["a created", "b created"]
+        assert told[2] in ("0", "1", "2")
+        assert told[3:] == ["()"]
+        assert len((await described(admin, "flights", 6)).partitions) == 6

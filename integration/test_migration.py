@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafkaclient.wire.codec  # noqa: F401 - imports kafka-python without its warnings
-from tests.migration_pages import PAGES, Page, Snippet
+from tests.code_blocks import Block, runs, select
+from tests.migration_pages import counterpart
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
     from integration.conftest import Consumed
 
@@ -20,34 +21,35 @@ pytestmark = pytest.mark.timeout(120)
 PARTITIONS = 7
 
 
-def _snippets() -> Iterator[Any]:
-    """The other clients' snippets with ours. The slice of `make test` has the first of each page,
-    and the one about the partition of keys."""
-    for page in PAGES:
-        for number, (theirs, ours) in enumerate(page.pairs):
-            short = number == 0 or "ConsistentRandom" in ours.code
-            marks = () if short else (pytest.mark.full,)
-            yield pytest.param(page, theirs, ours, marks=marks, id=f"{page.name}-{number}")
+def _slow(theirs: Block) -> bool:
+    """The slice of `make test` has the first snippet of each page, and the one about the partition
+    of keys."""
+    first = select(theirs.page, "python")[0]
+    return theirs != first and "ConsistentRandom" not in counterpart(theirs).source
 
 
-@pytest.mark.parametrize(("page", "theirs", "ours"), list(_snippets()))
+@runs("docs/how-to/migrate-from-*.md", without="from kafkaclient", name="theirs", slow=_slow)
 async def test_both_write_the_same(
     kafka_cluster: Any,
     topic: str,
     create_topic: Callable[..., Awaitable[None]],
     read_topic: Callable[..., Awaitable[list[Consumed]]],
-    page: Page,
-    theirs: Snippet,
-    ours: Snippet,
+    theirs: Block,
 ) -> None:
-    expected = 100 if "range(100)" in ours.code else 1
-    keyed = _same_keys_same_partitions(page, ours)
+    ours = counterpart(theirs)
+    expected = 100 if "range(100)" in ours.source else 1
+    # librdkafka's hash is another one, unless the page's partitioner is used.
+    keyed = "confluent" not in theirs.page or "ConsistentRandom" in ours.source
     written = []
-    for snippet in (theirs, ours):
-        name = f"{topic}-{snippet.module}"
+    for whose, block in (("theirs", theirs), ("ours", ours)):
+        name = f"{topic}-{whose}"
         await create_topic(name, PARTITIONS)
-        code = snippet.text(kafka_cluster.bootstrap, name)
-        await asyncio.to_thread(exec, code, {"__name__": "__main__"})
+        replaced = {
+            "localhost:9092": kafka_cluster.bootstrap,
+            '"billing': f'"{name}',
+            '"flights"': f'"{name}"',
+        }
+        await asyncio.to_thread(block.run, {"__name__": "__main__"}, replaced=replaced)
         records = await read_topic(name, "read_committed")
         async with asyncio.timeout(20):  # a commit is visible once its markers are in the log
             while len(records) < expected:
@@ -58,8 +60,3 @@ async def test_both_write_the_same(
         )
     assert written[0] == written[1]
     assert len(written[0]) == expected
-
-
-def _same_keys_same_partitions(page: Page, ours: Snippet) -> bool:
-    """librdkafka's hash is another one, unless the page's partitioner is used."""
-    return page.name != "confluent-kafka" or "ConsistentRandom" in ours.code

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import re
 import signal
 import sys
 from asyncio.subprocess import PIPE
@@ -19,9 +18,9 @@ from examples.outbox import relay, shop
 from integration.postgres import postgres
 from kafkaclient import Producer
 from kafkaclient.errors import AuthorizationError, BufferFullError
+from tests.code_blocks import runs
 
 FOLDER = Path(__file__).parents[1] / "examples" / "outbox"
-PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "outbox.md").read_text("utf-8")
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -331,9 +330,10 @@ async def test_a_change_that_is_rolled_back_sends_nothing(database, kafka_cluste
     assert await connection.fetchval("select count(*) from orders") == 0
 
 
-async def test_the_statements_of_the_page(database):
+@runs("docs/how-to/outbox.md", "sql", together=True, name="blocks")
+async def test_the_statements_of_the_page(database, blocks):
     _, connection = database
-    recognize, clear = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+    recognize, clear = (block.text() for block in blocks)
     await connection.execute("create table processed (outbox_id bigint primary key)")
     assert await connection.execute(recognize, 7) == "INSERT 0 1"
     assert await connection.execute(recognize, 7) == "INSERT 0 0"

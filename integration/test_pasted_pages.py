@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from integration.pasted import PastedPage, replace_all
 from kafkaclient.testing.ports import free_ports
+from tests.code_blocks import Block, parses, replace_all, runs, select
 
 if TYPE_CHECKING:
     from kafkaclient.testing.cluster import ClusterHandle
@@ -42,33 +42,54 @@ async def _shell(command: str, directory: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
+@runs("docs/get-started/first-record.md", together=True, name="files")
+@runs(
+    "docs/get-started/first-record.md",
+    "console",
+    having="$ python",
+    together=True,
+    name="programs",
+)
 async def test_first_record(
-    kafka_cluster: ClusterHandle, tmp_path: Path, topic: str, create_topic
+    kafka_cluster: ClusterHandle,
+    tmp_path: Path,
+    topic: str,
+    create_topic,
+    files: list[Block],
+    programs: list[Block],
 ) -> None:
-    page = PastedPage("get-started/first-record.md")
     await create_topic(topic, 6)
-    page.write(tmp_path, {'"flights"': f'"{topic}"', "localhost:9092": kafka_cluster.bootstrap})
-    programs = [command for command in page.commands if command.line.startswith("python ")]
-    assert [f"python {name}" for name in page.files] == [command.line for command in programs]
-    for command in programs:
+    commands = [command for block in programs for command in block.commands]
+    assert [f"python {file.title}" for file in files] == [command.line for command in commands]
+    for file, command in zip(files, commands, strict=True):
+        replaced = {'"flights"': f'"{topic}"', "localhost:9092": kafka_cluster.bootstrap}
+        file.write(tmp_path, replaced)
         assert await _shell(command.line, tmp_path) == list(command.output)
 
 
-async def test_first_test(tmp_path: Path) -> None:
-    page = PastedPage("get-started/first-test.md")
-    page.write(tmp_path)
-    (command,) = page.commands
+@runs("docs/get-started/first-test.md", together=True, name="files")
+@runs("docs/get-started/first-test.md", "console")
+async def test_first_test(tmp_path: Path, files: list[Block], block: Block) -> None:
+    for file in files:
+        file.write(tmp_path)
+    (command,) = block.commands
     printed = await _shell(command.line, tmp_path)
     assert printed[-1].startswith(command.output[0])
 
 
+@runs("docs/get-started/first-deployment.md", name="service")
+@runs("docs/get-started/first-deployment.md", "console")
 async def test_first_deployment(
-    kafka_cluster: ClusterHandle, tmp_path: Path, topic: str, create_topic
+    kafka_cluster: ClusterHandle,
+    tmp_path: Path,
+    topic: str,
+    create_topic,
+    service: Block,
+    block: Block,
 ) -> None:
-    page = PastedPage("get-started/first-deployment.md")
     await create_topic(topic, 6)
-    page.write(tmp_path, {'"orders"': f'"{topic}"'})
-    lines = [command.line for command in page.commands]
+    service.write(tmp_path, {'"orders"': f'"{topic}"'})
+    lines = [command.line for command in block.commands]
     (port,) = free_ports(1)
     script = replace_all(
         "\n".join(["trap 'kill $(jobs -p) || true' EXIT", *lines, "wait %1 || true"]),
@@ -79,21 +100,24 @@ async def test_first_deployment(
     assert re.search(r'\{"partition":\d,"offset":0\}', printed)
 
 
-def test_the_deployments_file_gives_the_service_time_to_stop() -> None:
-    page = PastedPage("get-started/first-deployment.md")
-    pod = yaml.safe_load(page.files["deployment.yaml"])["spec"]["template"]["spec"]
+@parses("docs/get-started/first-deployment.md", "dockerfile", name="image")
+@parses("docs/get-started/first-deployment.md", "yaml")
+def test_the_deployments_file_gives_the_service_time_to_stop(block: Block, image: Block) -> None:
+    pod = yaml.safe_load(block.text())["spec"]["template"]["spec"]
     assert pod["terminationGracePeriodSeconds"] > 20 + 20
-    assert '"--timeout-graceful-shutdown", "20"' in page.files["Dockerfile"]
-    assert "STOP_TIMEOUT_S = 20" in page.files["main.py"]
+    assert '"--timeout-graceful-shutdown", "20"' in image.text()
+    (service,) = select(block.page, "python")
+    assert "STOP_TIMEOUT_S = 20" in service.source
     (container,) = pod["containers"]
     assert container["readinessProbe"]["httpGet"]["path"] == "/ready"
 
 
+@runs("docs/how-to/deploy.md", having="worker.py")
 async def test_a_worker_that_gets_sigterm_sends_what_it_has(
-    kafka_cluster: ClusterHandle, tmp_path: Path, topic: str, create_topic, read_topic
+    kafka_cluster: ClusterHandle, tmp_path: Path, topic: str, create_topic, read_topic, block: Block
 ) -> None:
     await create_topic(topic, 1)
-    PastedPage("how-to/deploy.md").write(tmp_path, {"ticks": topic})
+    block.write(tmp_path, {"ticks": topic})
     worker = await asyncio.create_subprocess_exec(
         sys.executable,
         "worker.py",
@@ -114,11 +138,12 @@ async def test_a_worker_that_gets_sigterm_sends_what_it_has(
     assert len(await read_topic(topic)) == sent
 
 
+@runs("docs/how-to/deploy.md", having="handler.py")
 async def test_the_handler_of_lambda(
-    kafka_cluster: ClusterHandle, tmp_path: Path, topic: str, create_topic, read_topic
+    kafka_cluster: ClusterHandle, tmp_path: Path, topic: str, create_topic, read_topic, block: Block
 ) -> None:
     await create_topic(topic, 1)
-    PastedPage("how-to/deploy.md").write(tmp_path, {'send("events"': f'send("{topic}"'})
+    block.write(tmp_path, {'send("events"': f'send("{topic}"'})
     program = "from handler import handler\nprint(handler({'records': [1, 2, 3]}, None))\n"
     (tmp_path / "invocation.py").write_text(program, "utf-8")
     command = f"KAFKA_BOOTSTRAP={kafka_cluster.bootstrap} python invocation.py"

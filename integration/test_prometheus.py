@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,11 +16,11 @@ import yaml
 from experiments.dashboard.promql import parse
 from experiments.dashboard.scrapes import page_of
 from kafkaclient.prometheus import ALERT_RULES, DASHBOARD
+from tests.code_blocks import Block, runs
 
 if TYPE_CHECKING:
     from experiments.dashboard.promql import Page
 
-PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "prometheus.md").read_text("utf-8")
 KAFKACLIENT = [sys.executable, "-c", "from kafkaclient.cli import main; main()"]
 
 
@@ -41,15 +39,17 @@ def scrape(url: str, deadline: float) -> str:
 
 
 @pytest.mark.timeout(60)
-def test_the_page_of_a_real_producer(kafka_cluster, topic: str) -> None:
+@runs("docs/how-to/prometheus.md", having="while True")
+def test_the_page_of_a_real_producer(kafka_cluster, topic: str, block: Block) -> None:
     """Every metric and label of the dashboard and the alerts is in a real scrape."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    code = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
-    code = code.replace("9000", str(port)).replace("localhost:9092", kafka_cluster.bootstrap)
-    program = subprocess.Popen(
-        [sys.executable, "-c", code.replace('end("orders"', f'end("{topic}"')]
-    )
+    replaced = {
+        "9000": str(port),
+        "localhost:9092": kafka_cluster.bootstrap,
+        'end("orders"': f'end("{topic}"',
+    }
+    program = subprocess.Popen([sys.executable, "-c", block.text(replaced)])
     try:
         _check(f"127.0.0.1:{port}", topic)
     finally:

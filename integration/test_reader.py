@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -14,6 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from kafkaclient import Producer, TopicPartition
 from kafkaclient.errors import OffsetOutOfRangeError
 from kafkaclient.reader import Reader
+from tests.code_blocks import runs
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -167,13 +167,12 @@ async def test_a_broker_killed_in_the_middle(kafka_cluster, topic, create_topic)
     assert sorted(values) == sorted(b"%d" % n * 10 for n in range(200_000))
 
 
-async def test_the_example_of_the_page(kafka_cluster, topic, create_topic):
-    page = (Path(__file__).parents[1] / "docs" / "how-to" / "reader.md").read_text("utf-8")
-    code = page.split("```python\n")[1].split("```")[0]
+@runs("docs/how-to/reader.md", having="asyncio.run")
+async def test_the_example_of_the_page(kafka_cluster, topic, create_topic, block):
     await create_topic(topic, 2)
     async with Producer(kafka_cluster.bootstrap) as producer:
         place = await producer.send_and_wait(topic, b"late again", key=b"UA")
-    code = code.replace("localhost:9092", kafka_cluster.bootstrap).replace("flights", topic)
+    code = block.text({"localhost:9092": kafka_cluster.bootstrap, "flights": topic})
     script = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE
     )

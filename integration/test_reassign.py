@@ -18,6 +18,7 @@ from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import IncrementalAlterConfigsCall
 from kafkaclient.wire.reassignments import AlterReassignmentsCall
+from tests.code_blocks import runs
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -171,6 +172,24 @@ async def test_a_quota_holds_and_can_be_changed(kafka_cluster, admin, create_top
         assert progress.bytes_done == progress.bytes_total > 29 * MB
     await at_rest(admin)
     assert await replicas_of(admin, topic) == [(1,)]
+
+
+@runs("docs/how-to/reassign.md")
+async def test_the_program_of_the_page(
+    kafka_cluster, admin, create_topic, topic, capsys, block
+) -> None:
+    await create_topic(topic, assignments={0: [0, 1], 1: [1, 0]})
+    await fill(kafka_cluster, topic, 1)
+    replaced = {
+        "localhost:9092": kafka_cluster.bootstrap,
+        '"flights"': f'"{topic}"',
+        "(2, 3)": "(2, 0)",  # there are three brokers
+        "measure_s=5": "measure_s=0.5",
+    }
+    await block.run(replaced=replaced)["main"]()
+    assert len(capsys.readouterr().out.splitlines()) > 1
+    await at_rest(admin)
+    assert await replicas_of(admin, topic) == [(1, 2), (2, 0)]
 
 
 @pytest.mark.full

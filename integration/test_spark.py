@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiokafka import AIOKafkaProducer
 
+import kafkaclient.spark
 from kafkaclient.spark import register, spark_session
+from tests.code_blocks import runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +45,25 @@ def rows_of(frame: Any, *columns: str) -> list[tuple]:
         tuple(bytes(v) if isinstance(v, bytearray) else v for v in row)
         for row in frame.select(*columns).collect()
     )
+
+
+@runs("docs/how-to/spark.md")
+async def test_the_program_of_the_page(
+    spark, options, topic, create_topic, read_topic, tmp_path, monkeypatch, block
+):
+    await create_topic(topic, 2)
+    (tmp_path / "flights.csv").write_text("carrier,delay\nUA,12\nAA,3\n")
+    monkeypatch.setattr(kafkaclient.spark, "spark_session", lambda *_: spark)
+    replaced = {
+        "localhost:9092": options["kafka.bootstrap.servers"],
+        "flights.csv": str(tmp_path / "flights.csv"),
+        '="flights"': f'="{topic}"',
+    }
+    names = block.run(replaced=replaced)
+    assert names["flights"].isStreaming
+    found = sorted((record.key, json.loads(record.value)) for record in await read_topic(topic))
+    expected = [(b"AA", "3"), (b"UA", "12")]
+    assert found == [(key, {"carrier": key.decode(), "delay": delay}) for key, delay in expected]
 
 
 async def test_written_by_spark_read_by_aiokafka(spark, options, topic, create_topic, read_topic):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,17 +13,17 @@ from kafkaclient.admin import Admin
 from kafkaclient.errors import DeserializationError, ProcessingError, StreamsError
 from kafkaclient.streams import DeadLetter, StreamsApp
 from kafkaclient.types import TopicPartition
+from tests.code_blocks import Block, runs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from kafkaclient.testing.cluster import ClusterHandle
 
     CreateTopic = Callable[..., Awaitable[None]]
 
 pytestmark = pytest.mark.timeout(120)
-
-DOCS = Path(__file__).parents[1] / "docs" / "how-to" / "streams.md"
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
@@ -290,20 +289,25 @@ async def test_only_its_own_task_waits_for_a_partition_without_leader(
         await kafka_cluster.heal()
 
 
+@runs("docs/how-to/streams.md", having="StreamsApp(")
 async def test_the_word_count_in_the_docs(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: CreateTopic,
+    tmp_path: Path,
+    block: Block,
 ) -> None:
     """Only the address, the directory and the topic names are replaced."""
-    text = next(b for b in DOCS.read_text("utf-8").split("```python\n") if "StreamsApp(" in b)
-    code = text.split("```")[0]
+    replaced = {
+        "localhost:9092": kafka_cluster.bootstrap,
+        "/var/lib/words": str(tmp_path),
+        "asyncio.run(app.run())": "",
+        'processor("': f'processor("{topic}-',
+        'emit("': f'emit("{topic}-',
+    }
     for name in ("lines", "words", "counts"):
-        code = code.replace(f'"{name}"', f'"{topic}-{name}"', 1 if name == "lines" else -1)
         await create_topic(f"{topic}-{name}", 2)
-    code = code.replace("localhost:9092", kafka_cluster.bootstrap)
-    code = code.replace("/var/lib/words", str(tmp_path)).replace("asyncio.run(app.run())", "")
-    names: dict[str, Any] = {}
-    exec(compile(code, str(DOCS), "exec"), names)  # noqa: S102 - ours
-    app = names["app"]
+    app = block.run(replaced=replaced)["app"]
     async with Producer(kafka_cluster.bootstrap) as producer:
         for partition, line in ((0, b"a b a"), (1, b"a"), (0, b"a c")):
             await producer.send_and_wait(f"{topic}-lines", line, partition=partition)

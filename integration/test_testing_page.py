@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,17 +11,16 @@ from freezegun import freeze_time
 
 from kafkaclient import Producer, SyncProducer
 from kafkaclient.admin import Admin
+from tests.code_blocks import Block, runs
 
-_PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "testing.md").read_text("utf-8")
-_TEST = re.findall(r'```python title="test_real_brokers\.py"\n(.*?)```', _PAGE, re.DOTALL)
 _killed: list[str] = []
 
 
 @pytest.mark.local_cluster
 @pytest.mark.kafka_topic(replication_factor=3, configs={"min.insync.replicas": "2"})
-def test_the_page(kafka_cluster: Any, kafka_topic: str) -> None:
-    names: dict[str, Any] = {}
-    exec(_TEST[0], names)  # noqa: S102
+@runs("docs/how-to/testing.md", having="test_real_brokers.py")
+def test_the_page(kafka_cluster: Any, kafka_topic: str, block: Block) -> None:
+    names = block.run()
     names["test_a_broker_is_killed"](kafka_cluster, kafka_topic)
     _killed.append(kafka_topic)
 

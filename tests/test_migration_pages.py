@@ -1,4 +1,5 @@
-"""docs/how-to/migrate-from-*.md against the installed clients and this package.
+"""docs/how-to/migrate-from-*.md and docs/reference/from-*.md against the installed clients and this
+package.
 
 The snippets with kafkaclient run on the fake cluster here. integration/test_migration.py runs those
 with the other clients as well, and compares what both have written.
@@ -11,10 +12,10 @@ import builtins
 import ctypes
 import dataclasses
 import inspect
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiokafka
 import confluent_kafka
@@ -25,7 +26,7 @@ from hypothesis import strategies as st
 
 import kafkaclient
 import kafkaclient.wire.codec  # imports kafka-python without its warnings
-from kafkaclient import Delivery, Producer, SyncProducer, errors
+from kafkaclient import Delivery, Producer, errors
 from kafkaclient.admin import Admin
 from kafkaclient.broker_errors import BROKER_ERRORS, broker_error
 from kafkaclient.cluster.view import ClusterView, PartitionView, TopicView
@@ -33,10 +34,8 @@ from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import ConfigError, KafkaError
 from kafkaclient.testing import FakeCluster
 from kafkaclient.wire.murmur2 import partition_for_key
-from tests.migration_pages import PAGES, Page, Snippet, names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.code_blocks import Block, runs, select
+from tests.migration_pages import PAGES, Page, counterpart, names
 
 kafka = import_module("kafka")
 futures = import_module("kafka.producer.future")
@@ -44,41 +43,30 @@ AIOKAFKA, CONFLUENT, KAFKA_PYTHON = PAGES
 OPTIONS = {name: option for option in ProducerConfig.OPTIONS.values() for name in option.spellings}
 NO_LITERAL = "\N{EN DASH}"
 """A default that is required, calculated or an object."""
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.module)
 
 
 # --- snippets -----------------------------------------------------------------------------------
 
 
-def _ours() -> Iterator[Any]:
-    for page in PAGES:
-        for number, snippet in enumerate(page.snippets):
-            if snippet.module == "kafkaclient":
-                yield pytest.param(snippet, id=f"{page.name}-{number}")
-
-
-@pytest.mark.parametrize("snippet", list(_ours()))
-def test_our_snippets_write_what_they_say(
-    snippet: Snippet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake = FakeCluster(transactions_v2="transaction" in snippet.code)
-    fake.create_topic("t", 7, 3)
-    for kind in (Producer, SyncProducer):
-        monkeypatch.setattr(kafkaclient, kind.__name__, partial(kind, dialer=fake), raising=False)
-    exec(snippet.text(fake.bootstrap, "t"), {})  # noqa: S102
-    written = sum(len(fake.log("t", partition)) for partition in range(7))
-    many = 100 if "range(100)" in snippet.code else 1
+@runs("docs/how-to/migrate-from-*.md", having="from kafkaclient")
+def test_our_snippets_write_what_they_say(block: Block) -> None:
+    fake = FakeCluster(transactions_v2="transaction" in block.source)
+    fake.create_topic("flights", 7, 3)
+    block.run(dialer=fake)
+    written = sum(len(fake.log("flights", partition)) for partition in range(7))
+    many = 100 if "range(100)" in block.source else 1
     assert written >= many
     assert written <= many + 1  # the second example of a section, or a transaction's marker
 
 
-@each_page
-def test_each_snippet_has_its_counterpart(page: Page) -> None:
-    assert len(page.pairs) >= 6
-    theirs = [snippet for snippet in page.snippets if snippet.module != "kafkaclient"]
-    assert len(page.pairs) == len(theirs)
-    for _, ours in page.pairs:
-        assert ours.module == "kafkaclient"
+@pytest.mark.parametrize("client", ["aiokafka", "confluent-kafka", "kafka-python"])
+def test_each_snippet_has_its_counterpart(client: str) -> None:
+    page = f"docs/how-to/migrate-from-{client}.md"
+    theirs = select(page, "python", without="from kafkaclient")
+    assert len(theirs) >= 6
+    for block in theirs:
+        assert "from kafkaclient" in counterpart(block).source
 
 
 # --- options ------------------------------------------------------------------------------------
@@ -287,11 +275,8 @@ def _view(partitions: int) -> ClusterView:
 
 
 def _consistent_random() -> Any:
-    title = "How do I keep the partition of each key?"
-    code = next(s.code for s in CONFLUENT.snippets if s.title == title and "class" in s.code)
-    definitions: dict[str, Any] = {}
-    exec(code.partition("async def main")[0], definitions)  # noqa: S102
-    return definitions["ConsistentRandom"]()
+    (block,) = select("docs/how-to/*", "python", having="class ConsistentRandom")
+    return block.run(replaced={"asyncio.run(main())": ""})["ConsistentRandom"]()
 
 
 @given(st.binary(min_size=1), st.integers(1, 50))

@@ -5,29 +5,22 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-import pytest
-
-import kafkaclient
-from kafkaclient import Producer
 from kafkaclient.opentelemetry import KafkaclientInstrumentor
 from kafkaclient.testing import FakeCluster
+from tests.code_blocks import Block, runs
 
 _ROOT = Path(__file__).parents[1]
-_PAGE = (_ROOT / "docs" / "how-to" / "opentelemetry.md").read_text("utf-8")
-_SNIPPETS = re.findall(r"```python\n(.*?)```", _PAGE, re.DOTALL)
 
 
-@pytest.mark.parametrize("code", _SNIPPETS)
-def test_the_snippets_trace_their_record(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@runs("docs/how-to/opentelemetry.md")
+def test_the_snippets_trace_their_record(block: Block) -> None:
     fake = FakeCluster()
     fake.create_topic("flights", 3)
-    monkeypatch.setattr(kafkaclient, "Producer", partial(Producer, dialer=fake), raising=False)
     try:
-        exec(code.replace("localhost:9092", fake.bootstrap), {})  # noqa: S102
+        block.run(dialer=fake)
     finally:
         if KafkaclientInstrumentor().is_instrumented_by_opentelemetry:
             KafkaclientInstrumentor().uninstrument()

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import threading
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-import kafkaclient
-from kafkaclient import Producer
 from kafkaclient.testing import FakeCluster
+from tests.code_blocks import Block, runs
 from tests.schema_registry.stub import running_stub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "serializers.md").read_text("utf-8")
-JSON, MSGSPEC, AVRO, CLOUD_EVENTS, AWAITING = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 DELAYED = {"carrier": "UA", "delay": 12}
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+def fake() -> FakeCluster:
     cluster = FakeCluster(1)
     cluster.create_topic("flights", 1)
-    monkeypatch.setattr(kafkaclient, "Producer", partial(Producer, dialer=cluster), raising=False)
     return cluster
 
 
@@ -55,24 +48,33 @@ def registry_url() -> Iterator[str]:
     loop.close()
 
 
-def run(code: str, fake: FakeCluster, registry_url: str = "") -> list[bytes]:
-    code = code.replace("localhost:9092", fake.bootstrap)
-    exec(code.replace("http://localhost:8081", registry_url), {})  # noqa: S102
+def run(block: Block, fake: FakeCluster, registry_url: str = "") -> list[bytes]:
+    lines = [line for line in block.source.splitlines() if line]
+    assert "WithSchemaId" in block.source or len(lines) <= 30, "recipes are short"
+    block.run(dialer=fake, replaced={"http://localhost:8081": registry_url})
     return [record.value or b"" for record in fake.log("flights", 0)]
 
 
-@pytest.mark.parametrize("code", [JSON, MSGSPEC], ids=["orjson", "msgspec"])
-def test_json(code: str, fake: FakeCluster) -> None:
-    [value] = run(code, fake)
+@runs("docs/how-to/serializers.md", having="orjson")
+def test_orjson(block: Block, fake: FakeCluster) -> None:
+    [value] = run(block, fake)
     assert json.loads(value) == DELAYED
 
 
-def test_avro(fake: FakeCluster, registry_url: str) -> None:
-    assert run(AVRO, fake, registry_url) == [b"\x00\x00\x00\x00\x01" + b"\x04UA\x18"]
+@runs("docs/how-to/serializers.md", having="msgspec")
+def test_msgspec(block: Block, fake: FakeCluster) -> None:
+    [value] = run(block, fake)
+    assert json.loads(value) == DELAYED
 
 
-def test_cloud_events(fake: FakeCluster) -> None:
-    [value] = run(CLOUD_EVENTS, fake)
+@runs("docs/how-to/serializers.md", having="AvroSerializer")
+def test_avro(block: Block, fake: FakeCluster, registry_url: str) -> None:
+    assert run(block, fake, registry_url) == [b"\x00\x00\x00\x00\x01" + b"\x04UA\x18"]
+
+
+@runs("docs/how-to/serializers.md", having="CloudEvent")
+def test_cloud_events(block: Block, fake: FakeCluster) -> None:
+    [value] = run(block, fake)
     assert json.loads(value) == DELAYED
     [record] = fake.log("flights", 0)
     headers = dict(record.headers)
@@ -82,10 +84,6 @@ def test_cloud_events(fake: FakeCluster) -> None:
     assert headers["content-type"] == b"application/json"
 
 
-def test_a_serializer_that_waits(fake: FakeCluster) -> None:
-    assert run(AWAITING, fake) == [b"\x00\x00\x00\x00\x07UA", b"\x00\x00\x00\x00\x07AA"]
-
-
-@pytest.mark.parametrize("code", [JSON, MSGSPEC, AVRO, CLOUD_EVENTS])
-def test_recipes_are_short(code: str) -> None:
-    assert len([line for line in code.splitlines() if line]) <= 30
+@runs("docs/how-to/serializers.md", having="WithSchemaId")
+def test_a_serializer_that_waits(block: Block, fake: FakeCluster) -> None:
+    assert run(block, fake) == [b"\x00\x00\x00\x00\x07UA", b"\x00\x00\x00\x00\x07AA"]

@@ -12,24 +12,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.code_blocks import Block, runs, select
+
 _ROOT = Path(__file__).parents[1]
-_PAGE = (_ROOT / "docs" / "how-to" / "testing.md").read_text("utf-8")
-FILES = dict(re.findall(r'```python title="(test_\w+\.py)"\n(.*?)```', _PAGE, re.DOTALL))
-ON_REAL_BROKERS = "test_real_brokers.py"
+_PAGE = "docs/how-to/testing.md"
 
 
 def test_each_block_is_a_file() -> None:
-    assert len(FILES) == _PAGE.count("```python")
-    assert next(iter(FILES)) == "test_orders.py"  # the shortest test leads
+    titles = [block.title for block in select(_PAGE, "python")]
+    assert all(titles)
+    assert titles[0] == "test_orders.py"  # the shortest test leads
 
 
-def test_the_files_pass_in_an_empty_directory(tmp_path: Path) -> None:
+@runs("docs/how-to/testing.md", without="test_real_brokers.py", together=True, name="blocks")
+def test_the_files_pass_in_an_empty_directory(tmp_path: Path, blocks: list[Block]) -> None:
     """So do the tests among the examples, in a directory beside them."""
     page, examples = tmp_path / "page", tmp_path / "examples"
     page.mkdir()
-    for name, text in FILES.items():
-        if name != ON_REAL_BROKERS:
-            (page / name).write_text(text)
+    for block in blocks:
+        block.write(page)
     shutil.copytree(_ROOT / "examples", examples)
     tests = [path.read_text() for path in (*page.glob("*.py"), *examples.glob("test_*.py"))]
     expected = sum(len(re.findall(r"^(?:async )?def test_", t, re.MULTILINE)) for t in tests)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
-import pytest
 from fastapi.testclient import TestClient
 
-import kafkaclient
 from examples import fastapi_service
 from kafkaclient import Producer
 from kafkaclient.testing import FakeCluster
+from tests.code_blocks import Block, runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import pytest
 
-PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "web.md").read_text("utf-8")
-RECIPE, PORTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 POLICY_VIOLATION = 44
 
 
@@ -35,46 +30,37 @@ def _values(fake: FakeCluster, topic: str) -> list[tuple[bytes | None, bytes | N
     return [(record.key, record.value) for record in fake.log(topic, 0)]
 
 
-def _recipe(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Any:
-    made = partial(Producer, dialer=fake)
-    monkeypatch.setattr(kafkaclient, "Producer", made, raising=False)
-    names: dict[str, Any] = {"__name__": "recipe"}
-    exec(RECIPE.replace("localhost:9092", fake.bootstrap), names)  # noqa: S102
-    return names["app"]
-
-
 def _service(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(fastapi_service, "Producer", partial(Producer, dialer=fake))
     monkeypatch.setenv("KAFKA_BOOTSTRAP", fake.bootstrap)
     return fastapi_service.app
 
 
-@pytest.mark.parametrize(("make", "topic"), [(_recipe, "flights"), (_service, "orders")])
-def test_an_order_is_written_before_its_answer(
-    make: Callable[..., Any], topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake = _cluster()
-    with TestClient(make(fake, monkeypatch)) as client:
+def _check_answers(app: Any, fake: FakeCluster, topic: str) -> None:
+    """An order is written before its answer. The service is not ready while no broker answers."""
+    with TestClient(app) as client:
         answer = client.post("/orders?customer=ann", content=b"7")
         assert (answer.status_code, answer.json()) == (201, {"partition": 0, "offset": 0})
         assert _values(fake, topic) == [(b"ann", b"7")]
         ready = client.get("/ready")
         assert (ready.status_code, ready.text) == (200, "healthy")
-
-
-@pytest.mark.parametrize("make", [_recipe, _service])
-def test_it_is_not_ready_while_no_broker_answers(
-    make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake = _cluster()
-    with TestClient(make(fake, monkeypatch)) as client:
-        client.post("/orders?customer=ann", content=b"7")
         fake.stop_broker(0)
         ready = client.get("/ready")
         assert ready.status_code == 503
         assert "no leader of the topics in use answers" in ready.text
         fake.start_broker(0)
         assert client.get("/ready").status_code == 200
+
+
+@runs("docs/how-to/web.md", having="FastAPI")
+def test_the_recipe(block: Block) -> None:
+    fake = _cluster()
+    _check_answers(block.run({"__name__": "recipe"}, dialer=fake)["app"], fake, "flights")
+
+
+def test_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = _cluster()
+    _check_answers(_service(fake, monkeypatch), fake, "orders")
 
 
 def test_errors_are_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,9 +74,9 @@ def test_errors_are_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _values(fake, "clicks") == [(None, b"page")]  # the end of the service has sent it
 
 
-def test_each_worker_serves_its_metrics_on_a_port_of_its_own() -> None:
-    names: dict[str, Any] = {}
-    exec(PORTS, names)  # noqa: S102
+@runs("docs/how-to/web.md", having="serve_metrics")
+def test_each_worker_serves_its_metrics_on_a_port_of_its_own(block: Block) -> None:
+    names = block.run()
     workers = [names["serve_metrics"]() for _ in range(2)]
     try:
         ports = {server.server_port for server, _ in workers}

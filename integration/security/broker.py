@@ -9,7 +9,6 @@ import json
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient import Token
@@ -31,7 +30,6 @@ LISTENERS = (
     SecureListener("SCRAM", "SASL_SSL", mechanisms=("SCRAM-SHA-512",)),
 )
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "security.md"
 
 
 async def provide(user: str) -> Token:

@@ -3,46 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-import re
+import os
 import sys
-import textwrap
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import kafkaclient
-from kafkaclient import Producer, Token
+from kafkaclient import Token
 from kafkaclient.testing import ClusterSecurity, LocalCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-from integration.security.broker import PAGE, USERS, counts, unsigned_token
+from integration.security.broker import USERS, counts, unsigned_token
+from tests.code_blocks import Block, runs
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.local_cluster]
 
 
-def _blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
-
-
-def _here(text: str, cluster: LocalCluster, issuer: str = "") -> str:
-    for what, here in {
+def _here(cluster: LocalCluster, issuer: str = "") -> dict[str, str]:
+    """What this cluster has, by what the page has."""
+    return {
         "broker.example.org:9093": cluster.secured_bootstrap("SSL"),
         "broker.example.org:9094": cluster.secured_bootstrap("MUTUAL"),
         "broker.example.org:9095": cluster.secured_bootstrap("SASL_SSL"),
         "/etc/kafka": str(cluster.certificates),
         "https://login.example.org/oauth2/token": issuer,
-    }.items():
-        text = text.replace(what, here)
-    return text
+    }
 
 
-@pytest.mark.parametrize("number", range(len(_blocks("python"))))
+@runs("docs/how-to/security.md")
 async def test_the_documented_examples_run(
-    secured: LocalCluster, issuer: str, monkeypatch: pytest.MonkeyPatch, number: int
+    secured: LocalCluster, issuer: str, monkeypatch: pytest.MonkeyPatch, block: Block
 ) -> None:
     monkeypatch.setenv("KAFKA_PASSWORD", USERS["alice"])
     monkeypatch.setenv("CLIENT_SECRET", "client-secret")
@@ -54,29 +48,25 @@ async def test_the_documented_examples_run(
     async def no_second_cluster(*_: Any, **__: Any) -> AsyncIterator[LocalCluster]:
         yield secured
 
-    block = _here(_blocks("python")[number], secured, issuer)
     names = {
-        **vars(kafkaclient),
-        "Producer": Producer,
         "Token": Token,
         "ClusterSecurity": ClusterSecurity,
         "LocalCluster": no_second_cluster,
         "my_identity_provider": my_identity_provider,
-        "os": __import__("os"),
+        "os": os,
         "time": time,
     }
     before = await counts(secured)
-    exec("async def example():\n" + textwrap.indent(block, "    "), names)  # noqa: S102
-    await names["example"]()
+    await asyncio.to_thread(block.run, names, replaced=_here(secured, issuer))
     assert await counts(secured) == before + 1
 
 
+@runs("docs/how-to/security.md", "properties")
 async def test_perf_test_takes_the_documented_property_file(
-    secured: LocalCluster, tmp_path: Path
+    secured: LocalCluster, tmp_path: Path, block: Block
 ) -> None:
-    (properties,) = _blocks("properties")
     file, results = tmp_path / "client.properties", tmp_path / "results.json"
-    file.write_text(_here(properties, secured))
+    file.write_text(block.text(_here(secured)))
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", "from kafkaclient.cli import main; main()"),
         *("perf-test", "--topic", "flights"),

@@ -20,10 +20,10 @@ from kafkaclient.aiokafka.errors import BASES, aiokafka_error
 from kafkaclient.config import ProducerConfig
 from kafkaclient.testing.fake import FakeCluster
 from tests.aiokafka_dropin.support import same
-from tests.migration_pages import PlainPage, names
+from tests.code_blocks import Block, runs
+from tests.migration_pages import Page, names
 
-GUIDE = PlainPage("how-to/aiokafka", "aiokafka")
-REFERENCE = PlainPage("reference/aiokafka", "aiokafka")
+REFERENCE = Page("reference/aiokafka", "aiokafka")
 (PARAMETERS,) = REFERENCE.tables("What becomes of the parameters?")
 (ERRORS,) = REFERENCE.tables("Which errors are raised?")
 OPTIONS = {name for option in ProducerConfig.OPTIONS.values() for name in option.spellings}
@@ -32,22 +32,21 @@ OPTIONS = {name for option in ProducerConfig.OPTIONS.values() for name in option
 # --- snippets -----------------------------------------------------------------------------------
 
 
-def test_the_first_snippet_writes_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+@runs("docs/how-to/aiokafka.md", having="async def publish")
+def test_the_first_snippet_writes_a_record(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeCluster()
     fake.create_topic("flights", 1)
     monkeypatch.setattr(
         kafkaclient.aiokafka, "AIOKafkaProducer", partial(AIOKafkaProducer, dialer=fake)
     )
-    names_of_snippet: dict[str, Any] = {}
-    exec(GUIDE.all_snippets[0], names_of_snippet)  # noqa: S102
-    asyncio.run(names_of_snippet["publish"](fake.bootstrap))
+    asyncio.run(block.run()["publish"](fake.bootstrap))
     assert [(record.key, record.value) for record in fake.log("flights", 0)] == [(b"UA", b"value")]
 
 
-def test_the_second_snippet_installs() -> None:
-    assert len(GUIDE.all_snippets) == 2
+@runs("docs/how-to/aiokafka.md", having=".install()")
+def test_the_second_snippet_installs(block: Block) -> None:
     try:
-        exec(GUIDE.all_snippets[1], {})  # noqa: S102
+        block.run()
         assert aiokafka.AIOKafkaProducer is AIOKafkaProducer
     finally:
         kafkaclient.aiokafka.uninstall()

@@ -28,6 +28,7 @@ from kafkaclient.errors import BootstrapError, ConfigError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from tests.admin.conftest import can_fetch
+from tests.code_blocks import Block, runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -473,9 +474,9 @@ def test_the_page_has_every_exit_status() -> None:
     assert {int(row) for row in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} == statuses
 
 
-def test_the_profiles_of_the_page_can_be_used(home: Path) -> None:
-    (text,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    (home / "profiles.toml").write_text(text)
+@runs("docs/how-to/command-line.md", "toml")
+def test_the_profiles_of_the_page_can_be_used(home: Path, block: Block) -> None:
+    (home / "profiles.toml").write_text(block.text())
     (home / "prod.properties").write_text("security.protocol=SSL\n")
     assert options(Connection(profile="local"))["bootstrap.servers"] == "localhost:9092"
     found, timeout_s = Connection(profile="prod").options("me")

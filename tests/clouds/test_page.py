@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
 import re
-import textwrap
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import azure.identity.aio
@@ -19,19 +16,14 @@ from kafkaclient.config import ProducerConfig
 from kafkaclient.net.sasl.oidc import ClientCredentials
 from kafkaclient.spark.options import WriteOptions
 from kafkaclient.testing.fake import FakeCluster, Sasl
+from tests.code_blocks import Block, parses, runs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import trustme
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "clouds.md").read_text("utf-8")
 TOKEN = b"n,,\x01auth=Bearer "
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
-
-
-CLIENTS = [block for block in blocks("python") if "Producer(" in block]
 
 
 class Credential:
@@ -66,6 +58,7 @@ class Anywhere:
 
     def __init__(self, fake: FakeCluster) -> None:
         self._fake = fake
+        self.bootstrap = fake.bootstrap
 
     async def dial(self, host: str, port: int, factory: Any) -> Any:
         try:
@@ -75,26 +68,21 @@ class Anywhere:
             return await self._fake.dial(first, int(number), factory)
 
 
-@pytest.mark.parametrize("number", range(len(CLIENTS)))
-async def test_the_snippets_log_in_and_send(
-    number: int, authority_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code = CLIENTS[number].replace("/etc/kafka/ca.pem", str(authority_file))
-    if "SCRAM" in code:  # which the fake cluster does not have
-        code = code.replace("SCRAM-SHA-256", "PLAIN")
-    sasl = Sasl() if "sasl" in code else None
+@runs("docs/how-to/clouds.md", having="Producer(")
+def test_the_snippets_log_in_and_send(block: Block, authority_file: Path) -> None:
+    # The fake cluster does not have SCRAM.
+    replaced = {"/etc/kafka/ca.pem": str(authority_file), "SCRAM-SHA-256": "PLAIN"}
+    sasl = Sasl() if "sasl" in block.source else None
     fake = FakeCluster(2, sasl=sasl)
     fake.create_topic("flights", 2)
-    names = {
-        "Producer": partial(Producer, dialer=Anywhere(fake)),
-        "os": __import__("os"),
-    }
-    exec("async def example():\n" + textwrap.indent(code, "    "), names)  # noqa: S102
-    async with asyncio.timeout(30):
-        await names["example"]()  # type: ignore[operator]
+    block.run({"os": os}, dialer=Anywhere(fake), replaced=replaced)
     assert [r.value for p in range(2) for r in fake.log("flights", p)] == [b"value"]
     if sasl is not None:
         assert sasl.messages
+    if "extensions" in block.source:
+        extensions = b"\x01logicalCluster=lkc-12345\x01identityPoolId=pool-6789\x01\x01"
+        assert sasl is not None
+        assert sasl.messages[0].endswith(extensions)
 
 
 @pytest.fixture
@@ -116,8 +104,9 @@ async def _first_message(properties: str) -> bytes:
         return sasl.messages[0]
 
 
-async def test_the_property_files_log_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    msk, confluent, by_path = blocks("properties")
+@runs("docs/how-to/clouds.md", "properties", together=True, name="blocks")
+async def test_the_property_files_log_in(blocks: list[Block]) -> None:
+    msk, confluent, by_path = (block.text() for block in blocks)
     provider = ProducerConfig.build(javaproperties.loads(msk)).sasl_oauth_token_provider
     assert provider.region == "eu-west-1"
     assert provider._role_arn == "arn:aws:iam::123456789012:role/flights"
@@ -126,20 +115,6 @@ async def test_the_property_files_log_in(monkeypatch: pytest.MonkeyPatch) -> Non
     extensions = b"\x01logicalCluster=lkc-12345\x01identityPoolId=pool-6789\x01\x01"
     assert await _first_message(confluent) == TOKEN + b"oidc-token" + extensions
     assert await _first_message(by_path) == TOKEN + b"entra-token\x01\x01"
-
-
-async def test_confluent_clouds_extensions_are_sent() -> None:
-    (code,) = [block for block in CLIENTS if "extensions" in block]
-    sasl = Sasl()
-    fake = FakeCluster(1, sasl=sasl)
-    fake.create_topic("flights", 1)
-    names: dict[str, Any] = {
-        "Producer": partial(Producer, dialer=Anywhere(fake)),
-        "os": __import__("os"),
-    }
-    exec("async def example():\n" + textwrap.indent(code, "    "), names)  # noqa: S102
-    await names["example"]()
-    assert b"\x01logicalCluster=lkc-12345\x01identityPoolId=pool-6789\x01" in sasl.messages[0]
 
 
 class Frame:
@@ -163,23 +138,21 @@ class Frame:
     def save(self) -> None: ...
 
 
-def test_sparks_options_give_each_worker_its_provider() -> None:
-    (code,) = [block for block in blocks("python") if "frame.write" in block]
+@runs("docs/how-to/clouds.md", having="frame.write")
+def test_sparks_options_give_each_worker_its_provider(block: Block) -> None:
     frame = Frame()
-    exec(code, {"frame": frame})  # noqa: S102
+    block.run({"frame": frame})
     client = WriteOptions.parse(frame.given, "batch").client
     assert ProducerConfig.build(client).sasl_oauth_token_provider.region == "eu-west-1"
 
 
-def test_the_options_for_event_hubs_are_within_its_limits() -> None:
-    for code in CLIENTS:
-        if "servicebus" not in code:
-            continue
-        found = {
-            name.replace(".", "_"): int(value.replace("_", ""))
-            for name, value in re.findall(r'"?([a-z_.]+)"?(?:: |=)([\d_]+),', code)
-        }
-        assert found["connections_max_idle_ms"] < 240_000
-        assert found["metadata_max_age_ms"] < 240_000
-        assert found["max_request_size"] < 1_046_528
-        assert found["request_timeout_ms"] > 20_000
+@parses("docs/how-to/clouds.md", having="servicebus")
+def test_the_options_for_event_hubs_are_within_its_limits(block: Block) -> None:
+    found = {
+        name.replace(".", "_"): int(value.replace("_", ""))
+        for name, value in re.findall(r'"?([a-z_.]+)"?(?:: |=)([\d_]+),', block.text())
+    }
+    assert found["connections_max_idle_ms"] < 240_000
+    assert found["metadata_max_age_ms"] < 240_000
+    assert found["max_request_size"] < 1_046_528
+    assert found["request_timeout_ms"] > 20_000

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import re
 import sys
 import threading
 from concurrent.futures import Future
-from functools import partial
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import kafkaclient
-from kafkaclient import SyncProducer
 from kafkaclient.testing import FakeCluster
+from tests.code_blocks import Block, runs
 from tests.schema_registry.stub import running_stub
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "sync.md").read_text("utf-8")
-FIRST, SCRIPT, EVENTS, DJANGO, CELERY, REGISTRY = re.findall(
-    r"```python\n(.*?)```", PAGE, re.DOTALL
-)
 
 
 class Here:
@@ -36,13 +27,9 @@ class Here:
         self.fake = FakeCluster(1)
         self.fake.create_topic("flights", 1, 1)
         self._monkeypatch = monkeypatch
-        made = partial(SyncProducer, dialer=self.fake)
-        monkeypatch.setattr(kafkaclient, "SyncProducer", made, raising=False)
 
-    def run(self, code: str) -> dict[str, Any]:
-        names: dict[str, Any] = {}
-        exec(code.replace("localhost:9092", self.fake.bootstrap), names)  # noqa: S102
-        return names
+    def run(self, block: Block, **replaced: str) -> dict[str, Any]:
+        return block.run(dialer=self.fake, replaced=replaced)
 
     def module(self, name: str, **names: object) -> None:
         module = ModuleType(name)
@@ -58,17 +45,21 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Here:
     return Here(monkeypatch)
 
 
-def test_the_first_example(here: Here) -> None:
-    here.run(FIRST)
+@runs("docs/how-to/sync.md", having="with SyncProducer")
+def test_the_first_example(here: Here, block: Block) -> None:
+    here.run(block)
     assert here.values() == [b"value", b"value", b"one", b"two"]
 
 
-def test_the_script(here: Here) -> None:
-    here.run(SCRIPT)["producer"].close()
+@runs("docs/how-to/sync.md", having="range(1000)")
+def test_the_script(here: Here, block: Block) -> None:
+    here.run(block)["producer"].close()
     assert here.values() == [b"%d" % n for n in range(1000)]
 
 
-def test_django(here: Here) -> None:
+@runs("docs/how-to/sync.md", having="# events.py", name="module")
+@runs("docs/how-to/sync.md", having="django")
+def test_django(here: Here, module: Block, block: Block) -> None:
     committed: list[Callable[[], None]] = []
 
     class Atomic:
@@ -78,12 +69,12 @@ def test_django(here: Here) -> None:
             while committed:
                 committed.pop()()
 
-    events = here.run(EVENTS)
+    events = here.run(module)
     here.module("events", **events)
     transaction = SimpleNamespace(atomic=Atomic, on_commit=committed.append)
     here.module("django")
     here.module("django.db", transaction=transaction)
-    here.run(DJANGO)
+    here.run(block)
     events["producer"].close()
     assert here.values() == [b'{"order": 7}']
 
@@ -91,7 +82,8 @@ def test_django(here: Here) -> None:
 # The connection to the registry is open when the producer's event loop ends.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-def test_a_schema_registry(here: Here) -> None:
+@runs("docs/how-to/sync.md", having="AvroSerializer")
+def test_a_schema_registry(here: Here, block: Block) -> None:
     started, over = Future[str](), threading.Event()
 
     async def serve() -> None:
@@ -101,7 +93,7 @@ def test_a_schema_registry(here: Here) -> None:
 
     registry = threading.Thread(target=asyncio.run, args=(serve(),))
     registry.start()
-    names = here.run(REGISTRY.replace("http://localhost:8081", started.result(10)))
+    names = here.run(block, **{"http://localhost:8081": started.result(10)})
     for _ in range(2):
         names["flight_delayed"]("UA", 12)
     over.set()
@@ -112,14 +104,16 @@ def test_a_schema_registry(here: Here) -> None:
     assert here.values() == [b"\x00\x00\x00\x00\x01" + b"\x04UA\x18"] * 2
 
 
-def test_celery(here: Here) -> None:
+@runs("docs/how-to/sync.md", having="# events.py", name="module")
+@runs("docs/how-to/sync.md", having="celery")
+def test_celery(here: Here, module: Block, block: Block) -> None:
     connected: list[Callable[..., None]] = []
-    events = here.run(EVENTS)
+    events = here.run(module)
     here.module("events", **events)
     here.module("celery")
     shutdown = SimpleNamespace(connect=connected.append)
     here.module("celery.signals", worker_process_shutdown=shutdown)
-    here.run(CELERY)
+    here.run(block)
     events["order_placed"](7, "ann")
     connected[0](sender=None, pid=1, exitcode=0)
     assert here.values() == [b'{"order": 7}']

@@ -1,0 +1,222 @@
+"""Short code of README and of pages that have no test module of their own, on a fake cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pandas
+import pyarrow
+import pyarrow.compute
+import pytest
+from aiohttp import web
+
+import kafkaclient.telemetry
+from kafkaclient import DeliveryFuture, Producer
+from kafkaclient.reader import Reader
+from kafkaclient.spark.options import WriteOptions
+from kafkaclient.streams import StreamsApp, TaskId
+from kafkaclient.testing import FakeCluster
+from kafkaclient.testing.clock import virtual_time
+from tests.code_blocks import Block, runs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PRODUCER = 'async with Producer("localhost:9092") as producer:'
+
+
+@pytest.fixture
+def fake() -> FakeCluster:
+    return FakeCluster()
+
+
+def values(fake: FakeCluster, topic: str) -> list[bytes | None]:
+    return sorted(
+        record.value or b"" for partition in range(6) for record in fake.log(topic, partition)
+    )
+
+
+@runs("README.md")
+def test_the_readme(block: Block, fake: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    block.run(dialer=fake)
+    assert values(fake, "flights") == [b"on time"]
+    assert re.fullmatch(r"written to partition \d at offset 0\n", capsys.readouterr().out)
+
+
+@runs("docs/index.md")
+def test_the_home_page(block: Block, fake: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    block.run(dialer=fake)
+    assert values(fake, "flights") == [b"value"]
+    assert re.fullmatch(r"\d 0\n", capsys.readouterr().out)
+
+
+@runs("docs/concepts/guarantees.md")
+def test_a_delivery_future(block: Block, fake: FakeCluster) -> None:
+    names = {"DeliveryFuture": DeliveryFuture, "asyncio": asyncio}
+    block.run(names, dialer=fake, within=PRODUCER)
+    assert values(fake, "flights") == [b"value"]
+
+
+@runs("docs/concepts/partition-choice.md")
+def test_partitioners(block: Block) -> None:
+    block.run()
+
+
+@runs("docs/concepts/streams.md")
+def test_an_assignment(block: Block) -> None:
+    found = block.run()
+    assignment, tasks = found["assignment"], {TaskId(0, 0), TaskId(0, 1)}
+    assert assignment.clients[found["old"]].active == tasks
+    (warmup,) = assignment.clients[found["new"]].warmup
+    assert warmup in tasks
+    assert assignment.probing_rebalance_needed
+
+
+class Writer:
+    """A frame that keeps what Spark's writer is given."""
+
+    def __init__(self) -> None:
+        self.options: dict[str, str] = {}
+        self.writeStream = self
+
+    def format(self, name: str) -> Writer:
+        assert name == "kafkaclient"
+        return self
+
+    def option(self, name: str, value: str) -> Writer:
+        self.options[name] = value
+        return self
+
+    def start(self) -> None: ...
+
+
+@runs("docs/concepts/spark-exactly-once.md")
+def test_sparks_options(block: Block) -> None:
+    frame = Writer()
+    block.run({"frame": frame})
+    assert WriteOptions.parse(frame.options, "streaming").exactly_once
+
+
+@runs("docs/how-to/bulk.md", having="send_many")
+def test_many_records(block: Block, fake: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    names = {
+        "values": [b"1", b"2", b"3"],
+        "carriers": [b"UA", b"AA", b"UA"],
+        "departures": [1, 2, 3],
+        "lines": [b"4", b"5", b"6"],
+        "pyarrow": pyarrow,
+    }
+    block.run(names, dialer=fake)
+    assert len(values(fake, "flights")) == 9
+    assert "records from offset 0 on" in capsys.readouterr().out
+
+
+@runs("docs/how-to/bulk.md", having="create_batch")
+def test_a_batch(block: Block, fake: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    block.run(dialer=fake, within=PRODUCER)
+    assert [record.value for record in fake.log("bookings", 3)] == [b"-10", b"+10"]
+    assert capsys.readouterr().out == "0 2\n"
+
+
+@runs("docs/how-to/nothing-is-sent.md")
+async def test_the_log_of_connections(
+    block: Block, fake: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = logging.getLogger("kafkaclient").level
+    try:
+        block.run()
+        fake.stop_broker(0)
+        async with Producer(fake.bootstrap, dialer=fake) as producer:
+            await producer.send_and_wait("flights", b"value")
+    finally:
+        logging.getLogger("kafkaclient").setLevel(before)
+    assert "fake-0:9092" in caplog.text
+
+
+@runs("docs/how-to/operations.md", having="healthy")
+async def test_a_readiness_probe(block: Block, fake: FakeCluster) -> None:
+    names = block.run({"web": web})
+    async with Producer(fake.bootstrap, dialer=fake) as producer:
+        names["producer"] = producer
+        assert (await names["ready"](None)).status == 200
+        for broker in range(3):
+            fake.stop_broker(broker)
+        assert (await names["ready"](None)).status == 503
+
+
+@runs("docs/how-to/operations.md", having="Hooks")
+@virtual_time
+async def test_hooks(block: Block, fake: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    for broker in range(3):
+        fake.delay_produce(broker, 2.0)
+    module = SimpleNamespace(Hooks=kafkaclient.Hooks, Producer=partial(Producer, dialer=fake))
+    names = block.run({"kafkaclient": module}, dialer=fake)
+    async with names["producer"] as producer:
+        await producer.send_and_wait("flights", b"value")
+    assert capsys.readouterr().out.startswith("1 records took 2.")
+
+
+async def _batch(fake: FakeCluster) -> Any:
+    async with (
+        Producer(fake.bootstrap, dialer=fake) as producer,
+        Reader(fake.bootstrap, dialer=fake) as reader,
+    ):
+        written = await producer.send_and_wait("flights", b"value")
+        async for batch in reader.read({("flights", written.partition): (0, 1)}):
+            return batch
+
+
+@runs("docs/how-to/reader.md", having="send_arrow")
+def test_a_batch_of_the_reader(block: Block, fake: FakeCluster) -> None:
+    names = {"batch": asyncio.run(_batch(fake)), "pyarrow": pyarrow}
+    block.run(names, dialer=fake, within=PRODUCER)
+    assert values(fake, "copy") == [b"value"]
+
+
+@runs("docs/how-to/streams.md", having="DeadLetter")
+def test_dead_letters(block: Block, tmp_path: Path) -> None:
+    app = StreamsApp("localhost:9092", application_id="a", state_dir=str(tmp_path))
+    block.run({"app": app})
+    (processor,) = app._topology.processors
+    assert processor.processing_exception_handler.topic == "orders-dead"
+
+
+@runs("docs/how-to/telemetry.md", together=True, name="blocks")
+def test_telemetry(
+    blocks: list[Block], fake: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: dict[str, Any] = {"kafkaclient": kafkaclient, "pandas": pandas, "pyarrow": pyarrow}
+    replaced = {
+        '"facts"': repr(str(tmp_path)),
+        "    ...": '    await producer.send_and_wait("flights", b"value")',
+    }
+    for block in blocks:
+        names |= block.run(names, dialer=fake, replaced=replaced)
+    assert names["table"].num_rows == len(names["facts"]) == 1
+    assert "deciding" in capsys.readouterr().out
+
+
+@runs("docs/how-to/transactions.md", having="producer.transaction()")
+def test_a_transaction(block: Block, fake: FakeCluster) -> None:
+    block.run({"invoice": b"1", "entry": b"2", "group": "billing"}, dialer=fake)
+    assert b"1" in values(fake, "invoices")
+    assert fake.committed_offset("billing", "orders", 0) == 1001
+
+
+@runs("docs/how-to/transactions.md", having="prepare_transaction")
+def test_a_prepared_transaction(block: Block, fake: FakeCluster) -> None:
+    within = PRODUCER.replace('9092"', '9092", transactional_id="t"')
+    found = block.run({"invoice": b"1"}, dialer=fake, within=within)
+    assert found["prepared"].transactional_id == "t"
+    assert b"1" in values(fake, "invoices")
+
+
+@runs("docs/reference/errors.md")
+def test_errors(block: Block, fake: FakeCluster) -> None:
+    block.run(dialer=fake, within=PRODUCER)
+    assert values(fake, "flights") == [b"value"]

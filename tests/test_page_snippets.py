@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import shlex
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas
 import pyarrow
@@ -23,9 +27,6 @@ from kafkaclient.streams import StreamsApp, TaskId
 from kafkaclient.testing import FakeCluster
 from kafkaclient.testing.clock import virtual_time
 from tests.code_blocks import Block, runs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PRODUCER = 'async with Producer("localhost:9092") as producer:'
 
@@ -220,3 +221,12 @@ def test_a_prepared_transaction(block: Block, fake: FakeCluster) -> None:
 def test_errors(block: Block, fake: FakeCluster) -> None:
     block.run(dialer=fake, within=PRODUCER)
     assert values(fake, "flights") == [b"value"]
+
+
+@runs("docs/how-to/prometheus.md", "console", having="python -c")
+def test_files_of_the_package(block: Block) -> None:
+    (command,) = block.commands
+    words = [sys.executable, *shlex.split(command.line)[1:]]
+    printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert [Path(name).suffix for name in printed.split()] == [".json", ".yml"]
+    assert all(Path(name).exists() for name in printed.split())

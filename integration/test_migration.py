@@ -23,7 +23,7 @@ PARTITIONS = 7
 
 def _slow(theirs: Block) -> bool:
     """The slice of `make test` has the first snippet of each page, and the one about the partition
-    of keys."""
+    of keys. tests/test_migration_pages.py runs all of them on a fake cluster."""
     first = select(theirs.page, "python")[0]
     return theirs != first and "ConsistentRandom" not in counterpart(theirs).source
 

@@ -60,6 +60,15 @@ def test_our_snippets_write_what_they_say(block: Block) -> None:
     assert written <= many + 1  # the second example of a section, or a transaction's marker
 
 
+@runs("docs/how-to/migrate-from-*.md", without="from kafkaclient")
+def test_their_snippets_write_as_many(block: Block, fake_kafka: FakeCluster) -> None:
+    fake_kafka.create_topic("flights", 7, 3)
+    block.run({"__name__": "__main__"}, replaced={"localhost:9092": fake_kafka.bootstrap})
+    written = sum(len(fake_kafka.log("flights", partition)) for partition in range(7))
+    many = 100 if "range(100)" in block.source else 1
+    assert many <= written <= many + 1  # a transaction's marker
+
+
 @pytest.mark.parametrize("client", ["aiokafka", "confluent-kafka", "kafka-python"])
 def test_each_snippet_has_its_counterpart(client: str) -> None:
     page = f"docs/how-to/migrate-from-{client}.md"

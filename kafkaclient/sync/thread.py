@@ -274,6 +274,7 @@ class ProducerThread:
                 self._loop.call_at(stop_by, self._on_time_up)
 
     def _on_time_up(self) -> None:
+        self._stop_by = self._loop.time()  # a timer may end a little early
         if self._waiting is not None:
             self._waiting.cancel()
 

@@ -48,8 +48,8 @@ def test_an_invalid_record_raises_in_the_call(
 
 
 def test_what_the_cluster_refuses_fails_the_future() -> None:
-    fake, unseen = one_topic(), []
-    with running(fake, max_block_ms=50, on_error=unseen.append) as producer:
+    fake, unseen = one_topic(auto_create_topics=False), []
+    with running(fake, max_block_ms=500, on_error=unseen.append) as producer:
         no_topic = producer.send("unknown", b"x")
         no_partition = producer.send("t", b"x", partition=9)
         invalid = producer.send_many("t", [b"x", 5])
@@ -77,9 +77,9 @@ def _sends(producer: SyncProducer) -> list[Future[Any]]:
 
 
 def test_a_failure_that_nobody_reads_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    fake, unseen = one_topic(), []
+    fake, unseen = one_topic(auto_create_topics=False), []
     fake.fail_produce("t", 0, POLICY_VIOLATION, times=9)
-    with running(fake, on_error=unseen.append, max_block_ms=50, linger_ms=0) as producer:
+    with running(fake, on_error=unseen.append, max_block_ms=500, linger_ms=0) as producer:
         _sends(producer)
         producer.flush()
         producer.send("unknown", b"3")
@@ -122,7 +122,7 @@ def test_a_failure_that_is_read_is_not_reported(read: Callable[[Any], object]) -
 def test_a_failed_start_fails_the_records_and_the_next_call_tries_again() -> None:
     fake = one_topic()
     fake.stop_broker(0)
-    producer = SyncProducer(fake.bootstrap, dialer=fake, max_block_ms=100, reconnect_backoff_ms=10)
+    producer = SyncProducer(fake.bootstrap, dialer=fake, max_block_ms=500, reconnect_backoff_ms=10)
     first = producer.send("t", b"lost")
     with pytest.raises(BootstrapError):
         first.result(10)

@@ -64,7 +64,7 @@ def test_futures_work_with_what_the_standard_library_has() -> None:
 
 
 def test_the_first_failure_ends_a_wait_for_it() -> None:
-    fake, producer = stalled(max_request_size=1000, max_block_ms=100)
+    fake, producer = stalled(max_request_size=1000, max_block_ms=500)
     pending, failing = producer.send("t", b"x"), producer.send("unknown", b"x")
     found = wait([pending, failing], 10, return_when=FIRST_EXCEPTION)
     assert found.done == {failing}

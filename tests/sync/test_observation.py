@@ -16,7 +16,7 @@ from tests.sync.support import busy, one_topic, running
 def test_healthy_says_why_not() -> None:
     fake = one_topic()
     fake.stop_broker(0)
-    producer = SyncProducer(fake.bootstrap, dialer=fake, max_block_ms=100)
+    producer = SyncProducer(fake.bootstrap, dialer=fake, max_block_ms=500)
     assert "the producer does not run" in str(producer.healthy())
     fake.start_broker(0)
     assert producer.healthy()

@@ -85,7 +85,7 @@ def test_an_async_serializer_ends_in_time_and_only_where_a_call_may_wait(bulk: b
     async def in_a_loop(send: Any) -> None:
         send()
 
-    with running(one_topic(), value_serializer=never, max_block_ms=100) as producer:
+    with running(one_topic(), value_serializer=never, max_block_ms=500) as producer:
         send = partial(producer.send_many, "t", ["1"]) if bulk else partial(producer.send, "t", "1")
         with pytest.raises(SerializationError, match=r"within [\d.]+ s \(the rest of max\.block"):
             send()
@@ -103,7 +103,7 @@ def test_a_serializer_that_ignores_its_cancellation_does_not_hold_up_the_call(bu
                 await asyncio.sleep(0.01)
         return text.encode()
 
-    with running(one_topic(), value_serializer=stubborn, max_block_ms=100) as producer:
+    with running(one_topic(), value_serializer=stubborn, max_block_ms=500) as producer:
         send = partial(producer.send_many, "t", ["1"]) if bulk else partial(producer.send, "t", "1")
         began = time.monotonic()
         threading.Timer(3, ended.set).start()
@@ -117,7 +117,7 @@ def test_a_call_with_an_async_serializer_ends_also_if_the_thread_is_busy() -> No
     async def serialize(text: str) -> bytes:
         return text.encode()
 
-    with running(one_topic(), value_serializer=serialize, max_block_ms=100) as producer:
+    with running(one_topic(), value_serializer=serialize, max_block_ms=500) as producer:
         with busy(producer), pytest.raises(SerializationError, match="thread does not respond"):
             producer.send("t", "1")
         producer.send_many("t", ["2", "3"]).result(10)

@@ -19,13 +19,23 @@ if TYPE_CHECKING:
     from kafkaclient.producer.runtime import ProducerRuntime
 
 
+class Guard(NamedTuple):
+    """What a bulk send uses of a producer's admission."""
+
+    check_open: Callable[[], object]
+
+    def new_guard(self) -> Callable[[], object]:
+        """Raises if the producer does not take records any more."""
+        return self.check_open
+
+
 class Core(NamedTuple):
     """What a bulk send uses of a producer's runtime."""
 
     config: ProducerConfig
     wall_clock: Callable[[], float]
     now: Callable[[], float]
-    check_open: Callable[[], object]
+    admission: Guard
 
     @property
     def max_block(self) -> float:

@@ -17,7 +17,7 @@ from kafkaclient.producer.partitioning.load_view import LoadSnapshot
 from kafkaclient.producer.producer import Producer
 from kafkaclient.producer.states import ProducerState
 from kafkaclient.producer.transactions.states import TransactionState
-from kafkaclient.testing.mock.bulk import Core, MockBulkSend, records_in
+from kafkaclient.testing.mock.bulk import Core, Guard, MockBulkSend, records_in
 from kafkaclient.testing.mock.records import MockCall, MockRecord, PendingDeliveries, Script
 from kafkaclient.testing.mock.transactions import MockOffsets, MockTransactions
 from kafkaclient.topic_names import check_topic_name
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from random import Random
 
+    from kafkaclient.config import ProducerConfig
     from kafkaclient.errors import KafkaError
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.producer.batches.delivery import Delivery
@@ -62,7 +63,9 @@ class MockProducer(Producer):
 
     def __init__(
         self,
-        bootstrap_or_mapping: str | Iterable[str] | Mapping[str, object] | None = None,
+        bootstrap_or_mapping: (
+            str | Iterable[str] | Mapping[str, object] | ProducerConfig | None
+        ) = None,
         /,
         *,
         dialer: Dialer | None = None,
@@ -275,7 +278,7 @@ class MockProducer(Producer):
 
     def _bulk(self, shared: RawRecord) -> MockBulkSend:
         self._check("send")
-        core = Core(self.config, self._wall_clock, time.monotonic, self._check)
+        core = Core(self.config, self._wall_clock, time.monotonic, Guard(self._check))
         partitions = self._deliveries.partition_count(shared.topic)
         serializers = None if shared.in_bytes else self._serializers
         return MockBulkSend(core, shared, serializers, partitions, self._take)

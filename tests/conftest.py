@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import os
 import re
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -25,6 +26,11 @@ from kafkaclient.compiled_modules import (
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As in a shell's background. Programs that the tests interrupt would ignore Ctrl-C, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 # No deadline: a busy machine is no defect. HYPOTHESIS_PROFILE=exhaustive looks longer.
 settings.register_profile("quick", max_examples=10, deadline=None)

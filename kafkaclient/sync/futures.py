@@ -23,6 +23,10 @@ _LOCKED_S = 1.0
 """Seconds that the producer's thread waits for locks that other threads hold, for each batch."""
 
 
+_SLEEP_S = 1.0
+"""Seconds after which a waiting thread wakes, to run signal handlers: a signal that comes in the
+moment before a lock is waited for does not end the wait."""
+
 _RLock: Any = type(threading.RLock())  # a class in C
 
 
@@ -46,9 +50,10 @@ class Gate(_RLock):  # type: ignore[misc]
                 return
             self._sleepers.append(sleeper)
         try:
-            seconds = -1 if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX)
-            if not sleeper.acquire(timeout=seconds) and not is_done():
-                raise TimeoutError
+            deadline = None if timeout is None else time.monotonic() + timeout
+            while not (sleeper.acquire(timeout=_slice(deadline)) or is_done()):
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise TimeoutError
         finally:
             with self:
                 if sleeper in self._sleepers:
@@ -240,6 +245,10 @@ def _can_be_woken(waiter: Any, deadline: float) -> bool:
             return False
         condition.release()
     return True
+
+
+def _slice(deadline: float | None) -> float:
+    return _SLEEP_S if deadline is None else min(_until(deadline), _SLEEP_S)
 
 
 def _until(deadline: float) -> float:

@@ -8,6 +8,7 @@ import os
 import sys
 from pathlib import Path
 from runpy import run_path
+from shutil import rmtree
 
 from setuptools import Extension, setup
 
@@ -88,6 +89,9 @@ cython, mypyc = (_cython_extensions(), _mypyc_extensions()) if COMPILE else ([],
 if COMPILE and REQUIRED and not (cython and mypyc):
     sys.exit("KAFKACLIENT_REQUIRE_COMPILED is set, but Cython or mypyc is missing or has failed")
 extensions = cython + mypyc
+# A wheel takes everything in build/lib*, also modules that have moved or are not compiled any more.
+for lib in Path("build").glob("lib*") if "bdist_wheel" in sys.argv else ():
+    rmtree(lib)
 # Python prefers a compiled form to the source, also one that an earlier version has left behind.
 built = {extension.name for extension in extensions}
 for left in Path("kafkaclient").rglob("*.so") if mypyc else ():

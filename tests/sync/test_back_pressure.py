@@ -101,7 +101,7 @@ def test_a_topic_that_is_not_known_does_not_hold_up_others() -> None:
 
 
 def test_records_behind_a_topic_that_never_comes_fail_within_max_block_ms() -> None:
-    with running(one_topic(auto_create_topics=False), max_block_ms=300) as producer:
+    with running(one_topic(auto_create_topics=False), max_block_ms=1000) as producer:
         producer.send_and_wait("t", b"0")
         began = time.monotonic()
         futures: list[Future[Any]] = []
@@ -110,13 +110,13 @@ def test_records_behind_a_topic_that_never_comes_fail_within_max_block_ms() -> N
         producer.flush(20)
         for future in futures:
             assert isinstance(future.exception(0), MetadataTimeoutError)
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 5
 
 
 def test_records_of_a_topic_beyond_buffer_memory_make_the_call_wait() -> None:
     with running(
         one_topic(auto_create_topics=False),
-        max_block_ms=500,
+        max_block_ms=1000,
         buffer_memory=10_000,
         max_request_size=1000,
     ) as producer:

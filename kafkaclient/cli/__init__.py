@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import sys
 
 __all__ = ["main"]
@@ -14,6 +17,7 @@ _INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 def main() -> None:
     """Run the command line; the entry point ``kafkaclient``."""
     try:
+        _open_closed_streams()
         from kafkaclient.cli.app import app  # noqa: PLC0415 - what it needs may be missing
 
         app(prog_name="kafkaclient")  # imports the command
@@ -25,5 +29,33 @@ def main() -> None:
             f"kafkaclient: the command line needs {library}, which is not installed: "
             "pip install 'kafkaclient[cli]'"
         )
+    except OSError as error:  # not within a command: the help or the version cannot be written
+        sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
+
+
+class _ClosedOutput(io.TextIOBase):
+    """Standard output that the caller has closed (``>&-``): a write fails, as in other commands."""
+
+    encoding = "utf-8"
+
+    def write(self, _: str, /) -> int:
+        raise OSError(errno.EBADF, "standard output is closed")
+
+
+def _open_closed_streams() -> None:
+    """Open the null device for each of stdin, stdout and stderr that the caller has closed.
+
+    Otherwise a socket gets the number of the closed descriptor, which ends the process in libuv."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = _ClosedOutput()
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8")  # noqa: SIM115

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -85,3 +88,42 @@ def test_ctrl_c_during_the_imports_shows_no_traceback(
 
     monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
     assert command("top", "localhost:1", missing=()) == 130
+
+
+def shell(redirected: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the entry point with standard streams that a shell has closed or redirected."""
+    main = "from kafkaclient.cli import main; main()"
+    line = f'exec "$@" {redirected}'
+    return subprocess.run(
+        ["sh", "-c", line, "sh", sys.executable, "-c", main, *words],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_standard_stream_does_not_end_the_event_loop(closed: str) -> None:
+    done = shell(closed, "topics", "list", "-b", "127.0.0.1:1", "--timeout", "0.1")
+    assert done.returncode == 1
+    if "2>&-" not in closed:
+        assert done.stderr.startswith("error: no bootstrap server (127.0.0.1:1)")
+
+
+@pytest.mark.parametrize("words", [("--version",), ("topics", "--help"), ("profiles",)])
+@pytest.mark.parametrize(
+    ("redirected", "told"),
+    [
+        (">&-", "error: [Errno 9] standard output is closed\n"),
+        pytest.param(
+            ">/dev/full",
+            "error: [Errno 28] No space left on device\n",
+            marks=pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full"),
+        ),
+    ],
+)
+def test_output_that_cannot_be_written_is_a_line_and_a_status(
+    words: tuple[str, ...], redirected: str, told: str
+) -> None:
+    done = shell(redirected, *words)
+    assert (done.returncode, done.stderr) == (1, told)

@@ -127,3 +127,22 @@ def test_output_that_cannot_be_written_is_a_line_and_a_status(
 ) -> None:
     done = shell(redirected, *words)
     assert (done.returncode, done.stderr) == (1, told)
+
+
+def test_ctrl_c_at_the_start_finds_nothing_to_import_outside_of_main() -> None:
+    """An interrupted import there would show a traceback."""
+    lines = (
+        "import sys, os, importlib",
+        "before = {*sys.modules}",
+        "import kafkaclient.cli",
+        "print(*({*sys.modules} - before))",
+    )
+    root = Path(kafkaclient.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "\n".join(lines)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    assert set(done.stdout.split()) <= {"__future__", "errno", "kafkaclient", "kafkaclient.cli"}

@@ -171,6 +171,28 @@ async def test_scripted_failures() -> None:
     assert [record.value for record in producer.history] == [b"2", b"3", b"4", b"5"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error", "told"),
+    [
+        (("sned", _REFUSED), ValueError, "call must be one of start, send, .*, not 'sned'"),
+        (("send", BufferFullError), TypeError, "an instance of KafkaError, .*, not <class"),
+        (("send", OSError("down")), TypeError, "an instance of KafkaError"),
+        (("send", _REFUSED, 0), ValueError, "times must be at least 1, not 0"),
+        (("send", _REFUSED, "2"), TypeError, "times must be an int, not '2'"),
+    ],
+)
+def test_a_failure_that_could_not_happen_is_refused(
+    arguments: tuple[Any, ...], error: type[Exception], told: str
+) -> None:
+    with pytest.raises(error, match=told):
+        MockProducer().fail(*arguments)
+
+
+def test_a_delivery_fails_with_an_error_of_kafka_only() -> None:
+    with pytest.raises(TypeError, match="an instance of KafkaError"):
+        MockProducer(auto_complete=False).error_next(OSError("down"))  # type: ignore[arg-type]
+
+
 async def test_on_delivery_is_called() -> None:
     seen: list[int] = []
     async with MockProducer(on_delivery=lambda d: seen.append(d.result().offset)) as producer:

@@ -155,7 +155,7 @@ class MockProducer(Producer):
 
     def error_next(self, error: KafkaError) -> bool:
         """Fail the oldest pending delivery. False: there is none. In a transaction, the transaction
-        can only be aborted then."""
+        can only be aborted then. Raises TypeError if ``error`` is no KafkaError."""
         failed = self._deliveries.fail_next(error)
         if failed and self._mock_transactions is not None:
             self._mock_transactions.fail_transaction(error)
@@ -163,7 +163,9 @@ class MockProducer(Producer):
 
     def fail(self, call: MockCall, error: KafkaError, times: int = 1) -> None:
         """Raise ``error`` from the next ``times`` calls of a method. ``"send"``: any method that
-        sends records; ``"delivery"``: the call succeeds, and its delivery fails."""
+        sends records; ``"delivery"``: the call succeeds, and its delivery fails. Raises
+        ValueError for another call and for ``times`` below 1, TypeError if ``error`` is no
+        KafkaError."""
         self._script.add(call, error, times)
 
     def fence(self) -> None:

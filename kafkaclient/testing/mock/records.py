@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
-from kafkaclient.errors import PartitionOutOfRangeError
+from kafkaclient.errors import KafkaError, PartitionOutOfRangeError
 from kafkaclient.producer.batches.batch_result import BatchResult
 from kafkaclient.producer.batches.delivery import new_delivery
 from kafkaclient.wire.murmur2 import partition_for_key
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkaclient.config import ProducerConfig
-    from kafkaclient.errors import KafkaError
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.record import Record
     from kafkaclient.types import Headers
@@ -52,6 +51,15 @@ class MockRecord(NamedTuple):
     key_bytes: bytes | None
 
 
+def _check_error(error: object) -> None:
+    """Raise TypeError if a producer cannot raise ``error``."""
+    if not isinstance(error, KafkaError):
+        raise TypeError(
+            "error must be an instance of KafkaError, such as "
+            f"kafkaclient.errors.BufferFullError('full'), not {error!r}"
+        )
+
+
 class Script:
     """The errors that calls raise, in order."""
 
@@ -59,6 +67,13 @@ class Script:
         self._errors: defaultdict[str, deque[KafkaError]] = defaultdict(deque)
 
     def add(self, call: MockCall, error: KafkaError, times: int) -> None:
+        if call not in get_args(MockCall):
+            raise ValueError(f"call must be one of {', '.join(get_args(MockCall))}, not {call!r}")
+        _check_error(error)
+        if not isinstance(times, int):
+            raise TypeError(f"times must be an int, not {times!r}")
+        if times < 1:
+            raise ValueError(f"times must be at least 1, not {times}")
         self._errors[call].extend([error] * times)
 
     def next(self, call: MockCall) -> KafkaError | None:
@@ -134,6 +149,7 @@ class PendingDeliveries:
 
     def fail_next(self, error: KafkaError) -> bool:
         """Fail the oldest; False: there is none."""
+        _check_error(error)
         if not self._pending:
             return False
         self._pending.popleft().fail(error)

@@ -1,33 +1,38 @@
-"""Keeps the clock of asyncio's event loops running in tests that freeze the time.
+"""Keeps clocks running in tests that freeze the time.
 
-freezegun replaces ``time.monotonic``, which the loops read, unless a test passes
+freezegun replaces ``time.monotonic``, which asyncio's event loops read, unless a test passes
 ``real_asyncio=True``. With a clock that stands still no timer of a loop fires: ``asyncio.sleep``
-and ``asyncio.timeout`` wait for ever, and so does a record that lingers. time-machine leaves
-``time.monotonic`` alone.
+and ``asyncio.timeout`` wait for ever, and so does a record that lingers. ``as_completed`` of
+concurrent.futures does not end either when its time is up. time-machine does the same before 3.0.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
+from concurrent.futures import _base
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.clock import monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
-def _time(_: asyncio.BaseEventLoop, monotonic: Callable[[], float] = time.monotonic) -> float:
-    # freezegun replaces the global names of all modules, but no default values.
+def _time(_: asyncio.BaseEventLoop) -> float:
     return monotonic()
 
 
 @contextmanager
 def keep_real() -> Iterator[None]:
-    """In this block, event loops of asyncio tell the real time. uvloop does so anyway."""
-    usual = asyncio.BaseEventLoop.time
+    """In this block, event loops of asyncio, in all threads, and concurrent.futures tell the real
+    time. uvloop does so anyway."""
+    futures: Any = _base
+    usual = asyncio.BaseEventLoop.time, futures.time
     asyncio.BaseEventLoop.time = _time  # type: ignore[method-assign, assignment]
+    futures.time = SimpleNamespace(monotonic=monotonic)  # the only function that it uses
     try:
         yield
     finally:
-        asyncio.BaseEventLoop.time = usual  # type: ignore[method-assign]
+        asyncio.BaseEventLoop.time, futures.time = usual  # type: ignore[method-assign]

@@ -13,10 +13,10 @@ import atexit
 import logging
 import os
 import threading
-import time
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.clock import monotonic
 from kafkaclient.net.fork import guard
 
 if TYPE_CHECKING:
@@ -55,13 +55,13 @@ class OpenThreads:
 
     def flush(self) -> None:
         """Step 1: wait for the outcome of all records, and leave the producers running."""
-        began = time.monotonic()
+        began = monotonic()
         late = list(self._exit_timeouts)
         try:
             flushes = {thread: thread.flush() for thread in late}
             for thread, flush in flushes.items():
                 if _is_done_within(
-                    flush, began + self._exit_timeouts.get(thread, 0.0) - time.monotonic()
+                    flush, began + self._exit_timeouts.get(thread, 0.0) - monotonic()
                 ):
                     late.remove(thread)
         except KeyboardInterrupt:
@@ -73,18 +73,18 @@ class OpenThreads:
                     "the program ends with %d records undelivered: their outcome was not known "
                     "after %.3g s",
                     thread.unsettled,
-                    time.monotonic() - began,
+                    monotonic() - began,
                 )
 
     def close(self) -> None:
         """Step 3."""
-        began = time.monotonic()
+        began = monotonic()
         ends = dict(self._exit_timeouts)
         for thread, limit in ends.items():
             thread.close(limit)
         for thread, limit in ends.items():
             # The producer says itself how many records it leaves undelivered.
-            _is_done_within(thread.ended, began + limit + 1.0 - time.monotonic())
+            _is_done_within(thread.ended, began + limit + 1.0 - monotonic())
 
     def _before_fork(self) -> None:
         # A lock that another thread holds during a fork stays locked in the child: for example that

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.clock import monotonic
 from kafkaclient.errors import (
     BufferFullError,
     KafkaError,
@@ -210,7 +210,7 @@ class Feeder:
             return
         core = self._producer._core
         assert core is not None  # the producer was started
-        context.run(CALL_DEADLINE.set, deadline - time.monotonic() + core.now())
+        context.run(CALL_DEADLINE.set, deadline - monotonic() + core.now())
         call = self._call(work)
         topic = topic_of(work)
         task: asyncio.Task[Any] = self._loop.create_task(call, context=context)

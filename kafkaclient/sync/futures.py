@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from asyncio import _get_running_loop
 from concurrent.futures import Future
 from concurrent.futures._base import FINISHED, PENDING
 from typing import TYPE_CHECKING, Any, Never, Protocol, TypeVar
 
+from kafkaclient.clock import monotonic
 from kafkaclient.errors import ProducerStateError
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ class Gate(_RLock):  # type: ignore[misc]
                 return
             self._sleepers.append(sleeper)
         try:
-            deadline = None if timeout is None else time.monotonic() + timeout
+            deadline = None if timeout is None else monotonic() + timeout
             while not (sleeper.acquire(timeout=_slice(deadline)) or is_done()):
-                if deadline is not None and time.monotonic() >= deadline:
+                if deadline is not None and monotonic() >= deadline:
                     raise TimeoutError
         finally:
             with self:
@@ -252,7 +252,7 @@ def _slice(deadline: float | None) -> float:
 
 
 def _until(deadline: float) -> float:
-    return max(0.0, deadline - time.monotonic())
+    return max(0.0, deadline - monotonic())
 
 
 def finish(state: FutureState, outcomes: Sequence[tuple[SendFuture[Any], Outcome]]) -> None:
@@ -264,7 +264,7 @@ def finish(state: FutureState, outcomes: Sequence[tuple[SendFuture[Any], Outcome
                 future._outcome = outcome
             else:
                 waited.append((future, outcome))
-    deadline = time.monotonic() + _LOCKED_S
+    deadline = monotonic() + _LOCKED_S
     for future, outcome in waited:
         try:
             future._finish(outcome, deadline)

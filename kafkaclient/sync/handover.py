@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from asyncio import _get_running_loop
 from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from kafkaclient.clock import monotonic
 from kafkaclient.errors import BufferFullError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Handover(Generic[E]):
             while self._closed is None and not (
                 self._callers[0] is caller and self._has_room(size)
             ):
-                seconds = min(deadline - time.monotonic(), threading.TIMEOUT_MAX)
+                seconds = min(deadline - monotonic(), threading.TIMEOUT_MAX)
                 if not self._room.wait(seconds):
                     raise BufferFullError(
                         "the record was not sent: buffer.memory stayed full for max.block.ms, so "

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
+from kafkaclient.clock import monotonic
 from kafkaclient.errors import KafkaError, KafkaTimeoutError, ProducerStateError
 from kafkaclient.producer.observability.health import Health
 from kafkaclient.sync.waiting import NOT_RESPONDING, check_may_wait, within
@@ -38,14 +38,14 @@ class SyncObservationMixin:
         check_may_wait("healthy", timeout)
         try:
             thread = self._running()
-            ends = time.monotonic() + timeout
+            ends = monotonic() + timeout
             thread.started.result(timeout)
         except TimeoutError as error:
             why = error if isinstance(error, KafkaError) else "it is being started"
             return Health((f"the producer does not run: {why}",))
         except KafkaError as error:
             return Health((f"the producer does not run: {error}",))
-        left = max(0.0, ends - time.monotonic())
+        left = max(0.0, ends - monotonic())
         try:
             return within(thread.call(lambda producer: producer.healthy(left)), left + _ANSWER_S)
         except TimeoutError:
@@ -68,7 +68,7 @@ class SyncObservationMixin:
         thread = self._thread
         if thread is None:
             raise ProducerStateError("metrics: the SyncProducer has not been started")
-        ends = time.monotonic() + timeout
+        ends = monotonic() + timeout
 
         async def snapshot(producer: Producer) -> MetricsSnapshot:
             return producer.metrics(partitions=partitions)
@@ -77,7 +77,7 @@ class SyncObservationMixin:
             thread.started.result(timeout)
             if thread.ended.done():
                 return thread.producer.metrics(partitions=partitions)
-            return within(thread.call(snapshot), max(0.0, ends - time.monotonic()))
+            return within(thread.call(snapshot), max(0.0, ends - monotonic()))
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise  # the producer could not be started

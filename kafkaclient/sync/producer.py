@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
+from kafkaclient.clock import monotonic
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import (
     ConfigError,
@@ -232,8 +233,8 @@ class SyncProducer(SyncObservationMixin):
             and (size := len(value) + (0 if key is None else len(key))) <= self._usual_size
         ):
             record: One = (topic, value, key, None, int(time.time() * 1000), ())
-            return self._put(record, size, time.monotonic())
-        now = time.monotonic()
+            return self._put(record, size, monotonic())
+        now = monotonic()
         record, size = self._checked(now, topic, value, key, partition, timestamp_ms, headers)
         return self._put(record, size, now)
 
@@ -253,7 +254,7 @@ class SyncProducer(SyncObservationMixin):
         thread that runs an event loop.
         """
         check_may_wait("send_and_wait")
-        now = time.monotonic()
+        now = monotonic()
         record, size = self._checked(now, topic, value, key, partition, timestamp_ms, headers)
         future: SendFuture[RecordMetadata] = self._put(record, size, now, awaited=True)
         return future.result()
@@ -302,7 +303,7 @@ class SyncProducer(SyncObservationMixin):
                 sent.
             BufferFullError, ProducerClosedError: as :meth:`send`.
         """
-        now = time.monotonic()
+        now = monotonic()
         columns = Columns(values, keys, headers, timestamps_ms, record_headers)
         self._serializing.columns(topic, columns, now + self._max_block_s, self._run)
         size = columns.freeze()
@@ -353,12 +354,12 @@ class SyncProducer(SyncObservationMixin):
         thread = self._thread
         if thread is None or thread.start_error is not None:
             return
-        ends = None if timeout is None else time.monotonic() + timeout
+        ends = None if timeout is None else monotonic() + timeout
         try:
             try:
                 thread.flush().result(timeout)
             except ProducerClosedError:  # close() was called meanwhile
-                thread.ended.result(None if ends is None else ends - time.monotonic())
+                thread.ended.result(None if ends is None else ends - monotonic())
         except CancelledError:
             return  # the thread has ended: each record has its outcome
         except TimeoutError as error:

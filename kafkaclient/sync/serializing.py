@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kafkaclient.clock import monotonic
 from kafkaclient.config.limit import Limit
 from kafkaclient.errors import InvalidRecordError
 from kafkaclient.producer.batches.record import PendingRecord, RawRecord, serialized_record
@@ -87,7 +87,7 @@ class Serializing:
 
 def _waited(record: PendingRecord, deadline: float, wait: Wait) -> Record:
     """The record in bytes, after its async serializer."""
-    seconds = max(0.0, deadline - time.monotonic())
+    seconds = max(0.0, deadline - monotonic())
     limit = Limit(round(seconds, 3), "the rest of max.block.ms")
     try:
         return wait(partial(run_serializer, record, limit), seconds + _THREAD_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import as_completed
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -17,7 +18,7 @@ from kafkaclient import Producer, SyncProducer
 from kafkaclient.testing import FakeCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _WHEN = 1577836800
 _FREEZERS = [
@@ -74,6 +75,53 @@ def test_a_sync_producer(freeze: Callable[[], Any], fake_kafka: FakeCluster) -> 
         for future in [producer.send("t", b"v") for _ in range(5)]:
             future.result(20)
     assert [record.timestamp for record in fake_kafka.log("t", 0)] == [_WHEN * 1000] * 5
+
+
+@pytest.fixture
+def unsent(fake_kafka: FakeCluster) -> Iterator[SyncProducer]:
+    """A producer whose next record has no outcome until the test is over."""
+    with SyncProducer(fake_kafka.bootstrap, linger_ms=3_600_000) as producer:
+        producer.send("t", b"v")
+        producer.flush()
+        yield producer
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("freeze", _FREEZERS)
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda future: future.result(0.01),
+        lambda future: future.exception(0.01),
+        lambda future: list(as_completed([future], 0.01)),
+    ],
+    ids=["result", "exception", "as_completed"],
+)
+def test_a_thread_waits_for_a_record_as_long_as_it_says(
+    freeze: Callable[[], Any], wait: Callable[[Any], object], unsent: SyncProducer
+) -> None:
+    future = unsent.send("t", b"v")
+    with freeze(), pytest.raises(TimeoutError):
+        wait(future)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("freeze", _FREEZERS)
+def test_a_coroutine_waits_for_a_record_as_long_as_it_says(
+    freeze: Callable[[], Any], fake_kafka: FakeCluster
+) -> None:
+    async def service() -> None:
+        producer = Producer(fake_kafka.bootstrap)
+        await producer.start()
+        for node_id in range(3):
+            fake_kafka.stall_broker(node_id)
+        with freeze():
+            delivery = producer.send_nowait("t", b"v")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(delivery, 0.01)
+            await producer.stop(0.01)
+
+    asyncio.run(service())
 
 
 @pytest.mark.parametrize("freeze", _FREEZERS)

@@ -13,11 +13,13 @@ import functools
 import selectors
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, TypeVarTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-    from concurrent.futures import Executor
+    from concurrent.futures import Executor, Future
 
 __all__ = ["VirtualDeadlockError", "VirtualTimeLoop", "run_virtual", "virtual_time"]
 
@@ -38,16 +40,17 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An asyncio loop with a virtual clock that starts at ``start`` seconds.
 
     The loop polls real file descriptors without waiting before the clock jumps. Work in an executor
-    takes no virtual time: the clock stops until the work is done. The loop raises
-    :class:`VirtualDeadlockError`, which names the waiting tasks, when nothing is ready and no timer
-    is left. It also does so when the clock would pass ``limit`` virtual seconds, because a periodic
-    timer keeps a stuck program running.
+    takes no virtual time: the clock stops until the work is done, also if its task was cancelled.
+    The loop raises :class:`VirtualDeadlockError`, which names the waiting tasks, when nothing is
+    ready and no timer is left. It also does so when the clock would pass ``limit`` virtual seconds,
+    because a periodic timer keeps a stuck program running.
     """
 
     def __init__(self, start: float = 0.0, limit: float = 7 * 86_400.0) -> None:
         self._now = start
         self._limit = start + limit
         self._executor_jobs = 0
+        self._default_executor: ThreadPoolExecutor | None = None  # the base class's
         super().__init__(_JumpingSelector(self._idle))
 
     def time(self) -> float:
@@ -56,12 +59,30 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        future = super().run_in_executor(executor, func, *args)
+        if executor is None:
+            executor = self._default_executor
+            if executor is None:
+                executor = ThreadPoolExecutor(thread_name_prefix="virtual-time")
+                self.set_default_executor(executor)
+        work = executor.submit(func, *args)
         self._executor_jobs += 1
-        future.add_done_callback(self._executor_job_done)
-        return future
+        # Not the future that the caller awaits: a thread goes on when that is cancelled.
+        work.add_done_callback(self._executor_job_done)
+        return asyncio.wrap_future(work, loop=self)
 
-    def _executor_job_done(self, _: asyncio.Future[Any]) -> None:
+    async def shutdown_default_executor(self, *args: Any, **kwargs: Any) -> None:
+        self._executor_jobs += 1  # Python 3.12 and newer set a timer, which must not end the wait
+        try:
+            await super().shutdown_default_executor(*args, **kwargs)
+        finally:
+            self._executor_jobs -= 1
+
+    def _executor_job_done(self, _: Future[Any]) -> None:
+        """Called in any thread."""
+        with suppress(RuntimeError):  # the loop is closed
+            self.call_soon_threadsafe(self._forget_executor_job)
+
+    def _forget_executor_job(self) -> None:
         self._executor_jobs -= 1
 
     def _idle(self, timeout: float | None, outside_help: bool) -> float | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -78,6 +80,44 @@ async def test_executor_work_takes_no_virtual_time() -> None:
     loop.call_later(1, lambda: None)
     assert await asyncio.to_thread(sum, [1, 2]) == 3
     assert loop.time() == 0.0
+
+
+def test_the_clock_waits_for_a_thread_whose_task_was_cancelled() -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    ended_at: list[float] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def work() -> None:
+            begun.set()
+            may_end.wait()
+            ended_at.append(loop.time())
+
+        task = asyncio.create_task(asyncio.to_thread(work))
+        while not begun.is_set():
+            await asyncio.sleep(0)
+        task.cancel()
+        threading.Timer(0.05, may_end.set).start()
+        await asyncio.sleep(3600)
+
+    run_virtual(main())
+    assert ended_at == [0.0]
+
+
+def test_the_end_waits_for_threads_that_work(recwarn: pytest.WarningsRecorder) -> None:
+    may_end = threading.Event()
+    work = []
+
+    async def main() -> None:
+        pool = ThreadPoolExecutor(1)
+        asyncio.get_running_loop().set_default_executor(pool)
+        work.append(pool.submit(may_end.wait))  # not known to the loop
+        threading.Timer(0.05, may_end.set).start()
+
+    run_virtual(main())
+    assert work[0].done()
+    assert not recwarn.list
 
 
 @virtual_time

@@ -146,7 +146,8 @@ class Session:
                 await self.metadata((), on_failure)
         except AdminTimeoutError as error:
             cause, token = error.__cause__, self._router.missing_token()
-            raise bootstrap_error(self.config.bootstrap_servers, limit, cause, token) from cause
+            why = cause or self._router.unfinished()
+            raise bootstrap_error(self.config.bootstrap_servers, limit, why, token) from cause
 
     async def metadata(
         self,

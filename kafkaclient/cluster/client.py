@@ -61,10 +61,11 @@ class Client:
 def bootstrap_error(
     servers: Iterable[Address],
     limit: Limit,
-    cause: BaseException | None,
+    cause: BaseException | str | None,
     missing_token: str | None,
 ) -> BootstrapError:
-    """The error of a start that took too long. ``missing_token``: why there was no token."""
+    """The error of a start that took too long. ``cause``: the last failure, or what the servers
+    have not done yet. ``missing_token``: why there was no token."""
     listed = ", ".join(f"{host}:{port}" for host, port in servers)
     if missing_token is not None:
         return BootstrapError(

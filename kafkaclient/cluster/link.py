@@ -30,6 +30,7 @@ Purpose: TypeAlias = str
 (liveness probes), or a name that the caller chooses."""
 
 _NOT_CONNECTED = "could not be connected"
+_NOT_ANSWERED = "accepted the connection and did not answer"
 _NOT_AUTHENTICATED = "and this client could not finish authentication"
 
 _NEWEST_API_VERSIONS = 4
@@ -109,6 +110,15 @@ class Link:
         """Whether no connection is open and no attempt is under way."""
         return self.established is None and (self.attempt is None or self.attempt.done())
 
+    @property
+    def unfinished(self) -> str | None:
+        """What the attempt under way, or the caller of the open connection, waits for."""
+        if self.attempt is not None:
+            return self._late_by("")
+        if self.connection is not None:
+            return f"{self.name} is connected and did not answer a request"
+        return None
+
     def connect(self) -> Connection | None:
         """The open connection. If there is none, an attempt is under way after this call."""
         connection = self.connection
@@ -179,11 +189,8 @@ class Link:
         except KafkaError:
             raise
         except TimeoutError as error:
-            unreachable = self._late == _NOT_CONNECTED
-            advice = "; check that it is up, and its port open from here" if unreachable else ""
             raise BrokerConnectionError(
-                f"{self.name} {self._late} within {limit_s:.3g} s "
-                f"(socket.connection.setup.timeout.ms){advice}"
+                self._late_by(f" within {limit_s:.3g} s (socket.connection.setup.timeout.ms)")
             ) from error
         except (OSError, UnicodeError) as error:  # UnicodeError: no host can have this name
             why = str(getattr(error, "strerror", None) or error)
@@ -196,6 +203,18 @@ class Link:
             raise BrokerConnectionError(
                 f"{self.name} could not be connected: {type(error).__name__}: {error}"
             ) from error
+
+    def _late_by(self, limit: str) -> str:
+        advice = ""
+        if self._late == _NOT_CONNECTED:
+            advice = "; check that it is up, and its port open from here"
+        elif self._late == _NOT_ANSWERED:
+            tls = "expects TLS" if self._security.tls is None else "has no TLS"
+            advice = (
+                "; perhaps it is not a Kafka broker, its listener "
+                f"{tls} (see security.protocol), or it is paused or overloaded"
+            )
+        return f"{self.name} {self._late}{limit}{advice}"
 
     async def _dial_and_shake_hands(self) -> Connection:
         first = self._api_versions_version
@@ -238,6 +257,7 @@ class Link:
             raise
 
     def _new_connection(self) -> Connection:
+        self._late = _NOT_ANSWERED  # dialers call this once TCP is connected, before TLS
         return Connection(
             node=self.name,
             node_id=self.broker.node_id,

@@ -128,7 +128,8 @@ class Metadata:
         if not answered:
             cause, token = self._last_error, self._router.missing_token()
             limit = self._config.call_limit
-            raise bootstrap_error(self._config.bootstrap_servers, limit, cause, token) from cause
+            why = cause or self._router.unfinished()
+            raise bootstrap_error(self._config.bootstrap_servers, limit, why, token) from cause
 
     async def stop(self) -> None:
         """End the task. Callers of :meth:`start`, :meth:`refresh` and :meth:`wait_topic` get

@@ -33,7 +33,7 @@ from kafkaclient.net.security import Security
 from kafkaclient.wire.api_versions import ApiVersionsCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from random import Random
 
     from kafkaclient.cluster.link import Purpose
@@ -154,6 +154,10 @@ class Router:
         links = (self._links.get((node_id, purpose)) for purpose in _PRODUCE)
         return next((link.error for link in links if link is not None and link.error), None)
 
+    def unfinished(self) -> str | None:
+        """What the bootstrap servers have not done yet; None if none of them was tried."""
+        return "; ".join(filter(None, (link.unfinished for link in self._bootstrap))) or None
+
     def close_side(self, node_id: int) -> None:
         """Close the broker's second Produce connection, which has no request in flight."""
         self._retire((node_id, "side"))
@@ -222,27 +226,26 @@ class Router:
         except TimeoutError as error:
             if isinstance(error, KafkaError) or not limit.expired():
                 raise
+            why = ""
             if connection is None:
-                self._raise_if_refused(node_id)
+                dialed = self._dialed(node_id)
+                _raise_if_all_refused(dialed)
+                why = "".join(f": {link.unfinished}" for link in dialed[:1])
             raise RequestTimedOutError(
-                f"{call.api_key.name} to {whom} was not answered within {limit_s:.3g} s"
+                f"{call.api_key.name} to {whom} was not answered within {limit_s:.3g} s{why}"
             ) from None
         throttle_ms = getattr(answer, "throttle_ms", 0)
         if throttle_ms > 0:
             connection.throttled_until = self._clock() + throttle_ms / 1000
         return answer
 
-    def _raise_if_refused(self, node_id: int | None) -> None:
-        """Raise the AuthenticationError of a broker that is being dialed, if authentication has
-        failed for all of them.
-        """
+    def _dialed(self, node_id: int | None) -> list[Link]:
+        """The links that are being connected, of all brokers or of one."""
         links = (*self._links.values(), *self._bootstrap)
         dialed = [link for link in links if link.attempt is not None]
         if node_id is not None:
             dialed = [link for link in dialed if link.broker.node_id == node_id]
-        errors = [link.error for link in dialed if isinstance(link.error, AuthenticationError)]
-        if len(errors) == len(dialed):
-            raise_refusal(errors)
+        return dialed
 
     async def _control_connection(
         self, node_id: int | None, bootstrap: bool, purpose: Purpose
@@ -403,3 +406,11 @@ async def _all_closed(links: Iterable[Link]) -> None:
 
 def _not_known(node_id: int) -> KafkaError:
     return BrokerConnectionError(f"broker {node_id} is not known in the cluster's metadata")
+
+
+def _raise_if_all_refused(links: Sequence[Link]) -> None:
+    """Raise the AuthenticationError of a broker that is being dialed, if authentication has failed
+    for all of them."""
+    errors = [link.error for link in links if isinstance(link.error, AuthenticationError)]
+    if len(errors) == len(links):
+        raise_refusal(errors)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.errors import ConfigError
+from kafkaclient.errors import BootstrapError, ConfigError
 from kafkaclient.testing import FakeCluster, cluster
 from kafkaclient.testing.cluster import ExternalCluster, LocalCluster
 from kafkaclient.testing.errors import BrokerStartError, ClusterNotRunningError
+from kafkaclient.testing.fake import Sasl
 from kafkaclient.testing.jars import JarCache
 from kafkaclient.testing.jre import Java
 from pytest_kafkaclient import clusters, topics
@@ -26,7 +27,7 @@ _TESTS = """
 import pytest
 
 def test_gets_the_cluster(kafka_cluster):
-    assert kafka_cluster.bootstrap == "127.0.0.1:1,127.0.0.1:2"
+    assert kafka_cluster.bootstrap == "BOOTSTRAP"
     assert kafka_cluster.proxied_bootstrap == kafka_cluster.bootstrap
 
 @pytest.mark.local_cluster
@@ -49,13 +50,16 @@ def _pytest(folder: Path, *options: str, tests: str) -> str:
 def test_an_external_cluster_is_used_and_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KAFKACLIENT_BOOTSTRAP", "127.0.0.1:1, 127.0.0.1:2")
-    (tmp_path / "test_it.py").write_text(_TESTS)
-    command = [sys.executable, "-m", "pytest", "-rs", "--strict-markers", "-p", "no:cacheprovider"]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    with FakeCluster(2).serve() as fake:
+        spaced = fake.bootstrap.replace(",", ", ")
+        monkeypatch.setenv("KAFKACLIENT_BOOTSTRAP", spaced)
+        (tmp_path / "test_it.py").write_text(_TESTS.replace("BOOTSTRAP", fake.bootstrap))
+        command = [sys.executable, "-m", "pytest", "-rs", "--strict-markers"]
+        command += ["-p", "no:cacheprovider"]
+        result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "1 passed, 1 skipped" in result.stdout
-    assert "KAFKACLIENT_BOOTSTRAP is 127.0.0.1:1, 127.0.0.1:2" in result.stdout
+    assert f"KAFKACLIENT_BOOTSTRAP is {spaced}" in result.stdout
 
 
 _IN_CONTAINERS = """
@@ -191,6 +195,32 @@ def test_topics_of_an_external_cluster_are_removed() -> None:
             fake.leader(name, 0)
         pool.heal(cluster)
         pool.close()
+
+
+def test_an_external_cluster_that_does_not_answer_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    async def count(bootstrap: str) -> int:
+        asked.append(bootstrap)
+        raise BootstrapError("no bootstrap server (a:1) answered")
+
+    monkeypatch.setattr(clusters, "_count", count)
+    pool = ClusterPool("a:1", None)
+    told = r"<ExternalCluster a:1> cannot be used: no bootstrap server \(a:1\) answered"
+    for brokers in (None, 2, None):
+        with pytest.raises(pytest.fail.Exception, match=told):
+            pool.get(brokers)
+    assert asked == ["a:1"]
+
+
+def test_an_external_cluster_that_wants_credentials_is_for_tests_that_have_them() -> None:
+    with FakeCluster(1, sasl=Sasl()).serve() as fake:
+        pool = ClusterPool(fake.bootstrap, None)
+        assert pool.get().bootstrap == fake.bootstrap
+        with pytest.raises(pytest.fail.Exception, match="wants clients to authenticate"):
+            pool.get(brokers=1)
 
 
 def test_with_containers_only_what_they_cannot_do_is_skipped(

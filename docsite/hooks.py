@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mkdocs.structure.files import File
 
+from docsite.commands import with_commands_to_copy
 from docsite.pages import written_pages
 
 if TYPE_CHECKING:
@@ -44,3 +45,8 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     if page.file.src_uri.count("/") == 1:
         return _OUTSIDE.sub(r"](../\1)", markdown)
     return markdown
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """The copy button of a console block copies its commands."""
+    return with_commands_to_copy(html)

@@ -26,6 +26,7 @@ OVERRIDES = {
     "kafkaclient.prometheus.ProducerMetricsCollector.on_request",
     "kafkaclient.prometheus.ProducerMetricsCollector.on_start",
     "kafkaclient.testing.clock.VirtualTimeLoop.run_in_executor",
+    "kafkaclient.testing.clock.VirtualTimeLoop.shutdown_default_executor",
     "kafkaclient.testing.clock.VirtualTimeLoop.time",
 }
 """Methods that Hooks, asyncio and OpenTelemetry describe, and one that is not on the site."""

@@ -33,8 +33,8 @@ def copied(text: str) -> list[str]:
     ],
 )
 def test_prompts_and_output_are_not_copied(shown: str, commands: str) -> None:
-    assert copied(f"```console\n{shown}\n```\n\n```console\n{shown}\n```") == [commands] * 2
+    assert copied(f"~~~console\n{shown}\n~~~\n\n~~~console\n{shown}\n~~~") == [commands] * 2
 
 
 def test_other_blocks_are_copied_as_they_are() -> None:
-    assert copied("```python\nprint('$ a')\n```\n\n```\n$ a\n```") == []
+    assert copied("~~~python\nprint('$ a')\n~~~\n\n~~~\n$ a\n~~~") == []

@@ -11,6 +11,7 @@ from experiments.partition_limits.command import partition_limits
 from experiments.replication_quota.command import replication_quota
 from experiments.slow_broker.command import object_store, pictures, report, slow_broker
 from experiments.task_handover.command import task_handover
+from experiments.word_count.command import word_count
 
 __all__ = ["app"]
 
@@ -29,6 +30,7 @@ for _command in (
     partition_limits,
     replication_quota,
     task_handover,
+    word_count,
     report,
     pictures,
     dashboard,

@@ -10,6 +10,7 @@ from experiments.demo.command import demo
 from experiments.partition_limits.command import partition_limits
 from experiments.replication_quota.command import replication_quota
 from experiments.slow_broker.command import object_store, pictures, report, slow_broker
+from experiments.streams_chaos.command import streams_chaos
 from experiments.task_handover.command import task_handover
 from experiments.word_count.command import word_count
 
@@ -31,6 +32,7 @@ for _command in (
     replication_quota,
     task_handover,
     word_count,
+    streams_chaos,
     report,
     pictures,
     dashboard,

@@ -93,6 +93,11 @@ class Outcome:
         """Records so far."""
         return sum(map(len, self._times.values()))
 
+    @property
+    def last_at(self) -> float:
+        """When the first of all tasks had its last record."""
+        return min((max(times) for times in self._times.values()), default=0.0)
+
     def gaps(self, window: Window) -> list[float]:
         """The longest time without output in the window, in seconds, for each task."""
         longest = [0.0] * self.tasks

@@ -180,6 +180,6 @@ class Experiment(BaseExperiment[Plan, Results]):
             longest_gap_s=round(max((gap.seconds for gap in gaps), default=0.0), 3),
             drained_s=round(drained_s, 3),
             ended=tuple(strikes.ended),
-            gaps=tuple(gaps_by_kind(strikes.struck, gaps, aftermath_s)),
+            gaps=tuple(gaps_by_kind(strikes.struck, gaps, plan.instances, aftermath_s)),
             struck=tuple(sorted(strikes.struck, key=lambda each: each.began)),
         )

@@ -9,6 +9,7 @@ import signal
 import sys
 from asyncio.subprocess import PIPE
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from experiments.counting.status import Status
@@ -52,6 +53,11 @@ class Instance:
         """Raises KafkaError if the process has ended by itself."""
         if (ended := self.ended) is not None:
             raise KafkaError(ended)
+
+    @property
+    def rss_mb(self) -> float:
+        """The memory of the process."""
+        return float(import_module("psutil").Process(self._process.pid).memory_info().rss) / 1e6
 
     def send_signal(self, which: signal.Signals) -> None:
         """Send a signal, if the process runs."""
@@ -145,6 +151,10 @@ class Fleet:
         """The bytes that all instances have read so far: restoring, and following."""
         every = [self._ended, *(instance.status for instance in self.instances.values())]
         return sum(s.restored_bytes for s in every), sum(s.followed_bytes for s in every)
+
+    def rss_mb(self) -> float:
+        """The most memory that an instance has now."""
+        return max(instance.rss_mb for instance in self.instances.values())
 
     def runners(self) -> dict[str, str]:
         """Task -> the name of the instance that runs it."""

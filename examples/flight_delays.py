@@ -48,7 +48,7 @@ def flight_delays(
             total["flights"] += 1
             total["minutes"] += delay
         value = json.dumps(total).encode()
-        store.put(record.key, value)
+        store[record.key] = value
         await emit(target, value, record.key)
 
     return app

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from kafkaclient.config.producer import ProducerConfig
 from kafkaclient.errors import PartitionOutOfRangeError, StreamsError
-from kafkaclient.producer.batches.record import RawRecord, checked_record
+from kafkaclient.producer.batches.record import RawRecord, checked_record, header_pairs
 from kafkaclient.streams.declarations import Topic
 from kafkaclient.streams.records import Record
 from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
@@ -90,8 +90,9 @@ class _Log:
         if record.partition is not None:
             if record.partition >= count:
                 raise PartitionOutOfRangeError(
-                    f"topic {record.topic!r} has no partition {record.partition}: it has {count}, "
-                    "counted from 0. TopologyTest(app, partitions=...) sets the number"
+                    f"topic {record.topic!r} has {count} partitions, numbered from 0; "
+                    f"{record.partition} is not one of them. TopologyTest(app, partitions=...) "
+                    "sets the number"
                 )
             return record.partition
         if record.key is not None:
@@ -215,7 +216,7 @@ class TopologyTest:
             store.commit()  # what the test has prepared
 
         async def send() -> None:
-            listed = header_pairs(headers)
+            listed = list(header_pairs(headers or ()))
             key_bytes = await output.key.write_for(key, output.topic, "key", listed)
             value_bytes = await output.value.write_for(value, output.topic, "value", listed)
             await self._log.send(

@@ -19,7 +19,6 @@ from kafkaclient.streams import AssignmentConfigs, Role, TaskId, describe_applic
 from kafkaclient.streams.description import build_description, decode_members
 from kafkaclient.streams.group_protocol import AssignmentInfo, SubscriptionInfo
 from kafkaclient.streams.membership.leader import compute_assignments
-from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.testing.fake import Control, FakeCluster
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
@@ -34,8 +33,7 @@ async def _nothing(*_: object) -> None:
 
 
 def topology() -> Topology:
-    made = Topology("app")
-    made.add(Processor(topic="in", store="s", process=_nothing))
+    made = topology_of(_nothing, topic="in", store="s")
     return made
 
 

@@ -8,7 +8,7 @@ from kafkaclient.streams import AssignmentConfigs, TaskId
 from kafkaclient.streams.group_protocol import NO_REBALANCE, SubscriptionInfo
 from kafkaclient.streams.membership.leader import MemberAssignment, compute_assignments
 from kafkaclient.streams.tasks import LATEST_OFFSET
-from kafkaclient.streams.topology import Processor, Topology
+from kafkaclient.streams.topology import Topology
 from kafkaclient.types import TopicPartition
 from tests.streams.group import process
 
@@ -22,8 +22,7 @@ async def nothing(record: object, store: object, emit: object) -> None:
 
 
 def topology() -> Topology:
-    made = Topology("app")
-    made.add(Processor(topic="words", store="counts", process=nothing))
+    made = topology_of(nothing)
     return made
 
 

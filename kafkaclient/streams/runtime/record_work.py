@@ -18,6 +18,7 @@ from kafkaclient.errors import (
     StreamsError,
     UnknownTopicError,
 )
+from kafkaclient.producer.batches.record import header_pairs
 from kafkaclient.streams.declarations import FAIL, DeadLetter, Topic
 from kafkaclient.streams.records import Record
 from kafkaclient.streams.runtime.task_states import event_for, is_being_cancelled
@@ -106,7 +107,7 @@ class _Emit:
             headers = record.headers
         try:
             if output.key.with_context or output.value.with_context:
-                headers = list(headers.items() if hasattr(headers, "items") else headers)
+                headers = list(header_pairs(headers))
                 key = await output.key.write_for(key, output.topic, "key", headers)
                 value = await output.value.write_for(value, output.topic, "value", headers)
             else:

@@ -47,9 +47,7 @@ def word_count(bootstrap: str, topic: str, path: Path, guarantee: str) -> Stream
             await emit("words", word, key=word)
 
     @app.processor("words", key=str, value=str, store=Store("counts", key=str, value=int))
-    async def count(
-        record: Record[str, str], store: KeyValueStore[str, int], emit: Emit
-    ) -> None:
+    async def count(record: Record[str, str], store: KeyValueStore[str, int], emit: Emit) -> None:
         store[record.key] = store.get(record.key, 0) + 1
         await emit(counts, store[record.key], record.key)
 

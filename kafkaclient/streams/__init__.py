@@ -28,6 +28,7 @@ from kafkaclient.streams.description import (
     describe_application,
 )
 from kafkaclient.streams.tasks import TaskId
+
 if TYPE_CHECKING:
     from kafkaclient.streams.app import StreamsApp
     from kafkaclient.streams.config import StreamsConfig

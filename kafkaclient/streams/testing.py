@@ -272,7 +272,7 @@ class TopologyTest:
         return self._given if isinstance(self._given, int) else self._given.get(topic, 1)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        if asyncio._get_running_loop() is not None:  # noqa: SLF001 - get_running_loop() raises
+        if asyncio._get_running_loop() is not None:
             work.close()
             raise StreamsError(
                 "TopologyTest has its own event loop, with virtual time: call it in a plain test "
@@ -304,9 +304,16 @@ class TopologyTest:
         for processor in self._topology.processors:
             for topic in processor.topics:
                 if self._topology.topic_name(topic.name) == source.topic:
-                    stores = {s.name: self.store(s.name, source.partition) for s in processor.stores}
+                    stores = {
+                        s.name: self.store(s.name, source.partition) for s in processor.stores
+                    }
                     found = RecordWork(
-                        source, topic, processor, stores, self._log, self._outputs  # type: ignore[arg-type]
+                        source,
+                        topic,
+                        processor,
+                        stores,
+                        self._log,
+                        self._outputs,  # type: ignore[arg-type]
                     )
                     self._works[source] = found
                     return found

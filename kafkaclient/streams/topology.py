@@ -132,7 +132,10 @@ class Topology:
         return {
             name
             for name in self.inputs.keys() - self.repartition_topics
-            if (name not in existing or self.with_repartition_topics([name]).topic_name(name) in existing)
+            if (
+                name not in existing
+                or self.with_repartition_topics([name]).topic_name(name) in existing
+            )
             and any(each.mentions(name) for each in self.processors)
         }
 

@@ -13,8 +13,8 @@ from aiokafka import TopicPartition as ConsumerPartition
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import PartitionOutOfRangeError
 from kafkaclient.producer.batches.record import RawRecord, checked_record
-from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.declarations import Store, Topic
+from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.state.key_value_store import KeyValueStore
 from kafkaclient.streams.topology import Processor, Topology
 

@@ -201,7 +201,10 @@ async def test_a_task_with_an_offset_out_of_range_starts_over(world: World) -> N
     await world.give(OffsetOutOfRangeError({A: 8}))
     assert world.consumer.positions == {A: 40}
     await world.give({A: [record(40, b"new", b"1")]})
-    assert (world.a.stores["counts"].get(b"old"), world.a.stores["counts"].get(b"new")) == (None, b"1")
+    assert (world.a.stores["counts"].get(b"old"), world.a.stores["counts"].get(b"new")) == (
+        None,
+        b"1",
+    )
     assert world.a.position == 42
 
 

@@ -151,7 +151,11 @@ async def test_restoring_ends_at_the_changelogs_end(task: Task) -> None:
     task.task_stores[0].restore([record(2, b"a", None)])
     task.task_stores[0].reached(4, 3)  # over a transaction's marker
     await waiting
-    assert (task.stores["counts"].get(b"a"), task.stores["counts"].get(b"b"), task.lag) == (None, b"1", 0)
+    assert (task.stores["counts"].get(b"a"), task.stores["counts"].get(b"b"), task.lag) == (
+        None,
+        b"1",
+        0,
+    )
 
 
 async def test_an_empty_changelog_is_restored_at_once(task: Task) -> None:
@@ -299,7 +303,10 @@ def test_a_recreated_changelog_invalidates_the_checkpoint(directory: TaskDirecto
 
     for topic_id, position in ((1, 0), (1, 1), (2, 0)):
         task = opened(topic_id)
-        assert (task.position, task.stores["counts"].get(b"a")) == (position, b"1" if position else None)
+        assert (task.position, task.stores["counts"].get(b"a")) == (
+            position,
+            b"1" if position else None,
+        )
         task.advance(TaskEvent.ASSIGNED_STANDBY)
         task.task_stores[0].restore([record(0, b"a", b"1")])
         task.task_stores[0].reached(1, 1)

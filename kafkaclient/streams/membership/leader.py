@@ -92,9 +92,7 @@ def compute_assignments(
         stateful = [task for task in tasks if topology.is_stateful(task)]
         stateless = [task for task in tasks if not topology.is_stateful(task)]
         assignment = _assign(processes, stateful, stateless, end_offsets, configs)
-        answers |= _member_assignments(
-            assignment, processes, topology, partitions, next_probing_ms
-        )
+        answers |= _member_assignments(assignment, processes, topology, partitions, next_probing_ms)
     except KafkaError:
         # An exception would stop this member's heartbeats, and so the whole group.
         _log.exception("the tasks could not be assigned; all members get ASSIGNMENT_ERROR")

@@ -27,8 +27,8 @@ from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.positions import positions_group, publish_positions
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
 from kafkaclient.streams.runtime.consumer_options import new_consumer
-from kafkaclient.streams.runtime.purge import purge_repartition_topics
 from kafkaclient.streams.runtime.group_member import GroupMember, ProtocolAssignor
+from kafkaclient.streams.runtime.purge import purge_repartition_topics
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState, is_being_cancelled

@@ -118,9 +118,7 @@ class _Emit:
                 f"a record for topic {output.topic!r} is not of the types (key="
                 f"{output.key.declared}, value={output.value.declared}): {error}"
             ) from error
-        await work.send(
-            OutgoingRecord(output.topic, value, key, partition, timestamp_ms, headers)
-        )
+        await work.send(OutgoingRecord(output.topic, value, key, partition, timestamp_ms, headers))
 
 
 class RecordWork:

@@ -160,7 +160,9 @@ def _changelog_counts(topology: Topology, partitions: Mapping[str, int]) -> dict
     }
 
 
-async def _create_missing(admin: Admin, topics: Collection[NewTopic]) -> dict[str, TopicDescription]:
+async def _create_missing(
+    admin: Admin, topics: Collection[NewTopic]
+) -> dict[str, TopicDescription]:
     """Create those of the topics that do not exist. Returns all, once brokers list them."""
     wanted = {topic.name for topic in topics}
     existing = await _existing_topics(admin, wanted)

@@ -119,6 +119,11 @@ class StreamsConfig(AssignmentConfigs):
                 f"heartbeat.interval.ms is {self.heartbeat_interval_ms}; it must be at least 1 and "
                 f"less than session.timeout.ms, {self.session_timeout_ms}"
             )
+        if self.repartition_purge_interval_ms < 1:
+            raise ConfigError(
+                f"repartition.purge.interval.ms is {self.repartition_purge_interval_ms}; it must "
+                "be at least 1"
+            )
         if self.commit_interval_ms < 0:
             raise ConfigError(
                 f"commit.interval.ms is {self.commit_interval_ms}; it must be at least 0"

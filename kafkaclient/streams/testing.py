@@ -307,14 +307,8 @@ class TopologyTest:
                     stores = {
                         s.name: self.store(s.name, source.partition) for s in processor.stores
                     }
-                    found = RecordWork(
-                        source,
-                        topic,
-                        processor,
-                        stores,
-                        self._log,
-                        self._outputs,  # type: ignore[arg-type]
-                    )
+                    log: Any = self._log  # the part of a Writer that a RecordWork uses
+                    found = RecordWork(source, topic, processor, stores, log, self._outputs)
                     self._works[source] = found
                     return found
         return None

@@ -60,11 +60,11 @@ def counting() -> Topology:
 
 
 def topology_of(
-    process: Any, topic: str = "words", store: str = "counts", **options: Any
+    process: Any, topic: str = "words", store: str = "counts", value: Any = bytes, **options: Any
 ) -> Topology:
     """One processor of a topic with a store, both of bytes."""
     processor = Processor(
-        topics=(Topic(topic),), stores=(Store(store),), process=process, **options
+        topics=(Topic(topic, value=value),), stores=(Store(store),), process=process, **options
     )
     return Topology("app").with_processor(processor)
 

@@ -235,7 +235,7 @@ async def test_records_fetched_before_a_task_starts_over_are_not_applied(world: 
     world.a.task_stores[0].reached(8, None)
     world.reader.follow([world.a])
     await asyncio.sleep(0)
-    restored = asyncio.create_task(world.a.wait_until_restored(3))
+    restored = asyncio.create_task(world.a.task_stores[0].wait_until_restored(3))
     await asyncio.sleep(0)
     await world.give({A: [record(8, b"old", b"2")]})
     assert (world.a.position, world.a.stores["counts"].get(b"old")) == (0, None)

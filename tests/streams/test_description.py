@@ -33,8 +33,7 @@ async def _nothing(*_: object) -> None:
 
 
 def topology() -> Topology:
-    made = topology_of(_nothing, topic="in", store="s")
-    return made
+    return topology_of(_nothing, topic="in", store="s")
 
 
 def group(

@@ -10,6 +10,7 @@ from kafkaclient.streams.membership.leader import MemberAssignment, compute_assi
 from kafkaclient.streams.tasks import LATEST_OFFSET
 from kafkaclient.streams.topology import Topology
 from kafkaclient.types import TopicPartition
+from tests.streams.fakes import topology_of
 from tests.streams.group import process
 
 PROBING_MS = 1_700_000_600_000
@@ -22,8 +23,7 @@ async def nothing(record: object, store: object, emit: object) -> None:
 
 
 def topology() -> Topology:
-    made = topology_of(nothing)
-    return made
+    return topology_of(nothing)
 
 
 def subscription(number: int, sums: dict[TaskId, int], **more: object) -> bytes:

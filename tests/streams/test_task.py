@@ -257,7 +257,8 @@ async def test_a_checkpoint_beyond_the_changelogs_end_is_not_used(
     task.task_stores[0].reached(500, 500)
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
     waiting = asyncio.create_task(task.wait_until_restored({CHANGELOG: 3}))
-    await asyncio.sleep(0)
+    for _ in range(3):
+        await asyncio.sleep(0)
     assert (waiting.done(), task.position, task.stores["counts"].get(b"old")) == (False, 0, None)
     task.task_stores[0].restore([record(2, b"new", b"1")])
     task.task_stores[0].reached(3, 3)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import StreamsError, TransactionAbortableError
-from kafkaclient.streams import DeadLetter, TaskId
+from kafkaclient.streams import DeadLetter, Serde, TaskId
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams.runtime.task import Task
     from kafkaclient.streams.runtime.writers import OutgoingRecord
+    from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition
 
 PATIENCE = 1.0
@@ -217,7 +218,7 @@ class World:
             known = self.manager.tasks.get(task)
             source = ConsumerPartition("words", task.partition)
             if known is not None and known.state is TaskState.RUNNING:
-                self.consumer.seek(source, known.offsets[task.sources[0]])
+                self.consumer.seek(source, known.offsets[known.sources[0]])
             else:
                 self.consumer.pause(source)
         self.manager.assign(active, standby)
@@ -265,8 +266,7 @@ def decode(value: bytes) -> bytes:
 
 
 def topology(**options: Any) -> Topology:
-    made = topology_of(behave, **options)
-    return made
+    return topology_of(behave, **options)
 
 
 def feed(*values: bytes, key: bytes = b"k") -> list[Any]:
@@ -326,7 +326,7 @@ async def test_a_processor_that_ignores_cancellation_has_no_effect(tmp_path: Pat
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
-            for call in (lambda: store.put(b"k", b"1"), lambda: store.get(b"k")):
+            for call in (lambda: store.delete(b"k"), lambda: store.get(b"k")):
                 with pytest.raises(StreamsError, match="taken away"):
                     call()
             with pytest.raises(StreamsError, match="taken away"):
@@ -401,7 +401,7 @@ async def test_a_skipped_record_leaves_no_output(
     tmp_path_factory: pytest.TempPathFactory, handler: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = {
-        "value_deserializer": decode,
+        "value": Serde(bytes, decode),
         "deserialization_exception_handler": handler,
         "processing_exception_handler": handler,
     }
@@ -456,7 +456,7 @@ def test_each_record_counts_once(feeds: list[list[bytes]], steps: list[tuple[str
         with tempfile.TemporaryDirectory() as path:
             dead = DeadLetter("dead")
             made = topology(
-                value_deserializer=decode,
+                value=Serde(bytes, decode),
                 deserialization_exception_handler=dead,
                 processing_exception_handler=dead,
             )

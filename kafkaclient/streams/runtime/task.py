@@ -16,7 +16,6 @@ from kafkaclient.streams.runtime.slow_records import SlowRecords
 from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent, TaskState
 from kafkaclient.streams.runtime.task_store import TaskStore
 from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, ChangelogTopic
-from kafkaclient.streams.state.key_value_store import KeyValueStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams.runtime.writers import Writer
     from kafkaclient.streams.state.directory import TaskDirectory
+    from kafkaclient.streams.state.key_value_store import KeyValueStore
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition
@@ -115,25 +115,21 @@ class Task:
                         directory.store(store.name),
                         disk,
                         options.wall,
+                        options.max_change_bytes,
                     )
                 )
         except BaseException:
             for opened in self.task_stores:
-                opened.rocks.close()
+                opened.abandon()
             raise
-        self.stores = self._new_stores()
-        """What the processors use, by name."""
 
     def __repr__(self) -> str:
         return f"<task {self.id} {self.state.value} at {self.offsets}, {self.task_stores}>"
 
-    def _new_stores(self) -> dict[str, KeyValueStore[Any, Any]]:
-        return {
-            store.declared.name: KeyValueStore(
-                store.declared, store.rocks, self._options.max_change_bytes
-            )
-            for store in self.task_stores
-        }
+    @property
+    def stores(self) -> dict[str, KeyValueStore[Any, Any]]:
+        """What the processors use, by name."""
+        return {store.declared.name: store.view for store in self.task_stores}
 
     @property
     def is_active(self) -> bool:
@@ -191,13 +187,13 @@ class Task:
     def _start_running(self) -> None:
         assert self.writer is not None
         outputs = Outputs(self._topology)
-        self.stores = self._new_stores()  # a store may have started over
+        stores = self.stores
         for processor in self._subtopology.processors:
             for topic in processor.topics:
                 source = self._sources.get(self._topology.topic_name(topic.name))
                 if source is not None:
                     source.work = RecordWork(
-                        source.partition, topic, processor, self.stores, self.writer, outputs
+                        source.partition, topic, processor, stores, self.writer, outputs
                     )
         self.slow_records.restart()
 
@@ -206,13 +202,11 @@ class Task:
             assert source.work is not None
             source.work.close()
             source.work = source.committed = None
-        for store in self.stores.values():
-            store.close()
-        self.stores = self._new_stores()
         self.is_dirty = False
-        for task_store in self.task_stores:
-            task_store.lag = None
-            task_store.is_current()
+        for store in self.task_stores:
+            store.drop_changes()
+            store.lag = None
+            store.is_current()
 
     # --- processing -----------------------------------------------------------------------------
 
@@ -293,9 +287,7 @@ class Task:
 
     def changes(self) -> dict[TopicPartition, Mapping[bytes, bytes | None]]:
         """The uncommitted changes of the stores: changelog -> changes."""
-        return {
-            each.changelog: self.stores[each.declared.name].changes for each in self.task_stores
-        }
+        return {store.changelog: store.view.changes for store in self.task_stores}
 
     def committed(self, positions: Mapping[TopicPartition, int | None]) -> None:
         """:meth:`changes`, the emitted records and :attr:`offsets` are committed. ``positions``:
@@ -304,7 +296,6 @@ class Task:
             source.committed = source.offset
         self.is_dirty = False
         for store in self.task_stores:
-            self.stores[store.declared.name].commit()
             store.committed(positions.get(store.changelog))
 
     # --- the stores on disk ---------------------------------------------------------------------

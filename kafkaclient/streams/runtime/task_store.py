@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.streams.state.directory import Checkpoint
+from kafkaclient.streams.state.key_value_store import KeyValueStore
 from kafkaclient.streams.state.rocks import RocksStore
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class TaskStore:
         directory: StoreDirectory,
         disk: Executor,
         wall: Callable[[], float],
+        max_change_bytes: int,
     ) -> None:
         self.task = task
         self.declared = declared
@@ -53,6 +55,7 @@ class TaskStore:
         self._directory = directory
         self._disk = disk
         self._wall = wall
+        self._max_change_bytes = max_change_bytes
         self._checkpoint_write: Future[None] | None = None
         """The last checkpoint write, done or in progress."""
         now = wall()
@@ -65,7 +68,15 @@ class TaskStore:
         self._checkpoint_position, self._checkpoint_current_at = self.position, self._current_at
         self._restored_at: int | None = None
         self._restored = asyncio.Event()
-        self.rocks = RocksStore(directory.rocksdb)
+        self._open()
+
+    def _open(self) -> None:
+        self._rocks = RocksStore(self._directory.rocksdb)
+        self.view: KeyValueStore[Any, Any] = self._new_view()
+        """What the task's processors use."""
+
+    def _new_view(self) -> KeyValueStore[Any, Any]:
+        return KeyValueStore(self.declared, self._rocks, self._max_change_bytes)
 
     def __repr__(self) -> str:
         return f"<store of task {self.task} at {self.position} of {self.changelog}>"
@@ -74,7 +85,7 @@ class TaskStore:
 
     def restore(self, records: Sequence[Any]) -> None:
         """Apply changes read from the changelog."""
-        self.rocks.apply((record.key, record.value) for record in records)
+        self._rocks.apply((record.key, record.value) for record in records)
 
     def reached(self, position: int, end: int | None) -> None:
         """All changes before ``position`` are applied. ``end``: the changelog's, None if
@@ -112,18 +123,24 @@ class TaskStore:
             position,
         )
         self._wait_for_checkpoint()
-        self.rocks.close()
+        self._rocks.close()
         self._directory.wipe()
         self._current_at = self._wall()
         self._directory.load_or_wipe(self._topic, self._current_at)
-        self.rocks = RocksStore(self._directory.rocksdb)
+        self._open()
         self.position = self._checkpoint_position = position
 
     # --- written by the task itself -------------------------------------------------------------
 
+    def drop_changes(self) -> None:
+        """Drop the uncommitted changes. A processor that still runs cannot use the store."""
+        self.view.close()
+        self.view = self._new_view()
+
     def committed(self, position: int | None) -> None:
         """The store's changes are in the changelog, up to ``position``. None: it is not known, or
         there were no changes."""
+        self.view.commit()
         if position is not None:
             self.position = position
         self.checkpoint_if_due()
@@ -158,7 +175,11 @@ class TaskStore:
             self._wait_for_checkpoint()
             self._write_checkpoint(self.position, self._current_at)
         finally:
-            self.rocks.close()
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the RocksDB without a checkpoint."""
+        self._rocks.close()
 
     def _wait_for_checkpoint(self) -> None:
         checkpoint_write, self._checkpoint_write = self._checkpoint_write, None
@@ -167,5 +188,5 @@ class TaskStore:
 
     def _write_checkpoint(self, position: int, current_at: float) -> None:
         """Flush, and write the checkpoint. Later changes may be flushed, too: that is correct."""
-        self.rocks.flush()
+        self._rocks.flush()
         self._directory.write_checkpoint(Checkpoint(position, self._topic.topic_id, current_at))

@@ -27,8 +27,8 @@ class RecordAdmin(Runnable):
         self, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
         """Delete the records before an offset of each partition; -1 deletes all that are written
-        (KIP-107; Java: ``Admin.deleteRecords``). Returns each partition's first offset. It cannot be
-        undone. An offset before the first one changes nothing.
+        (KIP-107; Java: ``Admin.deleteRecords``). Returns each partition's first offset. The
+        deletion cannot be undone. An offset before the first one changes nothing.
 
         Raises:
             ConfigError: an offset is less than -1.

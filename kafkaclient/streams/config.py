@@ -74,7 +74,8 @@ class StreamsConfig(AssignmentConfigs):
     """``commit.interval.ms``: how long store changes stay in memory before they are committed.
     Java's default for at least once is 30 s."""
     replication_factor: int = -1
-    """``replication.factor`` of new changelogs and repartition topics. -1 is the brokers' default."""
+    """``replication.factor`` of new changelogs and repartition topics. -1 is the brokers'
+    default."""
     repartition_purge_interval_ms: int = 30_000
     """``repartition.purge.interval.ms``: how often committed records of repartition topics are
     deleted (KIP-811)."""

@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter, defaultdict, deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from kafkaclient.config.producer import ProducerConfig
 from kafkaclient.errors import PartitionOutOfRangeError, StreamsError
 from kafkaclient.producer.batches.record import RawRecord, checked_record, header_pairs
 from kafkaclient.streams.declarations import Topic
@@ -21,6 +20,7 @@ from kafkaclient.wire.murmur2 import partition_for_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 
+    from kafkaclient.config.producer import ProducerConfig
     from kafkaclient.streams.app import StreamsApp
     from kafkaclient.types import Headers, HeadersLike
 
@@ -114,6 +114,17 @@ class _Log:
         return fetched
 
 
+def _check_no_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise StreamsError(
+        "TopologyTest has its own event loop, with virtual time: call it in a plain test function, "
+        "not in a coroutine"
+    )
+
+
 class TopologyTest:
     """An application without brokers (Kafka Streams: ``TopologyTestDriver``)::
 
@@ -138,6 +149,7 @@ class TopologyTest:
     def __init__(
         self, app: StreamsApp, *, partitions: int | Mapping[str, int] = 1, start_ms: int = 0
     ) -> None:
+        _check_no_loop()
         topology = app.topology
         if not topology.processors:
             raise StreamsError("the application has no processor: add one with app.processor(...)")
@@ -272,12 +284,6 @@ class TopologyTest:
         return self._given if isinstance(self._given, int) else self._given.get(topic, 1)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        if asyncio._get_running_loop() is not None:
-            work.close()
-            raise StreamsError(
-                "TopologyTest has its own event loop, with virtual time: call it in a plain test "
-                "function, not in a coroutine"
-            )
         return self._loop.run_until_complete(work)
 
     async def _process(self, waiting: deque[_Fetched]) -> None:

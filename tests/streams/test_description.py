@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
@@ -23,6 +23,10 @@ from kafkaclient.testing.fake import Control, FakeCluster
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.groups import DescribedGroup, DescribedMember
+from tests.streams.fakes import topology_of
+
+if TYPE_CHECKING:
+    from kafkaclient.streams.topology import Topology
 
 A, B = UUID(int=1), UUID(int=2)
 TASKS = [TaskId(0, 0), TaskId(0, 1)]

@@ -36,7 +36,7 @@ _LEADER_TIMEOUT_S = 30.0  # how long partitions may be without leader
 _POLL_INTERVAL_S = 0.1
 _DELETE_RETENTION = "delete.retention.ms"
 _CHANGELOG_CONFIGS = {"cleanup.policy": "compact"}
-# As in Kafka Streams (RepartitionTopicConfig.java): records stay until the application deletes them.
+# RepartitionTopicConfig.java: records stay until the application deletes them.
 _REPARTITION_CONFIGS = {
     "cleanup.policy": "delete",
     "message.timestamp.type": "CreateTime",

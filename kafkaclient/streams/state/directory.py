@@ -274,7 +274,8 @@ class StateDirectory:
         return TaskDirectory(self.path / str(task))
 
     def report(self) -> dict[TaskId, int]:
-        """Position of each task on disk with a checkpoint: the sum over its stores. They are kept until :meth:`release`."""
+        """Position of each task on disk with a checkpoint: the sum over its stores. The tasks are
+        kept until :meth:`release`."""
         positions = {task: self.task(task).position() for task in self._tasks()}
         found = {task: position for task, position in positions.items() if position is not None}
         self._reported = frozenset(found)

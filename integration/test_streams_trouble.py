@@ -41,7 +41,7 @@ async def test_failing_records_go_where_the_error_handler_says(
     def made(**options: Any) -> StreamsApp:
         app = application(bootstrap, topic, tmp_path, processing_guarantee=guarantee)
 
-        @app.processor(topic, store="s", value_deserializer=int, **options)
+        @app.processor(topic, store="s", value=int, **options)
         async def invert(record, store, emit) -> None:
             store[b"last"] = b"%d" % record.value
             await emit(out, b"before")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from kafkaclient.errors import ConfigError, InvalidTopicError
-from kafkaclient.streams.serdes import Codec, TypeLike, codec_of
+from kafkaclient.streams.serdes import BYTES_OR_NONE, Codec, TypeLike, codec_of
 from kafkaclient.topic_names import check_topic_name
 
 K = TypeVar("K")
@@ -23,7 +23,7 @@ class Topic(Generic[K, V]):
     """A topic and the types of its keys and values, for processors and for ``emit``.
 
     ``key`` and ``value`` are types or :class:`~kafkaclient.streams.Serde` objects; the manual has
-    the table. The default is bytes, or None for a null.
+    the table. The default is ``bytes | None``: None is a null.
 
     Raises :class:`~kafkaclient.errors.ConfigError` for an invalid name or type.
     """
@@ -34,8 +34,8 @@ class Topic(Generic[K, V]):
         self,
         name: str,
         *,
-        key: TypeLike[K] = bytes,  # type: ignore[assignment]
-        value: TypeLike[V] = bytes,  # type: ignore[assignment]
+        key: TypeLike[K] = BYTES_OR_NONE,  # type: ignore[assignment]
+        value: TypeLike[V] = BYTES_OR_NONE,  # type: ignore[assignment]
     ) -> None:
         self.name = checked_name(name, "topic")
         self.key: Codec = codec_of(key, f"the key type of topic {name!r}")
@@ -61,8 +61,8 @@ class RepartitionTopic(Topic[K, V]):
         self,
         name: str,
         *,
-        key: TypeLike[K] = bytes,  # type: ignore[assignment]
-        value: TypeLike[V] = bytes,  # type: ignore[assignment]
+        key: TypeLike[K] = BYTES_OR_NONE,  # type: ignore[assignment]
+        value: TypeLike[V] = BYTES_OR_NONE,  # type: ignore[assignment]
         partitions: int | None = None,
     ) -> None:
         super().__init__(name, key=key, value=value)

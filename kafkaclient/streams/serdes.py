@@ -3,7 +3,7 @@
 ===============================  ==========================================================
 declared as                      bytes
 ===============================  ==========================================================
-``bytes`` (default)              unchanged
+``bytes``                        unchanged; a topic's default is ``bytes | None``
 ``str``                          UTF-8
 ``int``                          decimal text, ``b"-42"``, of any size
 ``float``                        shortest text that reads back equal, ``b"0.1"``
@@ -126,10 +126,10 @@ class Codec(NamedTuple):
 
 def codec_of(declared: Any, what: str) -> Codec:
     """The codec of a declaration. Raises ConfigError, which begins with ``what``."""
+    if isinstance(declared, Codec):
+        return declared
     if isinstance(declared, Serde):
         return _serde(declared)
-    if declared is bytes:
-        return BYTES_OR_NONE
     if isinstance(declared, type) and declared in _SIMPLE:
         return Codec(declared.__name__, *_SIMPLE[declared], nullable=False)
     if get_origin(declared) in (Union, UnionType) and NoneType in get_args(declared):
@@ -207,7 +207,8 @@ def _read_uuid(data: bytes) -> UUID:
     return UUID(data.decode())
 
 
-_SIMPLE: dict[Any, tuple[Encode, Decode]] = {
+_SIMPLE: dict[Any, tuple[Encode | None, Decode | None]] = {
+    bytes: (None, None),
     str: (_write_str, bytes.decode),
     int: (_write_int, int),
     float: (_write_float, float),
@@ -215,7 +216,7 @@ _SIMPLE: dict[Any, tuple[Encode, Decode]] = {
     UUID: (_write_uuid, _read_uuid),
 }
 
-BYTES_OR_NONE = Codec("bytes", None, None)
+BYTES_OR_NONE = Codec("bytes | None", None, None)
 
 
 def _serde(serde: Serde[Any]) -> Codec:

@@ -49,8 +49,8 @@ class Processor:
         function = inspect.unwrap(self.process)
         function = getattr(function, "func", function)  # functools.partial
         code = getattr(function, "__code__", None)
-        if code is None:
-            code = getattr(getattr(type(function), "__call__", None), "__code__", None)
+        if code is None:  # an object that can be called
+            code = getattr(type(function).__call__, "__code__", None)
         return code is not None and topic in _constants(code)
 
 

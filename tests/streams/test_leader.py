@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from kafkaclient.streams import AssignmentConfigs, TaskId
 from kafkaclient.streams.group_protocol import NO_REBALANCE, SubscriptionInfo
 from kafkaclient.streams.membership.leader import MemberAssignment, compute_assignments
 from kafkaclient.streams.tasks import LATEST_OFFSET
-from kafkaclient.streams.topology import Topology
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import topology_of
 from tests.streams.group import process
+
+if TYPE_CHECKING:
+    from kafkaclient.streams.topology import Topology
 
 PROBING_MS = 1_700_000_600_000
 TASKS = [TaskId(0, number) for number in range(4)]

@@ -32,7 +32,8 @@ class Total(TypedDict):
 
 
 lines = st.builds(Line, st.text(), st.lists(st.text()))
-points = st.builds(Point, st.integers(-(2**63), 2**63 - 1), st.none() | st.floats(allow_nan=False, allow_infinity=False))  # fmt: skip
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+points = st.builds(Point, st.integers(-(2**63), 2**63 - 1), st.none() | numbers)
 CASES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (bytes, st.binary()),
     (str, st.text()),

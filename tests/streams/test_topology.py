@@ -69,7 +69,7 @@ def test_processors_with_common_stores_are_one_subtopology() -> None:
     assert [made.is_stateful(TaskId(number, 0)) for number in (0, 1)] == [True, False]
     counts = {"a": 2, "c": 2, "d": 2, "b": 1}
     made.check_partitions(counts)
-    with pytest.raises(StreamsError, match="of store x, y have different .*c has 2, d has 3"):
+    with pytest.raises(StreamsError, match=r"of store x, y have different .*c has 2, d has 3"):
         made.check_partitions(counts | {"d": 3})
 
 

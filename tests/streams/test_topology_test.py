@@ -186,7 +186,7 @@ def test_emit_after_the_processor_has_returned_writes_nothing() -> None:
     async def leaking(record, emit) -> None:
         async def later() -> None:
             await asyncio.sleep(1)
-            with pytest.raises(StreamsError, match="'out'.* called after the processor has return"):
+            with pytest.raises(StreamsError, match=r"'out'.* called after the processor has"):
                 await emit("out", b"x")
             leaked.append(record.offset)
 
@@ -221,9 +221,9 @@ def test_stores_can_be_prepared() -> None:
 
 def test_wrong_use_is_named() -> None:
     with TopologyTest(word_count(), partitions={"lines": 2}) as test:
-        with pytest.raises(PartitionOutOfRangeError, match="'lines' has 2 partitions, .* 2 is not"):
+        with pytest.raises(PartitionOutOfRangeError, match=r"'lines' has 2 .*; 2 is not"):
             test.send("lines", "a", partition=2)
-        with pytest.raises(StreamsError, match="no processor reads topic 'line': .* lines, words"):
+        with pytest.raises(StreamsError, match=r"reads topic 'line': .* lines, words"):
             test.send("line", "a")
         with pytest.raises(StreamsError, match="no store 'count': counts"):
             test.store("count")

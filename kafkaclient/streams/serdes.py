@@ -89,6 +89,16 @@ class Codec(NamedTuple):
     with_context: bool = False
     """Whether ``encode`` is a serializer's method, called with (value, SerializationContext)."""
     readable: bool = True
+    trusted: bool = False
+    """Whether ``encode`` checks its argument, and always returns bytes."""
+
+    @property
+    def writer(self) -> Encode:
+        """:meth:`write` for a codec that is not nullable, without the checks that ``encode`` itself
+        makes: stores call it for each access."""
+        if self.encode is None:
+            return _checked_bytes
+        return self.encode if self.trusted else self.write  # type: ignore[return-value]
 
     def read(self, data: bytes | None) -> Any:
         """The object. Raises what the decoder raises, and TypeError for a null that the declaration
@@ -131,7 +141,7 @@ def codec_of(declared: Any, what: str) -> Codec:
     if isinstance(declared, Serde):
         return _serde(declared)
     if isinstance(declared, type) and declared in _SIMPLE:
-        return Codec(declared.__name__, *_SIMPLE[declared], nullable=False)
+        return Codec(declared.__name__, *_SIMPLE[declared], nullable=False, trusted=True)
     if get_origin(declared) in (Union, UnionType) and NoneType in get_args(declared):
         others = [each for each in get_args(declared) if each is not NoneType]
         inner = codec_of(others[0] if len(others) == 1 else Union[tuple(others)], what)  # noqa: UP007
@@ -164,7 +174,7 @@ def _checked_bytes(value: Any) -> bytes:
 
 
 def _shown(value: Any) -> str:
-    return f"an object of type {type(value).__name__}"
+    return "None" if value is None else f"an object of type {type(value).__name__}"
 
 
 def _write_str(value: Any) -> bytes:
@@ -254,4 +264,4 @@ def _json(declared: Any, what: str) -> Codec:
             raise TypeError(f"{_shown(value)} is given for {name}: {error}") from None
         return data
 
-    return Codec(name, encode, decode, nullable=False)
+    return Codec(name, encode, decode, nullable=False, trusted=True)

@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 _DECODING = ("decoded", "types of its topic or the serde", DeserializationError)
 _PROCESSING = ("processed", "processor", ProcessingError)
-_NOT_OF_A_RECORD = (StateStoreError, MetadataTimeoutError, UnknownTopicError, AuthorizationError)
+_NO_OUTPUT = (MetadataTimeoutError, UnknownTopicError, AuthorizationError)
 
 
 class _Output(NamedTuple):
@@ -187,7 +187,9 @@ class RecordWork:
                 raise
             emit.close()
             self._roll_back()
-            await self._handle(record, error, self._on_unprocessable, decoding=False)
+            # Every record would be skipped, not this one only.
+            handler = FAIL if isinstance(error, _NO_OUTPUT) else self._on_unprocessable
+            await self._handle(record, error, handler, decoding=False)
             return
         finally:
             emit.close()
@@ -259,9 +261,8 @@ class RecordWork:
 
 
 def _is_record_error(error: BaseException) -> bool:
-    """Whether the record caused the error: not the disk, not a missing or forbidden topic, and not
-    a retriable error."""
-    return not isinstance(error, _NOT_OF_A_RECORD) and event_for(error) is None
+    """Whether the record caused the error: not the disk, and not a retriable error."""
+    return not isinstance(error, StateStoreError) and event_for(error) is None
 
 
 def _dead_letter_headers(

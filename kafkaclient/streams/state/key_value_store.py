@@ -19,6 +19,8 @@ D = TypeVar("D")
 
 _ABSENT: Any = object()
 """Marks a key in ``_undo`` that had no uncommitted write."""
+_MAX_CACHED = 10_000  # pairs per store; more changes than that are cached until the next commit
+_MAX_CACHED_BYTES = 256  # of a value
 _MAX_CHANGE_BYTES = 1_048_576 - 128  # max.request.size's default, without the rest of the batch
 
 
@@ -44,15 +46,28 @@ class KeyValueStore(Generic[K, V]):
     :class:`~kafkaclient.errors.StreamsError` after the task was taken away from this instance.
     """
 
-    __slots__ = ("_bytes", "_declared", "_key", "_max_bytes", "_undo", "_value", "changes",
-                 "is_closed")  # fmt: skip
+    __slots__ = (
+        "_bytes",
+        "_cache",
+        "_declared",
+        "_decode",
+        "_max_bytes",
+        "_undo",
+        "_write_key",
+        "_write_value",
+        "changes",
+        "is_closed",
+    )
 
     def __init__(
         self, declared: Store[K, V], stored: Bytes, max_change_bytes: int = _MAX_CHANGE_BYTES
     ) -> None:
         self._declared = declared
-        self._key, self._value = declared.key.write, declared.value
+        self._write_key, self._write_value = declared.key.writer, declared.value.writer
+        self._decode = declared.value.decode
         self._bytes = stored
+        self._cache: dict[bytes, bytes | None] = {}
+        """The newest committed pairs: a read of RocksDB takes longer than all the rest."""
         self._max_bytes = max_change_bytes
         self.changes: dict[bytes, bytes | None] = {}
         """The uncommitted writes: serialized key -> value."""
@@ -72,8 +87,7 @@ class KeyValueStore(Generic[K, V]):
         found = self._get(self._written_key(key))
         if found is None:
             return default
-        decode = self._value.decode
-        return found if decode is None else decode(found)
+        return found if self._decode is None else self._decode(found)
 
     def __getitem__(self, key: K) -> V:
         found = self.get(key, _ABSENT)
@@ -89,8 +103,7 @@ class KeyValueStore(Generic[K, V]):
 
         Raises RecordTooLargeError if the two are larger than a record of the changelog may be.
         """
-        name, data = self._written_key(key), self._value.write(value)
-        assert data is not None  # a store's types do not allow None
+        name, data = self._written_key(key), self._write_value(value)
         if len(data) + len(name) > self._max_bytes:
             raise RecordTooLargeError(
                 f"store {self._declared.name!r}: the value of key {name[:100]!r} has {len(data)} "
@@ -121,7 +134,7 @@ class KeyValueStore(Generic[K, V]):
         ``bytes`` sort as usual, ``int`` as its text. The iteration shows the store as of its first
         step, with or without later writes."""
         bounds = [None if key is None else self._written_key(key) for key in (start, end)]
-        read_key, read_value = self._declared.key.read, self._value.read
+        read_key, read_value = self._declared.key.read, self._declared.value.read
         return ((read_key(key), read_value(value)) for key, value in self._range(*bounds))
 
     def __iter__(self) -> Iterator[K]:
@@ -130,13 +143,13 @@ class KeyValueStore(Generic[K, V]):
     def _written_key(self, key: Any) -> bytes:
         if self.is_closed:
             self.check_open()
-        written = self._key(key)
-        assert written is not None  # a store's types do not allow None
-        return written
+        return self._write_key(key)
 
     def _get(self, key: bytes) -> bytes | None:
         if key in self.changes:
             return self.changes[key]
+        if key in self._cache:
+            return self._cache[key]
         return self._bytes.get(key)
 
     def _put(self, key: bytes, value: bytes | None) -> None:
@@ -163,8 +176,18 @@ class KeyValueStore(Generic[K, V]):
         """Write the changes to RocksDB, after the changelog has them."""
         if self.changes:
             self._bytes.apply(self.changes.items())
+            self._cache_changes()
             self.changes = {}
         self._undo = None
+
+    def _cache_changes(self) -> None:
+        if len(self._cache) + len(self.changes) > _MAX_CACHED:
+            self._cache = {}
+        for key, value in self.changes.items():
+            if value is not None and len(value) > _MAX_CACHED_BYTES:
+                self._cache.pop(key, None)
+            else:
+                self._cache[key] = value
 
     def mark(self) -> None:
         """Set the mark to which :meth:`roll_back` returns."""

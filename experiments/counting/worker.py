@@ -69,7 +69,7 @@ def _register(app: StreamsApp, source: str, target: str, store: str, options: An
     async def count(record: Any, store: Any, emit: Any) -> None:
         burn(cpu_s)
         number, value = add_one(store.get(record.key), padding)
-        store.put(record.key, value)
+        store[record.key] = value
         await emit(target, b"%d" % number, record.key)
 
 

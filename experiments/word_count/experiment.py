@@ -10,7 +10,7 @@ from experiments.machine import machine_facts
 from experiments.word_count.clients import CLIENTS, command
 from experiments.word_count.counts import Counts
 from experiments.word_count.lines import Input
-from experiments.word_count.plan import FAUST, FAUST_ROCKSDB, OURS, Plan
+from experiments.word_count.plan import FAUST, FAUST_ROCKSDB, Plan
 from experiments.word_count.process import started
 from experiments.word_count.progress import Measured, Observer
 from experiments.word_count.results import Results, Run, Skipped
@@ -92,7 +92,7 @@ class Experiment(BaseExperiment[Plan, Results]):
 
     async def _create_topics(self, admin: Admin, name: str, application: str) -> None:
         # faust-streaming does not read a topic that is made while it starts.
-        if name in (OURS, FAUST, FAUST_ROCKSDB):
+        if name in (FAUST, FAUST_ROCKSDB):
             await admin.create_topic(f"{application}-words", self.plan.partitions, 1)
 
     def _add(self, name: str, run: int, measured: Measured, counts: Counts, written: Input) -> None:

@@ -11,32 +11,33 @@ import json
 import logging
 import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError
-from kafkaclient.streams import StreamsApp
+from kafkaclient.streams import Store, StreamsApp
+
+if TYPE_CHECKING:
+    from kafkaclient.streams import Emit, KeyValueStore, Record
 
 __all__: list[str] = []
 
 
 async def _main(options: dict[str, Any]) -> None:
-    application = options["application_id"]
-    words = f"{application}-words"
     app = StreamsApp(
         options["bootstrap_servers"],
-        application_id=application,
+        application_id=options["application_id"],
         state_dir=options["state_dir"],
         processing_guarantee="exactly_once_v2",
     )
 
-    @app.processor(options["topic"], store="nothing")
-    async def split(record: Any, store: Any, emit: Any) -> None:
+    @app.processor(options["topic"], value=str)
+    async def split(record: Record[bytes | None, str], emit: Emit) -> None:
         for word in record.value.split():
-            await emit(words, b"", word)
+            await emit("words", word, key=word)
 
-    @app.processor(words, store="counts")
-    async def count(record: Any, store: Any, emit: Any) -> None:
-        store.put(record.key, b"%d" % (int(store.get(record.key) or 0) + 1))
+    @app.processor("words", key=str, value=str, store=Store("counts", key=str, value=int))
+    async def count(record: Record[str, str], store: KeyValueStore[str, int], emit: Emit) -> None:
+        store[record.key] = store.get(record.key, 0) + 1
 
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, app.stop)

@@ -27,7 +27,7 @@ def test_a_word_and_its_count(client: str, key: bytes, value: bytes) -> None:
 @pytest.mark.parametrize(
     ("client", "words", "changelog"),
     [
-        (OURS, "app-words", "app-counts-changelog"),
+        (OURS, "app-words-repartition", "app-counts-changelog"),
         (QUIX, "repartition__app--lines--word", "changelog__app--repartition.lines--default"),
         (FAUST, "app-words", "app-counts-changelog"),
         (KAFKA_STREAMS, "app-words-repartition", "app-counts-changelog"),

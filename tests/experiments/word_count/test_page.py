@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.code_blocks import ROOT, parses
+from kafkaclient.streams import TopologyTest
+from tests.code_blocks import ROOT, parses, runs
 
 if TYPE_CHECKING:
     from tests.code_blocks import Block
 
 COUNTED = ROOT / "experiments" / "word_count"
-HINTS = {": Any": "", " -> None": "", "  # type: ignore[untyped-decorator]": ""}
+HINTS = {
+    ": Any": "",
+    ": Record[bytes | None, str]": "",
+    ": Record[str, str]": "",
+    ": KeyValueStore[str, int]": "",
+    ": Emit": "",
+    " -> None": "",
+    "  # type: ignore[untyped-decorator]": "",
+}
 
 
 def not_in_program(block: Block, program: str, names: dict[str, str]) -> list[str]:
@@ -27,17 +36,18 @@ def not_in_program(block: Block, program: str, names: dict[str, str]) -> list[st
     return [line for line in map(plain, lines) if line and line not in known]
 
 
-@parses("docs/concepts/stream-processors.md", having="async def split(record")
+@runs("docs/concepts/stream-processors.md", having="StreamsApp(")
 def test_our_program(block: Block) -> None:
     names = {
         '"localhost:9092"': 'options["bootstrap_servers"]',
-        'application_id="words"': "application_id=application",
+        'application_id="words"': 'application_id=options["application_id"]',
         '"/var/lib/words"': 'options["state_dir"]',
         '"lines"': 'options["topic"]',
-        'emit("words"': "emit(words",
-        'processor("words"': "processor(words",
     }
     assert not not_in_program(block, "ours.py", names)
+    with TopologyTest(block.run()["app"]) as test:
+        test.send("lines", "to be or not to be")
+        assert dict(test.store("counts").items()) == {"to": 2, "be": 2, "or": 1, "not": 1}
 
 
 @parses("docs/concepts/stream-processors.md", having="faust.App(")

@@ -70,7 +70,7 @@ peers: $(FAUST)/.installed $(QUIX)/.installed ## faust-streaming and Quix Stream
 slice: $(STAMP) $(FAUST)/.installed ## real brokers, without what takes long
 	$(BIN)/pytest integration -m "not full" --durations=25
 
-integration: $(STAMP) $(FAUST)/.installed ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for another cluster
+integration: $(STAMP) peers ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for another cluster
 	$(BIN)/pytest integration
 
 compose-test: $(STAMP) ## the same against containers of docker-compose.yml; COMPOSE_TEST="integration/test_faults.py ..."

@@ -56,17 +56,21 @@ unit: $(STAMP) ## no network; compiled, then once more what has a way in pure Py
 	KAFKACLIENT_PURE_PYTHON=1 HYPOTHESIS_PROFILE=quick $(UNIT) $(PURE)
 
 FAUST := build/faust
+QUIX := build/quix
 
-# faust-streaming, for integration/test_neighbours.py, which needs an older click than the rest.
-$(FAUST)/.installed: $(STAMP) integration/neighbours/faust.txt
-	rm -rf $(FAUST) && $(BIN)/uv venv --quiet --python $(BIN)/python $(FAUST)
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(FAUST) --require-hashes -r integration/neighbours/faust.txt
+# Stream processors in environments of their own: faust-streaming needs an older click than the rest,
+# Quix Streams an older confluent-kafka. For integration/test_neighbours.py and experiments.
+$(FAUST)/.installed $(QUIX)/.installed: build/%/.installed: $(STAMP) integration/neighbours/%.txt
+	rm -rf build/$* && $(BIN)/uv venv --quiet --python $(BIN)/python build/$*
+	$(BIN)/uv pip install --quiet --compile-bytecode --python build/$* --require-hashes -r integration/neighbours/$*.txt
 	touch $@
+
+peers: $(FAUST)/.installed $(QUIX)/.installed ## faust-streaming and Quix Streams, for the experiments word-count and task-handover
 
 slice: $(STAMP) $(FAUST)/.installed ## real brokers, without what takes long
 	$(BIN)/pytest integration -m "not full" --durations=25
 
-integration: $(STAMP) $(FAUST)/.installed ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for another cluster
+integration: $(STAMP) peers ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for another cluster
 	$(BIN)/pytest integration
 
 compose-test: $(STAMP) ## the same against containers of docker-compose.yml; COMPOSE_TEST="integration/test_faults.py ..."
@@ -85,6 +89,9 @@ bench-spark: $(STAMP) ## the Spark source beside spark-sql-kafka 3.5.1, ten minu
 
 chaos: $(STAMP) ## ten minutes of faults on 3 brokers, then every record looked for; CHAOS="--seed 2 --brokers 5 ..."
 	$(BIN)/python -m experiments chaos --seconds 600 --seed 1 --out build/chaos $(CHAOS)
+
+streams-chaos: $(STAMP) ## ten minutes of faults on instances and brokers, then every count looked at; STREAMS_CHAOS="--seed 2 ..."
+	$(BIN)/python -m experiments streams-chaos --seconds 600 --seed 1 --out build/streams-chaos $(STREAMS_CHAOS)
 
 soak: $(STAMP) ## half an hour of faults at 20,000 records/s: memory, tasks and files stay flat; SOAK="--seconds 600 ..."
 	$(BIN)/python -m experiments chaos --seconds 1800 --seed 1 --rate 20000 --producers 1 --flat --out build/soak $(SOAK)
@@ -114,6 +121,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 constraints: ## pin the newest versions that pyproject.toml allows
 	$(COMPILE) --all-extras --group dev --group docs pyproject.toml -o constraints.txt
 	$(COMPILE) --extra aiokafka --group faust pyproject.toml -o integration/neighbours/faust.txt
+	$(COMPILE) --group quix pyproject.toml -o integration/neighbours/quix.txt
 
 wheel-test: $(STAMP) ## sdist, wheels and their tests on every Python there; PYTHONS="python3.13 /path/python3" WHEEL_TEST="--unit tests/wire ..."
 	$(BIN)/python -m release.wheel_test --uv $(BIN)/uv $(WHEEL_TEST)
@@ -140,4 +148,4 @@ extras: $(STAMP) ## the table of extras in docs/reference/extras.md: what each b
 clean: ## remove what was built
 	rm -rf build dist *.egg-info && find kafkaclient \( -name "*.so" -o -name "*.c" \) -delete
 
-.PHONY: help install build docs docs-serve demo test check unit slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos soak pictures dashboard-pictures constraints wheel-test oldest types extras clean
+.PHONY: help install build docs docs-serve demo test check unit peers slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos soak pictures dashboard-pictures constraints wheel-test oldest types extras clean

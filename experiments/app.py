@@ -8,9 +8,12 @@ from experiments.chaos.command import chaos
 from experiments.dashboard.command import dashboard
 from experiments.demo.command import demo
 from experiments.partition_limits.command import partition_limits
+from experiments.rebalance.command import rebalance_1000
 from experiments.replication_quota.command import replication_quota
 from experiments.slow_broker.command import object_store, pictures, report, slow_broker
+from experiments.streams_chaos.command import streams_chaos
 from experiments.task_handover.command import task_handover
+from experiments.word_count.command import word_count
 
 __all__ = ["app"]
 
@@ -29,6 +32,9 @@ for _command in (
     partition_limits,
     replication_quota,
     task_handover,
+    word_count,
+    streams_chaos,
+    rebalance_1000,
     report,
     pictures,
     dashboard,

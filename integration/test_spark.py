@@ -66,6 +66,32 @@ async def test_the_program_of_the_page(
     assert found == [(key, {"carrier": key.decode(), "delay": delay}) for key, delay in expected]
 
 
+@runs("docs/concepts/stream-processors.md", having="readStream")
+async def test_words_in_windows(
+    spark, options, topic, create_topic, kafka_cluster, monkeypatch, block
+):
+    await create_topic(topic, 2)
+    async with AIOKafkaProducer(bootstrap_servers=kafka_cluster.bootstrap) as producer:
+        for line in (b"to be or", b"not to be"):
+            await producer.send_and_wait(topic, line)
+    monkeypatch.setattr(kafkaclient.spark, "spark_session", lambda *_: spark)
+    names = block.run(
+        replaced={
+            "localhost:9092": kafka_cluster.bootstrap,
+            '"lines"': f'"{topic}"',
+            # To be seen from here.
+            '"update"': '"complete"',
+            'format("console")': 'format("memory").queryName("windows")',
+        }
+    )
+    try:
+        names["query"].processAllAvailable()
+        found = spark.sql("select word, sum(count) from windows group by word").collect()
+    finally:
+        names["query"].stop()
+    assert {row[0]: row[1] for row in found} == {"to": 2, "be": 2, "or": 1, "not": 1}
+
+
 async def test_written_by_spark_read_by_aiokafka(spark, options, topic, create_topic, read_topic):
     """To the topics and partitions that the rows say; found without being registered."""
     await create_topic(topic, 2)

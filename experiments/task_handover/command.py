@@ -41,9 +41,14 @@ def task_handover(  # noqa: PLR0913 - an option for each field of the plan
     keys: Annotated[
         int, typer.Option(help="Keys in the state when the first instance starts.")
     ] = 5_500_000,
-    value_size: Annotated[int, typer.Option(help="Bytes of a key's value.")] = 200,
+    value_size: Annotated[
+        int, typer.Option(help="Bytes of a key's value; with the default keys 1.1 GB of state.")
+    ] = 200,
     tasks: Annotated[int, typer.Option(help="Tasks, each with a partition.")] = 6,
     rate: Annotated[float, typer.Option(help="Records per second.")] = 600.0,
+    cpu_ms: Annotated[
+        float, typer.Option(help="CPU time in ms that a record takes; give a lower rate with it.")
+    ] = 0.0,
     brokers: Annotated[int, typer.Option(help="How many brokers.")] = 1,
     acceptable_recovery_lag: Annotated[
         int, typer.Option(help="acceptable.recovery.lag; give less for a small state.")
@@ -60,7 +65,9 @@ def task_handover(  # noqa: PLR0913 - an option for each field of the plan
     one instance starts, a second and a third join, one is killed, and one is restarted, while
     records are counted exactly once: with KIP-441 (`kip441`), and with tasks that are assigned at
     once and restored first (`restore-first`). `quixstreams` makes the same steps with Quix Streams,
-    if an environment has it. Another client's consumer reads all counts.
+    if an environment has it (`make peers`). Another client's consumer reads all counts. Tasks that
+    stay are the ones that the same instance runs before and after a step. Evictions are members
+    whose session the broker ended.
 
     With the defaults a mode takes three to six minutes. The exit status is 1 if a mode failed or a
     count is wrong.
@@ -68,8 +75,9 @@ def task_handover(  # noqa: PLR0913 - an option for each field of the plan
     Examples: `python -m experiments task-handover --out build/handover`,
     `python -m experiments task-handover --out build/quick --keys 20000 --acceptable-recovery-lag
     500`,
+    `python -m experiments task-handover --out build/busy --modes kip441 --cpu-ms 20 --rate 30`,
     `python -m experiments task-handover --out build/peers --modes kip441,quixstreams
-    --peer-python ~/quix/bin/python`
+    --peer-python build/quix/bin/python`
     """
 
     def plan() -> Plan:
@@ -80,6 +88,7 @@ def task_handover(  # noqa: PLR0913 - an option for each field of the plan
             value_size=value_size,
             tasks=tasks,
             rate=rate,
+            cpu_ms=cpu_ms,
             brokers=brokers,
             acceptable_recovery_lag=acceptable_recovery_lag,
             settle_s=settle,
@@ -93,7 +102,10 @@ def _show(console: Console, out: Path, results: Results) -> None:
     table = new_table(
         None,
         ("mode", "step"),
-        ("longest gap s", "balanced s", "MB followed", "MB restored", "counts"),
+        (
+            *("longest gap s", "of tasks that stay", "balanced s", "MB followed", "MB restored"),
+            *("rebalances", "evictions", "counts"),
+        ),
     )
     for run in results.runs:
         table.add_row(

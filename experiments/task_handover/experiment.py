@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from experiments.counting.group_log import EVICTED, REBALANCED, read_group_log
+from experiments.counting.instances import OUR_COMMAND, Fleet
+from experiments.counting.load import Load
+from experiments.counting.outcome import Outcome, Window, read_counts
 from experiments.experiment import BaseExperiment
 from experiments.machine import machine_facts
-from experiments.task_handover.instances import Fleet
-from experiments.task_handover.load import Load
-from experiments.task_handover.outcome import Outcome, Window, read_counts
 from experiments.task_handover.plan import QUIX, STEPS, Plan, Step
 from experiments.task_handover.results import Results, Run, Skipped
 from kafkaclient.admin import Admin
@@ -22,8 +24,8 @@ from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from experiments.counting.group_log import GroupEvent
+    from kafkaclient.testing.cluster import ClusterHandle
 
 __all__ = ["Experiment"]
 
@@ -35,8 +37,13 @@ _LEFT_S = 1.0
 _MEMBERS = {Step.START: 1, Step.JOIN_2: 2, Step.JOIN_3: 3, Step.CRASH: 2, Step.RESTART: 2}
 
 
+_QUIX_WORKER = Path(__file__).parents[1] / "counting" / "quix_worker.py"
+
+
 class _Stepped(NamedTuple):
     window: Window
+    staying: list[int]
+    """Partitions of the tasks that stayed where they were."""
     balanced_s: float
     restored: int
     followed: int
@@ -55,7 +62,7 @@ class Experiment(BaseExperiment[Plan, Results]):
             for mode in self.plan.modes:
                 try:
                     async with Admin(cluster.bootstrap) as admin:
-                        await _Mode(self, mode, cluster.bootstrap, admin).run()
+                        await _Mode(self, mode, cluster, admin).run()
                 except (KafkaError, TimeoutError, OSError) as error:
                     reason = str(error) or type(error).__name__
                     self.results.skipped.append(Skipped(mode, reason))
@@ -68,39 +75,43 @@ class Experiment(BaseExperiment[Plan, Results]):
 class _Mode:
     """All steps of a mode."""
 
-    def __init__(self, experiment: Experiment, mode: str, bootstrap: str, admin: Admin) -> None:
+    def __init__(
+        self, experiment: Experiment, mode: str, cluster: ClusterHandle, admin: Admin
+    ) -> None:
         self._plan = experiment.plan
         self._results = experiment.results
         self._watcher = experiment.watcher
         self._mode = mode
-        self._bootstrap = bootstrap
+        self._cluster = cluster
         self._admin = admin
-        self._folder = experiment.folder
         self._application = f"handover-{mode}"
         self._source, self._target = f"{self._application}-in", f"{self._application}-out"
         self._changelog = f"{self._application}-counts-changelog"
-        self._load = Load(self._plan, bootstrap, self._source)
-        self._fleet = Fleet(self._plan, mode, self._options(), self._folder)
+        self._load = Load(self._plan.load, cluster.bootstrap, self._source)
+        self._fleet = Fleet(mode, self._command(), self._options(), experiment.folder)
+
+    def _command(self) -> tuple[str, ...]:
+        if self._mode != QUIX:
+            return OUR_COMMAND
+        return (str(self._plan.peer_python or sys.executable), str(_QUIX_WORKER))
 
     def _options(self) -> dict[str, Any]:
         return {
-            "source": self._source,
-            "target": self._target,
+            "processors": [[self._source, self._target, "counts"]],
             "value_size": self._plan.value_size,
+            "cpu_ms": self._plan.cpu_ms,
             "app": {
-                "bootstrap_servers": self._bootstrap,
+                "bootstrap_servers": self._cluster.bootstrap,
                 "application_id": self._application,
                 **self._plan.app_options(self._mode),
             },
         }
 
     async def run(self) -> None:
-        states = self._folder / f"state-{self._mode}"
-        await asyncio.to_thread(shutil.rmtree, states, ignore_errors=True)
         try:
             await self._create_topics()
             async with self._fleet.running():
-                await self._prefill(states)
+                await self._prefill()
                 sending = asyncio.create_task(self._load.run())
                 try:
                     stepped = [await self._step(step, sending) for step in STEPS]
@@ -112,7 +123,6 @@ class _Mode:
                     await self._fleet.end(name, signal.SIGTERM)
             await self._read(stepped)
         finally:
-            await asyncio.to_thread(shutil.rmtree, states, ignore_errors=True)
             names = (self._source, self._target, self._changelog)
             await self._admin.delete_topics(names)
 
@@ -129,7 +139,7 @@ class _Mode:
                 self._changelog, tasks, 1, configs={"cleanup.policy": "compact"}
             )
 
-    async def _prefill(self, states: Path) -> None:
+    async def _prefill(self) -> None:
         load = self._load
         async with self._watcher.working(
             f"{self._mode}: writing the state", self._plan.keys, lambda: load.prefilled
@@ -142,10 +152,11 @@ class _Mode:
             await self._fleet.start("first")
             await self._done(1, left=0)
             await self._fleet.end("first", signal.SIGTERM)
-            await asyncio.to_thread(shutil.rmtree, states)
+            await self._fleet.lose_disk("first")
 
     async def _step(self, step: Step, sending: asyncio.Task[None]) -> _Stepped:
         restored, followed = self._fleet.bytes_read()
+        before = self._fleet.runners()
         begins, clock = time.time(), time.monotonic()
         await self._act(step)
         members = _MEMBERS[step]
@@ -159,10 +170,17 @@ class _Mode:
                 await sending  # raises what ended the load
             balanced_s = await done - clock
         await asyncio.sleep(self._plan.settle_s)
+        after = self._fleet.runners()
         now_restored, now_followed = self._fleet.bytes_read()
         self._watcher.say(f"{self._mode}: {step}: balanced after {balanced_s:.1f} s")
         return _Stepped(
             Window(step, begins, time.time()),
+            # The second instance is another process after its restart.
+            [
+                int(task.partition("_")[2])
+                for task, name in after.items()
+                if before.get(task) == name and not (step is Step.RESTART and name == "second")
+            ],
             balanced_s,
             now_restored - restored,
             now_followed - followed,
@@ -195,8 +213,9 @@ class _Mode:
                 while since is None or time.monotonic() - since < _STEADY_S:
                     await asyncio.sleep(_POLL_S)
                     now = time.monotonic()
+                    self._fleet.check()
                     if not (
-                        self._fleet.settled()
+                        self._settled()
                         and await self._balanced(members)
                         and await self._left() <= left
                     ):
@@ -209,6 +228,11 @@ class _Mode:
                 f"{[i.status for i in self._fleet.instances.values()]}"
             ) from None
         return since
+
+    def _settled(self) -> bool:
+        if self._mode == QUIX:  # it reports no status; the group's lag shows the same
+            return True
+        return self._fleet.settled(self._plan.tasks, self._plan.acceptable_recovery_lag)
 
     async def _balanced(self, members: int) -> bool:
         if self._mode == QUIX:
@@ -226,21 +250,26 @@ class _Mode:
     async def _read(self, stepped: list[_Stepped]) -> None:
         tasks = self._plan.tasks
         outcome = Outcome(tasks, [each.window for each in stepped])
-        await read_counts(self._bootstrap, self._target, tasks, outcome)
+        await read_counts(self._cluster.bootstrap, self._target, tasks, outcome)
         outcome.end(self._load.sent)
         known = self._mode != QUIX
+        events = await asyncio.to_thread(read_group_log, self._cluster, self._application)
         gaps = self._results.gaps[self._mode] = {}
-        for window, balanced_s, restored, followed in stepped:
-            gaps[window.step] = [round(gap, 3) for gap in outcome.gaps(window)]
+        for window, staying, balanced_s, restored, followed in stepped:
+            step = gaps[window.name] = [round(gap, 3) for gap in outcome.gaps(window)]
             self._results.runs.append(
                 Run(
                     mode=self._mode,
-                    step=window.step,
-                    longest_gap_s=max(gaps[window.step]),
+                    step=window.name,
+                    longest_gap_s=max(step),
+                    longest_gap_staying_s=max((step[task] for task in staying), default=None),
                     time_to_balance_s=round(balanced_s, 3),
                     warmup_bytes=followed if known else None,
                     restored_bytes=restored if known else None,
-                    counts_exact=not outcome.wrong[window.step],
+                    rebalances=_count(events, REBALANCED, window),
+                    # A member that was killed is removed in this way, too.
+                    evictions=max(0, _count(events, EVICTED, window) - (window.name == Step.CRASH)),
+                    counts_exact=not outcome.wrong[window.name],
                 )
             )
         self._watcher.say(
@@ -249,3 +278,7 @@ class _Mode:
         )
         for example in outcome.examples:
             self._watcher.say(f"{self._mode}: {example}")
+
+
+def _count(events: list[GroupEvent], kind: str, window: Window) -> int:
+    return sum(e.kind == kind and window.begins <= e.at < window.ends for e in events)

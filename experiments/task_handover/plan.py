@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from experiments.counting.load import LoadSpec
 from experiments.options import check_libraries, check_positive, chosen
 from kafkaclient.errors import ConfigError
 from kafkaclient.streams.tasks import MAX_LAG
@@ -53,12 +54,15 @@ class Plan:
 
     modes: tuple[str, ...] = (KIP441, RESTORE_FIRST)
     keys: int = 5_500_000
-    """Keys that have a value in the state when the first instance starts."""
+    """Keys that have a value in the state when the first instance starts. With the size of the
+    values this makes a state of 1.1 GB."""
     value_size: int = 200
     """Bytes of each key's value in the state."""
     tasks: int = 6
     rate: float = 600.0
     """Records per second, spread over all tasks."""
+    cpu_ms: float = 0.0
+    """CPU time in ms that a processor uses for each record, without giving way to others."""
     brokers: int = 1
     settle_s: float = 3.0
     """How long each step lasts after the group is balanced."""
@@ -83,6 +87,12 @@ class Plan:
             rate=self.rate,
             brokers=self.brokers,
         )
+        busy = self.rate * self.cpu_ms / 1000
+        if not 0 <= busy < 1:
+            raise ConfigError(
+                f"--rate {self.rate:g} and --cpu-ms {self.cpu_ms:g} need {busy:g} CPUs of the one "
+                "instance that is there at the start; their product must be less than 1000"
+            )
         if self.tasks < 3:
             raise ConfigError(
                 f"--tasks must be at least 3, not {self.tasks}: there are three instances"
@@ -92,6 +102,17 @@ class Plan:
     def crash_target_s(self) -> float:
         """Seconds a crash may cost: until it is detected and each member knows it, and 1 s more."""
         return (self.session_timeout_ms + self.heartbeat_interval_ms) / 1000 + 1.0
+
+    @property
+    def load(self) -> LoadSpec:
+        """The records that are sent."""
+        return LoadSpec(
+            keys=self.keys,
+            value_size=self.value_size,
+            tasks=self.tasks,
+            rate=self.rate,
+            seed=self.seed,
+        )
 
     def app_options(self, mode: str) -> dict[str, Any]:
         """An instance's options, by the names of :class:`~kafkaclient.streams.StreamsConfig`."""

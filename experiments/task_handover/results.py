@@ -25,25 +25,34 @@ class Run:
     step: str
     longest_gap_s: float
     """The longest time in which a task processed nothing."""
+    longest_gap_staying_s: float | None
+    """The same of the tasks that one instance ran before and after; None: not known, or none."""
     time_to_balance_s: float
     """Until tasks move no more, all copies have caught up, and no record waits."""
     warmup_bytes: int | None
     """Bytes that warm-ups and standbys read from changelogs; None: not known."""
     restored_bytes: int | None
     """Bytes that tasks read from changelogs before they processed; None: not known."""
+    rebalances: int
+    """Generations of the group."""
+    evictions: int
+    """Members that the coordinator removed, other than those that were killed."""
     counts_exact: bool
     """Whether each number that came out in this step follows the last number of its key."""
 
     def figures(self) -> tuple[str, ...]:
-        """The seconds and the MB of the step, for a table."""
+        """The seconds, the MB and the numbers of the step, for a table."""
         megabytes = (
             None if size is None else size / 1e6
             for size in (self.warmup_bytes, self.restored_bytes)
         )
         return (
             f"{self.longest_gap_s:.2f}",
+            number(self.longest_gap_staying_s, 2),
             f"{self.time_to_balance_s:.1f}",
             *(number(size, 0) for size in megabytes),
+            f"{self.rebalances}",
+            f"{self.evictions}",
         )
 
 

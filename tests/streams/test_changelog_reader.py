@@ -111,7 +111,7 @@ async def test_changes_are_applied_and_lags_reported(world: World) -> None:
     world.reader.follow([world.a])
     world.consumer.high[A] = 100
     await world.give({A: [record(0, b"k", b"1"), record(5, b"k", b"2")]})
-    assert (world.a.store.get(b"k"), world.a.position) == (b"2", 7)
+    assert (world.a.stores["counts"].get(b"k"), world.a.position) == (b"2", 7)
     world.consumer.stable[A] = 9  # a transaction is open from here on
     await world.give({})
     assert world.lags == [(world.a.id, 93), (world.a.id, 2)]
@@ -137,7 +137,7 @@ async def test_a_fetch_stays_valid_when_other_tasks_are_removed(
     assigned = world.consumer.assigned
     world.reader.follow([world.a])
     await world.give({A: [record(0, b"k", b"1")]})
-    assert (world.a.store.get(b"k"), world.a.position) == (b"1", 2)
+    assert (world.a.stores["counts"].get(b"k"), world.a.position) == (b"1", 2)
     assert world.consumer.assigned is assigned
 
 
@@ -150,7 +150,7 @@ async def test_records_fetched_for_a_removed_task_are_dropped(world: World) -> N
     world.reader.follow([world.b])
     await world.give({A: [record(0, b"k", b"1")], B: [record(0, b"k", b"2")]})
     assert not world.running.done()
-    assert (world.a.store.get(b"k"), world.b.store.get(b"k")) == (None, b"2")
+    assert (world.a.stores["counts"].get(b"k"), world.b.stores["counts"].get(b"k")) == (None, b"2")
 
 
 async def test_a_returning_task_is_read_from_its_current_position(world: World) -> None:
@@ -164,7 +164,7 @@ async def test_a_returning_task_is_read_from_its_current_position(world: World) 
     world.a.writer = FakeWriter([])
     world.a.advance(TaskEvent.RESTORED)
     world.reader.follow([world.b])
-    world.a.reached(9, None)
+    world.a.task_stores[0].reached(9, None)
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.reader.follow([world.a, world.b])
     world.lags.clear()
@@ -195,24 +195,27 @@ async def test_no_poll_without_tasks(world: World) -> None:
 
 async def test_a_task_with_an_offset_out_of_range_starts_over(world: World) -> None:
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
-    world.a.restore([record(7, b"old", b"1")])
-    world.a.reached(8, None)
+    world.a.task_stores[0].restore([record(7, b"old", b"1")])
+    world.a.task_stores[0].reached(8, None)
     world.reader.follow([world.a])
     await world.give(OffsetOutOfRangeError({A: 8}))
     assert world.consumer.positions == {A: 40}
     await world.give({A: [record(40, b"new", b"1")]})
-    assert (world.a.store.get(b"old"), world.a.store.get(b"new")) == (None, b"1")
+    assert (world.a.stores["counts"].get(b"old"), world.a.stores["counts"].get(b"new")) == (
+        None,
+        b"1",
+    )
     assert world.a.position == 42
 
 
 async def test_an_outdated_offset_out_of_range_restarts_no_task(world: World) -> None:
     """The consumer reports a partition of its previous assignment."""
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
-    world.a.restore([record(7, b"kept", b"1")])
-    world.a.reached(9, None)
+    world.a.task_stores[0].restore([record(7, b"kept", b"1")])
+    world.a.task_stores[0].reached(9, None)
     world.reader.follow([world.a])
     await world.give(OffsetOutOfRangeError({A: 8, B: 0}))
-    assert (world.a.store.get(b"kept"), world.a.position) == (b"1", 9)
+    assert (world.a.stores["counts"].get(b"kept"), world.a.position) == (b"1", 9)
     assert world.consumer.positions == {A: 9}
 
 
@@ -228,15 +231,15 @@ async def test_bytes_are_counted_as_restored_or_followed(world: World) -> None:
 
 async def test_records_fetched_before_a_task_starts_over_are_not_applied(world: World) -> None:
     world.a.advance(TaskEvent.ASSIGNED_ACTIVE)
-    world.a.restore([record(7, b"old", b"1")])
-    world.a.reached(8, None)
+    world.a.task_stores[0].restore([record(7, b"old", b"1")])
+    world.a.task_stores[0].reached(8, None)
     world.reader.follow([world.a])
     await asyncio.sleep(0)
-    restored = asyncio.create_task(world.a.wait_until_restored(3))
+    restored = asyncio.create_task(world.a.task_stores[0].wait_until_restored(3))
     await asyncio.sleep(0)
     await world.give({A: [record(8, b"old", b"2")]})
-    assert (world.a.position, world.a.store.get(b"old")) == (0, None)
+    assert (world.a.position, world.a.stores["counts"].get(b"old")) == (0, None)
     assert world.consumer.positions == {A: 0}
     await world.give({A: [record(1, b"new", b"1")]})
     await restored
-    assert world.a.store.get(b"new") == b"1"
+    assert world.a.stores["counts"].get(b"new") == b"1"

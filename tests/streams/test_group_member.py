@@ -151,7 +151,7 @@ async def test_the_subscription_reports_offsets_tags_and_joins(world: World) -> 
     assert isinstance(first.process_id, UUID)
     assert (first.task_offset_sums, first.client_tags) == ({}, {"zone": "a"})
     await world.rebalance([A], [B])
-    world.manager.tasks[B].reached(7, 9)
+    world.manager.tasks[B].task_stores[0].reached(7, 9)
     on_disk(world.directory, TaskId(0, 5), 4)
     second = world.subscription()
     assert second.task_offset_sums == {A: -2, B: 7, TaskId(0, 5): 4}
@@ -169,7 +169,7 @@ async def test_a_removed_member_reports_no_running_task(world: World) -> None:
 async def test_a_restoring_task_reports_its_position(world: World) -> None:
     world.ends.end = 50
     await world.rebalance([A], [])
-    world.manager.tasks[A].reached(20, 50)
+    world.manager.tasks[A].task_stores[0].reached(20, 50)
     assert world.subscription().task_offset_sums == {A: 20}
 
 

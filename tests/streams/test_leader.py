@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from kafkaclient.streams import AssignmentConfigs, TaskId
 from kafkaclient.streams.group_protocol import NO_REBALANCE, SubscriptionInfo
 from kafkaclient.streams.membership.leader import MemberAssignment, compute_assignments
 from kafkaclient.streams.tasks import LATEST_OFFSET
-from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.types import TopicPartition
+from tests.streams.fakes import topology_of
 from tests.streams.group import process
+
+if TYPE_CHECKING:
+    from kafkaclient.streams.topology import Topology
 
 PROBING_MS = 1_700_000_600_000
 TASKS = [TaskId(0, number) for number in range(4)]
@@ -22,9 +27,7 @@ async def nothing(record: object, store: object, emit: object) -> None:
 
 
 def topology() -> Topology:
-    made = Topology("app")
-    made.add(Processor(topic="words", store="counts", process=nothing))
-    return made
+    return topology_of(nothing)
 
 
 def subscription(number: int, sums: dict[TaskId, int], **more: object) -> bytes:

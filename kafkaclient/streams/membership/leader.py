@@ -88,8 +88,11 @@ def compute_assignments(
     if not processes:
         return answers
     try:
-        assignment = _assign(processes, topology.tasks(partitions), end_offsets, configs)
-        answers |= _member_assignments(assignment, processes, topology, next_probing_ms)
+        tasks = topology.tasks(partitions)
+        stateful = [task for task in tasks if topology.is_stateful(task)]
+        stateless = [task for task in tasks if not topology.is_stateful(task)]
+        assignment = _assign(processes, stateful, stateless, end_offsets, configs)
+        answers |= _member_assignments(assignment, processes, topology, partitions, next_probing_ms)
     except KafkaError:
         # An exception would stop this member's heartbeats, and so the whole group.
         _log.exception("the tasks could not be assigned; all members get ASSIGNMENT_ERROR")
@@ -132,12 +135,16 @@ def _group_error(
         _log.error("input topic %s does not exist: no tasks are assigned", ", ".join(missing))
         return AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA
     if end_offsets is not None:
-        without = [task for task in topology.tasks(partitions) if task not in end_offsets]
+        without = [
+            task
+            for task in topology.tasks(partitions)
+            if topology.is_stateful(task) and task not in end_offsets
+        ]
         if without:
             _log.error(
-                "changelog %s has no partition %d for task %s: it needs as many partitions as its "
+                "changelog %s has no partition for task %s: it needs as many partitions as its "
                 "input topic",
-                *topology.changelog(without[0]),
+                ", ".join(topic for topic, _ in topology.changelogs(without[0])),
                 without[0],
             )
             return AssignorError.ASSIGNMENT_ERROR
@@ -151,9 +158,11 @@ def _error_answer(code: AssignorError) -> MemberAssignment:
 def _assign(
     processes: Mapping[UUID, _ClientMembers],
     tasks: Collection[TaskId],
+    stateless: Collection[TaskId],
     end_offsets: Mapping[TaskId, int] | None,
     configs: AssignmentConfigs,
 ) -> Assignment:
+    """``tasks``: the stateful ones."""
     if end_offsets is None:
         owners = {}
         for process, client in processes.items():
@@ -161,18 +170,19 @@ def _assign(
             owners[process] = PriorOwner(
                 capacity=len(client.members), active=active, standby=client.sums.keys() - active
             )
-        return assign_to_prior_owners(owners, tasks, [], configs.num_standby_replicas)
+        return assign_to_prior_owners(owners, tasks, stateless, configs.num_standby_replicas)
     clients = {}
     for process, client in processes.items():
         client.lags = task_lags(end_offsets, client.sums)
         clients[process] = Client(capacity=len(client.members), lags=client.lags, tags=client.tags)
-    return assign(clients, tasks, [], configs)
+    return assign(clients, tasks, stateless, configs)
 
 
 def _member_assignments(
     assignment: Assignment,
     processes: Mapping[UUID, _ClientMembers],
     topology: Topology,
+    partitions: Mapping[str, int],
     next_probing_ms: int,
 ) -> dict[str, MemberAssignment]:
     answers = {}
@@ -181,10 +191,12 @@ def _member_assignments(
         client = processes[process]
         lags = client.lags or dict.fromkeys(given.active | given.standby, 0)
         for member, share in assign_tasks_to_threads(given, lags, client.members).items():
-            partitions, active = align({task: [topology.source(task)] for task in share.active})
-            standby = {task: frozenset([topology.changelog(task)]) for task in share.standby}
+            sources, active = align(
+                {task: topology.sources(task, partitions) for task in share.active}
+            )
+            standby = {task: frozenset(topology.changelogs(task)) for task in share.standby}
             info = AssignmentInfo(
                 active_tasks=active, standby_tasks=standby, next_rebalance_ms=when
             )
-            answers[member] = MemberAssignment(partitions, info)
+            answers[member] = MemberAssignment(sources, info)
     return answers

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
 
     from kafkaclient.streams.runtime.task import Task
+    from kafkaclient.streams.runtime.task_store import TaskStore
     from kafkaclient.streams.tasks import TaskId
 
 _POLL_MS = 100
@@ -44,7 +45,7 @@ class ChangelogReader:
         self._consumer = consumer
         self._on_lag = on_lag
         """Called with the lag of each standby, in records."""
-        self._tasks: dict[TopicPartition, Task] = {}
+        self._stores: dict[TopicPartition, tuple[Task, TaskStore]] = {}
         self._assigned: frozenset[TopicPartition] = frozenset()
         """The consumer's partitions, including those no longer followed."""
         self._positions: dict[TopicPartition, int] = {}
@@ -54,31 +55,34 @@ class ChangelogReader:
 
     def follow(self, tasks: Iterable[Task]) -> None:
         """Read the changelogs of exactly these tasks, each from the task's position."""
-        before, self._tasks = self._tasks, {task.changelog: task for task in tasks}
-        if not self._tasks:
+        before, self._stores = (
+            self._stores,
+            {store.changelog: (task, store) for task in tasks for store in task.task_stores},
+        )
+        if not self._stores:
             self._has_tasks.clear()
             return
-        if any(task is not before.get(partition) for partition, task in self._tasks.items()):
+        if any(before.get(partition) != entry for partition, entry in self._stores.items()):
             # Assigning partitions also forgets their end offsets.
-            self._assigned = frozenset(self._tasks)
-            self._consumer.assign([ConsumerPartition(*partition) for partition in self._tasks])
+            self._assigned = frozenset(self._stores)
+            self._consumer.assign([ConsumerPartition(*partition) for partition in self._stores])
             self._positions = {}
             self._seek()
         # If tasks were only removed, fetches in progress stay valid for the others.
-        urgent = any(task.state is TaskState.RESTORING for task in self._tasks.values())
+        urgent = any(task.state is TaskState.RESTORING for task, _ in self._stores.values())
         for partition in self._assigned:
-            task = self._tasks.get(partition)
-            waits = task is None or (urgent and task.state is TaskState.STANDBY)
+            entry = self._stores.get(partition)
+            waits = entry is None or (urgent and entry[0].state is TaskState.STANDBY)
             change = self._consumer.pause if waits else self._consumer.resume
             change(ConsumerPartition(*partition))
         self._has_tasks.set()
 
     def _seek(self) -> None:
         """Seek the consumer to the tasks' positions."""
-        for partition, task in self._tasks.items():
-            if self._positions.get(partition) != task.position:
-                self._consumer.seek(ConsumerPartition(*partition), task.position)
-                self._positions[partition] = task.position
+        for partition, (_, store) in self._stores.items():
+            if self._positions.get(partition) != store.position:
+                self._consumer.seek(ConsumerPartition(*partition), store.position)
+                self._positions[partition] = store.position
 
     async def run(self) -> None:
         """Poll in a loop; never returns."""
@@ -96,10 +100,10 @@ class ChangelogReader:
             await self._start_over(error.args[0])
             return
         for partition, records in found.items():
-            task = self._tasks.get(TopicPartition(*partition))
-            if task is None or task.position != self._positions[task.changelog]:
+            task, store = self._stores.get(TopicPartition(*partition), (None, None))
+            if task is None or store is None or store.position != self._positions[store.changelog]:
                 continue  # while getmany() waited, the task was removed or started over
-            task.restore(records)
+            store.restore(records)
             size = sum(len(record.key) + len(record.value or b"") for record in records)
             restored, followed = self.bytes_read
             if task.state is TaskState.RESTORING:
@@ -110,17 +114,17 @@ class ChangelogReader:
         await self._update_tasks()
 
     async def _update_tasks(self) -> None:
-        for partition, task in list(self._tasks.items()):
+        for partition, (task, store) in list(self._stores.items()):
             known = ConsumerPartition(*partition)
             position = await self._consumer.position(known)
-            if self._tasks.get(partition) is not task:
+            if self._stores.get(partition) != (task, store):
                 return
-            if task.position != self._positions[partition]:
+            if store.position != self._positions[partition]:
                 continue
             self._positions[partition] = position
             stable = self._consumer.last_stable_offset(known)
             end = stable if stable is not None and stable >= 0 else self._consumer.highwater(known)
-            task.reached(position, end)
+            store.reached(position, end)
             if task.state is TaskState.STANDBY and task.lag is not None:
                 self._on_lag(task.id, task.lag)
 
@@ -129,7 +133,7 @@ class ChangelogReader:
         of its previous assignment."""
         beginnings = await self._consumer.beginning_offsets(list(offsets))
         for partition, offset in beginnings.items():
-            task = self._tasks.get(TopicPartition(*partition))
-            if task is not None and task.position == offsets[partition]:
-                task.start_over(offset)
+            _, store = self._stores.get(TopicPartition(*partition), (None, None))
+            if store is not None and store.position == offsets[partition]:
+                store.start_over(offset)
         self._seek()

@@ -118,6 +118,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         # After the group has removed this member, another one may have newer state.
         running = set(self._manager.running()) if self._hooks.member_id else set()
         for task in self._manager.tasks.values():
+            if not task.task_stores and task.id not in running:
+                continue  # a stateless task has no position
             sums[task.id] = LATEST_OFFSET if task.id in running else task.position
         self._schedule.subscribed(running)
         self._joins += 1
@@ -131,15 +133,19 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
     async def fetch_ends(self) -> None:
         """Fetch the changelogs' end offsets for the assignment. If that takes a third of the
         session timeout, tasks stay where they are: the other members' sessions must not expire."""
-        changelogs = {task: self._topology.changelog(task) for task in self._known_tasks}
+        changelogs = {
+            task: self._topology.changelogs(task)
+            for task in self._known_tasks
+            if self._topology.is_stateful(task)
+        }
         try:
             async with asyncio.timeout(self._config.session_timeout_ms / 3000):
-                ends = await self._fetch_ends(changelogs.values())
+                ends = await self._fetch_ends({p for found in changelogs.values() for p in found})
         except (TimeoutError, KafkaError) as error:
             _log.warning("no end offsets of changelogs, so tasks stay where they are: %r", error)
             self._ends = None
         else:
-            self._ends = {task: ends[changelog] for task, changelog in changelogs.items()}
+            self._ends = {task: sum(ends[p] for p in found) for task, found in changelogs.items()}
 
     def compute_assignments(
         self, user_data: Mapping[str, bytes | None], partitions: Mapping[str, int]
@@ -185,8 +191,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             # Nothing is fetched yet. A running task continues at its own offset, not at the
             # committed one. The other tasks are paused until their state is restored.
             if task is not None and task.state is TaskState.RUNNING:
-                task.fetched_from = task.source_offset
-                self._hooks.consumer.seek(source, task.source_offset)
+                self._hooks.consumer.seek(source, task.fetching(partition))
             else:
                 self._hooks.consumer.pause(source)
         is_leader, self._is_leader = self._is_leader, False

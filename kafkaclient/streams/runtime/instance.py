@@ -28,6 +28,7 @@ from kafkaclient.streams.positions import positions_group, publish_positions
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
 from kafkaclient.streams.runtime.consumer_options import new_consumer
 from kafkaclient.streams.runtime.group_member import GroupMember, ProtocolAssignor
+from kafkaclient.streams.runtime.purge import purge_repartition_topics
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState, is_being_cancelled
@@ -54,6 +55,7 @@ _NO_PARTITION = ConsumerPartition("", -1)  # polled when no task wants records
 _SHUTDOWN_TIMEOUT_S = 10.0  # how long the shutdown waits for a record
 _CLEANUP_INTERVAL_S = 10.0
 _DISK_THREADS = 2
+_CHANGE_OVERHEAD = 128  # bytes of a batch and a record, without key and value
 
 
 class TaskDescription(NamedTuple):
@@ -98,6 +100,7 @@ class Instance:
             self._directory = StateDirectory(self._config.directory, self._clock)
             stack.callback(self._directory.close)
             topics = await prepare_topics(self._config, self._topology)
+            self._topology = topics.topology
             reader = await self._start(stack, topics)
             loops = [
                 asyncio.create_task(self._crash_on_error(work), name=f"kafkaclient-streams-{name}")
@@ -105,6 +108,7 @@ class Instance:
                     ("work", self._fetch_records()),
                     ("changelogs", reader.run()),
                     ("positions", self._publish_positions()),
+                    ("purge", self._purge(topics.repartition_topics)),
                 )
             ]
             stopping = asyncio.create_task(stopped.wait())
@@ -163,6 +167,8 @@ class Instance:
                 session_timeout_s=config.session_timeout_ms / 1000,
                 auto_offset_reset=config.auto_offset_reset,
                 changelogs=topics.changelogs,
+                partitions=topics.partitions,
+                max_change_bytes=config.producer_config.max_request_size - _CHANGE_OVERHEAD,
                 clock=self._clock,
             ),
         )
@@ -195,9 +201,22 @@ class Instance:
             self._new_admin,
             positions_group(self._config.application_id, self._directory.process_id),
             lambda: {
-                task.changelog: task.position
+                store.changelog: store.position
                 for task in self._tasks.values()
                 if task.state is TaskState.STANDBY
+                for store in task.task_stores
+            },
+        )
+
+    async def _purge(self, repartition_topics: Collection[str]) -> None:
+        await purge_repartition_topics(
+            self._new_admin,
+            self._config.repartition_purge_interval_ms / 1000,
+            lambda: {
+                source: offset
+                for task in self._tasks.values()
+                for source, offset in task.committed_offsets.items()
+                if source.topic in repartition_topics
             },
         )
 

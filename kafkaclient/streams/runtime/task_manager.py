@@ -172,9 +172,9 @@ class TaskManager:
         self._reader.follow([task for task in self.tasks.values() if task.state in following])
 
     def _deactivate(self, task: Task) -> None:
-        source = ConsumerPartition(*task.source)
-        if source in self._consumer.assignment():
-            self._consumer.pause(source)
+        for source in map(ConsumerPartition._make, task.sources):
+            if source in self._consumer.assignment():
+                self._consumer.pause(source)
         if worker := self.workers.pop(task.id, None):
             worker.cancel()
             self._cancelled_workers.add(worker.asyncio_task)
@@ -197,11 +197,11 @@ class TaskManager:
 
     def seek(self, task: Task) -> None:
         """Have the consumer fetch a running task's records from the task's offset on."""
-        source = ConsumerPartition(*task.source)
-        if source in self._consumer.assignment():
-            task.fetched_from = task.source_offset
-            self._consumer.seek(source, task.source_offset)
-            self._consumer.resume(source)
+        for partition in task.sources:
+            source = ConsumerPartition(*partition)
+            if source in self._consumer.assignment():
+                self._consumer.seek(source, task.fetching(partition))
+                self._consumer.resume(source)
 
     def _close_store(self, task: Task) -> None:
         del self.tasks[task.id]
@@ -234,35 +234,42 @@ class TaskManager:
         # task are fenced, and their transactions are over. Only then read the offsets.
         task.writer = self._make_writer(task)
         await task.writer.start()
-        await task.wait_until_restored((await self._fetch_ends([task.changelog]))[task.changelog])
-        offset = await task.writer.committed(task.source)
-        if offset:
-            # Fetched after the committed offset, so it is not smaller unless the topic is new.
-            end = (await self._fetch_ends([task.source]))[task.source]
-            if offset > end:
-                _log.warning(
-                    "task %s: the group has committed offset %d of %s-%d, which ends at %d: the "
-                    "topic was recreated or lost records. The task begins at the %s offset "
-                    "(auto.offset.reset)",
-                    *(task.id, offset, *task.source, end, self._options.auto_offset_reset),
-                )
-                offset = None
-        if offset is None:
-            offset = await self._first_offset(task)
-        task.source_offset = offset
+        changelogs = [store.changelog for store in task.task_stores]
+        if changelogs:
+            await task.wait_until_restored(await self._fetch_ends(changelogs))
+        found = await task.writer.committed(task.sources)
+        if any(found.values()):
+            # Fetched after the committed offsets, so they are not smaller unless a topic is new.
+            ends = await self._fetch_ends([source for source, offset in found.items() if offset])
+            for source, end in ends.items():
+                offset = found[source]
+                if offset is not None and offset > end:
+                    _log.warning(
+                        "task %s: the group has committed offset %d of %s-%d, which ends at %d: "
+                        "the topic was recreated or lost records. The task begins at the %s offset "
+                        "(auto.offset.reset)",
+                        *(task.id, offset, *source, end, self._options.auto_offset_reset),
+                    )
+                    found[source] = None
+        missing = [source for source in task.sources if found.get(source) is None]
+        offsets = {source: offset for source, offset in found.items() if offset is not None}
+        task.start_at(offsets | await self._first_offsets(task, missing))
 
-    async def _first_offset(self, task: Task) -> int:
-        """Where a task without committed offset begins."""
-        source = ConsumerPartition(*task.source)
+    async def _first_offsets(
+        self, task: Task, sources: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Where a task begins that has not committed offsets of these inputs."""
+        if not sources:
+            return {}
+        wanted = [ConsumerPartition(*source) for source in sources]
         if self._options.auto_offset_reset == LATEST:
             # Committed now: after a failure, a later end offset would skip records.
-            offset: int = (await self._consumer.end_offsets([source]))[source]
+            ends = _by_partition(await self._consumer.end_offsets(wanted))
             assert task.writer is not None
             await task.writer.begin()
-            await task.writer.commit({}, task.changelog, task.source, offset)
-        else:
-            offset = (await self._consumer.beginning_offsets([source]))[source]
-        return offset
+            await task.writer.commit({}, ends)
+            return ends
+        return _by_partition(await self._consumer.beginning_offsets(wanted))
 
     def failed(self, task: Task, error: BaseException) -> None:
         """Handle an error of a task, unless the task has been taken away meanwhile."""
@@ -282,9 +289,10 @@ class TaskManager:
     def wanted_partitions(self) -> dict[TopicPartition, object]:
         """Input partitions to fetch from, with the fetch tokens for :meth:`deliver`."""
         return {
-            worker.task.source: worker.fetch_token
+            source: worker.fetch_token
             for worker in self.workers.values()
             if worker.has_room
+            for source in worker.task.sources
         }
 
     def deliver(
@@ -295,14 +303,14 @@ class TaskManager:
         records are discarded and fetched again."""
         for worker in self.workers.values():
             worker.task.check_slow_record()
-            source = worker.task.source
-            if source not in found:
-                continue
-            if wanted.get(source) is worker.fetch_token:
+            for source in worker.task.sources:
+                if source not in found:
+                    continue
+                if wanted.get(source) is not worker.fetch_token:
+                    worker.discard_records()
+                    self.seek(worker.task)
+                    break
                 worker.add_records(found[source])
-            else:
-                worker.discard_records()
-                self.seek(worker.task)
 
     async def suspend(self, timeout_s: float) -> None:
         """Finish the current records and commit all tasks. If a record takes longer than
@@ -352,6 +360,10 @@ class TaskManager:
         with ExitStack() as results:
             for closing in self._store_closings.values():
                 results.callback(closing.result)
+
+
+def _by_partition(offsets: Mapping[Any, int]) -> dict[TopicPartition, int]:
+    return {TopicPartition(*partition): offset for partition, offset in offsets.items()}
 
 
 async def _stop_writer(writer: Writer, task: Task, before: asyncio.Task[None] | None) -> None:

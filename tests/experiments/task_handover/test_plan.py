@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.counting.worker import add_one
 from experiments.task_handover.plan import (
     KIP441,
     QUIX,
@@ -15,7 +16,6 @@ from experiments.task_handover.plan import (
     Plan,
     parse_modes,
 )
-from experiments.task_handover.worker import add_one
 from kafkaclient.errors import ConfigError
 from kafkaclient.streams import StreamsConfig
 from kafkaclient.streams.tasks import MAX_LAG
@@ -43,7 +43,12 @@ def test_a_crash_may_cost_what_finding_it_out_takes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"), [({"keys": 0}, "--keys must"), ({"tasks": 2}, "three instances")]
+    ("options", "told"),
+    [
+        ({"keys": 0}, "--keys must"),
+        ({"tasks": 2}, "three instances"),
+        ({"cpu_ms": 20}, "--rate 600 and --cpu-ms 20 need 12 CPUs"),
+    ],
 )
 def test_plans_that_make_no_sense(options: dict[str, int], told: str) -> None:
     with pytest.raises(ConfigError, match=told):

@@ -23,8 +23,8 @@ def results() -> Results:
     return Results(
         Plan().as_json(),
         runs=[
-            Run("kip441", "start", 31.5, 33.0, 0, 600_000_000, counts_exact=True),
-            Run("quixstreams", "start", 40.0, 41.0, None, None, counts_exact=False),
+            Run("kip441", "start", 31.5, 0.1, 33.0, 0, 600_000_000, 2, 0, counts_exact=True),
+            Run("quixstreams", "start", 40.0, None, 41.0, None, None, 2, 1, counts_exact=False),
         ],
         gaps={"kip441": {"start": [31.5, 0.2]}, "quixstreams": {"start": [40.0, 3.0]}},
         complete=True,
@@ -38,9 +38,12 @@ def test_the_summary_has_the_fields_that_it_is_to_have(tmp_path: Path) -> None:
         "mode": "kip441",
         "step": "start",
         "longest_gap_s": 31.5,
+        "longest_gap_staying_s": 0.1,
         "time_to_balance_s": 33.0,
         "warmup_bytes": 0,
         "restored_bytes": 600_000_000,
+        "rebalances": 2,
+        "evictions": 0,
         "counts_exact": True,
     }
     assert json.loads((tmp_path / GAPS).read_text())["kip441"] == {"start": [31.5, 0.2]}

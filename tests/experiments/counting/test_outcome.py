@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from experiments.task_handover.outcome import Counted, Outcome, Window
-from experiments.task_handover.plan import Step
+from experiments.counting.outcome import Counted, Gap, Outcome, Window
 from kafkaclient.wire.murmur2 import partition_for_key
 
 # A key for each of two tasks.
 A, B = (next(b"%d" % n for n in range(99) if partition_for_key(b"%d" % n, 2) == p) for p in (0, 1))
-START, JOIN = Window(Step.START, 100.0, 110.0), Window(Step.JOIN_2, 110.0, 120.0)
+START, JOIN = Window("start", 100.0, 110.0), Window("join-2", 110.0, 120.0)
 
 
 def outcome(*records: tuple[bytes, int, float], sent: dict[bytes, int]) -> Outcome:
@@ -33,13 +32,19 @@ def test_a_task_that_goes_on_over_the_border() -> None:
 
 def test_what_is_counted_twice_or_left_out_is_held_against_its_step() -> None:
     twice = outcome((A, 1, 101.0), (A, 1, 102.0), (A, 2, 111.0), sent={A: 2})
-    assert dict(twice.wrong) == {Step.START: 1}
+    assert dict(twice.wrong) == {"start": 1}
     assert twice.examples == [f"start: task 0_0: {A!r}: 1 after 1 at 102.000"]
     left_out = outcome((A, 1, 101.0), (A, 3, 111.0), sent={A: 3})
-    assert left_out.wrong[Step.JOIN_2] == 1
+    assert left_out.wrong["join-2"] == 1
 
 
 def test_what_is_missing_at_the_end() -> None:
-    assert outcome((A, 1, 101.0), sent={A: 2}).wrong == {Step.JOIN_2: 1}
-    assert outcome(sent={A: 1}).wrong == {Step.JOIN_2: 1}
-    assert outcome((A, 1, 101.0), (B, 1, 101.0), sent={A: 1}).wrong == {Step.JOIN_2: 1}
+    assert outcome((A, 1, 101.0), sent={A: 2}).wrong == {"join-2": 1}
+    assert outcome(sent={A: 1}).wrong == {"join-2": 1}
+    assert outcome((A, 1, 101.0), (B, 1, 101.0), sent={A: 1}).wrong == {"join-2": 1}
+
+
+def test_long_gaps_with_their_times() -> None:
+    found = outcome((A, 1, 101.0), (A, 2, 108.0), (B, 1, 104.0), sent={A: 2, B: 1})
+    assert found.all_gaps(START, 6.0) == [Gap(0, 101.0, 108.0), Gap(1, 104.0, 110.0)]
+    assert found.records == 3

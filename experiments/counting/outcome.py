@@ -14,11 +14,9 @@ from kafkaclient.wire.murmur2 import partition_for_key
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from experiments.task_handover.plan import Step
+__all__ = ["Counted", "Gap", "Outcome", "Window", "read_counts"]
 
-__all__ = ["Counted", "Outcome", "Window", "read_counts"]
-
-_READ_WITHIN_S = 120.0
+_READ_WITHIN_S = 300.0
 _MOST_EXAMPLES = 50
 
 
@@ -32,63 +30,96 @@ class Counted(NamedTuple):
 
 
 class Window(NamedTuple):
-    """The time of a step, in seconds since 1970."""
+    """A part of the run, such as a step, in seconds since 1970."""
 
-    step: Step
+    name: str
     begins: float
     ends: float
 
 
+class Gap(NamedTuple):
+    """A time in which a task's output has no record, in seconds since 1970."""
+
+    task: int
+    begins: float
+    ends: float
+
+    @property
+    def seconds(self) -> float:
+        return self.ends - self.begins
+
+
 @dataclass(slots=True)
 class Outcome:
-    """Gaps and wrong counts by step. Records are added in the order of each partition's log."""
+    """Gaps and wrong counts by window. Records are added in the order of each partition's log."""
 
     tasks: int
     windows: Sequence[Window]
-    wrong: defaultdict[Step, int] = field(default_factory=lambda: defaultdict(int))
-    """Step -> records whose number does not follow the last number of the key."""
+    """In the order of time."""
+    wrong: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """Window -> records whose number does not follow the last number of the key."""
     examples: list[str] = field(default_factory=list)
     """The first wrong records, in words."""
     _times: dict[int, list[float]] = field(default_factory=dict)
     _last: defaultdict[bytes, int] = field(default_factory=lambda: defaultdict(int))
 
     def add(self, records: Iterable[Counted]) -> None:
+        """Take the next records of a partition."""
         for key, number, at in records:
+            task = partition_for_key(key, self.tasks)
             if number != self._last[key] + 1:
-                step = self._step_at(at)
-                self.wrong[step] += 1
-                task = partition_for_key(key, self.tasks)
+                window = self._window_at(at)
+                self.wrong[window] += 1
                 last = self._last[key]
-                self._note(f"{step}: task 0_{task}: {key!r}: {number} after {last} at {at:.3f}")
+                self._note(f"{window}: task 0_{task}: {key!r}: {number} after {last} at {at:.3f}")
             self._last[key] = number
-            self._times.setdefault(partition_for_key(key, self.tasks), []).append(at)
+            self._times.setdefault(task, []).append(at)
 
     def end(self, sent: Mapping[bytes, int]) -> None:
-        """Compare the last numbers with ``sent``; differences count as errors of the last step."""
+        """Compare the last numbers with ``sent``; differences count as errors of the last
+        window."""
         for key in sent.keys() | self._last.keys():
             count, last = sent.get(key, 0), self._last[key]
             if last != count:
-                self.wrong[self.windows[-1].step] += 1
+                self.wrong[self.windows[-1].name] += 1
                 self._note(f"at the end: {key!r}: {last} of {count}")
 
     def _note(self, example: str) -> None:
         if len(self.examples) < _MOST_EXAMPLES:
             self.examples.append(example)
 
+    @property
+    def records(self) -> int:
+        """Records so far."""
+        return sum(map(len, self._times.values()))
+
+    @property
+    def last_at(self) -> float:
+        """When the first of all tasks had its last record."""
+        return min((max(times) for times in self._times.values()), default=0.0)
+
     def gaps(self, window: Window) -> list[float]:
         """The longest time without output in the window, in seconds, for each task."""
-        longest = []
-        for task in range(self.tasks):
-            times = sorted(t for t in self._times.get(task, ()) if window.begins < t < window.ends)
-            marks = [window.begins, *times, window.ends]
-            longest.append(max(b - a for a, b in pairwise(marks)))
+        longest = [0.0] * self.tasks
+        for gap in self.all_gaps(window):
+            longest[gap.task] = max(longest[gap.task], gap.seconds)
         return longest
 
-    def _step_at(self, at: float) -> Step:
+    def all_gaps(self, window: Window, at_least_s: float = 0.0) -> list[Gap]:
+        """The times without output in the window of each task."""
+        found = []
+        for task in range(self.tasks):
+            times = sorted(t for t in self._times.get(task, ()) if window.begins < t < window.ends)
+            for begins, ends in pairwise([window.begins, *times, window.ends]):
+                if ends - begins >= at_least_s:
+                    found.append(Gap(task, begins, ends))
+        return found
+
+    def _window_at(self, at: float) -> str:
         for window in self.windows:
             if at < window.ends:
-                return window.step
-        return self.windows[-1].step
+                return window.name
+        return self.windows[-1].name
 
 
 async def read_counts(bootstrap: str, topic: str, partitions: int, outcome: Outcome) -> None:

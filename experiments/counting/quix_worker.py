@@ -30,8 +30,9 @@ def _main(options: dict[str, Any]) -> None:
         },
         loglevel="WARNING",
     )
-    source = app.topic(options["source"], value_deserializer="bytes", key_deserializer="bytes")
-    target = app.topic(options["target"], value_serializer="bytes", key_serializer="bytes")
+    [[source_name, target_name, _]] = options["processors"]
+    source = app.topic(source_name, value_deserializer="bytes", key_deserializer="bytes")
+    target = app.topic(target_name, value_serializer="bytes", key_serializer="bytes")
     padding = "x" * options["value_size"]
 
     def count(_value: bytes, state: Any) -> bytes:

@@ -9,11 +9,11 @@ __all__ = ["Status"]
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The partitions of an instance's tasks, and the bytes that it read from changelogs."""
+    """The names of an instance's tasks (``0_1``), and the bytes that it read from changelogs."""
 
-    running: list[int] = field(default_factory=list)
+    running: list[str] = field(default_factory=list)
     """Tasks that process records."""
-    restoring: list[int] = field(default_factory=list)
+    restoring: list[str] = field(default_factory=list)
     copies: dict[str, int | None] = field(default_factory=dict)
     """Standbys and warm-ups -> their lag in records; None: not known yet."""
     restored_bytes: int = 0

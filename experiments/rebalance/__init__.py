@@ -1,0 +1,1 @@
+"""An instance joins a large group."""

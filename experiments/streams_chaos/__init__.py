@@ -1,0 +1,1 @@
+"""Faults of instances and brokers while an application counts exactly once."""

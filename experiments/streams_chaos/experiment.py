@@ -1,0 +1,185 @@
+"""The campaign: instances count while faults strike; then every count is compared."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from experiments.counting.group_log import EVICTED, REBALANCED, read_group_log
+from experiments.counting.instances import OUR_COMMAND, Fleet
+from experiments.counting.load import Load
+from experiments.counting.outcome import Outcome, Window, read_counts
+from experiments.counting.routes import Routes
+from experiments.experiment import BaseExperiment
+from experiments.machine import machine_facts
+from experiments.streams_chaos.gaps import gaps_by_kind
+from experiments.streams_chaos.plan import APPLICATION, Plan
+from experiments.streams_chaos.results import Campaign, Results
+from experiments.streams_chaos.strikes import Strikes, instance_name
+from kafkaclient.admin import Admin
+from kafkaclient.errors import KafkaError
+from kafkaclient.testing.cluster import LocalCluster
+from kafkaclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.testing.cluster import ClusterHandle
+
+__all__ = ["Experiment"]
+
+_SOURCE, _TARGET = "chaos-in", "chaos-out"
+_POLL_S = 0.2
+_RUNS_WITHIN_S = 60.0
+_SETTLE_S = 3.0
+_MORE_S = 4.0
+_LEAST_GAP_S = 0.05
+
+
+class Experiment(BaseExperiment[Plan, Results]):
+    """Sends records, has the instances count them under faults, and compares every count.
+
+    Raises KafkaError if the instances do not start, or do not process what is left after the
+    faults; then the counts are unknown.
+    """
+
+    results_type = Results
+
+    async def run(self) -> None:
+        plan = self.plan
+        await asyncio.to_thread(self.folder.mkdir, parents=True, exist_ok=True)
+        self.watcher.say(f"Starting Kafka, {plan.brokers} broker(s)")
+        async with LocalCluster(brokers=plan.brokers) as cluster, Admin(cluster.bootstrap) as admin:
+            self.results.machine = machine_facts(kafka=cluster.version)
+            await admin.create_topic(_SOURCE, plan.tasks, plan.replication)
+            await admin.create_topic(
+                *(_TARGET, plan.tasks, plan.replication),
+                configs={"message.timestamp.type": "LogAppendTime"},
+            )
+            self.results.campaign = await self._campaign(cluster, admin)
+        self.results.complete = True
+        self.results.write(self.folder)
+
+    async def _campaign(self, cluster: ClusterHandle, admin: Admin) -> Campaign:
+        plan = self.plan
+        app = {"bootstrap_servers": cluster.bootstrap, **plan.app_options}
+        options = {
+            "processors": [[_SOURCE, _TARGET, "counts"]],
+            "value_size": plan.value_size,
+            "cpu_ms": 0,
+            "app": app,
+        }
+        fleet = Fleet("chaos", OUR_COMMAND, options, self.folder)
+        load = Load(plan.load, cluster.bootstrap, _SOURCE)
+        async with AsyncExitStack() as stack:
+            addresses = [cluster.address(broker) for broker in cluster.brokers]
+            routes = {
+                instance_name(number): await stack.enter_async_context(Routes.opened(addresses))
+                for number in range(plan.instances)
+            }
+            await stack.enter_async_context(fleet.running())
+            strikes = Strikes(cluster, fleet, routes, plan.faults, self.watcher.say)
+            await self._start(fleet, routes)
+            window, drained_s = await self._strike(strikes, load, admin)
+            for name in list(fleet.instances):
+                await fleet.end(name, signal.SIGTERM)
+        return await self._judge(cluster, load, strikes, window, drained_s)
+
+    async def _start(self, fleet: Fleet, routes: Mapping[str, Routes]) -> None:
+        for name, each in routes.items():
+            await fleet.start(name, each.ports)
+        try:
+            async with asyncio.timeout(_RUNS_WITHIN_S):
+                while len(fleet.runners()) < self.plan.tasks:
+                    await asyncio.sleep(_POLL_S)
+                    fleet.check()
+        except TimeoutError:
+            raise KafkaError(
+                f"not every task runs within {_RUNS_WITHIN_S:g} s: "
+                f"{[instance.status for instance in fleet.instances.values()]}"
+            ) from None
+
+    async def _strike(self, strikes: Strikes, load: Load, admin: Admin) -> tuple[Window, float]:
+        """The time under faults, and the seconds until everything was processed after it."""
+        plan = self.plan
+        sending = asyncio.create_task(load.run())
+        try:
+            await asyncio.sleep(_SETTLE_S)
+            begins = time.time()
+            async with (
+                strikes.supervised(),
+                self.watcher.working(
+                    f"Counting for {plan.seconds:g} s under {len(plan.faults)} faults",
+                    int(plan.seconds),
+                    lambda: min(int(time.time() - begins), int(plan.seconds)),
+                ),
+            ):
+                await strikes.run()
+                await asyncio.sleep(max(0.0, begins + plan.seconds - time.time()))
+                healed = time.monotonic()
+                # The longest gap may end only now.
+                await asyncio.sleep(plan.session_timeout_ms / 1000 + _MORE_S)
+                load.stop()
+                await sending
+                self.watcher.say("The faults are over; waiting for the last records")
+                await self._drained(admin)
+            return Window("campaign", begins, time.time()), time.monotonic() - healed
+        finally:
+            load.stop()
+            await asyncio.gather(sending, return_exceptions=True)
+
+    async def _drained(self, admin: Admin) -> None:
+        partitions = [TopicPartition(_SOURCE, number) for number in range(self.plan.tasks)]
+        left = -1
+        try:
+            async with asyncio.timeout(self.plan.drain_timeout_s):
+                while left:
+                    await asyncio.sleep(_POLL_S)
+                    ends = await admin.end_offsets(partitions)
+                    done = await admin.committed_offsets(APPLICATION, partitions)
+                    left = sum(end - done.get(each, 0) for each, end in ends.items())
+        except TimeoutError:
+            raise KafkaError(
+                f"{left:,} records were not processed within {self.plan.drain_timeout_s:g} s after "
+                "the faults"
+            ) from None
+
+    async def _judge(
+        self,
+        cluster: ClusterHandle,
+        load: Load,
+        strikes: Strikes,
+        window: Window,
+        drained_s: float,
+    ) -> Campaign:
+        plan = self.plan
+        outcome = Outcome(plan.tasks, [window])
+        async with self.watcher.working(
+            "Reading the counts back", load.sent.total(), lambda: outcome.records
+        ):
+            await read_counts(cluster.bootstrap, _TARGET, plan.tasks, outcome)
+        outcome.end(load.sent)
+        events = [
+            event
+            for event in await asyncio.to_thread(read_group_log, cluster, APPLICATION)
+            if event.at >= window.begins
+        ]
+        # No record comes after the load's end; a gap there is none of a task.
+        last = Window(window.name, window.begins, outcome.last_at)
+        gaps = outcome.all_gaps(last, _LEAST_GAP_S)
+        aftermath_s = plan.session_timeout_ms / 1000 + _MORE_S
+        return Campaign(
+            records=load.sent.total(),
+            wrong=sum(outcome.wrong.values()),
+            examples=tuple(outcome.examples),
+            rebalances=sum(event.kind == REBALANCED for event in events),
+            evictions=sum(event.kind == EVICTED for event in events),
+            longest_gap_s=round(max((gap.seconds for gap in gaps), default=0.0), 3),
+            drained_s=round(drained_s, 3),
+            ended=tuple(strikes.ended),
+            gaps=tuple(gaps_by_kind(strikes.struck, gaps, plan.instances, aftermath_s)),
+            struck=tuple(sorted(strikes.struck, key=lambda each: each.began)),
+        )

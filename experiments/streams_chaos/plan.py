@@ -1,0 +1,106 @@
+"""What the experiment is to do."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from experiments.counting.load import LoadSpec
+from experiments.options import check_libraries, check_positive
+from experiments.streams_chaos.schedule import schedule
+from kafkaclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from experiments.streams_chaos.schedule import Fault
+
+__all__ = ["APPLICATION", "REPLICATION", "Plan", "check_streams"]
+
+APPLICATION = "streams-chaos"
+REPLICATION = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A campaign. Raises ConfigError for values that make no sense."""
+
+    seconds: float = 60.0
+    """How long there are faults; records are sent all the time."""
+    seed: int = 1
+    instances: int = 3
+    brokers: int = 3
+    tasks: int = 6
+    rate: float = 600.0
+    """Records per second, spread over all tasks."""
+    keys: int = 5_000
+    value_size: int = 100
+    """Bytes of each key's value in the state."""
+    instance_every_s: float = 10.0
+    """How often an instance has a fault."""
+    broker_every_s: float = 30.0
+    """How often a broker has a fault; 0 for never."""
+    num_standby_replicas: int = 1
+    session_timeout_ms: int = 6_000
+    drain_timeout_s: float = 180.0
+    """How long the application may take, after the faults, to process what is left."""
+
+    def __post_init__(self) -> None:
+        check_positive(
+            seconds=self.seconds,
+            instances=self.instances,
+            tasks=self.tasks,
+            rate=self.rate,
+            keys=self.keys,
+            instance_every=self.instance_every_s,
+        )
+        if self.brokers < REPLICATION and self.broker_every_s:
+            raise ConfigError(
+                f"--brokers must be at least {REPLICATION}, not {self.brokers}: topics have "
+                f"{REPLICATION} replicas, so that one broker may fail; or give --broker-every 0"
+            )
+        if self.broker_every_s < 0:
+            raise ConfigError(f"--broker-every must be at least 0, not {self.broker_every_s:g}")
+
+    @property
+    def replication(self) -> int:
+        return min(REPLICATION, self.brokers)
+
+    @property
+    def faults(self) -> list[Fault]:
+        return schedule(
+            self.seed,
+            self.seconds,
+            instances=self.instances,
+            brokers=self.brokers,
+            instance_every_s=self.instance_every_s,
+            broker_every_s=self.broker_every_s,
+        )
+
+    @property
+    def load(self) -> LoadSpec:
+        """The records that are sent."""
+        return LoadSpec(
+            keys=self.keys,
+            value_size=self.value_size,
+            tasks=self.tasks,
+            rate=self.rate,
+            seed=self.seed,
+        )
+
+    @property
+    def app_options(self) -> dict[str, Any]:
+        """An instance's options, by the names of :class:`~kafkaclient.streams.StreamsConfig`."""
+        return {
+            "application_id": APPLICATION,
+            "processing_guarantee": "exactly_once_v2",
+            "num_standby_replicas": self.num_standby_replicas,
+            "session_timeout_ms": self.session_timeout_ms,
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as plain JSON values."""
+        return asdict(self)
+
+
+def check_streams() -> None:
+    """Raise ConfigError if a library of the runtime is missing."""
+    check_libraries({"rocksdict": "streams"})

@@ -1,0 +1,157 @@
+"""Makes the faults of a schedule happen, and records when each did."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from experiments.streams_chaos.schedule import BROKER_KINDS, Fault, FaultKind
+from kafkaclient.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    from experiments.counting.instances import Fleet
+    from experiments.counting.routes import Routes
+    from kafkaclient.testing.cluster import ClusterHandle
+
+__all__ = ["Strikes", "Struck", "instance_name"]
+
+_LOOK_S = 0.5
+
+
+def instance_name(number: int) -> str:
+    """The name of an instance, which is also the name of its disk."""
+    return f"instance-{number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Struck:
+    """A fault that happened; times are seconds since 1970."""
+
+    fault: Fault
+    began: float
+    ended: float
+    """When the instance was started again, or the broker was in the cluster again."""
+    note: str = ""
+    """What did not go as planned."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **self.fault.as_json(),
+            "lasted_s": round(self.ended - self.began, 3),
+            "note": self.note,
+        }
+
+
+class Strikes:
+    """``await run()`` makes the faults happen; at its end every instance and broker runs.
+
+    Faults of one instance, and all faults of brokers, wait for each other. An instance that ends by
+    itself is started again, as by a supervisor, and noted in ``ended``.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterHandle,
+        fleet: Fleet,
+        routes: Mapping[str, Routes],
+        faults: Sequence[Fault],
+        say: Callable[[str], None],
+    ) -> None:
+        self.struck: list[Struck] = []
+        self.ended: list[str] = []
+        """Instances that ended by themselves: name and last output."""
+        self._cluster = cluster
+        self._fleet = fleet
+        self._routes = routes
+        self._faults = faults
+        self._say = say
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def run(self) -> None:
+        """Strike; returns when the last fault is over."""
+        begins = time.monotonic()
+        async with asyncio.TaskGroup() as tasks:
+            for fault in self._faults:
+                tasks.create_task(self._strike(fault, begins))
+        await self._cluster.heal()
+
+    @contextlib.asynccontextmanager
+    async def supervised(self) -> AsyncIterator[None]:
+        """Start instances again that end by themselves, until the block ends."""
+        watching = asyncio.create_task(self._supervise())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _supervise(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            for name, instance in list(self._fleet.instances.items()):
+                if (told := instance.ended) is not None and not self._locks[name].locked():
+                    async with self._locks[name]:
+                        self.ended.append(f"{name}: {told}")
+                        self._say(f"{name} ended by itself: {told.splitlines()[-1]}")
+                        await self._fleet.end(name, signal.SIGKILL)
+                        await self._start(name)
+
+    async def _start(self, name: str) -> None:
+        await self._fleet.start(name, self._routes[name].ports)
+
+    async def _strike(self, fault: Fault, begins: float) -> None:
+        await asyncio.sleep(begins + fault.at - time.monotonic())
+        of_broker = fault.kind in BROKER_KINDS
+        name = "brokers" if of_broker else instance_name(fault.which)
+        async with self._locks[name]:
+            self._say(f"{fault.kind} {fault.which} for {fault.seconds:.1f} s")
+            began, note = time.time(), ""
+            try:
+                await (self._broker(fault) if of_broker else self._instance(fault, name))
+            except (KafkaError, OSError, TimeoutError) as error:
+                note = f"{type(error).__name__}: {error}"
+                self._say(f"{fault.kind} {fault.which}: {note}")
+            self.struck.append(Struck(fault=fault, began=began, ended=time.time(), note=note))
+
+    async def _instance(self, fault: Fault, name: str) -> None:
+        fleet, routes = self._fleet, self._routes[name]
+        match fault.kind:
+            case FaultKind.PAUSE:
+                fleet.instances[name].send_signal(signal.SIGSTOP)
+                await asyncio.sleep(fault.seconds)
+                fleet.instances[name].send_signal(signal.SIGCONT)
+            case FaultKind.CUT_OFF:
+                routes.stall()
+                await asyncio.sleep(fault.seconds)
+                routes.heal()
+            case FaultKind.RESTART:
+                await fleet.end(name, signal.SIGTERM)
+                await asyncio.sleep(fault.seconds)
+                await self._start(name)
+            case _:
+                await fleet.end(name, signal.SIGKILL)
+                if fault.kind is FaultKind.LOSE_DISK:
+                    await fleet.lose_disk(name)
+                await asyncio.sleep(fault.seconds)
+                await self._start(name)
+
+    async def _broker(self, fault: Fault) -> None:
+        cluster, broker = self._cluster, fault.which
+        if fault.kind is FaultKind.BROKER_PAUSE:
+            await cluster.pause(broker)
+            await asyncio.sleep(fault.seconds)
+            await cluster.resume(broker)
+            return
+        if fault.kind is FaultKind.BROKER_KILL:
+            await cluster.kill(broker)
+        else:
+            await cluster.terminate(broker)
+        await asyncio.sleep(fault.seconds)
+        await cluster.start_broker(broker)

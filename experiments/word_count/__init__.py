@@ -1,0 +1,1 @@
+"""The same word count in several stream processors."""

@@ -57,9 +57,10 @@ class GroupProtocol(Protocol):
         """On the leader: member id -> assignment, from the members' subscriptions. Must return in
         much less than the session timeout."""
 
-    async def assigned(self, assignment: bytes, generation: Generation) -> None:
-        """Take up an assignment, and give up what is not part of it. The member joins again only
-        after this has returned, and sends heartbeats meanwhile."""
+    async def assigned(self, assignment: bytes, generation: Generation) -> bool:
+        """Take up an assignment, and give up what is not part of it. Returns whether something was
+        given up: then the member joins again at once, so that its next owner gets it. The member
+        sends heartbeats meanwhile, and joins no other generation."""
 
     def lost(self) -> None:
         """Everything is lost: another member may own it. Nothing may be committed."""
@@ -106,7 +107,7 @@ class Member:
         self._reason: str | None = "the member has started"
         """Why to join again. None: there is no reason."""
         self._wake = asyncio.Event()
-        self._applying: asyncio.Task[None] | None = None
+        self._applying: asyncio.Task[bool] | None = None
         self._eager_until = 0.0
 
     @property
@@ -275,7 +276,8 @@ class Member:
         assert applying is not None
         await asyncio.wait({applying})
         self._applying = None
-        applying.result()
+        if applying.result():
+            self.request_rejoin("partitions were given up")
 
     # --- transitions ----------------------------------------------------------------------------
 

@@ -98,6 +98,11 @@ class FetchedBatch:
             total += len(headers.offsets) + _size(headers.names) + _size(headers.contents)
         return total
 
+    @property
+    def content_bytes(self) -> int:
+        """The size of all keys and values in bytes."""
+        return len(self._buffers.key.data) + len(self._buffers.value.data)
+
     def __len__(self) -> int:
         return self._buffers.rows
 

@@ -91,8 +91,8 @@ class DescribeGroupsCall(
 
 @dataclass(frozen=True)
 class OffsetCommitCall(CodecCall[PartitionCodes], api_key=ApiKey.OFFSET_COMMIT, versions=(2, 9)):
-    """Sets offsets of a group. Must go to its coordinator. Without ``member`` the group must have no
-    members. With it the coordinator refuses members that the group has removed."""
+    """Sets offsets of a group. Must go to its coordinator, which accepts current members, and
+    without ``member`` anybody while the group has no members."""
 
     group_id: str
     offsets: Mapping[TopicPartition, int]

@@ -137,7 +137,6 @@ class StreamsConfig(AssignmentConfigs):
                 raise ConfigError(f"consumer_options must not have {name}: {reason.format(plain)}")
             if plain in _SECURITY:
                 raise ConfigError(f"consumer_options must not have {name}: use security_options")
-        _ = ReaderConfig.build(self.bootstrap_servers, self.reader_options)
         options = ProducerConfig.OPTIONS
         producer = read_options(options, [self.producer_options])
         security = read_options(options, [self.security_options])
@@ -158,6 +157,7 @@ class StreamsConfig(AssignmentConfigs):
                 )
         if security:
             _ = self.producer_config
+        _ = ReaderConfig.build(self.bootstrap_servers, self.reader_options)
 
     @property
     def client_options(self) -> dict[str, Any]:

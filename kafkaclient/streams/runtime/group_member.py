@@ -140,16 +140,10 @@ class GroupMember:
         self._owned_since = generation.generation_id
         standby = set(info.standby_tasks)
         self._schedule.assigned(info.next_rebalance_ms, standby, leader=generation.is_leader)
-        assigning = asyncio.ensure_future(
-            self._manager.assign(set(tasks.values()), standby, _REVOKE_TIMEOUT_S)
-        )
-        try:
-            # Stores are opened while revoked tasks commit, and while the next rebalance begins.
-            await asyncio.sleep(0)
-            self._opening = asyncio.create_task(self._open(after=self._opening))
-            await assigning
-        finally:
-            assigning.cancel()
+        leaving = self._manager.assign(set(tasks.values()), standby)
+        # Stores are opened while revoked tasks commit, and while the next rebalance begins.
+        self._opening = asyncio.create_task(self._open(after=self._opening))
+        await self._manager.give_up(leaving, _REVOKE_TIMEOUT_S)
         self._owned &= tasks.keys()  # it may have been lost meanwhile
         return gives_up
 

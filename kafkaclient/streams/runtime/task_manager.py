@@ -93,21 +93,23 @@ class TaskManager:
 
     # --- assignments ----------------------------------------------------------------------------
 
-    async def assign(
-        self, active: Collection[TaskId], standby: Collection[TaskId], timeout_s: float
-    ) -> None:
+    def assign(self, active: Collection[TaskId], standby: Collection[TaskId]) -> list[Worker]:
         """Apply an assignment to the tasks whose stores are open. A task that keeps its role
-        continues without interruption. A running task that is taken away commits first: if its
-        record takes longer than ``timeout_s``, the task restarts elsewhere at its committed offset.
-        """
+        continues without interruption. Returns the workers of running tasks that are taken away:
+        they are still at work until :meth:`give_up`."""
         if self._ended:
-            return
+            return []
         self._active, self._standby = set(active), set(standby)
         leaving = [w for task_id, w in self.workers.items() if task_id not in self._active]
         for task in list(self.tasks.values()):
             if task.id in self._active or task.id not in self.workers:
                 self._place(task)
         self._follow()
+        return leaving
+
+    async def give_up(self, leaving: Collection[Worker], timeout_s: float) -> None:
+        """Commit and end the work of tasks that are taken away. If a record takes longer than
+        ``timeout_s``, its task restarts elsewhere at its committed offset."""
         await self._suspend(leaving, timeout_s)
         for worker in leaving:
             if self.tasks.get(worker.task.id) is worker.task and not self._ended:

@@ -17,6 +17,7 @@ from kafkaclient.testing.clock import run_virtual
 from kafkaclient.testing.fake.cluster import FakeCluster
 from kafkaclient.testing.fake.error_code import ErrorCode
 from kafkaclient.wire.api import ApiKey
+from kafkaclient.wire.groups import assignment_in
 from tests.streams.range_protocol import RangeProtocol, RunningMember, member
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ class CountingProtocol(RangeProtocol):
     async def assigned(self, assignment: bytes, generation: Generation) -> bool:
         result = asyncio.ensure_future(super().assigned(assignment, generation))
         await asyncio.sleep(0)
-        for partition in self.owned - self.workers.keys():
+        new = set(assignment_in(assignment).partitions) - self.workers.keys()
+        for partition in new & self.owned:
             self.workers[partition] = Worker(self, partition)
         return await result
 
@@ -190,6 +192,7 @@ class History:
             await worker.give_up()
         some.task.cancel()
         await asyncio.wait({some.task})
+        protocol.stop()  # it may have been assigned more meanwhile
         await some.member.leave("a test", 1.0)
 
     def is_settled(self) -> bool:
@@ -208,7 +211,7 @@ class History:
         before = dict(self.ledger.acknowledged)
         await asyncio.sleep(1)
         assert all(self.ledger.acknowledged[p] > number for p, number in before.items())
-        assert self.ledger.problems == []
+        assert not self.ledger.problems, self.ledger.problems
         for running in self.alive:
             assert isinstance(running.protocol, CountingProtocol)
             running.protocol.stop()
@@ -221,6 +224,7 @@ async def history(events: list[tuple[str, float, int]]) -> None:
         for event, pause, choice in events:
             await group.happen(event, choice)
             await asyncio.sleep(pause)
+        await asyncio.sleep(1)  # no more trouble from here on
         await group.check_end()
 
 

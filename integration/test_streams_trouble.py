@@ -298,6 +298,7 @@ async def test_a_topic_recreated_during_the_run_is_read_from_its_beginning(
     assert "was deleted and created again while it was read" in caplog.text
 
 
+@pytest.mark.full
 @pytest.mark.local_cluster
 async def test_brokers_that_die_cost_no_record(
     kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path

@@ -54,17 +54,17 @@ class Outputs:
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
-        self._known: dict[Any, _Output] = {}
+        self._known: dict[str, _Output] = {}
 
     def __getitem__(self, topic: str | Topic[Any, Any]) -> _Output:
+        if isinstance(topic, Topic):  # not kept: a processor may make one for each record
+            return _Output(self._topology.topic_name(topic.name), topic.key, topic.value)
         found = self._known.get(topic)
         if found is None:
             found = self._known[topic] = self._output(topic)
         return found
 
-    def _output(self, topic: str | Topic[Any, Any]) -> _Output:
-        if isinstance(topic, Topic):
-            return _Output(self._topology.topic_name(topic.name), topic.key, topic.value)
+    def _output(self, topic: str) -> _Output:
         declared = self._topology.inputs.get(topic)
         if declared is None:
             return _Output(topic, BYTES_OR_NONE, BYTES_OR_NONE)

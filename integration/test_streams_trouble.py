@@ -257,6 +257,78 @@ async def test_latest_offset_and_a_recreated_changelog(
     assert "its changelog was deleted and created again" in caplog.text
 
 
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+async def test_a_topic_recreated_during_the_run_is_read_from_its_beginning(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: CreateTopic,
+    tmp_path: Path,
+    guarantee: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The new topic has more records than were read of the old one, and the application goes on."""
+    bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
+    for name in (topic, out):
+        await create_topic(name, 1)
+    app = application(bootstrap, topic, tmp_path, processing_guarantee=guarantee)
+
+    @app.processor(topic, store="s")
+    async def count(record, store, emit) -> None:
+        number = int(store.get(b"n") or 0) + 1
+        store[b"n"] = b"%d" % number
+        await emit(out, b"%d" % number, record.value)
+
+    async def counted() -> list[tuple[bytes, bytes]]:
+        return [(r.key, r.value) for r in await records(bootstrap, out)]
+
+    expected = [(b"old", b"%d" % n) for n in range(1, 4)]
+    async with Admin(bootstrap) as admin, running(app) as task:
+        async with Producer(bootstrap) as producer:
+            for _ in range(3):
+                await producer.send_and_wait(topic, b"old")
+        await until(equals(counted, expected), task)
+        await admin.delete_topics([topic])
+        await asyncio.sleep(1)
+        await create_topic(topic, 1)
+        async with Producer(bootstrap) as producer:
+            for _ in range(5):
+                await producer.send_and_wait(topic, b"new")
+        expected += [(b"new", b"%d" % n) for n in range(4, 9)]
+        await until(equals(counted, expected), task)
+    assert "was deleted and created again while it was read" in caplog.text
+
+
+@pytest.mark.full
+@pytest.mark.local_cluster
+async def test_brokers_that_die_cost_no_record(
+    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+) -> None:
+    bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
+    for name in (topic, out):
+        await create_topic(name, 3, 3)
+    app = application(bootstrap, topic, tmp_path, processing_guarantee="exactly_once_v2")
+
+    @app.processor(topic, store="s")
+    async def process(record, store, emit) -> None:
+        store[record.value] = b"1"
+        await emit(out, record.value)
+
+    async def done() -> list[bytes]:
+        return sorted(record.value for record in await records(bootstrap, out, 3))
+
+    expected = [b"%04d" % n for n in range(300)]
+    try:
+        async with Producer(bootstrap) as producer, running(app) as task:
+            for n, value in enumerate(expected):
+                await producer.send_and_wait(topic, value, partition=n % 3)
+                if n == 150:
+                    await kafka_cluster.kill(2)
+            await kafka_cluster.heal()
+            await until(equals(done, expected), task)
+    finally:
+        await kafka_cluster.heal()
+
+
 @pytest.mark.local_cluster
 async def test_only_its_own_task_waits_for_a_partition_without_leader(
     kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
@@ -297,23 +369,22 @@ async def test_the_word_count_in_the_docs(
     tmp_path: Path,
     block: Block,
 ) -> None:
-    """Only the address, the directory and the topic names are replaced."""
+    """Only the address, the directory, the input topic and the application id are replaced."""
     replaced = {
         "localhost:9092": kafka_cluster.bootstrap,
-        "/var/lib/words": str(tmp_path),
-        "asyncio.run(app.run())": "",
-        'processor("': f'processor("{topic}-',
-        'emit("': f'emit("{topic}-',
+        'application_id="words"': f'application_id="{topic}", state_dir={str(tmp_path)!r}',
+        'processor("lines"': f'processor("{topic}"',
     }
-    for name in ("lines", "words", "counts"):
-        await create_topic(f"{topic}-{name}", 2)
+    await create_topic(topic, 2)
     app = block.run(replaced=replaced)["app"]
     async with Producer(kafka_cluster.bootstrap) as producer:
         for partition, line in ((0, b"a b a"), (1, b"a"), (0, b"a c")):
-            await producer.send_and_wait(f"{topic}-lines", line, partition=partition)
+            await producer.send_and_wait(topic, line, partition=partition)
 
     async def last() -> dict[bytes, bytes]:
-        found = await records(kafka_cluster.bootstrap, f"{topic}-counts", 2)
+        if not any(found.state.value == "running" for found in app.tasks()):
+            return {}  # the changelog may not exist yet
+        found = await records(kafka_cluster.bootstrap, f"{topic}-counts-changelog", 2)
         return {record.key: record.value for record in found}
 
     async with running(app) as task:

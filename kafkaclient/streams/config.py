@@ -11,6 +11,7 @@ from platformdirs import user_state_path
 
 from kafkaclient.config.options import read_options
 from kafkaclient.config.producer import ProducerConfig
+from kafkaclient.config.reader import ReaderConfig
 from kafkaclient.config.security import SecurityOptions
 from kafkaclient.errors import ConfigError
 from kafkaclient.streams.assignment.clients import AssignmentConfigs
@@ -20,6 +21,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "Mapping": (Mapping,),
     "int": (int,),
     "str": (str,),
+    "str | None": (str, type(None)),
     "str | Path": (str, Path),
     "tuple": (tuple,),
 }
@@ -30,22 +32,23 @@ LATEST = "latest"
 
 _EXACTLY_ONCE = {"linger_ms": 0, "transaction_timeout_ms": 10_000}
 _SET_BY_RUNTIME = "the streams runtime sets it"
+_APPLICATION_OPTION = "use the application option {}"
 _BYTES_ONLY = "changelogs are bytes; processors declare the types of their topics"
 _NOT_FOR_CONSUMERS = {
-    "auto_offset_reset": "use the application option auto_offset_reset",
-    "bootstrap_servers": "use the application option bootstrap_servers",
+    "auto_offset_reset": _APPLICATION_OPTION,
+    "bootstrap_servers": _APPLICATION_OPTION,
     "enable_auto_commit": _SET_BY_RUNTIME,
     "group_id": "use the application option application_id",
-    "group_instance_id": "static membership is not supported",
-    "heartbeat_interval_ms": "use the application option heartbeat_interval_ms",
+    "group_instance_id": _APPLICATION_OPTION,
+    "heartbeat_interval_ms": _APPLICATION_OPTION,
     "isolation_level": _SET_BY_RUNTIME,
     "key_deserializer": _BYTES_ONLY,
-    "loop": _SET_BY_RUNTIME,
     "partition_assignment_strategy": _SET_BY_RUNTIME,
-    "rebalance_timeout_ms": "use the application option rebalance_timeout_ms",
-    "session_timeout_ms": "use the application option session_timeout_ms",
+    "rebalance_timeout_ms": _APPLICATION_OPTION,
+    "session_timeout_ms": _APPLICATION_OPTION,
     "value_deserializer": _BYTES_ONLY,
 }
+_READING: Mapping[str, Any] = {"isolation_level": "read_committed", "fetch_max_wait_ms": 100}
 _NOT_FOR_PRODUCERS = {
     "bootstrap_servers": "use the application option bootstrap_servers",
     "key_serializer": "changelogs are bytes; topics declare their types",
@@ -87,7 +90,11 @@ class StreamsConfig(AssignmentConfigs):
     heartbeat_interval_ms: int = 300
     """``heartbeat.interval.ms``: members learn of a rebalance with their next heartbeat."""
     rebalance_timeout_ms: int = 60_000
-    """How long a member may take to commit and rejoin when a rebalance begins."""
+    """How long a rebalance waits for a member to join again."""
+    group_instance_id: str | None = None
+    """``group.instance.id`` (KIP-345), another one for each instance: an instance that restarts
+    within ``session.timeout.ms`` gets its tasks back without a rebalance. It does not leave the
+    group when it ends: its tasks wait for it, up to ``session.timeout.ms``."""
     client_tags: Mapping[str, str] = field(default_factory=dict)
     """``client.tag.*``, used by ``rack_aware_assignment_tags``."""
     auto_offset_reset: str = EARLIEST
@@ -98,7 +105,9 @@ class StreamsConfig(AssignmentConfigs):
     (``security_protocol``, ``sasl_username``, ``ssl_truststore_location``, ...;
     docs/how-to/security.md)."""
     consumer_options: Mapping[str, Any] = field(default_factory=dict)
-    """Further options of aiokafka's consumers (``fetch_max_bytes``, ``client_rack``, ...)."""
+    """Further options of the reader (``fetch_max_bytes``, ``max_partition_fetch_bytes``,
+    ``client_rack``, ...; docs/reference/reader-options.md). ``fetch_max_wait_ms`` is 100 unless it
+    is given: a partition that is added waits for the end of an empty fetch."""
     producer_options: Mapping[str, Any] = field(default_factory=dict)
     """Further options of the producers (``compression_type``, ``transaction_timeout_ms``, ...).
     With ``exactly_once_v2`` the defaults are ``linger_ms=0`` and ``transaction_timeout_ms=10_000``.
@@ -115,6 +124,8 @@ class StreamsConfig(AssignmentConfigs):
                     f"{name} is {value!r}; it must be {choices[0]!r} or {choices[1]!r}"
                 )
         checked_name(self.application_id, "application.id")  # the prefix of topics, and a directory
+        if self.group_instance_id is not None and not self.group_instance_id:
+            raise ConfigError("group.instance.id is empty; it names one instance of the group")
         if not 0 < self.heartbeat_interval_ms < self.session_timeout_ms:
             raise ConfigError(
                 f"heartbeat.interval.ms is {self.heartbeat_interval_ms}; it must be at least 1 and "
@@ -152,6 +163,12 @@ class StreamsConfig(AssignmentConfigs):
 
     def _check_client_options(self) -> None:
         """Raise ConfigError for an option that the runtime sets, or that is in the wrong group."""
+        for name in self.consumer_options:
+            plain = str(name).replace(".", "_")
+            if reason := _NOT_FOR_CONSUMERS.get(plain):
+                raise ConfigError(f"consumer_options must not have {name}: {reason.format(plain)}")
+            if plain in _SECURITY:
+                raise ConfigError(f"consumer_options must not have {name}: use security_options")
         options = ProducerConfig.OPTIONS
         producer = read_options(options, [self.producer_options])
         security = read_options(options, [self.security_options])
@@ -160,33 +177,31 @@ class StreamsConfig(AssignmentConfigs):
                 f"security_options has {others[0]}, which is not a security option: put it in "
                 "producer_options"
             )
-        for group, spellings, not_allowed in (
-            (
-                "consumer_options",
-                {name: name for name in self.consumer_options},
-                _NOT_FOR_CONSUMERS,
-            ),
-            (
-                "producer_options",
-                {n: given.spelling for n, given in producer.items()},
-                _NOT_FOR_PRODUCERS,
-            ),
-        ):
-            for name, spelling in spellings.items():
-                if name in not_allowed:
-                    raise ConfigError(f"{group} must not have {spelling}: {not_allowed[name]}")
-                if security and name.startswith(("ssl_", "sasl_", "security_")):
-                    raise ConfigError(
-                        f"{group} has {name}, but security_options is given: put all security "
-                        "options there"
-                    )
+        for name, given in producer.items():
+            if name in _NOT_FOR_PRODUCERS:
+                raise ConfigError(
+                    f"producer_options must not have {given.spelling}: {_NOT_FOR_PRODUCERS[name]}"
+                )
+            if security and name in _SECURITY:
+                raise ConfigError(
+                    f"producer_options has {given.spelling}, but security_options is given: put "
+                    "all security options there"
+                )
         if security:
             _ = self.producer_config
+        _ = ReaderConfig.build(self.bootstrap_servers, self.reader_options)
 
     @property
     def client_options(self) -> dict[str, Any]:
         """Options of admin clients and of the shared producer."""
         return {**self.security_options, **self.producer_options}
+
+    @property
+    def reader_options(self) -> dict[str, Any]:
+        """Options of the reader of input topics and changelogs."""
+        given = read_options(ReaderConfig.OPTIONS, [self.consumer_options])
+        defaults = {name: value for name, value in _READING.items() if name not in given}
+        return {**defaults, **self.security_options, **self.consumer_options}
 
     @property
     def transactional_options(self) -> dict[str, Any]:

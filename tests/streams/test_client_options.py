@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafkaclient import Token
 from kafkaclient.errors import ConfigError
 from kafkaclient.streams.config import StreamsConfig
-from kafkaclient.streams.runtime.consumer_options import consumer_options, new_consumer
 
 
 def config(**options: Any) -> StreamsConfig:
@@ -46,14 +44,14 @@ def config(**options: Any) -> StreamsConfig:
                 "security_options": {"security_protocol": "SSL"},
                 "consumer_options": {"ssl_context": None},
             },
-            "consumer_options has ssl_context, but security_options is given",
+            "consumer_options must not have ssl_context: use security_options",
         ),
         (
             {
                 "security_options": {"security_protocol": "SSL"},
                 "producer_options": {"security.protocol": "SSL"},
             },
-            "producer_options has security_protocol, but security_options is given",
+            r"producer_options has security\.protocol, but security_options is given",
         ),
         ({"security_options": {"sasl_username": "u"}}, "security_protocol is not"),
         (
@@ -70,17 +68,32 @@ def test_invalid_options_are_named(options: dict[str, Any], message: str) -> Non
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("fetch_max_byte", 1, "fetch_max_byte"),
-        ("fetch.max.bytes", 1, "fetch.max.bytes"),
-        ("max_poll_records", 0, "should be positive"),
-        ("security_protocol", "NONE", "should be SSL"),
+        ("fetch_max_byte", 1, "unknown option fetch_max_byte: did you mean fetch_max_bytes"),
+        ("fetch.max.bytes", "much", r"fetch\.max\.bytes='much' is not accepted"),
+        ("max_poll_records", 10, "max_poll_records"),
+        ("isolation.level", "read_uncommitted", r"have isolation\.level: the streams runtime"),
+        ("session.timeout.ms", 1, "use the application option session_timeout_ms"),
+        ("security.protocol", "SSL", r"have security\.protocol: use security_options"),
+        ("fetch.max.wait.ms", 60_000, "must be below request_timeout_ms"),
     ],
 )
-async def test_options_that_aiokafka_rejects_raise_a_config_error(
-    name: str, value: Any, message: str
-) -> None:
-    with pytest.raises(ConfigError, match=f"consumer_options are not what .*{message}"):
-        new_consumer(config(consumer_options={name: value}))
+def test_consumer_options_are_checked_at_once(name: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config(consumer_options={name: value})
+
+
+def test_consumer_options_reach_the_reader_under_each_spelling() -> None:
+    assert config().reader_options == {
+        "isolation_level": "read_committed",
+        "fetch_max_wait_ms": 100,
+    }
+    given = {"fetch.max.wait.ms": 5, "client_rack": "a"}
+    options = config(consumer_options=given, security_options={"security.protocol": "SSL"})
+    assert options.reader_options == {
+        "isolation_level": "read_committed",
+        "security.protocol": "SSL",
+        **given,
+    }
 
 
 def test_given_producer_options_override_the_defaults() -> None:
@@ -91,36 +104,23 @@ def test_given_producer_options_override_the_defaults() -> None:
     assert config().transaction_timeout_s is None
 
 
-def test_security_options_reach_producers_and_consumers() -> None:
-    context = ssl.create_default_context()
+def test_security_options_reach_all_clients() -> None:
     security = {
         "security.protocol": "SASL_SSL",
         "sasl_mechanism": "SCRAM-SHA-512",
         "sasl.username": "alice",
         "sasl_password": "secret",
-        "ssl_context": context,
+        "ssl_context": ssl.create_default_context(),
     }
     found = config(security_options=security, producer_options={"linger_ms": 1})
     assert found.client_options == {**security, "linger_ms": 1}
-    expected = {
-        "security_protocol": "SASL_SSL",
-        "ssl_context": context,
-        "sasl_mechanism": "SCRAM-SHA-512",
-        "sasl_plain_username": "alice",
-        "sasl_plain_password": "secret",
-    }
-    given = consumer_options(found)
-    assert {name: given[name] for name in expected} == expected
+    assert found.producer_config.sasl_username == "alice"
+    assert found.reader_options.items() >= security.items()
 
 
-async def test_consumers_use_the_producers_token_provider() -> None:
-    async def provider() -> Token:
-        return Token("t-1", extensions={"tenant": "a"})
-
-    security = {
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": "OAUTHBEARER",
-        "sasl_oauth_token_provider": provider,
-    }
-    tokens = consumer_options(config(security_options=security))["sasl_oauth_token_provider"]
-    assert (await tokens.token(), tokens.extensions()) == ("t-1", {"tenant": "a"})
+def test_a_static_member_needs_a_name() -> None:
+    assert config(group_instance_id="a").group_instance_id == "a"
+    with pytest.raises(ConfigError, match=r"group\.instance\.id is empty"):
+        config(group_instance_id="")
+    with pytest.raises(ConfigError, match="use the application option group_instance_id"):
+        config(consumer_options={"group_instance_id": "a"})

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkaclient.streams import AssignmentConfigs, TaskId
+from kafkaclient.streams.declarations import Topic
 from kafkaclient.streams.group_protocol import NO_REBALANCE, SubscriptionInfo
 from kafkaclient.streams.membership.leader import MemberAssignment, compute_assignments
 from kafkaclient.streams.tasks import LATEST_OFFSET
+from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.types import TopicPartition
+from kafkaclient.wire.groups import ConsumerSubscription
 from tests.streams.fakes import topology_of
 from tests.streams.group import process
 
 if TYPE_CHECKING:
-    from kafkaclient.streams.topology import Topology
+    from collections.abc import Mapping
+
 
 PROBING_MS = 1_700_000_600_000
 TASKS = [TaskId(0, number) for number in range(4)]
@@ -38,10 +43,14 @@ def led(
     members: dict[str, bytes | None],
     ends: dict[TaskId, int] | None = ENDS,
     partitions: int = 4,
+    owned: Mapping[str, tuple[TopicPartition, ...]] = MappingProxyType({}),
     **configs: int,
 ) -> dict[str, MemberAssignment]:
     return compute_assignments(
-        members,
+        {
+            member: ConsumerSubscription(("words",), data, owned.get(member, ()))
+            for member, data in members.items()
+        },
         topology(),
         {"words": partitions},
         ends,
@@ -76,6 +85,20 @@ def test_a_new_member_warms_up_and_all_members_get_the_probing_time() -> None:
     answers = led(caught_up)
     assert (active(answers["a"]), active(answers["b"])) == ([0, 2], [1, 3])
     assert {answer.info.next_rebalance_ms for answer in answers.values()} == {NO_REBALANCE}
+
+
+def test_what_another_member_owns_is_a_standby_until_it_is_given_up() -> None:
+    members = {
+        "a": subscription(1, dict.fromkeys(TASKS, LATEST_OFFSET)),
+        "b": subscription(2, {TASKS[1]: 49_000, TASKS[3]: 50_000}),
+    }
+    all_partitions = tuple(TopicPartition("words", number) for number in range(4))
+    first = led(members, owned={"a": all_partitions})
+    assert (active(first["a"]), active(first["b"])) == ([0, 2], [])
+    assert standby(first["b"]) == [1, 3], "it keeps its copies"
+    assert all(p.partition in (0, 2) for p in first["a"].partitions)
+    second = led(members, owned={"a": all_partitions[::2]})
+    assert (active(second["a"]), active(second["b"])) == ([0, 2], [1, 3])
 
 
 def test_a_standby_takes_over_when_the_active_client_is_gone() -> None:
@@ -145,3 +168,40 @@ def test_group_errors_go_to_all_members(
     answers = led(members, ends, partitions)
     assert {answer.info.error_code for answer in answers.values()} == {code}
     assert all(not answer.partitions for answer in answers.values())
+
+
+def test_another_application_with_the_same_id_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    members = {
+        "a": ConsumerSubscription(("words",), subscription(1, {})),
+        "b": ConsumerSubscription(("lines",), subscription(2, {})),
+    }
+    answers = compute_assignments(
+        members, topology(), {"words": 4}, ENDS, AssignmentConfigs(), PROBING_MS
+    )
+    assert {answer.info.error_code for answer in answers.values()} == {3}
+    assert "members of group 'app' read different topics: lines, and words" in caplog.text
+
+
+async def nothing_stateless(record: object, emit: object) -> None:
+    """Nothing is processed here."""
+
+
+def test_stateless_tasks_have_neither_lags_nor_copies() -> None:
+    stateless = Processor(topics=(Topic("words"), Topic("more")), process=nothing_stateless)
+    members = {
+        name: ConsumerSubscription(("words", "more"), subscription(number, {}))
+        for number, name in enumerate("ab")
+    }
+    answers = compute_assignments(
+        members,
+        Topology("app").with_processor(stateless),
+        {"words": 4, "more": 2},
+        {},
+        AssignmentConfigs(num_standby_replicas=1),
+        PROBING_MS,
+    )
+    found = sorted(partition for answer in answers.values() for partition in answer.partitions)
+    assert found == [("more", 0), ("more", 1), *(("words", number) for number in range(4))]
+    for answer in answers.values():
+        assert (len(set(answer.info.active_tasks)), answer.info.standby_tasks) == (2, {})
+        assert answer.info.next_rebalance_ms == NO_REBALANCE

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.streams.config import EARLIEST
+from kafkaclient.streams.runtime.inputs import OffsetReset
 from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
 from kafkaclient.streams.runtime.slow_records import SlowRecords
 from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent, TaskState
@@ -55,15 +56,12 @@ class TaskOptions:
 class _Source:
     """One input partition of a task."""
 
-    __slots__ = ("committed", "fetched_from", "offset", "partition", "work")
+    __slots__ = ("committed", "offset", "partition", "work")
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.offset = 0
         """While RUNNING: offset of the next record to process."""
-        self.fetched_from = 0
-        """While RUNNING: the offset of the last seek. The consumer returns earlier records only if
-        brokers no longer have this offset."""
         self.committed: int | None = None
         """The offset of the last commit of this instance."""
         self.work: RecordWork | None = None
@@ -165,12 +163,6 @@ class Task:
         for partition, offset in offsets.items():
             self._sources[partition.topic].offset = offset
 
-    def fetching(self, partition: TopicPartition) -> int:
-        """The offset from which to fetch the partition now."""
-        source = self._sources[partition.topic]
-        source.fetched_from = source.offset
-        return source.offset
-
     def advance(self, event: TaskEvent) -> None:
         """Enter the next state. Raises KeyError for an event that is impossible in this state."""
         before, self.state = self.state, TRANSITIONS[self.state, event]
@@ -211,8 +203,8 @@ class Task:
     # --- processing -----------------------------------------------------------------------------
 
     async def process(self, records: Iterable[Any], keep_going: Callable[[], bool]) -> None:
-        """Process records in order, until a commit is due or ``keep_going`` returns False. Records
-        before the source's offset are skipped. Every record taken from ``records`` is processed.
+        """Process records in order, until a commit is due or ``keep_going`` returns False. Every
+        record taken from ``records`` is processed.
 
         Raises as :meth:`RecordWork.process`. The caller must then drop what was done since the last
         commit.
@@ -223,10 +215,6 @@ class Task:
         pause_at = self._clock() + _MAX_TURN_S
         for record in records:
             source = self._sources[record.topic]
-            if record.offset < source.offset and not self._apply_offset_reset(
-                source, record.offset
-            ):
-                continue
             work = source.work
             assert work is not None
             at = (source.partition, record.offset)
@@ -237,6 +225,9 @@ class Task:
                 self.is_dirty = True
                 self.commit_at = self._clock() + self._options.commit_interval_s
                 self.slow_records.begin(at)
+            if isinstance(record, OffsetReset):
+                source.offset = record.offset  # committed with the records, or alone
+                continue
             self.slow_records.start(at, self._clock())
             await work.process(record)
             if source.work is not work:
@@ -249,20 +240,6 @@ class Task:
             if now >= pause_at:
                 await asyncio.sleep(0)
                 pause_at = self._clock() + _MAX_TURN_S
-
-    def _apply_offset_reset(self, source: _Source, offset: int) -> bool:
-        """Continue at ``offset`` if the consumer was reset to it (auto.offset.reset), because the
-        partition does not have the task's offset. Returns whether there was a reset."""
-        if offset >= source.fetched_from:
-            return False  # a processed record that was fetched again
-        _log.warning(
-            "task %s: brokers have no offset %d of %s-%d any more: the topic was recreated or lost "
-            "records. The task continues at offset %d (auto.offset.reset=%s)",
-            *(self.id, source.offset, *source.partition, offset),
-            self._options.auto_offset_reset,
-        )
-        source.offset = source.fetched_from = offset
-        return True
 
     @property
     def is_commit_due(self) -> bool:

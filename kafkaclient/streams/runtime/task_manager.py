@@ -6,9 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-from aiokafka import TopicPartition as ConsumerPartition
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaclient.streams.config import LATEST
 from kafkaclient.streams.runtime.task import Task, TaskOptions
@@ -20,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
-    from aiokafka import AIOKafkaConsumer
-
     from kafkaclient.streams.runtime.changelog_reader import ChangelogReader
+    from kafkaclient.streams.runtime.inputs import Inputs, Row
     from kafkaclient.streams.runtime.writers import Writer
     from kafkaclient.streams.state.directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
@@ -47,7 +44,7 @@ class TaskManager:
         self,
         topology: Topology,
         directory: StateDirectory,
-        consumer: AIOKafkaConsumer,
+        inputs: Inputs,
         reader: ChangelogReader,
         fetch_ends: FetchEnds,
         *,
@@ -60,12 +57,14 @@ class TaskManager:
         self.tasks: dict[TaskId, Task] = {}
         self.workers: dict[TaskId, Worker] = {}
         """Workers of the running tasks."""
-        self.room_available = asyncio.Event()
-        """Set when a task can take more records, or a task starts running."""
         self._may_work = asyncio.Event()
+        self._may_work.set()
+        self._active: set[TaskId] = set()
+        """The tasks of the last assignment; what is opened later is placed accordingly."""
+        self._standby: set[TaskId] = set()
         self._topology = topology
         self._directory = directory
-        self._consumer = consumer
+        self._inputs = inputs
         self._reader = reader
         self._fetch_ends = fetch_ends
         self._make_writer = make_writer
@@ -82,7 +81,6 @@ class TaskManager:
         """Task -> the close of its store, done or in progress."""
         self._cancelled_workers: set[asyncio.Task[None]] = set()
         """Cancelled workers that have not ended yet."""
-        self._work_stopped = False
         self._ended = False
 
     def running(self) -> list[TaskId]:
@@ -95,28 +93,52 @@ class TaskManager:
 
     # --- assignments ----------------------------------------------------------------------------
 
-    def assign(self, active: Collection[TaskId], standby: Collection[TaskId]) -> None:
-        """Apply an assignment to the tasks whose stores are open. Call :meth:`open` next. A task
-        that keeps its role continues without interruption."""
+    def assign(self, active: Collection[TaskId], standby: Collection[TaskId]) -> list[Worker]:
+        """Apply an assignment to the tasks whose stores are open. A task that keeps its role
+        continues without interruption. Returns the workers of running tasks that are taken away:
+        they are still at work until :meth:`give_up`."""
         if self._ended:
-            return
+            return []
+        self._active, self._standby = set(active), set(standby)
+        leaving = [w for task_id, w in self.workers.items() if task_id not in self._active]
         for task in list(self.tasks.values()):
-            if task.id in active:
-                self.handle(task, TaskEvent.ASSIGNED_ACTIVE)
-            elif task.id in standby:
-                self.handle(task, TaskEvent.ASSIGNED_STANDBY)
-            else:
-                self.handle(task, TaskEvent.REVOKED)
+            if task.id in self._active or task.id not in self.workers:
+                self._place(task)
+        self._follow()
+        return leaving
+
+    async def give_up(self, leaving: Collection[Worker], timeout_s: float) -> None:
+        """Commit and end the work of tasks that are taken away. If a record takes longer than
+        ``timeout_s``, its task restarts elsewhere at its committed offset."""
+        await self._suspend(leaving, timeout_s)
+        for worker in leaving:
+            if self.tasks.get(worker.task.id) is worker.task and not self._ended:
+                self._place(worker.task)
         self._follow()
 
-    async def open(self, active: Collection[TaskId], standby: Collection[TaskId]) -> None:
+    def _place(self, task: Task) -> None:
+        """Give a task the role that the assignment has for it."""
+        if task.id in self._active:
+            self.handle(task, TaskEvent.ASSIGNED_ACTIVE)
+        elif task.id in self._standby:
+            self.handle(task, TaskEvent.ASSIGNED_STANDBY)
+        else:
+            self.handle(task, TaskEvent.REVOKED)
+
+    def lose(self) -> None:
+        """This member has lost its active tasks: others may run them. Nothing is committed; the
+        copies stay as standbys."""
+        self._standby |= self._active
+        self._active = set()
+        for task in list(self.tasks.values()):
+            if task.is_active:
+                self.handle(task, TaskEvent.MIGRATED)
+
+    async def open(self) -> None:
         """Open the assignment's stores that are not open yet, active tasks first."""
-        for tasks, event in (
-            (active, TaskEvent.ASSIGNED_ACTIVE),
-            (standby, TaskEvent.ASSIGNED_STANDBY),
-        ):
+        for tasks in (self._active, self._standby):
             for task in await self.open_stores(tasks):
-                self.handle(task, event)
+                self._place(task)
             self._follow()
 
     async def open_stores(self, tasks: Iterable[TaskId]) -> list[Task]:
@@ -172,9 +194,8 @@ class TaskManager:
         self._reader.follow([task for task in self.tasks.values() if task.state in following])
 
     def _deactivate(self, task: Task) -> None:
-        for source in map(ConsumerPartition._make, task.sources):
-            if source in self._consumer.assignment():
-                self._consumer.pause(source)
+        for source in task.sources:
+            self._inputs.remove(source)
         if worker := self.workers.pop(task.id, None):
             worker.cancel()
             self._cancelled_workers.add(worker.asyncio_task)
@@ -191,17 +212,10 @@ class TaskManager:
 
     def _start_worker(self, task: Task) -> None:
         self._activations.pop(task.id, None)
-        self.workers[task.id] = Worker(task, self._may_work, self.room_available.set, self.failed)
-        self.seek(task)
-        self.room_available.set()
-
-    def seek(self, task: Task) -> None:
-        """Have the consumer fetch a running task's records from the task's offset on."""
-        for partition in task.sources:
-            source = ConsumerPartition(*partition)
-            if source in self._consumer.assignment():
-                self._consumer.seek(source, task.fetching(partition))
-                self._consumer.resume(source)
+        self.workers[task.id] = Worker(task, self._may_work, self._inputs.wake, self.failed)
+        for source, offset in task.offsets.items():
+            self._inputs.add(source, offset)
+            self._inputs.resume(source)
 
     def _close_store(self, task: Task) -> None:
         del self.tasks[task.id]
@@ -234,42 +248,38 @@ class TaskManager:
         # task are fenced, and their transactions are over. Only then read the offsets.
         task.writer = self._make_writer(task)
         await task.writer.start()
-        changelogs = [store.changelog for store in task.task_stores]
-        if changelogs:
+        if changelogs := [store.changelog for store in task.task_stores]:
             await task.wait_until_restored(await self._fetch_ends(changelogs))
         found = await task.writer.committed(task.sources)
-        if any(found.values()):
+        offsets = {source: offset for source, offset in found.items() if offset is not None}
+        if any(offsets.values()):
             # Fetched after the committed offsets, so they are not smaller unless a topic is new.
-            ends = await self._fetch_ends([source for source, offset in found.items() if offset])
-            for source, end in ends.items():
-                offset = found[source]
-                if offset is not None and offset > end:
+            for source, end in (await self._fetch_ends(list(offsets))).items():
+                if offsets[source] > end:
                     _log.warning(
                         "task %s: the group has committed offset %d of %s-%d, which ends at %d: "
                         "the topic was recreated or lost records. The task begins at the %s offset "
                         "(auto.offset.reset)",
-                        *(task.id, offset, *source, end, self._options.auto_offset_reset),
+                        *(task.id, offsets.pop(source), *source, end),
+                        self._options.auto_offset_reset,
                     )
-                    found[source] = None
-        missing = [source for source in task.sources if found.get(source) is None]
-        offsets = {source: offset for source, offset in found.items() if offset is not None}
+        missing = [source for source in task.sources if source not in offsets]
         task.start_at(offsets | await self._first_offsets(task, missing))
 
     async def _first_offsets(
         self, task: Task, sources: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int]:
         """Where a task begins that has not committed offsets of these inputs."""
+        if self._options.auto_offset_reset != LATEST:
+            return {source: await self._inputs.beginning(source) for source in sources}
         if not sources:
             return {}
-        wanted = [ConsumerPartition(*source) for source in sources]
-        if self._options.auto_offset_reset == LATEST:
-            # Committed now: after a failure, a later end offset would skip records.
-            ends = _by_partition(await self._consumer.end_offsets(wanted))
-            assert task.writer is not None
-            await task.writer.begin()
-            await task.writer.commit({}, ends)
-            return ends
-        return _by_partition(await self._consumer.beginning_offsets(wanted))
+        # Committed now: after a failure, a later end offset would skip records.
+        ends = await self._fetch_ends(sources)
+        assert task.writer is not None
+        await task.writer.begin()
+        await task.writer.commit({}, ends)
+        return ends
 
     def failed(self, task: Task, error: BaseException) -> None:
         """Handle an error of a task, unless the task has been taken away meanwhile."""
@@ -286,56 +296,40 @@ class TaskManager:
 
     # --- work -----------------------------------------------------------------------------------
 
-    def wanted_partitions(self) -> dict[TopicPartition, object]:
-        """Input partitions to fetch from, with the fetch tokens for :meth:`deliver`."""
+    def wanted_partitions(self) -> set[TopicPartition]:
+        """Input partitions whose tasks have room for records."""
         return {
-            source: worker.fetch_token
+            source
             for worker in self.workers.values()
             if worker.has_room
             for source in worker.task.sources
         }
 
-    def deliver(
-        self, found: Mapping[TopicPartition, Sequence[Any]], wanted: Mapping[TopicPartition, object]
-    ) -> None:
-        """Pass fetched records to the workers, and log slow records. ``wanted`` is the result of
-        :meth:`wanted_partitions` from before the fetch: if a task's token has changed since, its
-        records are discarded and fetched again."""
+    def deliver(self, found: Mapping[TopicPartition, Sequence[Row]]) -> None:
+        """Pass fetched records to the workers, and log slow records."""
         for worker in self.workers.values():
             worker.task.check_slow_record()
             for source in worker.task.sources:
-                if source not in found:
-                    continue
-                if wanted.get(source) is not worker.fetch_token:
-                    worker.discard_records()
-                    self.seek(worker.task)
-                    break
-                worker.add_records(found[source])
+                if records := found.get(source):
+                    worker.add_records(records)
 
     async def suspend(self, timeout_s: float) -> None:
         """Finish the current records and commit all tasks. If a record takes longer than
-        ``timeout_s``, its processing goes on, and its task commits nothing before :meth:`resume`.
-        If such a task is taken away, it restarts elsewhere at its committed offset."""
-        self._may_work.clear()
-        workers = list(self.workers.values())
+        ``timeout_s``, its task is not committed."""
+        self.stop_work()
+        await self._suspend(list(self.workers.values()), timeout_s)
+
+    async def _suspend(self, workers: Collection[Worker], timeout_s: float) -> None:
         suspended = await asyncio.gather(*(worker.suspend(timeout_s) for worker in workers))
         for worker, is_suspended in zip(workers, suspended, strict=True):
-            worker.discard_records()
             if not is_suspended:
                 _log.info(
                     "task %s: its record is still being processed; the task is not committed",
                     worker.task.id,
                 )
 
-    def resume(self) -> None:
-        """Let tasks process records, unless :meth:`stop_work` was called."""
-        if not self._work_stopped:
-            self._may_work.set()
-            self.room_available.set()
-
     def stop_work(self) -> None:
-        """The instance has crashed: start no further record."""
-        self._work_stopped = True
+        """The instance ends: start no further record."""
         self._may_work.clear()
 
     # --- shutdown -------------------------------------------------------------------------------
@@ -360,10 +354,6 @@ class TaskManager:
         with ExitStack() as results:
             for closing in self._store_closings.values():
                 results.callback(closing.result)
-
-
-def _by_partition(offsets: Mapping[Any, int]) -> dict[TopicPartition, int]:
-    return {TopicPartition(*partition): offset for partition, offset in offsets.items()}
 
 
 async def _stop_writer(writer: Writer, task: Task, before: asyncio.Task[None] | None) -> None:

@@ -11,7 +11,7 @@ from kafkaclient.streams.state.key_value_store import KeyValueStore
 from kafkaclient.streams.state.rocks import RocksStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
     from concurrent.futures import Executor, Future
 
     from kafkaclient.streams.declarations import Store
@@ -83,9 +83,9 @@ class TaskStore:
 
     # --- following the changelog ----------------------------------------------------------------
 
-    def restore(self, records: Sequence[Any]) -> None:
-        """Apply changes read from the changelog."""
-        self._rocks.apply((record.key, record.value) for record in records)
+    def restore(self, changes: Iterable[tuple[Any, bytes | None]]) -> None:
+        """Apply changes read from the changelog: keys with their values, None if deleted."""
+        self._rocks.apply(changes)
 
     def reached(self, position: int, end: int | None) -> None:
         """All changes before ``position`` are applied. ``end``: the changelog's, None if

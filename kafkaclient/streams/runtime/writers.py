@@ -10,19 +10,17 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokafka import TopicPartition as ConsumerPartition
-
 from kafkaclient.producer.batches.record import RawRecord, checked_record
 from kafkaclient.types import NO_OFFSET, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from aiokafka import AIOKafkaConsumer
+    from collections.abc import Mapping, Sequence
 
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.producer import Producer
-    from kafkaclient.types import ConsumerGroupMetadata, HeadersLike
+    from kafkaclient.streams.membership.commit_gate import CommitGate
+    from kafkaclient.streams.membership.group_offsets import GroupOffsets
+    from kafkaclient.types import HeadersLike
 
 _MAX_CHANGES_PER_TURN = 1_000  # about 5 ms; then the event loop runs other tasks
 _STOP_TIMEOUT_S = 5.0  # records in flight after that belong to an aborted transaction
@@ -109,9 +107,9 @@ class Writer:
 class ExactlyOnceWriter(Writer):
     """Uses the task's own producer, with one transaction per commit interval."""
 
-    def __init__(self, producer: Producer, group: Callable[[], ConsumerGroupMetadata]) -> None:
+    def __init__(self, producer: Producer, gate: CommitGate) -> None:
         super().__init__(producer)
-        self._group = group
+        self._gate = gate
 
     async def start(self) -> None:
         await self._producer.start()
@@ -122,13 +120,14 @@ class ExactlyOnceWriter(Writer):
     async def _commit_offsets(
         self, changes: Sequence[Delivery], offsets: Mapping[TopicPartition, int]
     ) -> None:
-        await self._producer.send_offsets_to_transaction(offsets, self._group())
+        async with self._gate.commit() as group:
+            await self._producer.send_offsets_to_transaction(offsets, group)
         await self._producer.commit_transaction()
 
     async def committed(
         self, sources: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int | None]:
-        found = await self._producer.committed(self._group().group_id, sources)
+        found = await self._producer.committed(self._gate.group.group_id, sources)
         return {source: None if each is None else each.offset for source, each in found.items()}
 
     async def stop(self) -> None:
@@ -138,9 +137,9 @@ class ExactlyOnceWriter(Writer):
 class AtLeastOnceWriter(Writer):
     """Uses the producer that all tasks of the instance share."""
 
-    def __init__(self, producer: Producer, consumer: AIOKafkaConsumer) -> None:
+    def __init__(self, producer: Producer, offsets: GroupOffsets) -> None:
         super().__init__(producer)
-        self._consumer = consumer
+        self._offsets = offsets
         self._emitted: list[Delivery] = []
 
     async def send(self, record: OutgoingRecord) -> Delivery:
@@ -155,11 +154,9 @@ class AtLeastOnceWriter(Writer):
         await self._producer.flush()
         for delivery in (*emitted, *changes):
             await delivery
-        await self._consumer.commit(
-            {ConsumerPartition(*source): offset for source, offset in offsets.items()}
-        )
+        await self._offsets.commit(offsets)
 
     async def committed(
         self, sources: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int | None]:
-        return {s: await self._consumer.committed(ConsumerPartition(*s)) for s in sources}
+        return await self._offsets.committed(sources)

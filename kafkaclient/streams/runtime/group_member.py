@@ -30,6 +30,8 @@ from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from aiokafka import AIOKafkaConsumer
+
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
     from kafkaclient.streams.membership.leader import MemberAssignment
@@ -47,6 +49,20 @@ _ERROR_MEANINGS: Mapping[int, str] = {
     AssignorError.ASSIGNMENT_ERROR: "the tasks could not be assigned; the leader's log says why",
     AssignorError.SHUTDOWN_REQUESTED: "a member requested the shutdown of the application",
 }
+
+
+class ConsumerOffsets:
+    """The group's offsets, committed and read by aiokafka's consumer."""
+
+    def __init__(self, consumer: AIOKafkaConsumer) -> None:
+        self._consumer = consumer
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        await self._consumer.commit({ConsumerPartition(*p): o for p, o in offsets.items()})
+
+    async def committed(self, partition: TopicPartition) -> int | None:
+        found: int | None = await self._consumer.committed(ConsumerPartition(*partition))
+        return found
 
 
 class ProtocolAssignor:

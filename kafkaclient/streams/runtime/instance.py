@@ -27,12 +27,16 @@ from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.positions import positions_group, publish_positions
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
 from kafkaclient.streams.runtime.consumer_options import new_consumer
-from kafkaclient.streams.runtime.group_member import GroupMember, ProtocolAssignor
+from kafkaclient.streams.runtime.group_member import (
+    ConsumerOffsets,
+    GroupMember,
+    ProtocolAssignor,
+)
+from kafkaclient.streams.runtime.outputs import Output, PlainOutput, TransactionalOutput
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState, is_being_cancelled
 from kafkaclient.streams.runtime.topics import end_offsets, prepare_topics
-from kafkaclient.streams.runtime.writers import AtLeastOnceWriter, ExactlyOnceWriter
 from kafkaclient.streams.state.directory import StateDirectory
 from kafkaclient.types import TopicPartition
 
@@ -40,11 +44,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from kafkaclient.streams.config import StreamsConfig
-    from kafkaclient.streams.runtime.task import Task
+    from kafkaclient.streams.runtime.outputs import Output, PlainOutput, TransactionalOutput
+from kafkaclient.streams.runtime.task import Task
     from kafkaclient.streams.runtime.topics import ApplicationTopics
-    from kafkaclient.streams.runtime.writers import Writer
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
+    from kafkaclient.types import ConsumerGroupMetadata
 
 _log = logging.getLogger(__name__)
 
@@ -75,8 +80,6 @@ class Instance:
         self._topology = topology
         self._clock = time.monotonic
         self._crashed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._producer: Producer | None = None
-        """With ``at_least_once``: the producer that all tasks share."""
         self._tasks: Mapping[TaskId, Task] = {}
         self._reader: ChangelogReader | None = None
 
@@ -131,7 +134,8 @@ class Instance:
         )
         changelogs = new_consumer(config, auto_offset_reset="none")
         disk = stack.enter_context(ThreadPoolExecutor(_DISK_THREADS, "kafkaclient-disk"))
-        fetch_ends = partial(end_offsets, await stack.enter_async_context(self._new_admin()))
+        admin = await stack.enter_async_context(self._new_admin())
+        fetch_ends = partial(end_offsets, admin)
         stack.push_async_callback(changelogs.stop)
         stack.push_async_callback(self._consumer.stop)
         try:
@@ -141,9 +145,6 @@ class Instance:
             raise StreamsError(
                 f"the consumers cannot connect to {config.bootstrap_servers}: {error!r}"
             ) from error
-        if not config.exactly_once:
-            self._producer = Producer(config.bootstrap_servers, **config.client_options)
-            await stack.enter_async_context(self._producer)
         self._hooks = hooks = ConsumerHooks(self._consumer)
         self._schedule = RebalanceSchedule(config.acceptable_recovery_lag, self._clock, time.time)
         self._reader = reader = ChangelogReader(changelogs, self._schedule.observe)
@@ -152,14 +153,14 @@ class Instance:
             self._directory,
             self._consumer,
             reader,
-            fetch_ends,
-            make_writer=self._make_writer,
+            partial(end_offsets, admin, read_committed=False),
+            output=self._new_output(),
+            group=self._group,
             on_migrated=self._schedule.request_soon,
             crash=self.crash,
             disk=disk,
+            commit_interval_s=config.commit_interval_ms / 1000,
             options=TaskOptions(
-                commit_interval_s=config.commit_interval_ms / 1000,
-                transaction_timeout_s=config.transaction_timeout_s,
                 session_timeout_s=config.session_timeout_ms / 1000,
                 auto_offset_reset=config.auto_offset_reset,
                 changelogs=topics.changelogs,
@@ -167,6 +168,8 @@ class Instance:
             ),
         )
         stack.callback(self._manager.close)
+        stack.push_async_callback(self._manager.end_work)
+        await self._manager.committer.start()
         self._tasks = self._manager.tasks
         self._member = GroupMember(
             config,
@@ -201,15 +204,21 @@ class Instance:
             },
         )
 
-    def _make_writer(self, task: Task) -> Writer:
-        if self._producer is not None:
-            return AtLeastOnceWriter(self._producer, self._consumer)
-        producer = Producer(
-            self._config.bootstrap_servers,
-            transactional_id=f"{self._config.application_id}-{task.id}",
-            **self._config.transactional_options,
+    def _new_output(self) -> Output:
+        config = self._config
+        if not config.exactly_once:
+            new = partial(Producer, config.bootstrap_servers, **config.producer_defaults)
+            return PlainOutput(config.producer_config, new, ConsumerOffsets(self._consumer))
+        new = partial(
+            Producer,
+            config.bootstrap_servers,
+            transactional_id=f"{config.application_id}-{self._directory.process_id}",
+            **config.producer_defaults,
         )
-        return ExactlyOnceWriter(producer, lambda: self._member.group)
+        return TransactionalOutput(config.producer_config, new, config.application_id)
+
+    async def _group(self) -> ConsumerGroupMetadata:
+        return self._member.group
 
     async def _fetch_records(self) -> None:
         """Fetch, in a loop, for the tasks that want records. Their workers process them."""
@@ -278,7 +287,7 @@ class Instance:
         for loop in loops:
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
-        await self._manager.end_writers()
+        await self._manager.end_work()
         try:
             await self._consumer.stop()
         except ConsumerError as error:

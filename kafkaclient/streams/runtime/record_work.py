@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.errors import (
     DeserializationError,
     InvalidRecordError,
+    MetadataTimeoutError,
     ProcessingError,
     StateStoreError,
     StreamsError,
 )
+from kafkaclient.streams.runtime.outputs import OutgoingRecord
 from kafkaclient.streams.runtime.task_states import event_for, is_being_cancelled
-from kafkaclient.streams.runtime.writers import OutgoingRecord
 from kafkaclient.streams.topology import FAIL, DeadLetter
 
 if TYPE_CHECKING:
-    from kafkaclient.streams.runtime.writers import Writer
+    from kafkaclient.streams.runtime.outputs import Output
     from kafkaclient.streams.state.key_value_store import KeyValueStore
     from kafkaclient.streams.topology import ErrorHandler, Processor
     from kafkaclient.types import HeadersLike, TopicPartition
@@ -31,65 +32,15 @@ _DECODING = ("decoded", "deserializer", DeserializationError)
 _PROCESSING = ("processed", "processor", ProcessingError)
 
 
-class RecordWork:
-    """The processing of one running task. :meth:`close` it when the task stops running."""
+class _Emitted:
+    """What one record emits, until its processor returns. A record that fails leaves no output, and
+    a commit never contains a part of a record's output."""
 
-    def __init__(
-        self, source: TopicPartition, processor: Processor, store: KeyValueStore, writer: Writer
-    ) -> None:
-        self._source = source
-        self._processor = processor
+    def __init__(self, output: Output, store: KeyValueStore) -> None:
+        self.records: list[OutgoingRecord] = []
+        self.is_closed = False
+        self._output = output
         self._store = store
-        self._writer = writer
-        self._on_undecodable = processor.deserialization_exception_handler
-        self._on_unprocessable = processor.processing_exception_handler
-        # A skipped record must leave no output, so its output is buffered until it succeeds.
-        self._buffers_output = self._on_unprocessable != FAIL
-        self._buffered: list[OutgoingRecord] = []
-
-    def close(self) -> None:
-        """A processor that is still running can neither emit nor use the store any more."""
-        self._buffered = []
-        self._store.close()
-
-    async def process(self, record: Any) -> None:
-        """Process one record.
-
-        Raises DeserializationError or ProcessingError if the record fails and its handler is FAIL.
-        Errors of the store and retriable errors are raised unchanged. With another handler, emitted
-        records are sent after the processor has returned, and their errors are raised here.
-        """
-        try:
-            decoded = self._decode(record)
-        except Exception as error:  # noqa: BLE001 - a deserializer is user code
-            await self._handle(record, error, self._on_undecodable, decoding=True)
-            return
-        if self._buffers_output:
-            self._store.mark()
-        try:
-            await self._processor.process(decoded, self._store, self.emit)
-        except (Exception, asyncio.CancelledError) as error:
-            cancelled = isinstance(error, asyncio.CancelledError) and is_being_cancelled()
-            if cancelled or self._store.is_closed or not _is_record_error(error):
-                raise
-            if self._buffers_output:
-                self._store.roll_back()
-                self._buffered = []
-            await self._handle(record, error, self._on_unprocessable, decoding=False)
-            return
-        await self._send_buffered(record)
-
-    async def _send_buffered(self, record: Any) -> None:
-        buffered, self._buffered = self._buffered, []
-        for number, outgoing in enumerate(buffered):
-            try:
-                await self._writer.send(outgoing)
-            except InvalidRecordError as error:  # such as a partition that does not exist
-                self._store.roll_back()
-                # Skipping the record would not undo the records that were already sent.
-                handler = FAIL if number else self._on_unprocessable
-                await self._handle(record, error, handler, decoding=False)
-                return
 
     async def emit(
         self,
@@ -101,15 +52,62 @@ class RecordWork:
         timestamp_ms: int | None = None,
         headers: HeadersLike = (),
     ) -> None:
-        """Send a record, as :meth:`kafkaclient.Producer.send`; part of the transaction, if any."""
+        """Send a record, as :meth:`kafkaclient.Producer.send`, when the processor has returned."""
         self._store.check_open()
+        if self.is_closed:
+            raise StreamsError(
+                f"nothing was emitted to {topic!r}: the processor has returned already. Await "
+                "everything that emits before the processor returns"
+            )
         outgoing = OutgoingRecord(topic, value, key, partition, timestamp_ms, headers)
-        if self._buffers_output:
-            # Invalid records are rejected here, inside the processor. Mutable buffers are copied,
-            # as in send(), in case the processor changes them later.
-            self._buffered.append(self._writer.checked(outgoing))
-        else:
-            await self._writer.send(outgoing)
+        # Invalid records are rejected here, inside the processor. Mutable buffers are copied, as
+        # in send(), in case the processor changes them later.
+        self.records.append(self._output.checked(outgoing))
+
+
+class RecordWork:
+    """The processing of one running task. :meth:`close` it when the task stops running."""
+
+    def __init__(
+        self, source: TopicPartition, processor: Processor, store: KeyValueStore, output: Output
+    ) -> None:
+        self._source = source
+        self._processor = processor
+        self._store = store
+        self._output = output
+        self._on_undecodable = processor.deserialization_exception_handler
+        self._on_unprocessable = processor.processing_exception_handler
+
+    def close(self) -> None:
+        """A processor that is still running can neither emit nor use the store any more."""
+        self._store.close()
+
+    async def process(self, record: Any) -> list[OutgoingRecord]:
+        """Process one record. Returns what is to be sent; all topics are known then.
+
+        Raises DeserializationError or ProcessingError if the record fails and its handler is FAIL.
+        Errors of the store and retriable errors are raised unchanged.
+        """
+        try:
+            decoded = self._decode(record)
+        except Exception as error:  # noqa: BLE001 - a deserializer is user code
+            return await self._handle(record, error, self._on_undecodable, decoding=True)
+        emitted = _Emitted(self._output, self._store)
+        try:
+            await self._processor.process(decoded, self._store, emitted.emit)
+            emitted.is_closed = True
+            if emitted.records:
+                await self._output.prepare(emitted.records)
+        except (Exception, asyncio.CancelledError) as error:
+            emitted.is_closed = True
+            cancelled = isinstance(error, asyncio.CancelledError) and is_being_cancelled()
+            if cancelled or self._store.is_closed or not _is_record_error(error):
+                raise
+            self._store.roll_back()
+            # Skipping all records whose output topic is missing would lose them in silence.
+            handler = FAIL if isinstance(error, MetadataTimeoutError) else self._on_unprocessable
+            return await self._handle(record, error, handler, decoding=False)
+        return emitted.records
 
     def _decode(self, record: Any) -> Any:
         read_key, read_value = self._processor.key_deserializer, self._processor.value_deserializer
@@ -122,7 +120,8 @@ class RecordWork:
 
     async def _handle(
         self, record: Any, error: BaseException, handler: ErrorHandler, *, decoding: bool
-    ) -> None:
+    ) -> list[OutgoingRecord]:
+        """The record's dead letter, if it gets one."""
         topic, partition = self._source
         step, code, failure_type = _DECODING if decoding else _PROCESSING
         what = (
@@ -141,16 +140,18 @@ class RecordWork:
             headers = _dead_letter_headers(record, self._source, error)
             rest = (record.value, record.key, None, timestamp_ms, headers)
             try:
-                await self._writer.send(OutgoingRecord(handler.topic, *rest))
+                dead_letter = self._output.checked(OutgoingRecord(handler.topic, *rest))
+                await self._output.prepare([dead_letter])
             except InvalidRecordError as refused:
                 raise StreamsError(
                     f"{what}. With the added error headers it cannot be written to {handler.topic} "
                     f"either: {refused}. Raise max.request.size in producer_options, and "
                     "max.message.bytes of that topic"
                 ) from refused
-            _log.warning("%s; it was written to %s", what, handler.topic)
-        else:
-            _log.warning("%s; it was skipped", what)
+            _log.warning("%s; it is written to %s", what, handler.topic)
+            return [dead_letter]
+        _log.warning("%s; it was skipped", what)
+        return []
 
 
 def _is_record_error(error: BaseException) -> bool:

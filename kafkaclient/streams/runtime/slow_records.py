@@ -1,16 +1,9 @@
-"""Detects records whose processing takes too long.
-
-The limit is the transaction timeout. For a processor that blocks the event loop, it is also the
-group's session timeout.
-"""
+"""Detects records whose processing blocks the event loop for longer than the session timeout."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
-
-from kafkaclient.errors import StreamsError
-from kafkaclient.streams.runtime.task_states import is_abort_error
 
 if TYPE_CHECKING:
     from kafkaclient.streams.tasks import TaskId
@@ -20,101 +13,45 @@ _log = logging.getLogger(__name__)
 
 
 class SlowRecords:
-    """The slow record detector of one task. Pure: the time is an argument.
+    """The detector of one task. Pure: the time is an argument.
 
-    Brokers abort a transaction that is open for longer than ``transaction.timeout.ms``, and the
-    task restarts at its committed offset. The record that exceeded the timeout then gets its own
-    transaction. If that one is aborted, too, every retry would be, and the application must fail.
+    A processor may await as long as it likes: nothing of its record is in a transaction before it
+    has returned.
     """
 
-    def __init__(
-        self,
-        task: TaskId,
-        source: TopicPartition,
-        timeout_s: float | None,
-        session_timeout_s: float,
-    ) -> None:
+    def __init__(self, task: TaskId, source: TopicPartition, session_timeout_s: float) -> None:
         self._task = task
         self._source = source
-        self._timeout_s = timeout_s
         self._session_timeout_s = session_timeout_s
-        self._slow_offset: int | None = None
-        """Offset of the last record reported as slow."""
-        self._offset = 0
-        self._started_at: float | None = None
-        """When the processing of the record at ``_offset`` began. None: no record."""
+        self._offset: int | None = None
+        """The offset of the record that is being processed. None: there is none."""
         self._loop_seen_at = 0.0
-        """When the event loop last ran during the current record."""
-        self._has_own_transaction = False
-        """Whether the transaction contains only a record that was slow before."""
-        self._exceeded_timeout = False
-        """Whether a record has exceeded this transaction's timeout."""
-
-    def restart(self) -> None:
-        """The task restarts at its committed offset."""
-        self._started_at = None
-        self._has_own_transaction = self._exceeded_timeout = False
-
-    def needs_own_transaction(self, offset: int) -> bool:
-        """Whether the record at ``offset`` was slow before."""
-        return offset == self._slow_offset
-
-    def begin(self, offset: int) -> None:
-        """A transaction begins with the record at ``offset``."""
-        self._has_own_transaction = offset == self._slow_offset
-        self._exceeded_timeout = False
+        """When the event loop last ran during this record."""
 
     def start(self, offset: int, now: float) -> None:
         """The processing of the record at ``offset`` begins."""
-        if offset != self._slow_offset:
-            self._has_own_transaction = False  # a second record shares it
-        self._offset = offset
-        self._started_at = self._loop_seen_at = now
+        self._offset, self._loop_seen_at = offset, now
 
     def end(self, now: float) -> None:
         """The processing of the record ends."""
         self.check(now)
-        self._started_at = None
+        self._offset = None
+
+    def stop(self) -> None:
+        """The task stops running."""
+        self._offset = None
 
     def check(self, now: float) -> None:
-        """Log the current record if it takes too long."""
-        if self._started_at is None:
+        """Log the current record if it has blocked the event loop."""
+        if self._offset is None:
             return
         blocked_s, self._loop_seen_at = now - self._loop_seen_at, now
         if blocked_s > self._session_timeout_s:
+            topic, partition = self._source
             _log.warning(
-                "task %s: while %s was processed, the event loop was blocked for %.1f s, longer "
-                "than session.timeout.ms, %g s: without heartbeats the group removes this instance "
-                "and reassigns its tasks. Run blocking code with asyncio.to_thread or in a process "
-                "pool, or raise session_timeout_ms",
-                *(self._task, self._record, blocked_s, self._session_timeout_s),
+                "task %s: while the record at %s-%d, offset %d, was processed, the event loop was "
+                "blocked for %.1f s, longer than session.timeout.ms, %g s: without heartbeats the "
+                "group removes this instance and reassigns its tasks. Run blocking code with "
+                "asyncio.to_thread or in a process pool, or raise session_timeout_ms",
+                *(self._task, topic, partition, self._offset, blocked_s, self._session_timeout_s),
             )
-        if self._timeout_s is None or self._exceeded_timeout:
-            return
-        if now - self._started_at <= self._timeout_s:
-            return
-        self._exceeded_timeout = True
-        if self._offset != self._slow_offset:
-            self._slow_offset = self._offset
-            _log.warning("task %s: %s", self._task, self._warning())
-
-    def explain_error(self, error: Exception) -> Exception:
-        """The error to report: a StreamsError if a retry cannot help, else ``error`` itself."""
-        if not (self._has_own_transaction and self._exceeded_timeout and is_abort_error(error)):
-            return error
-        replacement = StreamsError(f"{self._warning()} It already had its own transaction: {error}")
-        replacement.__cause__ = error
-        return replacement
-
-    @property
-    def _record(self) -> str:
-        topic, partition = self._source
-        return f"the record at {topic}-{partition}, offset {self._offset},"
-
-    def _warning(self) -> str:
-        return (
-            f"processing {self._record} takes longer than a transaction may be open, "
-            f"{self._timeout_s:g} s (transaction.timeout.ms). If brokers abort its transaction, "
-            "the record is processed again. Raise producer_options={'transaction_timeout_ms': "
-            "...}, up to the brokers' transaction.max.timeout.ms, or make the processor faster."
-        )

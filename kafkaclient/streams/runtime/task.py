@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.streams.config import EARLIEST
+from kafkaclient.streams.runtime.outputs import Work
 from kafkaclient.streams.runtime.record_work import RecordWork
 from kafkaclient.streams.runtime.slow_records import SlowRecords
 from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent, TaskState
@@ -18,13 +19,14 @@ from kafkaclient.streams.state.key_value_store import KeyValueStore
 from kafkaclient.streams.state.rocks import RocksStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
-    from kafkaclient.streams.runtime.writers import Writer
+    from kafkaclient.streams.runtime.outputs import OutgoingRecord, Output
     from kafkaclient.streams.state.directory import TaskDirectory
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
+    from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -32,16 +34,12 @@ _CHECKPOINT_INTERVAL = 10_000  # changes; Java: OFFSET_DELTA_THRESHOLD_FOR_CHECK
 _CHECKPOINT_INTERVAL_FAR_BEHIND = 200_000  # changes; larger, because each checkpoint is a flush
 _CHECKPOINT_AGE = 0.25  # fraction of delete.retention.ms after which a checkpoint is renewed
 _MIN_CHECKPOINT_AGE_S = 60.0  # a checkpoint is not renewed earlier, unless there are changes
-_MAX_TURN_S = 0.01  # processing time after which the event loop runs other tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
     """Options that all tasks of an instance share."""
 
-    commit_interval_s: float = 0.1
-    transaction_timeout_s: float | None = None
-    """None: there are no transactions."""
     session_timeout_s: float = math.inf
     auto_offset_reset: str = EARLIEST
     changelogs: Mapping[str, ChangelogTopic] = field(default_factory=dict)
@@ -64,6 +62,7 @@ class Task:
         topology: Topology,
         directory: TaskDirectory,
         disk: Executor,
+        output: Output,
         options: TaskOptions | None = None,
     ) -> None:
         self.id = task
@@ -77,11 +76,7 @@ class Task:
         brokers no longer have this offset."""
         self.lag: int | None = None
         """While following the changelog: records behind its end. None: not known yet."""
-        self.writer: Writer | None = None
-        self.is_dirty = False
-        """Whether processed records are not committed yet."""
-        self.commit_at = 0.0
-        """While dirty: when the commit is due, by the clock."""
+        self._output = output
         options = self._options = options or TaskOptions()
         self._clock = options.clock
         self._processor = topology.processor(task)
@@ -90,9 +85,7 @@ class Task:
         self._disk = disk
         self._work: RecordWork | None = None
         """While RUNNING."""
-        self.slow_records = SlowRecords(
-            task, self.source, options.transaction_timeout_s, options.session_timeout_s
-        )
+        self._slow_records = SlowRecords(task, self.source, options.session_timeout_s)
         self._checkpoint_write: Future[None] | None = None
         """The last checkpoint write, done or in progress."""
         now = options.wall()
@@ -112,7 +105,12 @@ class Task:
 
     def _open(self) -> None:
         self._rocks = RocksStore(self._directory.rocksdb)
-        self.store = KeyValueStore(self._rocks)
+        self.store = self._new_store()
+
+    def _new_store(self) -> KeyValueStore:
+        return KeyValueStore(
+            self._rocks, self._processor.store, max_change_bytes=self._output.max_change_bytes
+        )
 
     @property
     def is_active(self) -> bool:
@@ -127,14 +125,12 @@ class Task:
             assert self._work is not None
             self._work.close()
             self._work = None
-            self.store = KeyValueStore(self._rocks)
-            self.is_dirty = False
+            self._slow_records.stop()
+            self.store = self._new_store()
             self.lag = None
             self._current_at = self._options.wall()
         if before is not TaskState.RUNNING and self.state is TaskState.RUNNING:
-            assert self.writer is not None
-            self._work = RecordWork(self.source, self._processor, self.store, self.writer)
-            self.slow_records.restart()
+            self._work = RecordWork(self.source, self._processor, self.store, self._output)
         if self.state is not TaskState.RESTORING or event is TaskEvent.FAILED:
             self._restored_at = None
 
@@ -185,41 +181,31 @@ class Task:
 
     # --- processing -----------------------------------------------------------------------------
 
-    async def process(self, records: Iterable[Any], keep_going: Callable[[], bool]) -> None:
-        """Process records in order, until a commit is due or ``keep_going`` returns False. Records
-        before :attr:`source_offset` are skipped. Every record taken from ``records`` is processed.
+    async def process(
+        self, record: Any
+    ) -> tuple[Sequence[OutgoingRecord], Mapping[TopicPartition, int]] | None:
+        """Process one record. Returns what it emitted, and the offsets behind it, for
+        :meth:`.Committer.add`. None: it was processed before, or the task stopped running.
 
         Raises as :meth:`RecordWork.process`. The caller must then drop what was done since the last
         commit.
         """
         work = self._work
-        assert self.writer is not None
         assert work is not None
-        if not keep_going() or self.is_commit_due:
-            return
-        pause_at = self._clock() + _MAX_TURN_S
-        for record in records:
-            if record.offset < self.source_offset and not self._apply_offset_reset(record.offset):
-                continue
-            if self.is_dirty and self.slow_records.needs_own_transaction(record.offset):
-                await self.commit()
-            if not self.is_dirty:
-                await self.writer.begin()
-                self.is_dirty = True
-                self.commit_at = self._clock() + self._options.commit_interval_s
-                self.slow_records.begin(record.offset)
-            self.slow_records.start(record.offset, self._clock())
-            await work.process(record)
-            if self._work is not work:
-                return  # the task stopped running, but the processor ignored its cancellation
-            now = self._clock()
-            self.slow_records.end(now)
-            self.source_offset = record.offset + 1
-            if now >= self.commit_at or not keep_going():
-                return
-            if now >= pause_at:
-                await asyncio.sleep(0)
-                pause_at = self._clock() + _MAX_TURN_S
+        if record.offset < self.source_offset and not self._apply_offset_reset(record.offset):
+            return None
+        self._slow_records.start(record.offset, self._clock())
+        emitted = await work.process(record)
+        if self._work is not work:
+            return None  # the processor ignored its cancellation
+        self._slow_records.end(self._clock())
+        return emitted, {self.source: record.offset + 1}
+
+    def record_done(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """All that the task has done belongs to the next commit. ``offsets``: input partition ->
+        next offset to process."""
+        self.source_offset = offsets[self.source]
+        self.store.mark()
 
     def _apply_offset_reset(self, offset: int) -> bool:
         """Continue at ``offset`` if the consumer was reset to it (auto.offset.reset), because the
@@ -235,30 +221,19 @@ class Task:
         self.source_offset = self.fetched_from = offset
         return True
 
-    @property
-    def is_commit_due(self) -> bool:
-        """Whether there is something to commit, and the commit interval is over."""
-        return self.is_dirty and self._clock() >= self.commit_at
-
-    @property
-    def commit_due_in(self) -> float | None:
-        """Seconds until the commit is due. None: there is nothing to commit."""
-        return max(0.0, self.commit_at - self._clock()) if self.is_dirty else None
-
     def check_slow_record(self) -> None:
-        """Log the current record if it is slow. Call it several times per session timeout."""
-        self.slow_records.check(self._clock())
+        """Log it if the event loop was blocked. Call it several times per session timeout."""
+        self._slow_records.check(self._clock())
 
-    async def commit(self) -> None:
-        """Write the changes, the emitted records and the offset, then update the store."""
-        if not self.is_dirty:
-            return
-        assert self.writer is not None
-        position = await self.writer.commit(
-            self.store.changes, self.changelog, self.source, self.source_offset
-        )
+    def work(self) -> Work:
+        """What to commit: everything up to the last :meth:`record_done`."""
+        return Work({self.source: self.source_offset}, {self.changelog: self.store.marked()})
+
+    def committed(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """The last :meth:`work` is committed. ``positions``: changelog -> offset behind the last
+        change, None if there was no change or its offset is unknown."""
         self.store.commit()
-        self.is_dirty = False
+        position = positions[self.changelog]
         if position is not None:
             self.position = position
         self._checkpoint_if_due()

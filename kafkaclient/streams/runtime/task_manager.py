@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from aiokafka import TopicPartition as ConsumerPartition
 
 from kafkaclient.streams.config import LATEST
+from kafkaclient.streams.runtime.committer import Committer
 from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState, event_for
+from kafkaclient.streams.runtime.turns import Turns
 from kafkaclient.streams.runtime.worker import Worker
 from kafkaclient.types import TopicPartition
 
@@ -23,10 +25,11 @@ if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
 
     from kafkaclient.streams.runtime.changelog_reader import ChangelogReader
-    from kafkaclient.streams.runtime.writers import Writer
+    from kafkaclient.streams.runtime.outputs import Output
     from kafkaclient.streams.state.directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
+    from kafkaclient.types import ConsumerGroupMetadata
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +40,8 @@ _CANCEL_TIMEOUT_S = 5.0  # how long a cancelled processor may take at the end of
 
 
 class TaskManager:
-    """The tasks of this instance.
+    """The tasks of this instance. They write to ``output``, and commit together as the member that
+    ``group`` names.
 
     ``on_migrated`` is called when only another assignment can help, ``crash`` when the instance
     must end. ``disk``'s threads open, flush and close stores.
@@ -51,10 +55,12 @@ class TaskManager:
         reader: ChangelogReader,
         fetch_ends: FetchEnds,
         *,
-        make_writer: Callable[[Task], Writer],
+        output: Output,
+        group: Callable[[], Awaitable[ConsumerGroupMetadata]],
         on_migrated: Callable[[], None],
         crash: Callable[[BaseException], None],
         disk: Executor,
+        commit_interval_s: float = 0.1,
         options: TaskOptions | None = None,
     ) -> None:
         self.tasks: dict[TaskId, Task] = {}
@@ -63,20 +69,28 @@ class TaskManager:
         self.room_available = asyncio.Event()
         """Set when a task can take more records, or a task starts running."""
         self._may_work = asyncio.Event()
+        self._may_add = asyncio.Event()
         self._topology = topology
         self._directory = directory
         self._consumer = consumer
         self._reader = reader
         self._fetch_ends = fetch_ends
-        self._make_writer = make_writer
+        self._output = output
         self._on_migrated = on_migrated
         self.crash = crash
         self._disk = disk
         self._options = options or TaskOptions()
+        self._turns = Turns(self._options.clock)
+        self.committer = Committer(
+            output,
+            group,
+            interval_s=commit_interval_s,
+            on_failed=self.failed,
+            crash=crash,
+            clock=self._options.clock,
+        )
         self._loop = asyncio.get_running_loop()
         self._activations: dict[TaskId, asyncio.Task[None]] = {}
-        self._writer_stops: dict[TaskId, asyncio.Task[None]] = {}
-        """Task -> the stop of its previous writer, done or in progress."""
         self._opening: set[TaskId] = set()
         self._store_closings: dict[TaskId, Future[None]] = {}
         """Task -> the close of its store, done or in progress."""
@@ -145,7 +159,7 @@ class TaskManager:
         if closing := self._store_closings.get(task_id):
             closing.result()
         directory = self._directory.task(task_id)
-        return Task(task_id, self._topology, directory, self._disk, self._options)
+        return Task(task_id, self._topology, directory, self._disk, self._output, self._options)
 
     def handle(self, task: Task, event: TaskEvent) -> None:
         """Apply an event to a task."""
@@ -182,16 +196,19 @@ class TaskManager:
         activation = self._activations.pop(task.id, None)
         if activation is not None and activation is not asyncio.current_task():
             activation.cancel()
-        if task.writer is not None:
-            stopping = _stop_writer(task.writer, task, before=self._writer_stops.get(task.id))
-            self._writer_stops[task.id] = asyncio.create_task(
-                stopping, name=f"kafkaclient-end-{task.id}"
-            )
-            task.writer = None
+        self.committer.lost(task)
 
     def _start_worker(self, task: Task) -> None:
         self._activations.pop(task.id, None)
-        self.workers[task.id] = Worker(task, self._may_work, self.room_available.set, self.failed)
+        self.workers[task.id] = Worker(
+            task,
+            self.committer,
+            self._turns,
+            self._may_work,
+            self._may_add,
+            self.room_available.set,
+            self.failed,
+        )
         self.seek(task)
         self.room_available.set()
 
@@ -228,14 +245,12 @@ class TaskManager:
             self.handle(task, TaskEvent.RESTORED)
 
     async def _make_ready(self, task: Task) -> None:
-        if ending := self._writer_stops.get(task.id):
-            await asyncio.wait({ending})  # does not cancel it if this is cancelled
-        # Exactly once depends on this order. Once the writer has started, earlier owners of the
-        # task are fenced, and their transactions are over. Only then read the offsets.
-        task.writer = self._make_writer(task)
-        await task.writer.start()
+        # Exactly once depends on this order. The committed offset is final: earlier owners of the
+        # task cannot commit any more. All changes before it are in the changelog, though perhaps
+        # without their transaction's marker: the end includes open transactions.
+        await self.committer.ready()
+        offset = await self._output.committed(task.source)
         await task.wait_until_restored((await self._fetch_ends([task.changelog]))[task.changelog])
-        offset = await task.writer.committed(task.source)
         if offset:
             # Fetched after the committed offset, so it is not smaller unless the topic is new.
             end = (await self._fetch_ends([task.source]))[task.source]
@@ -257,9 +272,8 @@ class TaskManager:
         if self._options.auto_offset_reset == LATEST:
             # Committed now: after a failure, a later end offset would skip records.
             offset: int = (await self._consumer.end_offsets([source]))[source]
-            assert task.writer is not None
-            await task.writer.begin()
-            await task.writer.commit({}, task.changelog, task.source, offset)
+            await self.committer.add(task, (), {task.source: offset}, self._may_add)
+            await self.committer.commit()
         else:
             offset = (await self._consumer.beginning_offsets([source]))[source]
         return offset
@@ -306,40 +320,44 @@ class TaskManager:
 
     async def suspend(self, timeout_s: float) -> None:
         """Finish the current records and commit all tasks. If a record takes longer than
-        ``timeout_s``, its processing goes on, and its task commits nothing before :meth:`resume`.
-        If such a task is taken away, it restarts elsewhere at its committed offset."""
+        ``timeout_s``, its processing goes on, and its results are not committed before
+        :meth:`resume`. If its task is taken away, the record is processed again elsewhere."""
         self._may_work.clear()
         workers = list(self.workers.values())
-        suspended = await asyncio.gather(*(worker.suspend(timeout_s) for worker in workers))
-        for worker, is_suspended in zip(workers, suspended, strict=True):
+        finished = await asyncio.gather(*(worker.finish_record(timeout_s) for worker in workers))
+        for worker, is_finished in zip(workers, finished, strict=True):
             worker.discard_records()
-            if not is_suspended:
+            if not is_finished:
                 _log.info(
-                    "task %s: its record is still being processed; the task is not committed",
+                    "task %s: its record is still being processed, and is not committed",
                     worker.task.id,
                 )
+        self._may_add.clear()
+        await self.committer.commit()
 
     def resume(self) -> None:
         """Let tasks process records, unless :meth:`stop_work` was called."""
         if not self._work_stopped:
             self._may_work.set()
+            self._may_add.set()
             self.room_available.set()
 
     def stop_work(self) -> None:
         """The instance has crashed: start no further record."""
         self._work_stopped = True
         self._may_work.clear()
+        self._may_add.clear()
 
     # --- shutdown -------------------------------------------------------------------------------
 
-    async def end_writers(self) -> None:
-        """Stop all writers; uncommitted changes are dropped. Later assignments are ignored."""
+    async def end_work(self) -> None:
+        """End all work; uncommitted changes are dropped. Later assignments are ignored."""
         self._ended = True
         activations = list(self._activations.values())
         for task in self.tasks.values():
             if task.is_active:
                 self.handle(task, TaskEvent.STOPPED)
-        await asyncio.gather(*activations, *self._writer_stops.values(), return_exceptions=True)
+        await asyncio.gather(*activations, self.committer.close(), return_exceptions=True)
         if self._cancelled_workers:
             _, left = await asyncio.wait(self._cancelled_workers, timeout=_CANCEL_TIMEOUT_S)
             for work in left:
@@ -352,12 +370,3 @@ class TaskManager:
         with ExitStack() as results:
             for closing in self._store_closings.values():
                 results.callback(closing.result)
-
-
-async def _stop_writer(writer: Writer, task: Task, before: asyncio.Task[None] | None) -> None:
-    if before is not None:
-        await before
-    try:
-        await writer.stop()
-    except Exception as error:  # noqa: BLE001 - the writer is not used again
-        _log.warning("task %s: its writer could not be stopped: %s", task.id, error)

@@ -1,4 +1,4 @@
-"""The asyncio task that processes and commits the records of one running task."""
+"""The asyncio task that processes the records of one running task."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
+from kafkaclient.streams.runtime.task_states import event_for
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkaclient.streams.runtime.committer import Committer
     from kafkaclient.streams.runtime.task import Task
+    from kafkaclient.streams.runtime.turns import Turns
 
 _MAX_WAITING_RECORDS = 500  # no more are fetched for the task while this many wait
 
@@ -17,21 +21,28 @@ _MAX_WAITING_RECORDS = 500  # no more are fetched for the task while this many w
 class Worker:
     """Works until it is cancelled, or until an error, with which ``on_error`` is called.
 
-    While ``may_work`` is not set, no record is started, and only :meth:`suspend` commits.
+    While ``may_work`` is not set, no record is started. While ``may_add`` is not set, no results
+    are added to a commit.
     ``on_room`` is called when more records may be fetched.
     """
 
     def __init__(
         self,
         task: Task,
+        committer: Committer,
+        turns: Turns,
         may_work: asyncio.Event,
+        may_add: asyncio.Event,
         on_room: Callable[[], None],
-        on_error: Callable[[Task, Exception], None],
+        on_error: Callable[[Task, BaseException], None],
     ) -> None:
         self.task = task
         self.fetch_token = object()
         """Replaced by :meth:`discard_records`: records fetched under an old token are not added."""
+        self._committer = committer
+        self._turns = turns
         self._may_work = may_work
+        self._may_add = may_add
         self._on_room = on_room
         self._on_error = on_error
         self._records: deque[Any] = deque()
@@ -40,8 +51,6 @@ class Worker:
         """Set while no record is being processed."""
         self._between_records.set()
         self._is_over = False
-        self._lock = asyncio.Lock()
-        """Held while records are processed or committed."""
         self.asyncio_task = asyncio.create_task(self._run(), name=f"kafkaclient-work-{task.id}")
 
     @property
@@ -59,18 +68,14 @@ class Worker:
         self._records.clear()
         self.fetch_token = object()
 
-    async def suspend(self, timeout_s: float) -> bool:
-        """Commit the processed records. Clear ``may_work`` first, so that processing stops after
-        the current record. Returns False, without a commit, if that record takes longer than
-        ``timeout_s`` seconds; its processing goes on. Otherwise returns True, also if the commit
-        failed and ``on_error`` was called."""
+    async def finish_record(self, timeout_s: float) -> bool:
+        """Wait until the current record is done. Clear ``may_work`` first. Returns False if it
+        takes longer than ``timeout_s`` seconds; its processing goes on."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._between_records.wait()
         except TimeoutError:
             return False
-        async with self._lock:
-            await self._report_error(self.task.commit)
         return True
 
     def cancel(self) -> None:
@@ -81,41 +86,30 @@ class Worker:
 
     async def _run(self) -> None:
         while not self._is_over:
-            await self._wait_for_work()
-            await self._may_work.wait()
-            async with self._lock:
-                await self._report_error(self._process_and_commit)
+            if not self._records:
+                self._wake.clear()
+                await self._wake.wait()
+            elif not self._may_work.is_set():
+                await self._may_work.wait()
+            elif self._turns.is_over:
+                await self._turns.next()
+            else:
+                await self._process_next()
 
-    async def _process_and_commit(self) -> None:
+    async def _process_next(self) -> None:
+        record = self._records.popleft()
+        if len(self._records) == _MAX_WAITING_RECORDS - 1:
+            self._on_room()
         self._between_records.clear()
         try:
-            await self.task.process(self._take_records(), self._may_work.is_set)
+            results = await self.task.process(record)
+            if results is not None:
+                await self._committer.add(self.task, *results, self._may_add)
+        except Exception as error:  # noqa: BLE001 - on_error gets it
+            if event_for(error) is not None:
+                await self._committer.commit()  # the records before it need not be done again
+            if not self._is_over:
+                self._is_over = True
+                self._on_error(self.task, error)
         finally:
             self._between_records.set()
-        if self.task.is_commit_due and self._may_work.is_set():
-            await self.task.commit()
-
-    async def _report_error(self, work: Callable[[], Awaitable[None]]) -> None:
-        if self._is_over:
-            return  # nothing may be committed any more
-        try:
-            await work()
-        except Exception as error:  # noqa: BLE001 - on_error gets it
-            self._is_over = True
-            self._on_error(self.task, self.task.slow_records.explain_error(error))
-
-    async def _wait_for_work(self) -> None:
-        while not self._records and not self.task.is_commit_due:
-            self._wake.clear()
-            try:
-                async with asyncio.timeout(self.task.commit_due_in):
-                    await self._wake.wait()
-            except TimeoutError:
-                return
-
-    def _take_records(self) -> Iterator[Any]:
-        while self._records:
-            record = self._records.popleft()
-            if len(self._records) == _MAX_WAITING_RECORDS - 1:
-                self._on_room()
-            yield record

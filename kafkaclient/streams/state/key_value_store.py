@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import heapq
+import sys
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.errors import StreamsError
+from kafkaclient.errors import RecordTooLargeError, StreamsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,12 +27,16 @@ class KeyValueStore:
     interval to the changelog.
     """
 
-    def __init__(self, rocks: RocksStore) -> None:
+    def __init__(
+        self, rocks: RocksStore, name: str = "store", *, max_change_bytes: int = sys.maxsize
+    ) -> None:
         self._rocks = rocks
+        self._name = name
+        self._max_change_bytes = max_change_bytes
         self.changes: dict[bytes, bytes | None] = {}
         """The uncommitted writes: key -> value."""
-        self._undo: dict[bytes, bytes | None] | None = None
-        """What :meth:`roll_back` restores: key -> earlier value. None: there is no mark."""
+        self._undo: dict[bytes, bytes | None] = {}
+        """What :meth:`roll_back` restores: key -> value at the last :meth:`mark`."""
         self.is_closed: bool = False
 
     def get(self, key: bytes) -> bytes | None:
@@ -42,11 +47,19 @@ class KeyValueStore:
         return self._rocks.get(key)
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Set the key's value. None deletes the key. Raises TypeError unless both are bytes."""
+        """Set the key's value. None deletes the key. Raises TypeError unless both are bytes, and
+        RecordTooLargeError if the changelog cannot take them."""
         self._check(key)
         if value is not None:
             self._check(value, "value")
-        if self._undo is not None and key not in self._undo:
+            if len(key) + len(value) > self._max_change_bytes:
+                raise RecordTooLargeError(
+                    f"a change of store {self._name!r}, with the key {key[:50]!r}, has "
+                    f"{len(key) + len(value)} bytes; its changelog takes {self._max_change_bytes} "
+                    "(max.request.size). Raise max_request_size in producer_options, and "
+                    "max.message.bytes of the changelog"
+                )
+        if key not in self._undo:
             self._undo[key] = self.changes.get(key, _ABSENT)
         self.changes[key] = value
 
@@ -79,20 +92,25 @@ class KeyValueStore:
             if value is not None:
                 yield key, value
 
-    def commit(self) -> None:
-        """Write the changes to RocksDB, after the changelog has them."""
-        if self.changes:
-            self._rocks.apply(self.changes.items())
-            self.changes = {}
-        self._undo = None
-
     def mark(self) -> None:
-        """Set the mark to which :meth:`roll_back` returns."""
+        """All writes until now belong to whole records."""
         self._undo = {}
+
+    def marked(self) -> dict[bytes, bytes | None]:
+        """The uncommitted writes until :meth:`mark`."""
+        before = {**self.changes, **self._undo}
+        return {key: value for key, value in before.items() if value is not _ABSENT}
+
+    def commit(self) -> None:
+        """Write the changes until :meth:`mark` to RocksDB, after the changelog has them."""
+        if marked := self.marked():
+            self._rocks.apply(marked.items())
+        self.changes = {key: self.changes[key] for key in self._undo}
+        self._undo = dict.fromkeys(self._undo, _ABSENT)
 
     def roll_back(self) -> None:
         """Drop the writes since :meth:`mark`."""
-        for key, value in (self._undo or {}).items():
+        for key, value in self._undo.items():
             if value is _ABSENT:
                 del self.changes[key]
             else:

@@ -71,7 +71,7 @@ class Committer:
     ) -> None:
         self.state = CommitState.STARTING
         self.counts = CommitCounts()
-        self._output = output
+        self.output = output
         self._group = group
         self._interval_s = interval_s
         self._on_failed = on_failed
@@ -95,7 +95,7 @@ class Committer:
 
     async def start(self) -> None:
         """Start the output and the commits. Raises as :meth:`.Output.start`."""
-        await self._output.start()
+        await self.output.start()
         self._advance(_E.STARTED)
         self._loop = asyncio.create_task(self._run(), name="kafkaclient-commit")
 
@@ -106,7 +106,7 @@ class Committer:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
         self._settle()
-        await self._output.stop()
+        await self.output.stop()
 
     # --- what tasks and workers call ------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class Committer:
             self._adding += 1
             try:
                 for record in records:
-                    await self._output.send(record)
+                    await self.output.send(record)
             except Exception as error:
                 # A part of what the record emitted is there.
                 self._fail(error)
@@ -160,7 +160,7 @@ class Committer:
         batch = self._batch
         if batch is None or task not in batch.tasks or self.state is _S.ABORTING:
             return
-        if self.state is _S.COMMITTING or not self._output.is_transactional:
+        if self.state is _S.COMMITTING or not self.output.is_transactional:
             # A commit under way may end either way: the task's next owner waits for its outcome.
             del batch.tasks[task]
         else:
@@ -238,7 +238,7 @@ class Committer:
         (work, group), self._fixed = self._fixed, None
         began = self._clock()
         try:
-            positions = await self._output.commit(list(work.values()), group)
+            positions = await self.output.commit(list(work.values()), group)
         except Exception as error:  # noqa: BLE001 - _abort handles it
             self._failure = error
             self._advance(_E.FAILED)
@@ -263,7 +263,7 @@ class Committer:
             self._on_failed(task, failure)
         if not self._batch.tasks and event_for(failure) is None:
             self._crash(failure)
-        await self._output.abandon()
+        await self.output.abandon()
         self._settle()
         self._advance(_E.ABORTED)
 
@@ -286,7 +286,7 @@ class Committer:
 
     async def _start_again(self) -> None:
         try:
-            await self._output.start()
+            await self.output.start()
         except Exception as error:
             if event_for(error) is None:
                 raise

@@ -26,13 +26,14 @@ from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
 from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.positions import positions_group, publish_positions
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
+from kafkaclient.streams.runtime.committer import Committer
 from kafkaclient.streams.runtime.consumer_options import new_consumer
 from kafkaclient.streams.runtime.group_member import (
     ConsumerOffsets,
     GroupMember,
     ProtocolAssignor,
 )
-from kafkaclient.streams.runtime.outputs import Output, PlainOutput, TransactionalOutput
+from kafkaclient.streams.runtime.outputs import PlainOutput, TransactionalOutput
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState, is_being_cancelled
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from kafkaclient.streams.config import StreamsConfig
-    from kafkaclient.streams.runtime.outputs import Output, PlainOutput, TransactionalOutput
-from kafkaclient.streams.runtime.task import Task
+    from kafkaclient.streams.runtime.outputs import Output
+    from kafkaclient.streams.runtime.task import Task
     from kafkaclient.streams.runtime.topics import ApplicationTopics
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
@@ -154,12 +155,16 @@ class Instance:
             self._consumer,
             reader,
             partial(end_offsets, admin, read_committed=False),
-            output=self._new_output(),
-            group=self._group,
+            new_committer=partial(
+                Committer,
+                self._new_output(),
+                self._group,
+                interval_s=config.commit_interval_ms / 1000,
+                clock=self._clock,
+            ),
             on_migrated=self._schedule.request_soon,
             crash=self.crash,
             disk=disk,
-            commit_interval_s=config.commit_interval_ms / 1000,
             options=TaskOptions(
                 session_timeout_s=config.session_timeout_ms / 1000,
                 auto_offset_reset=config.auto_offset_reset,

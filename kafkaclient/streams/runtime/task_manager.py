@@ -6,12 +6,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from aiokafka import TopicPartition as ConsumerPartition
 
 from kafkaclient.streams.config import LATEST
-from kafkaclient.streams.runtime.committer import Committer
 from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState, event_for
 from kafkaclient.streams.runtime.turns import Turns
@@ -25,23 +24,33 @@ if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
 
     from kafkaclient.streams.runtime.changelog_reader import ChangelogReader
-    from kafkaclient.streams.runtime.outputs import Output
+    from kafkaclient.streams.runtime.committer import Committer
     from kafkaclient.streams.state.directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
-    from kafkaclient.types import ConsumerGroupMetadata
 
 _log = logging.getLogger(__name__)
 
 FetchEnds: TypeAlias = Callable[[Collection[TopicPartition]], Awaitable[dict[TopicPartition, int]]]
+
+
+class NewCommitter(Protocol):
+    """Makes the committer, with the arguments of :class:`Committer` of these names."""
+
+    def __call__(
+        self,
+        *,
+        on_failed: Callable[[Task, BaseException], None],
+        crash: Callable[[BaseException], None],
+    ) -> Committer: ...
+
 
 _RETRY_BACKOFF_S = 0.5  # delay until a failed task is restored again
 _CANCEL_TIMEOUT_S = 5.0  # how long a cancelled processor may take at the end of the instance
 
 
 class TaskManager:
-    """The tasks of this instance. They write to ``output``, and commit together as the member that
-    ``group`` names.
+    """The tasks of this instance.
 
     ``on_migrated`` is called when only another assignment can help, ``crash`` when the instance
     must end. ``disk``'s threads open, flush and close stores.
@@ -55,12 +64,10 @@ class TaskManager:
         reader: ChangelogReader,
         fetch_ends: FetchEnds,
         *,
-        output: Output,
-        group: Callable[[], Awaitable[ConsumerGroupMetadata]],
+        new_committer: NewCommitter,
         on_migrated: Callable[[], None],
         crash: Callable[[BaseException], None],
         disk: Executor,
-        commit_interval_s: float = 0.1,
         options: TaskOptions | None = None,
     ) -> None:
         self.tasks: dict[TaskId, Task] = {}
@@ -75,20 +82,12 @@ class TaskManager:
         self._consumer = consumer
         self._reader = reader
         self._fetch_ends = fetch_ends
-        self._output = output
         self._on_migrated = on_migrated
         self.crash = crash
         self._disk = disk
         self._options = options or TaskOptions()
         self._turns = Turns(self._options.clock)
-        self.committer = Committer(
-            output,
-            group,
-            interval_s=commit_interval_s,
-            on_failed=self.failed,
-            crash=crash,
-            clock=self._options.clock,
-        )
+        self.committer = new_committer(on_failed=self.failed, crash=crash)
         self._loop = asyncio.get_running_loop()
         self._activations: dict[TaskId, asyncio.Task[None]] = {}
         self._opening: set[TaskId] = set()
@@ -159,7 +158,9 @@ class TaskManager:
         if closing := self._store_closings.get(task_id):
             closing.result()
         directory = self._directory.task(task_id)
-        return Task(task_id, self._topology, directory, self._disk, self._output, self._options)
+        return Task(
+            task_id, self._topology, directory, self._disk, self.committer.output, self._options
+        )
 
     def handle(self, task: Task, event: TaskEvent) -> None:
         """Apply an event to a task."""
@@ -249,7 +250,7 @@ class TaskManager:
         # task cannot commit any more. All changes before it are in the changelog, though perhaps
         # without their transaction's marker: the end includes open transactions.
         await self.committer.ready()
-        offset = await self._output.committed(task.source)
+        offset = await self.committer.output.committed(task.source)
         await task.wait_until_restored((await self._fetch_ends([task.changelog]))[task.changelog])
         if offset:
             # Fetched after the committed offset, so it is not smaller unless the topic is new.

@@ -14,7 +14,7 @@ from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, Changel
 from kafkaclient.streams.runtime.task import Task
 from kafkaclient.streams.runtime.task_states import TaskEvent
 from kafkaclient.streams.state.directory import TaskDirectory
-from tests.streams.fakes import FakeWriter, InlineDisk, counting, record
+from tests.streams.fakes import FakeOutput, InlineDisk, counting, record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -86,7 +86,13 @@ class World:
             self.consumer, lambda task, lag: self.lags.append((task, lag))
         )
         self.a, self.b = (
-            Task(TaskId(0, number), counting(), TaskDirectory(path / f"0_{number}"), InlineDisk())
+            Task(
+                TaskId(0, number),
+                counting(),
+                TaskDirectory(path / f"0_{number}"),
+                InlineDisk(),
+                FakeOutput(),
+            )
             for number in (0, 1)
         )
         self.running = asyncio.create_task(self.reader.run())
@@ -161,7 +167,6 @@ async def test_a_returning_task_is_read_from_its_current_position(world: World) 
     world.consumer.high[A] = 5
     await world.give({A: [record(3, b"k", b"1")]})
     world.a.advance(TaskEvent.ASSIGNED_ACTIVE)
-    world.a.writer = FakeWriter([])
     world.a.advance(TaskEvent.RESTORED)
     world.reader.follow([world.b])
     world.a.reached(9, None)

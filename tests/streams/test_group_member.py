@@ -26,10 +26,11 @@ from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 from tests.streams.fakes import (
     FakeConsumer,
     FakeEnds,
+    FakeOutput,
     FakeReader,
-    FakeWriter,
     InlineDisk,
     counting,
+    new_committer,
     on_disk,
     record,
 )
@@ -83,7 +84,7 @@ class World:
             self.consumer,
             self.reader,  # type: ignore[arg-type]
             self.ends,  # type: ignore[arg-type]
-            make_writer=lambda task: FakeWriter(self.log),
+            new_committer=new_committer(FakeOutput(self.log)),
             on_migrated=lambda: None,
             crash=self.crashes.append,
             disk=InlineDisk(),
@@ -140,8 +141,10 @@ class World:
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     made = World(tmp_path)
+    await made.manager.committer.start()
+    made.log.clear()
     yield made
-    await made.manager.end_writers()
+    await made.manager.end_work()
     made.manager.close()
     made.directory.close()
 
@@ -179,7 +182,7 @@ async def test_a_task_that_stays_continues_at_its_offset(world: World) -> None:
     world.install([A, B], [])
     assert world.consumer.positions == {SOURCE: 9}, "fetched again, or left out"
     assert world.consumer.paused == {("words", 1)}, "processed without its state"
-    assert world.log == ["suspend", "resume", "w start", "ends", "w committed", "w begin"]
+    assert world.log == ["suspend", "resume", "committed", "ends"]
 
 
 @pytest.mark.parametrize("how", ["generation", "member"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import ProducerFencedError, StreamsError, TransactionAbortableError
@@ -40,15 +41,17 @@ class _Batch:
         """Set when the batch is committed or aborted."""
 
 
+@dataclass(slots=True)
 class CommitCounts:
     """Totals of an instance's commits."""
 
-    def __init__(self) -> None:
-        self.commits = 0
-        self.aborts = 0
-        self.commit_s = 0.0
-        """Seconds that the successful commits took."""
-        self.max_commit_s = 0.0
+    commits: int = 0
+    """Successful commits, each of all tasks with work."""
+    aborts: int = 0
+    """Failed commits."""
+    commit_s: float = 0.0
+    """Seconds that the successful commits took."""
+    max_commit_s: float = 0.0
 
 
 class Committer:
@@ -67,10 +70,11 @@ class Committer:
         interval_s: float,
         on_failed: Callable[[Task, BaseException], None],
         crash: Callable[[BaseException], None],
+        counts: CommitCounts,
         clock: Callable[[], float],
     ) -> None:
         self.state = CommitState.STARTING
-        self.counts = CommitCounts()
+        self.counts = counts
         self.output = output
         self._group = group
         self._interval_s = interval_s

@@ -26,7 +26,7 @@ from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
 from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.positions import positions_group, publish_positions
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
-from kafkaclient.streams.runtime.committer import Committer
+from kafkaclient.streams.runtime.committer import CommitCounts, Committer
 from kafkaclient.streams.runtime.consumer_options import new_consumer
 from kafkaclient.streams.runtime.group_member import (
     ConsumerOffsets,
@@ -81,6 +81,7 @@ class Instance:
         self._topology = topology
         self._clock = time.monotonic
         self._crashed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.commits = CommitCounts()
         self._tasks: Mapping[TaskId, Task] = {}
         self._reader: ChangelogReader | None = None
 
@@ -160,6 +161,7 @@ class Instance:
                 self._new_output(),
                 self._group,
                 interval_s=config.commit_interval_ms / 1000,
+                counts=self.commits,
                 clock=self._clock,
             ),
             on_migrated=self._schedule.request_soon,

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aiokafka import TopicPartition as ConsumerPartition
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import (
@@ -20,14 +19,15 @@ from kafkaclient.errors import (
 )
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime import committer, task_manager
+from kafkaclient.streams.runtime.inputs import OffsetReset
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory, TaskDirectory
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import (
-    FakeConsumer,
     FakeEnds,
+    FakeInputs,
     FakeOutput,
     FakeReader,
     InlineDisk,
@@ -56,14 +56,14 @@ class World:
         self.log: list[str] = []
         self.output = FakeOutput(self.log)
         self.crashes: list[BaseException] = []
-        self.consumer = FakeConsumer()
+        self.inputs = FakeInputs()
         self.reader = FakeReader()
         self.ends = FakeEnds(self.log)
         self.directory = StateDirectory(path, float)
         self.manager = TaskManager(
             counting(),
             self.directory,
-            self.consumer,
+            self.inputs,  # type: ignore[arg-type]
             self.reader,  # type: ignore[arg-type]
             self.ends,  # type: ignore[arg-type]
             new_committer=new_committer(self.output),
@@ -84,13 +84,11 @@ class World:
         self.directory.close()
 
     async def assign(self, active: list[TaskId], standby: list[TaskId]) -> None:
-        """As a rebalance does it, nothing fetched yet."""
-        self.consumer.install(*(("words", task.partition) for task in active))
         self.manager.assign(active, standby)
         await self.manager.open(active, standby)
 
     async def process(self, found: dict[TopicPartition, list[Any]]) -> None:
-        self.manager.deliver(found, self.manager.wanted_partitions())
+        self.manager.deliver(found)
         await self.run_until_idle()
 
     async def commit(self) -> None:
@@ -122,7 +120,7 @@ async def test_the_offset_is_read_before_the_changelogs_end(world: World) -> Non
     await world.run_until_idle()
     assert world.log == ["committed", "ends", "ends"]
     assert world.state(A) is TaskState.RUNNING
-    assert world.consumer.positions == {SOURCE: 42}
+    assert world.inputs.positions == {SOURCE: 42}
     assert world.reader.followed == []
 
 
@@ -136,54 +134,55 @@ async def test_an_offset_beyond_the_end_is_reset(
     world.output.offset, world.ends.source_end = 71, 70
     await world.assign([A], [])
     await world.run_until_idle()
-    assert world.consumer.positions == {SOURCE: offset}
+    assert world.inputs.positions == {SOURCE: offset}
     assert "has committed offset 71 of words-0, which ends at 70" in caplog.text
     await world.close()
 
 
-async def test_records_fetched_before_a_restart_are_fetched_again(world: World) -> None:
+async def test_records_of_a_restarted_task_are_fetched_again(world: World) -> None:
     """The records that were processed and not committed would be skipped in silence."""
     await world.assign([A], [])
     await world.run_until_idle()
     await world.process({SOURCE: [record(3, b"a"), record(4, b"a")]})
-    wanted = world.manager.wanted_partitions()
+    world.inputs.positions[SOURCE] = 5
     world.manager.failed(world.manager.tasks[A], TransactionAbortableError("no"))
+    assert world.inputs.positions == {}
     await world.run_until_idle()
     assert world.state(A) is TaskState.RUNNING
-    world.consumer.positions[ConsumerPartition("words", 0)] = 6
-    world.manager.deliver({SOURCE: [record(5, b"a")]}, wanted)
-    assert world.consumer.positions == {SOURCE: 3}
+    assert world.inputs.positions == {SOURCE: 3}
     await world.commit()
     assert world.output.commits == []
 
 
-async def test_records_of_a_topic_recreated_during_the_run_are_not_skipped(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_offset_reset_is_committed_with_the_records_or_alone(world: World) -> None:
+    """After a restart, the old offset could be in the new log."""
     world.output.offset = 42
     await world.assign([A], [])
     await world.run_until_idle()
-    await world.process({SOURCE: [record(42, b"a"), record(43, b"a")]})
+    await world.process({SOURCE: [record(42, b"a"), OffsetReset(0)]})
+    await world.commit()
     await world.process({SOURCE: [record(0, b"a"), record(1, b"a")]})
     await world.commit()
-    assert world.output.commits[-1] == {SOURCE: 2}
-    assert world.manager.tasks[A].store.get(b"a") == b"4"
-    assert "brokers have no offset 44 of words-0 any more" in caplog.text
+    await world.process({SOURCE: [OffsetReset(7)]})
+    await world.commit()
+    assert world.output.commits == [{SOURCE: 0}, {SOURCE: 2}, {SOURCE: 7}]
+    assert world.output.changes == [{b"a": b"1"}, {b"a": b"3"}, {}]
 
 
 async def test_a_task_without_committed_offset_begins_at_the_earliest_offset(world: World) -> None:
     await world.assign([A], [])
     await world.run_until_idle()
-    assert world.consumer.positions == {SOURCE: 3}
+    assert world.inputs.positions == {SOURCE: 3}
 
 
 async def test_a_latest_offset_is_committed_at_once(tmp_path: Path) -> None:
     """Committed at once: what arrives before the next commit is not left out after a failure."""
     world = World(tmp_path, options=TaskOptions(auto_offset_reset="latest"))
+    world.ends.source_end = 70
     await world.start()
     await world.assign([A], [])
     await world.run_until_idle()
-    assert world.consumer.positions == {SOURCE: 70}
+    assert world.inputs.positions == {SOURCE: 70}
     assert world.output.commits == [{SOURCE: 70}]
     await world.close()
 
@@ -242,7 +241,7 @@ async def test_a_failed_commit_restores_its_tasks(world: World) -> None:
     assert world.log == ["abandon", "start", "committed", "ends"]
     assert world.state(A) is TaskState.RUNNING
     assert world.manager.tasks[A].store.get(b"a") is None
-    assert SOURCE not in world.consumer.paused
+    assert world.inputs.paused == set()
 
 
 async def test_a_task_waits_for_the_commit_under_way_before_it_reads_its_offset(
@@ -273,7 +272,7 @@ async def test_a_fenced_task_becomes_a_standby(world: World) -> None:
     await world.commit()
     assert world.state(A) is TaskState.STANDBY
     assert "migrated" in world.log
-    assert SOURCE in world.consumer.paused
+    assert SOURCE not in world.inputs.positions
     assert world.crashes == []
 
 
@@ -372,7 +371,6 @@ async def test_a_prepared_task_that_is_not_assigned_is_closed(world: World) -> N
 async def test_running_tasks_continue_before_other_stores_are_opened(world: World) -> None:
     await world.assign([A], [])
     await world.run_until_idle()
-    world.consumer.install(SOURCE)
     world.manager.assign([A], [B])
     assert world.manager.tasks.keys() == {A}
     await world.manager.open([A], [B])
@@ -383,7 +381,6 @@ async def test_an_error_of_opening_a_store_is_raised_after_the_others_are_open(
     world: World,
 ) -> None:
     on_disk(world.directory, A, 4, "others")
-    world.consumer.install()
     world.manager.assign([], [A, B])
     with pytest.raises(StateStoreError, match="'others', which task 0_0"):
         await world.manager.open([], [A, B])

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.streams.config import EARLIEST
+from kafkaclient.streams.runtime.inputs import OffsetReset
 from kafkaclient.streams.runtime.outputs import Work
 from kafkaclient.streams.runtime.record_work import RecordWork
 from kafkaclient.streams.runtime.slow_records import SlowRecords
@@ -19,7 +20,7 @@ from kafkaclient.streams.state.key_value_store import KeyValueStore
 from kafkaclient.streams.state.rocks import RocksStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
     from kafkaclient.streams.runtime.outputs import OutgoingRecord, Output
@@ -71,9 +72,6 @@ class Task:
         self.state = TaskState.CREATED
         self.source_offset = 0
         """While RUNNING: offset of the next record to process."""
-        self.fetched_from = 0
-        """While RUNNING: the offset of the last seek. The consumer returns earlier records only if
-        brokers no longer have this offset."""
         self.lag: int | None = None
         """While following the changelog: records behind its end. None: not known yet."""
         self._output = output
@@ -136,9 +134,9 @@ class Task:
 
     # --- following the changelog ----------------------------------------------------------------
 
-    def restore(self, records: Sequence[Any]) -> None:
-        """Apply changes read from the changelog."""
-        self._rocks.apply((record.key, record.value) for record in records)
+    def restore(self, changes: Iterable[tuple[Any, bytes | None]]) -> None:
+        """Apply changes read from the changelog: keys with their values, None if deleted."""
+        self._rocks.apply(changes)
 
     def reached(self, position: int, end: int | None) -> None:
         """All changes before ``position`` are applied. ``end``: the changelog's, None if
@@ -185,15 +183,15 @@ class Task:
         self, record: Any
     ) -> tuple[Sequence[OutgoingRecord], Mapping[TopicPartition, int]] | None:
         """Process one record. Returns what it emitted, and the offsets behind it, for
-        :meth:`.Committer.add`. None: it was processed before, or the task stopped running.
+        :meth:`.Committer.add`. None: the task stopped running.
 
         Raises as :meth:`RecordWork.process`. The caller must then drop what was done since the last
         commit.
         """
         work = self._work
         assert work is not None
-        if record.offset < self.source_offset and not self._apply_offset_reset(record.offset):
-            return None
+        if isinstance(record, OffsetReset):
+            return (), {self.source: record.offset}  # committed with the records, or alone
         self._slow_records.start(record.offset, self._clock())
         emitted = await work.process(record)
         if self._work is not work:
@@ -206,20 +204,6 @@ class Task:
         next offset to process."""
         self.source_offset = offsets[self.source]
         self.store.mark()
-
-    def _apply_offset_reset(self, offset: int) -> bool:
-        """Continue at ``offset`` if the consumer was reset to it (auto.offset.reset), because the
-        partition does not have the task's offset. Returns whether there was a reset."""
-        if offset >= self.fetched_from:
-            return False  # a processed record that was fetched again
-        _log.warning(
-            "task %s: brokers have no offset %d of %s-%d any more: the topic was recreated or lost "
-            "records. The task continues at offset %d (auto.offset.reset=%s)",
-            *(self.id, self.source_offset, *self.source, offset),
-            self._options.auto_offset_reset,
-        )
-        self.source_offset = self.fetched_from = offset
-        return True
 
     def check_slow_record(self) -> None:
         """Log it if the event loop was blocked. Call it several times per session timeout."""

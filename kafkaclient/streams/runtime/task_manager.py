@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-
-from aiokafka import TopicPartition as ConsumerPartition
+from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.streams.config import LATEST
 from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState, event_for
 from kafkaclient.streams.runtime.turns import Turns
 from kafkaclient.streams.runtime.worker import Worker
-from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from concurrent.futures import Executor, Future
-
-    from aiokafka import AIOKafkaConsumer
 
     from kafkaclient.streams.runtime.changelog_reader import ChangelogReader
     from kafkaclient.streams.runtime.committer import Committer
+    from kafkaclient.streams.runtime.inputs import Inputs, Row
     from kafkaclient.streams.state.directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
+    from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)
 
-FetchEnds: TypeAlias = Callable[[Collection[TopicPartition]], Awaitable[dict[TopicPartition, int]]]
+
+class FetchEnds(Protocol):
+    """End offsets of partitions, by default of their committed records."""
+
+    async def __call__(
+        self, partitions: Collection[TopicPartition], *, read_committed: bool = True
+    ) -> dict[TopicPartition, int]: ...
 
 
 class NewCommitter(Protocol):
@@ -60,7 +62,7 @@ class TaskManager:
         self,
         topology: Topology,
         directory: StateDirectory,
-        consumer: AIOKafkaConsumer,
+        inputs: Inputs,
         reader: ChangelogReader,
         fetch_ends: FetchEnds,
         *,
@@ -73,13 +75,11 @@ class TaskManager:
         self.tasks: dict[TaskId, Task] = {}
         self.workers: dict[TaskId, Worker] = {}
         """Workers of the running tasks."""
-        self.room_available = asyncio.Event()
-        """Set when a task can take more records, or a task starts running."""
         self._may_work = asyncio.Event()
         self._may_add = asyncio.Event()
         self._topology = topology
         self._directory = directory
-        self._consumer = consumer
+        self._inputs = inputs
         self._reader = reader
         self._fetch_ends = fetch_ends
         self._on_migrated = on_migrated
@@ -187,9 +187,7 @@ class TaskManager:
         self._reader.follow([task for task in self.tasks.values() if task.state in following])
 
     def _deactivate(self, task: Task) -> None:
-        source = ConsumerPartition(*task.source)
-        if source in self._consumer.assignment():
-            self._consumer.pause(source)
+        self._inputs.remove(task.source)
         if worker := self.workers.pop(task.id, None):
             worker.cancel()
             self._cancelled_workers.add(worker.asyncio_task)
@@ -207,19 +205,11 @@ class TaskManager:
             self._turns,
             self._may_work,
             self._may_add,
-            self.room_available.set,
+            self._inputs.wake,
             self.failed,
         )
-        self.seek(task)
-        self.room_available.set()
-
-    def seek(self, task: Task) -> None:
-        """Have the consumer fetch a running task's records from the task's offset on."""
-        source = ConsumerPartition(*task.source)
-        if source in self._consumer.assignment():
-            task.fetched_from = task.source_offset
-            self._consumer.seek(source, task.source_offset)
-            self._consumer.resume(source)
+        self._inputs.add(task.source, task.source_offset)
+        self._inputs.resume(task.source)
 
     def _close_store(self, task: Task) -> None:
         del self.tasks[task.id]
@@ -251,7 +241,8 @@ class TaskManager:
         # without their transaction's marker: the end includes open transactions.
         await self.committer.ready()
         offset = await self.committer.output.committed(task.source)
-        await task.wait_until_restored((await self._fetch_ends([task.changelog]))[task.changelog])
+        ends = await self._fetch_ends([task.changelog], read_committed=False)
+        await task.wait_until_restored(ends[task.changelog])
         if offset:
             # Fetched after the committed offset, so it is not smaller unless the topic is new.
             end = (await self._fetch_ends([task.source]))[task.source]
@@ -269,14 +260,13 @@ class TaskManager:
 
     async def _first_offset(self, task: Task) -> int:
         """Where a task without committed offset begins."""
-        source = ConsumerPartition(*task.source)
         if self._options.auto_offset_reset == LATEST:
             # Committed now: after a failure, a later end offset would skip records.
-            offset: int = (await self._consumer.end_offsets([source]))[source]
+            offset = (await self._fetch_ends([task.source]))[task.source]
             await self.committer.add(task, (), {task.source: offset}, self._may_add)
             await self.committer.commit()
         else:
-            offset = (await self._consumer.beginning_offsets([source]))[source]
+            offset = await self._inputs.beginning(task.source)
         return offset
 
     def failed(self, task: Task, error: BaseException) -> None:
@@ -294,30 +284,16 @@ class TaskManager:
 
     # --- work -----------------------------------------------------------------------------------
 
-    def wanted_partitions(self) -> dict[TopicPartition, object]:
-        """Input partitions to fetch from, with the fetch tokens for :meth:`deliver`."""
-        return {
-            worker.task.source: worker.fetch_token
-            for worker in self.workers.values()
-            if worker.has_room
-        }
+    def wanted_partitions(self) -> set[TopicPartition]:
+        """Input partitions whose tasks have room for records."""
+        return {worker.task.source for worker in self.workers.values() if worker.has_room}
 
-    def deliver(
-        self, found: Mapping[TopicPartition, Sequence[Any]], wanted: Mapping[TopicPartition, object]
-    ) -> None:
-        """Pass fetched records to the workers, and log slow records. ``wanted`` is the result of
-        :meth:`wanted_partitions` from before the fetch: if a task's token has changed since, its
-        records are discarded and fetched again."""
+    def deliver(self, found: Mapping[TopicPartition, Sequence[Row]]) -> None:
+        """Pass fetched records to the workers, and log slow records."""
         for worker in self.workers.values():
             worker.task.check_slow_record()
-            source = worker.task.source
-            if source not in found:
-                continue
-            if wanted.get(source) is worker.fetch_token:
-                worker.add_records(found[source])
-            else:
-                worker.discard_records()
-                self.seek(worker.task)
+            if records := found.get(worker.task.source):
+                worker.add_records(records)
 
     async def suspend(self, timeout_s: float) -> None:
         """Finish the current records and commit all tasks. If a record takes longer than
@@ -327,7 +303,6 @@ class TaskManager:
         workers = list(self.workers.values())
         finished = await asyncio.gather(*(worker.finish_record(timeout_s) for worker in workers))
         for worker, is_finished in zip(workers, finished, strict=True):
-            worker.discard_records()
             if not is_finished:
                 _log.info(
                     "task %s: its record is still being processed, and is not committed",
@@ -341,7 +316,6 @@ class TaskManager:
         if not self._work_stopped:
             self._may_work.set()
             self._may_add.set()
-            self.room_available.set()
 
     def stop_work(self) -> None:
         """The instance has crashed: start no further record."""

@@ -37,8 +37,6 @@ class Worker:
         on_error: Callable[[Task, BaseException], None],
     ) -> None:
         self.task = task
-        self.fetch_token = object()
-        """Replaced by :meth:`discard_records`: records fetched under an old token are not added."""
         self._committer = committer
         self._turns = turns
         self._may_work = may_work
@@ -62,11 +60,6 @@ class Worker:
         """Add records that follow the earlier ones."""
         self._records.extend(records)
         self._wake.set()
-
-    def discard_records(self) -> None:
-        """Drop the waiting records, to fetch them again from the task's ``source_offset`` on."""
-        self._records.clear()
-        self.fetch_token = object()
 
     async def finish_record(self, timeout_s: float) -> bool:
         """Wait until the current record is done. Clear ``may_work`` first. Returns False if it

@@ -29,6 +29,7 @@ from kafkaclient.streams.positions import positions_group, publish_positions
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
 from kafkaclient.streams.runtime.committer import CommitCounts, Committer
 from kafkaclient.streams.runtime.consumer_options import new_consumer
+from kafkaclient.streams.runtime.dead_transactions import DeadTransactions, transactional_id
 from kafkaclient.streams.runtime.group_member import (
     ConsumerOffsets,
     GroupMember,
@@ -158,7 +159,7 @@ class Instance:
             fetch_ends,
             new_committer=partial(
                 Committer,
-                self._new_output(),
+                self._new_output(stack, admin),
                 self._group,
                 interval_s=config.commit_interval_ms / 1000,
                 counts=self.commits,
@@ -211,18 +212,21 @@ class Instance:
             },
         )
 
-    def _new_output(self) -> Output:
+    def _new_output(self, stack: AsyncExitStack, admin: Admin) -> Output:
         config = self._config
         if not config.exactly_once:
             new = partial(Producer, config.bootstrap_servers, **config.producer_defaults)
             return PlainOutput(config.producer_config, new, ConsumerOffsets(self._consumer))
+        identity = config.application_id, self._directory.process_id
+        dead = DeadTransactions(admin, *identity, self._clock)
+        stack.push_async_callback(dead.close)
         new = partial(
             Producer,
             config.bootstrap_servers,
-            transactional_id=f"{config.application_id}-{self._directory.process_id}",
+            transactional_id=transactional_id(*identity),
             **config.producer_defaults,
         )
-        return TransactionalOutput(config.producer_config, new, config.application_id)
+        return TransactionalOutput(config.producer_config, new, config.application_id, dead)
 
     async def _group(self) -> ConsumerGroupMetadata:
         return self._member.group

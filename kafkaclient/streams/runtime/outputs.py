@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.producer import Producer
+    from kafkaclient.streams.runtime.dead_transactions import DeadTransactions
     from kafkaclient.types import ConsumerGroupMetadata, HeadersLike
 
 _MAX_CHANGES_PER_TURN = 1_000  # about 5 ms; then the event loop runs other tasks
@@ -209,10 +210,15 @@ class TransactionalOutput(Output):
     is_transactional = True
 
     def __init__(
-        self, config: ProducerConfig, new_producer: Callable[[], Producer], group_id: str
+        self,
+        config: ProducerConfig,
+        new_producer: Callable[[], Producer],
+        group_id: str,
+        dead: DeadTransactions,
     ) -> None:
         super().__init__(config, new_producer)
         self._group_id = group_id
+        self._dead = dead
 
     async def send(self, record: OutgoingRecord) -> Delivery:
         await self._begin()
@@ -246,6 +252,7 @@ class TransactionalOutput(Output):
 
     async def committed(self, source: TopicPartition) -> int | None:
         await self._started.wait()
+        self._dead.search()  # it may be what the offset waits for
         offset = (await self._running().committed(self._group_id, [source]))[source]
         return None if offset is None else offset.offset
 

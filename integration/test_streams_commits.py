@@ -207,7 +207,7 @@ async def test_many_tasks_need_no_more_connections_than_two(
 
     few, many = await used(2), await used(200)
     print(f"connections: {few} with 2 tasks, {many} with 200")
-    assert many <= few + 6
+    assert many <= few + 12, "more brokers lead partitions, but no task has its own"
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])

@@ -171,7 +171,9 @@ class Output:
         try:
             await self._finish(producer, sent, offsets, group)
         except KafkaError as error:
-            raise _explained(error, changes, sent) from error
+            if (too_large := _too_large(error, changes, sent)) is not None:
+                raise too_large from error
+            raise
         positions = {}
         for changelog, deliveries in sent.items():
             # A partition's records are written in the order of sending.
@@ -296,21 +298,22 @@ class PlainOutput(Output):
         self._emitted = []
 
 
-def _explained(
+def _too_large(
     error: KafkaError,
     changes: Mapping[TopicPartition, Mapping[bytes, bytes | None]],
     sent: Mapping[TopicPartition, Sequence[Delivery]],
-) -> KafkaError:
-    """The error, or for a change that is too large for the broker one that names it."""
+) -> StreamsError | None:
+    """If the broker refused a change because of its size: an error that names the change."""
     cause = error.__cause__ if isinstance(error, TransactionAbortableError) else error
-    if isinstance(cause, RecordTooLargeError):
-        for changelog, deliveries in sent.items():
-            for (key, value), delivery in zip(changes[changelog].items(), deliveries, strict=True):
-                if delivery.done() and delivery.exception() is not None:
-                    return StreamsError(
-                        f"a change of {len(key) + len(value or b'')} bytes, with the key "
-                        f"{key[:50]!r}, is too large for {changelog.topic}-{changelog.partition}, "
-                        f"its store's changelog: {cause}. Raise max.message.bytes of the topic, or "
-                        "store less under one key"
-                    )
-    return error
+    if not isinstance(cause, RecordTooLargeError):
+        return None
+    for (topic, partition), deliveries in sent.items():
+        pairs = changes[TopicPartition(topic, partition)].items()
+        for (key, value), delivery in zip(pairs, deliveries, strict=True):
+            if delivery.done() and delivery.exception() is not None:
+                return StreamsError(
+                    f"a change of {len(key) + len(value or b'')} bytes, with the key {key[:50]!r}, "
+                    f"is too large for {topic}-{partition}, its store's changelog: {cause}. Raise "
+                    "max.message.bytes of the topic, or store less under one key"
+                )
+    return None

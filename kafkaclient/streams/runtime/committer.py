@@ -162,12 +162,11 @@ class Committer:
     def lost(self, task: Task) -> None:
         """The task does not run here any more, and drops what it has not committed."""
         batch = self._batch
-        if batch is None or task not in batch.tasks or self.state is _S.ABORTING:
+        if batch is None or task not in batch.tasks:
             return
-        if self.state is _S.COMMITTING or not self.output.is_transactional:
-            # A commit under way may end either way: the task's next owner waits for its outcome.
-            del batch.tasks[task]
-        else:
+        del batch.tasks[task]
+        # A commit under way may end either way: the task's next owner waits for its outcome.
+        if self.output.is_transactional:
             self._fail(
                 TransactionAbortableError(f"task {task.id} stopped before its work was committed")
             )

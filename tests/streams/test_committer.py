@@ -148,7 +148,7 @@ class World:
         if problem is not None:
             self.problems.remove(problem)
         if problem == "before":
-            raise broker_error(90)
+            raise TransactionAbortableError("no")
         self.check(pending, work)
         for one in work:
             for source, offset in one.offsets.items():

@@ -103,6 +103,27 @@ async def test_a_paused_partition_is_not_fetched(fake, tools):
 
 
 @virtual_time
+async def test_what_is_fetched_of_a_paused_partition_starves_no_other(fake, tools):
+    """It would fill the whole of fetch.max.bytes. It is fetched again."""
+    other = TopicPartition("t", 3)
+    async with tools.reader(fake, fetch_max_bytes=600, max_partition_fetch_bytes=600) as reader:
+        tools.fill(fake, 0, 10)
+        reading = reader.read({P0: 0, other: 0})
+        rows = []
+        while not rows:  # a part of what was fetched
+            await reading.wait()
+            rows += reading.take() or ()
+        await asyncio.sleep(1)
+        await reading.wait()
+        reading.pause(P0)
+        tools.fill(fake, 3, 10)
+        assert offsets(await taken(reading), other) == list(range(30))
+        assert reading.positions[P0] == len(rows) < 30
+        reading.resume(P0)
+        assert offsets(rows + await taken(reading)) == list(range(30))
+
+
+@virtual_time
 async def test_a_partition_that_is_resumed_or_added_ends_the_wait(fake, tools):
     tools.fill(fake, 0, 1)
     async with tools.reader(fake) as reader:
@@ -332,6 +353,8 @@ def test_nothing_is_lost_or_given_twice_whatever_changes(script, fetch, whole):
         fake = FakeCluster(brokers=2)
         fake.round_trip_s = 0.001
         fake.create_topic("t", 3, 2)
+        for number in range(3):
+            fake.move_leader("t", number, 0)  # most competition for fetch.max.bytes
         options = {
             "max_partition_fetch_bytes": fetch,
             "fetch_max_bytes": whole,
@@ -339,6 +362,10 @@ def test_nothing_is_lost_or_given_twice_whatever_changes(script, fetch, whole):
         }
         async with Reader(fake.bootstrap, dialer=fake, rng=Random(1), **options) as reader:
             model = Model(fake, reader.read({}))
+            for number in range(3):
+                for count in (5, 1, 20, 5):
+                    model.write(number, count)
+                model.change("add", number, 0)
             waiting = asyncio.create_task(model.wait())
             for step in script:
                 await model.run(*step)

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import PartitionOutOfRangeError
 from kafkaclient.producer.batches.record import RawRecord, checked_record
+from kafkaclient.streams.membership.commit_gate import CommitGate
 from kafkaclient.streams.runtime.committer import CommitCounts, Committer
 from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.topology import Processor, Topology
-from kafkaclient.types import ConsumerGroupMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
-
-    from aiokafka import TopicPartition as ConsumerPartition
 
     from kafkaclient.streams.runtime.outputs import OutgoingRecord, Work
     from kafkaclient.streams.runtime.task import Task
@@ -64,16 +62,6 @@ def on_disk(directory: StateDirectory, task: TaskId, offset: int, store: str = "
     place = directory.task(task)
     place.load_or_wipe(store, UNKNOWN_CHANGELOG, time.time())
     place.write_checkpoint(Checkpoint(store, offset, None, time.time()))
-
-
-class FakeConsumer:
-    """The member of the group, which reads nothing."""
-
-    def __init__(self) -> None:
-        self.paused: set[ConsumerPartition] = set()
-
-    def pause(self, partition: ConsumerPartition) -> None:
-        self.paused.add(partition)
 
 
 class FakeInputs:
@@ -194,7 +182,7 @@ class FakeOutput:
     async def send(self, record: OutgoingRecord) -> None:
         self.emitted.append(record)
 
-    async def commit(self, work: Iterable[Work], group: Any) -> dict[TopicPartition, int]:
+    async def commit(self, work: Iterable[Work], losses: int) -> dict[TopicPartition, int]:
         await self.may_commit.wait()
         if self.fail is not None:
             failure, self.fail = self.fail, None
@@ -209,14 +197,18 @@ class FakeOutput:
         return self.offset
 
 
+def opened_gate() -> CommitGate:
+    gate = CommitGate("app", None)
+    gate.begin_generation(1, "member")
+    gate.open()
+    return gate
+
+
 def new_committer(
     output: Any, clock: Callable[[], float] = time.monotonic, interval_s: float = 0.1
 ) -> Callable[..., Committer]:
     """As a manager makes its committer."""
 
-    async def group() -> ConsumerGroupMetadata:
-        return ConsumerGroupMetadata("app", 1, "member")
-
     return partial(
-        Committer, output, group, interval_s=interval_s, counts=CommitCounts(), clock=clock
+        Committer, output, opened_gate(), interval_s=interval_s, counts=CommitCounts(), clock=clock
     )

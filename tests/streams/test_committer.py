@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import TransactionAbortableError
 from kafkaclient.streams.runtime.commit_states import TRANSITIONS, CommitEvent, CommitState
 from kafkaclient.streams.runtime.committer import CommitCounts, Committer
 from kafkaclient.streams.runtime.outputs import OutgoingRecord, Work
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
+from kafkaclient.types import TopicPartition
+from tests.streams.fakes import opened_gate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ class ModelTask:
         self.worker = asyncio.create_task(self.run())
 
     async def run(self) -> None:
-        await self.world.committer.ready()
+        await self.world.committer.ready(self)  # type: ignore[arg-type]
         self.offset = self.world.offsets[self.id]
         self.committed_total = self.total = self.done_total = self.world.totals[self.id]
         while True:
@@ -57,7 +57,6 @@ class ModelTask:
                 self,  # type: ignore[arg-type]
                 records,
                 {self.source: offset + 1},
-                self.world.may_add,
             )
 
     def record_done(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -93,12 +92,10 @@ class World:
         self.pending: list[OutgoingRecord] = []
         self.problems: list[str] = []
         self.crashes: list[BaseException] = []
-        self.generation = 1
-        self.may_add = asyncio.Event()
-        self.may_add.set()
+        self.gate = opened_gate()
         self.committer = Committer(
             self,  # type: ignore[arg-type]
-            self.group,
+            self.gate,
             interval_s=INTERVAL_S,
             on_failed=self.failed,  # type: ignore[arg-type]
             crash=self.crashes.append,
@@ -106,10 +103,6 @@ class World:
             clock=asyncio.get_running_loop().time,
         )
         self.tasks: dict[int, ModelTask] = {}
-
-    async def group(self) -> ConsumerGroupMetadata:
-        await asyncio.sleep(0.001)
-        return ConsumerGroupMetadata("app", self.generation, "member")
 
     def failed(self, task: ModelTask, error: BaseException) -> None:
         if self.tasks.get(task.id) is task:
@@ -136,14 +129,12 @@ class World:
         if record.value[1] == 1:
             await asyncio.sleep(0.004)
 
-    async def commit(
-        self, work: Sequence[Work], group: ConsumerGroupMetadata
-    ) -> dict[TopicPartition, int]:
+    async def commit(self, work: Sequence[Work], losses: int) -> dict[TopicPartition, int]:
         pending, self.pending = self.pending, []
         await asyncio.sleep(0.003)
         assert not self.pending, "sent during a commit"
-        if group.generation_id != self.generation:
-            raise TransactionAbortableError("no") from broker_error(22)
+        async with self.gate.commit(losses):
+            await asyncio.sleep(0.001)
         problem = next((each for each in self.problems if each != "send"), None)
         if problem is not None:
             self.problems.remove(problem)
@@ -186,17 +177,24 @@ class World:
             else:
                 del self.tasks[number]
                 task.end()
-        elif what == "generation":
-            self.generation += 1
+        elif what == "shut":
+            self.gate.shut()
+            await asyncio.sleep(0.15)
+            self.gate.open()
+        elif what == "lose":
+            self.gate.shut()
+            self.gate.lose()
+            for each in self.tasks.values():
+                each.end()
+            self.tasks.clear()
+            await asyncio.sleep(0.05)
+            self.gate.open()
         elif what == "cancel":
             waiting = asyncio.create_task(self.committer.commit())
             await asyncio.sleep(0)
             waiting.cancel()
         else:
-            if what == "hold":
-                self.may_add.clear()
             await self.committer.commit()
-            self.may_add.set()
 
     async def close(self) -> None:
         await self.committer.close()
@@ -207,7 +205,7 @@ class World:
 
 events = st.tuples(
     st.sampled_from(
-        ["before", "after", "send", "move", "move", "commit", "hold", "cancel", "generation"]
+        ["before", "after", "send", "move", "move", "commit", "shut", "cancel", "lose"]
     ),
     st.floats(0, 0.3),
     st.integers(0, 2),
@@ -235,7 +233,7 @@ def test_every_record_is_committed_once_and_whole(
             if number not in world.tasks:
                 world.tasks[number] = ModelTask(world, number)
         before = list(world.offsets)
-        await asyncio.sleep(3)
+        await asyncio.sleep(10)
         assert all(now > then for now, then in zip(world.offsets, before, strict=True))
         assert world.crashes == []
         await world.close()
@@ -254,8 +252,24 @@ async def test_all_tasks_are_committed_after_the_interval() -> None:
     await asyncio.sleep(1.05)
     counts = world.committer.counts
     assert (counts.commits, counts.aborts) == (9, 0)
-    assert counts.max_commit_s == pytest.approx(0.003)
-    assert counts.commit_s == pytest.approx(9 * 0.003)
+    assert counts.max_commit_s == pytest.approx(0.004)
+    assert counts.commit_s == pytest.approx(9 * 0.004)
+    await world.close()
+
+
+@virtual_time
+async def test_tasks_go_on_while_the_group_begins_a_generation() -> None:
+    world = World([0.001] * 5, 1)
+    await world.committer.start()
+    task = world.tasks[0] = ModelTask(world, 0)
+    await asyncio.sleep(0.05)
+    world.gate.shut()
+    await asyncio.sleep(1)
+    assert world.committer.counts.commits == 0
+    assert task.offset > 200
+    world.gate.open()
+    await asyncio.sleep(0.01)
+    assert world.offsets[0] > 200
     await world.close()
 
 

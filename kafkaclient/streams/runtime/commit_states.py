@@ -30,8 +30,8 @@ class CommitState(Enum):
 class CommitEvent(Enum):
     STARTED = "the producer has started"
     ADDED = "a record's results are being added"
-    DUE = "the commit is due"
-    FIXED = "no results are being added any more, and the group's generation is known"
+    DUE = "the commit is due, and the group takes commits"
+    FIXED = "no results are being added any more"
     COMMITTED = "the commit succeeded"
     FAILED = "the commit failed, or cannot succeed any more"
     ABORTED = "nothing of the failed commit is left"

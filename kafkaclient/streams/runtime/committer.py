@@ -18,11 +18,13 @@ from kafkaclient.streams.runtime.commit_states import TRANSITIONS, CommitEvent, 
 from kafkaclient.streams.runtime.task_states import event_for
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from kafkaclient.streams.membership.commit_gate import CommitGate
     from kafkaclient.streams.runtime.outputs import OutgoingRecord, Output, Work
     from kafkaclient.streams.runtime.task import Task
-    from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
+    from kafkaclient.streams.tasks import TaskId
+    from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +38,8 @@ class _Batch:
 
     def __init__(self, due_at: float) -> None:
         self.tasks: dict[Task, None] = {}
+        self.ids: set[TaskId] = set()
+        """Also of tasks that were lost."""
         self.due_at = due_at
         self.done = asyncio.Event()
         """Set when the batch is committed or aborted."""
@@ -58,14 +62,14 @@ class Committer:
     """Owns the instance's ``output``, and commits ``interval_s`` seconds after the first record
     that is not committed.
 
-    ``group`` returns this member's id and generation, once the generation is known. ``on_failed``
-    is called for each task of a failed commit, ``crash`` when the output cannot be used.
+    No commit begins while the ``gate`` is closed: tasks go on meanwhile. ``on_failed`` is called
+    for each task of a failed commit, ``crash`` when the output cannot be used.
     """
 
     def __init__(
         self,
         output: Output,
-        group: Callable[[], Awaitable[ConsumerGroupMetadata]],
+        gate: CommitGate,
         *,
         interval_s: float,
         on_failed: Callable[[Task, BaseException], None],
@@ -76,7 +80,7 @@ class Committer:
         self.state = CommitState.STARTING
         self.counts = counts
         self.output = output
-        self._group = group
+        self._gate = gate
         self._interval_s = interval_s
         self._on_failed = on_failed
         self._crash = crash
@@ -85,8 +89,9 @@ class Committer:
         """None while there is nothing to commit."""
         self._adding = 0
         """How many results are being added."""
-        self._fixed: tuple[dict[Task, Work], ConsumerGroupMetadata] | None = None
-        """While COMMITTING: the content of the commit, all of the same moment."""
+        self._fixed: tuple[dict[Task, Work], int] | None = None
+        """While COMMITTING: the content of the commit, and how often the member had lost its
+        partitions, both of the same moment."""
         self._failure: BaseException | None = None
         """While ABORTING."""
         self._fenced = 0
@@ -114,25 +119,24 @@ class Committer:
 
     # --- what tasks and workers call ------------------------------------------------------------
 
-    async def ready(self) -> None:
-        """Wait until no commit is under way. A task reads its committed offset after that."""
-        await self._accepts.wait()
+    async def ready(self, task: Task) -> None:
+        """Wait until no commit under way has work of the task: its offset is final then."""
+        if self._batch is not None and task.id in self._batch.ids:
+            await self._batch.done.wait()
 
     async def add(
         self,
         task: Task,
         records: Sequence[OutgoingRecord],
         offsets: Mapping[TopicPartition, int],
-        may_add: asyncio.Event,
     ) -> None:
         """Add a processed record: what it emitted, and the offsets behind it. Its store changes
-        are already in the store. Waits for a commit under way, and until ``may_add`` is set.
+        are already in the store. Waits for a commit under way.
 
         If the commit fails because of this call, that is reported by ``on_failed``, which has to
         cancel the caller.
         """
-        while not (self._accepts.is_set() and may_add.is_set()):
-            await may_add.wait()
+        while not self._accepts.is_set():
             await self._accepts.wait()
         self._advance(_E.ADDED)
         if self._batch is None:
@@ -140,6 +144,7 @@ class Committer:
             self._wake.set()
         batch = self._batch
         batch.tasks[task] = None
+        batch.ids.add(task.id)
         if records:
             self._adding += 1
             try:
@@ -215,12 +220,23 @@ class Committer:
         self._wake.clear()
         batch = self._batch
         wait_s = None if batch is None else batch.due_at - self._clock()
-        if wait_s is not None and wait_s <= 0:
+        if wait_s is None or wait_s > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+        elif self._gate.is_open:
             self._advance(_E.DUE)
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await self._wake.wait()
+        else:
+            await self._wait_for_gate()
+
+    async def _wait_for_gate(self) -> None:
+        """Wait until the gate is open, or the work has failed."""
+        waiting = [asyncio.ensure_future(each) for each in (self._gate.opened(), self._wake.wait())]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
 
     async def _fix(self) -> None:
         """CLOSING: wait for results that are being added, then fix the commit's content."""
@@ -228,20 +244,17 @@ class Committer:
         if self._adding:
             await self._wake.wait()
             return
-        group = await self._group()
-        # No await from here on: all parts are of the same moment.
-        if self.state is _S.CLOSING:
-            assert self._batch is not None
-            self._fixed = {task: task.work() for task in self._batch.tasks}, group
-            self._advance(_E.FIXED)
+        assert self._batch is not None
+        self._fixed = {task: task.work() for task in self._batch.tasks}, self._gate.losses
+        self._advance(_E.FIXED)
 
     async def _commit(self) -> None:
         assert self._fixed is not None
         assert self._batch is not None
-        (work, group), self._fixed = self._fixed, None
+        (work, losses), self._fixed = self._fixed, None
         began = self._clock()
         try:
-            positions = await self.output.commit(list(work.values()), group)
+            positions = await self.output.commit(list(work.values()), losses)
         except Exception as error:  # noqa: BLE001 - _abort handles it
             self._failure = error
             self._advance(_E.FAILED)

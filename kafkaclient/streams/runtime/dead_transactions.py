@@ -15,7 +15,7 @@ from uuid import UUID
 
 from kafkaclient.errors import AuthorizationError, KafkaError, UnsupportedVersionError
 from kafkaclient.streams.group_protocol import SubscriptionInfo, decode_subscription
-from kafkaclient.wire.groups import user_data_in
+from kafkaclient.wire.groups import subscription_in
 from kafkaclient.wire.transaction_states import TxnState
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _processes(group: DescribedGroup) -> set[UUID]:
     """The ids of the members' processes."""
     found = set()
     for member in group.members:
-        subscription = decode_subscription(user_data_in(member.metadata) or b"")
+        subscription = decode_subscription(subscription_in(member.metadata).user_data or b"")
         if isinstance(subscription, SubscriptionInfo):
             found.add(subscription.process_id)
     return found

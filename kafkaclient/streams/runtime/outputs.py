@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import (
     KafkaError,
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.producer import Producer
+    from kafkaclient.streams.membership.commit_gate import CommitGate
+    from kafkaclient.streams.membership.group_offsets import GroupOffsets
     from kafkaclient.streams.runtime.dead_transactions import DeadTransactions
-    from kafkaclient.types import ConsumerGroupMetadata, HeadersLike
+    from kafkaclient.types import HeadersLike
 
 _MAX_CHANGES_PER_TURN = 1_000  # about 5 ms; then the event loop runs other tasks
 _STOP_TIMEOUT_S = 5.0  # records in flight after that belong to an aborted transaction
@@ -52,14 +54,6 @@ class Work(NamedTuple):
     """Input partition -> next offset to process."""
     changes: Mapping[TopicPartition, Mapping[bytes, bytes | None]]
     """Changelog -> changes."""
-
-
-class GroupOffsets(Protocol):
-    """The group's offsets outside of transactions."""
-
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None: ...
-
-    async def committed(self, partition: TopicPartition) -> int | None: ...
 
 
 class Output:
@@ -149,10 +143,9 @@ class Output:
 
     # --- commits --------------------------------------------------------------------------------
 
-    async def commit(
-        self, work: Sequence[Work], group: ConsumerGroupMetadata
-    ) -> dict[TopicPartition, int]:
-        """Write the changes, wait until all records are written, and commit the offsets. Returns
+    async def commit(self, work: Sequence[Work], losses: int) -> dict[TopicPartition, int]:
+        """Write the changes, wait until all records are written, and commit the offsets, unless
+        the member has lost its partitions since the commit gate had ``losses``. Returns
         changelog -> the store's position: no change before it is missing in the store. Changelogs
         for which the broker returned no offset are missing."""
         producer = self._running()
@@ -169,7 +162,7 @@ class Output:
                     await asyncio.sleep(0)
         offsets = {each: offset for one in work for each, offset in one.offsets.items()}
         try:
-            await self._finish(producer, sent, offsets, group)
+            await self._finish(producer, sent, offsets, losses)
         except KafkaError as error:
             if (too_large := _too_large(error, changes, sent)) is not None:
                 raise too_large from error
@@ -187,7 +180,7 @@ class Output:
         producer: Producer,
         changes: Mapping[TopicPartition, Sequence[Delivery]],
         offsets: Mapping[TopicPartition, int],
-        group: ConsumerGroupMetadata,
+        losses: int,
     ) -> None:
         """Wait until everything is written, and commit."""
         raise NotImplementedError
@@ -215,11 +208,11 @@ class TransactionalOutput(Output):
         self,
         config: ProducerConfig,
         new_producer: Callable[[], Producer],
-        group_id: str,
+        gate: CommitGate,
         dead: DeadTransactions,
     ) -> None:
         super().__init__(config, new_producer)
-        self._group_id = group_id
+        self._gate = gate
         self._dead = dead
 
     async def send(self, record: OutgoingRecord) -> Delivery:
@@ -231,20 +224,19 @@ class TransactionalOutput(Output):
         if not producer.in_transaction:
             await producer.begin_transaction()
 
-    async def commit(
-        self, work: Sequence[Work], group: ConsumerGroupMetadata
-    ) -> dict[TopicPartition, int]:
+    async def commit(self, work: Sequence[Work], losses: int) -> dict[TopicPartition, int]:
         await self._begin()
-        return await super().commit(work, group)
+        return await super().commit(work, losses)
 
     async def _finish(
         self,
         producer: Producer,
         changes: Mapping[TopicPartition, Sequence[Delivery]],
         offsets: Mapping[TopicPartition, int],
-        group: ConsumerGroupMetadata,
+        losses: int,
     ) -> None:
-        await producer.send_offsets_to_transaction(offsets, group)
+        async with self._gate.commit(losses) as group:
+            await producer.send_offsets_to_transaction(offsets, group)
         await producer.commit_transaction()
 
     def _position(self, last: int) -> int:
@@ -255,7 +247,7 @@ class TransactionalOutput(Output):
     async def committed(self, source: TopicPartition) -> int | None:
         await self._started.wait()
         self._dead.search()  # it may be what the offset waits for
-        offset = (await self._running().committed(self._group_id, [source]))[source]
+        offset = (await self._running().committed(self._gate.group.group_id, [source]))[source]
         return None if offset is None else offset.offset
 
     async def abandon(self) -> None:
@@ -282,17 +274,17 @@ class PlainOutput(Output):
         producer: Producer,
         changes: Mapping[TopicPartition, Sequence[Delivery]],
         offsets: Mapping[TopicPartition, int],
-        group: ConsumerGroupMetadata,
+        losses: int,
     ) -> None:
         emitted, self._emitted = self._emitted, []
         await producer.flush()
         for deliveries in (emitted, *changes.values()):
             for delivery in deliveries:
                 await delivery
-        await self._offsets.commit(offsets)
+        await self._offsets.commit(offsets, losses)
 
     async def committed(self, source: TopicPartition) -> int | None:
-        return await self._offsets.committed(source)
+        return (await self._offsets.committed([source]))[source]
 
     async def abandon(self) -> None:
         self._emitted = []

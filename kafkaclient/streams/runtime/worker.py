@@ -21,8 +21,7 @@ _MAX_WAITING_RECORDS = 500  # no more are fetched for the task while this many w
 class Worker:
     """Works until it is cancelled, or until an error, with which ``on_error`` is called.
 
-    While ``may_work`` is not set, no record is started. While ``may_add`` is not set, no results
-    are added to a commit.
+    While ``may_work`` is not set, no record is started.
     ``on_room`` is called when more records may be fetched.
     """
 
@@ -32,7 +31,6 @@ class Worker:
         committer: Committer,
         turns: Turns,
         may_work: asyncio.Event,
-        may_add: asyncio.Event,
         on_room: Callable[[], None],
         on_error: Callable[[Task, BaseException], None],
     ) -> None:
@@ -40,7 +38,6 @@ class Worker:
         self._committer = committer
         self._turns = turns
         self._may_work = may_work
-        self._may_add = may_add
         self._on_room = on_room
         self._on_error = on_error
         self._records: deque[Any] = deque()
@@ -49,6 +46,9 @@ class Worker:
         """Set while no record is being processed."""
         self._between_records.set()
         self._is_over = False
+        self._is_suspended = False
+        self._is_late = False
+        """Whether the current record was not waited for: its results are dropped."""
         self.asyncio_task = asyncio.create_task(self._run(), name=f"kafkaclient-work-{task.id}")
 
     @property
@@ -61,15 +61,16 @@ class Worker:
         self._records.extend(records)
         self._wake.set()
 
-    async def finish_record(self, timeout_s: float) -> bool:
-        """Wait until the current record is done. Clear ``may_work`` first. Returns False if it
-        takes longer than ``timeout_s`` seconds; its processing goes on."""
+    async def suspend(self, timeout_s: float) -> bool:
+        """Start no further record, and wait for the current one. Returns False if it takes longer
+        than ``timeout_s`` seconds; its processing goes on, and its results are dropped."""
+        self._is_suspended = True
         try:
             async with asyncio.timeout(timeout_s):
                 await self._between_records.wait()
         except TimeoutError:
-            return False
-        return True
+            self._is_late = True
+        return not self._is_late
 
     def cancel(self) -> None:
         """End the worker. Call it when the task does not run any more."""
@@ -78,7 +79,7 @@ class Worker:
             self.asyncio_task.cancel()
 
     async def _run(self) -> None:
-        while not self._is_over:
+        while not (self._is_over or self._is_suspended):
             if not self._records:
                 self._wake.clear()
                 await self._wake.wait()
@@ -96,8 +97,8 @@ class Worker:
         self._between_records.clear()
         try:
             results = await self.task.process(record)
-            if results is not None:
-                await self._committer.add(self.task, *results, self._may_add)
+            if results is not None and not self._is_late:
+                await self._committer.add(self.task, *results)
         except Exception as error:  # noqa: BLE001 - on_error gets it
             if event_for(error) is not None:
                 await self._committer.commit()  # the records before it need not be done again

@@ -43,7 +43,7 @@ class CommitGate:
     @asynccontextmanager
     async def commit(self, losses: int | None = None) -> AsyncIterator[ConsumerGroupMetadata]:
         """Enter to commit, as soon as the gate is open. Raises BrokerError (UNKNOWN_MEMBER_ID) if
-        the member has lost its partitions since :attr:`losses` was ``losses``, or since the call."""
+        the member has lost its partitions since :attr:`losses` was ``losses``, or this call."""
         if losses is None:
             losses = self.losses
         await self.opened()

@@ -19,6 +19,7 @@ from kafkaclient.admin.limits_guard import usage_of
 from kafkaclient.admin.reassign.quotas import ReplicationQuotas
 from kafkaclient.admin.reassign.reassigner import Reassigner
 from kafkaclient.admin.reassign.throttled_reassignment import ThrottledReassignment
+from kafkaclient.admin.records import RecordAdmin
 from kafkaclient.admin.running import RunningAdmin
 from kafkaclient.admin.session import Session
 from kafkaclient.admin.topics import TopicDescription, description_of
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.reassignments import OngoingReassignment
 
 
-class Admin(TransactionAdmin, GroupAdmin, Client):
+class Admin(TransactionAdmin, GroupAdmin, RecordAdmin, Client):
     """Manages a cluster: topics, configurations, partition limits (KIP-578), transactions.
 
     ::

@@ -13,15 +13,16 @@ from kafkaclient.errors import ProcessingError, StateStoreError
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
-from kafkaclient.streams.state.directory import ChangelogTopic, TaskDirectory
-from kafkaclient.streams.topology import Processor, Topology
-from tests.streams.fakes import FakeOutput, InlineDisk, counting, record
+from kafkaclient.streams.state.directory import ChangelogTopic, StoreDirectory, TaskDirectory
+from kafkaclient.types import TopicPartition
+from tests.streams.fakes import FakeOutput, InlineDisk, counting, record, topology_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
 ID = TaskId(0, 0)
+CHANGELOG = TopicPartition("app-counts-changelog", 0)
 
 
 @pytest.fixture
@@ -36,9 +37,9 @@ def task(directory: TaskDirectory) -> Iterator[Task]:
     made.close()
 
 
-def saved(directory: TaskDirectory) -> tuple[str, int] | None:
-    checkpoint = directory.checkpoint()
-    return None if checkpoint is None else (checkpoint.store, checkpoint.offset)
+def saved(directory: TaskDirectory) -> int | None:
+    checkpoint = directory.store("counts").checkpoint()
+    return None if checkpoint is None else checkpoint.offset
 
 
 def run(task: Task) -> None:
@@ -59,8 +60,9 @@ async def process(task: Task, *records: Any) -> list[tuple[Any, ...]]:
 def commit(task: Task, position: int | None = 10) -> tuple[dict[bytes, bytes | None], int]:
     """The changes and the offset that are committed."""
     work = task.work()
-    task.committed({task.changelog: position})
-    return dict(work.changes[task.changelog]), work.offsets[task.source]
+    (changelog,) = work.changes
+    task.committed({changelog: position})
+    return dict(work.changes[changelog]), work.offsets[task.sources[0]]
 
 
 async def test_a_commit_keeps_changes_records_and_offset(task: Task) -> None:
@@ -68,10 +70,10 @@ async def test_a_commit_keeps_changes_records_and_offset(task: Task) -> None:
     emitted = await process(task, record(5, b"a"), record(6, b"a"), record(9, b"b"))
     assert [each[:3] for each in emitted][1] == ("counts", b"2", b"a")
     assert commit(task) == ({b"a": b"2", b"b": b"1"}, 10)
-    assert (task.position, task.source_offset, task.store.changes) == (10, 10, {})
+    assert (task.position, task.stores["counts"].changes) == (10, {})
     assert commit(task, None) == ({}, 10)
     await process(task, record(10, b"a"))
-    assert (task.position, task.store.get(b"a")) == (10, b"3")
+    assert (task.position, task.stores["counts"].get(b"a")) == (10, b"3")
 
 
 async def test_a_commit_contains_nothing_of_a_record_in_progress(
@@ -80,25 +82,23 @@ async def test_a_commit_contains_nothing_of_a_record_in_progress(
     may_return = asyncio.Event()
 
     async def process_slowly(record: Any, store: Any, emit: Any) -> None:
-        store.put(b"a", record.value)
-        store.put(record.value, b"")
+        store[b"a"] = record.value
+        store[record.value] = b""
         if record.offset == 1:
             await may_return.wait()
 
-    topology = Topology("app")
-    topology.add(Processor(topic="words", store="counts", process=process_slowly))
-    task = Task(ID, topology, directory, InlineDisk(), FakeOutput())
+    task = Task(ID, topology_of(process_slowly), directory, InlineDisk(), FakeOutput())
     run(task)
     await process(task, record(0, b"", b"0"))
     second = asyncio.create_task(process(task, record(1, b"", b"1")))
     await asyncio.sleep(0)
     assert commit(task) == ({b"a": b"0", b"0": b""}, 1)
     assert commit(task) == ({}, 1)
-    assert task.store.get(b"a") == b"1"
+    assert task.stores["counts"].get(b"a") == b"1"
     may_return.set()
     await second
     assert commit(task) == ({b"a": b"1", b"1": b""}, 2)
-    assert task.store.changes == {}
+    assert task.stores["counts"].changes == {}
     task.close()
 
 
@@ -115,8 +115,7 @@ async def test_a_blocked_event_loop_is_logged(
             if not is_blocking:
                 task.check_slow_record()
 
-    topology = Topology("app")
-    topology.add(Processor(topic="words", store="counts", process=process_slowly))
+    topology = topology_of(process_slowly)
     options = TaskOptions(clock=lambda: now, session_timeout_s=6.0)
     task = Task(ID, topology, directory, InlineDisk(), FakeOutput(), options)
     run(task)
@@ -133,7 +132,7 @@ async def test_a_failed_commit_drops_the_changes(task: Task) -> None:
     await process(task, record(0, b"a"))
     task.advance(TaskEvent.FAILED)
     assert task.state is TaskState.RESTORING
-    assert (task.store.get(b"a"), task.position) == (None, 0)
+    assert (task.stores["counts"].get(b"a"), task.position) == (None, 0)
 
 
 async def test_a_failed_record_leaves_no_output(task: Task) -> None:
@@ -141,61 +140,64 @@ async def test_a_failed_record_leaves_no_output(task: Task) -> None:
     with pytest.raises(ProcessingError):
         await process(task, record(0, b"a"), record(1, b"boom"))
     task.advance(TaskEvent.REVOKED)
-    assert (task.store.get(b"a"), task.store.get(b"boom")) == (None, None)
+    assert (task.stores["counts"].get(b"a"), task.stores["counts"].get(b"boom")) == (None, None)
 
 
 async def test_a_change_that_is_too_large_fails_its_record(task: Task) -> None:
     run(task)
     with pytest.raises(
-        ProcessingError,
-        match=r"words-0, offset 3, .*store 'counts', with the key b'kkk.*has 2001 bytes.*1000",
+        ProcessingError, match=r"words-0, offset 3, .*store 'counts': .*key b'kkk.* at most 1000"
     ):
         await process(task, record(3, b"k" * 2000))
 
 
 async def test_restoring_ends_at_the_changelogs_end(task: Task) -> None:
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
-    waiting = asyncio.create_task(task.wait_until_restored(3))
+    waiting = asyncio.create_task(task.wait_until_restored({CHANGELOG: 3}))
     await asyncio.sleep(0)
-    task.restore([(b"a", b"1"), (b"b", b"1")])
-    task.reached(2, 3)
+    task.task_stores[0].restore([(b"a", b"1"), (b"b", b"1")])
+    task.task_stores[0].reached(2, 3)
     await asyncio.sleep(0)
     assert (waiting.done(), task.lag) == (False, 1)
-    task.restore([(b"a", None)])
-    task.reached(4, 3)  # over a transaction's marker
+    task.task_stores[0].restore([(b"a", None)])
+    task.task_stores[0].reached(4, 3)  # over a transaction's marker
     await waiting
-    assert (task.store.get(b"a"), task.store.get(b"b"), task.lag) == (None, b"1", 0)
+    assert (task.stores["counts"].get(b"a"), task.stores["counts"].get(b"b"), task.lag) == (
+        None,
+        b"1",
+        0,
+    )
 
 
 async def test_an_empty_changelog_is_restored_at_once(task: Task) -> None:
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
     async with asyncio.timeout(1):
-        await task.wait_until_restored(0)
+        await task.wait_until_restored({CHANGELOG: 0})
 
 
 def test_a_closed_task_reopens_at_its_position(directory: TaskDirectory) -> None:
     task = Task(ID, counting(), directory, InlineDisk(), FakeOutput())
     task.advance(TaskEvent.ASSIGNED_STANDBY)
-    task.restore([(b"a", b"1")])
-    task.reached(1, 1)
+    task.task_stores[0].restore([(b"a", b"1")])
+    task.task_stores[0].reached(1, 1)
     task.close()
     task = Task(ID, counting(), directory, InlineDisk(), FakeOutput())
-    assert (task.position, task.store.get(b"a")) == (1, b"1")
+    assert (task.position, task.stores["counts"].get(b"a")) == (1, b"1")
     task.close()
 
 
 def test_a_killed_task_reopens_at_its_last_checkpoint(directory: TaskDirectory) -> None:
     task = Task(ID, counting(), directory, InlineDisk(), FakeOutput())
     task.advance(TaskEvent.ASSIGNED_STANDBY)
-    task.restore([(b"a", b"1")])
-    task.reached(9_999, 20_000)
-    assert directory.checkpoint() is None
-    task.reached(10_000, 20_000)
-    assert saved(directory) == ("counts", 10_000)
-    task.reached(30_000, 1_000_000)
-    assert saved(directory) == ("counts", 10_000), "flushes slow a long restore down"
-    task.reached(210_000, 1_000_000)
-    assert saved(directory) == ("counts", 210_000)
+    task.task_stores[0].restore([(b"a", b"1")])
+    task.task_stores[0].reached(9_999, 20_000)
+    assert directory.store("counts").checkpoint() is None
+    task.task_stores[0].reached(10_000, 20_000)
+    assert saved(directory) == 10_000
+    task.task_stores[0].reached(30_000, 1_000_000)
+    assert saved(directory) == 10_000, "flushes slow a long restore down"
+    task.task_stores[0].reached(210_000, 1_000_000)
+    assert saved(directory) == 210_000
     task.close()
 
 
@@ -203,14 +205,14 @@ def test_a_store_beyond_its_changelog_starts_over(
     task: Task, directory: TaskDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
     task.advance(TaskEvent.ASSIGNED_STANDBY)
-    task.restore([(b"a", b"1")])
-    task.reached(10_000, 10_000)
-    task.start_over(5)
-    assert (task.position, task.store.get(b"a")) == (5, None)
-    assert directory.checkpoint() is None
+    task.task_stores[0].restore([(b"a", b"1")])
+    task.task_stores[0].reached(10_000, 10_000)
+    task.task_stores[0].start_over(5)
+    assert (task.position, task.stores["counts"].get(b"a")) == (5, None)
+    assert directory.store("counts").checkpoint() is None
     assert "app-counts-changelog-0 has no offset 10000" in caplog.text
-    task.restore([(b"b", b"1")])
-    assert task.store.get(b"b") == b"1"
+    task.task_stores[0].restore([(b"b", b"1")])
+    assert task.stores["counts"].get(b"b") == b"1"
 
 
 def test_a_checkpoint_has_the_position_at_its_start(directory: TaskDirectory) -> None:
@@ -228,17 +230,17 @@ def test_a_checkpoint_has_the_position_at_its_start(directory: TaskDirectory) ->
     disk = LaterDisk()
     task = Task(ID, counting(), directory, disk, FakeOutput())
     task.advance(TaskEvent.ASSIGNED_STANDBY)
-    task.reached(10_000, 10_000)
-    task.reached(30_000, 30_000)
+    task.task_stores[0].reached(10_000, 10_000)
+    task.task_stores[0].reached(30_000, 30_000)
     (work,) = disk.work  # one at a time
     work()
-    assert saved(directory) == ("counts", 10_000)
-    task.reached(30_001, 30_001)
+    assert saved(directory) == 10_000
+    task.task_stores[0].reached(30_001, 30_001)
     disk.work[1]()
-    assert saved(directory) == ("counts", 30_001)
-    task.reached(30_002, 30_002)
+    assert saved(directory) == 30_001
+    task.task_stores[0].reached(30_002, 30_002)
     task.close()
-    assert saved(directory) == ("counts", 30_002)
+    assert saved(directory) == 30_002
 
 
 def test_a_failed_checkpoint_raises(
@@ -250,10 +252,10 @@ def test_a_failed_checkpoint_raises(
     task = Task(ID, counting(), directory, InlineDisk(), FakeOutput())
     task.advance(TaskEvent.ASSIGNED_STANDBY)
     with monkeypatch.context() as patch:
-        patch.setattr(TaskDirectory, "write_checkpoint", full)
-        task.reached(10_000, 10_000)
+        patch.setattr(StoreDirectory, "write_checkpoint", full)
+        task.task_stores[0].reached(10_000, 10_000)
         with pytest.raises(StateStoreError, match="no space"):
-            task.reached(10_001, 10_001)
+            task.task_stores[0].reached(10_001, 10_001)
     task.close()
 
 
@@ -262,16 +264,17 @@ async def test_a_checkpoint_beyond_the_changelogs_end_is_not_used(
 ) -> None:
     """The changelog was deleted and created again, or has lost its end."""
     task.advance(TaskEvent.ASSIGNED_STANDBY)
-    task.restore([(b"old", b"1")])
-    task.reached(500, 500)
+    task.task_stores[0].restore([(b"old", b"1")])
+    task.task_stores[0].reached(500, 500)
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
-    waiting = asyncio.create_task(task.wait_until_restored(3))
-    await asyncio.sleep(0)
-    assert (waiting.done(), task.position, task.store.get(b"old")) == (False, 0, None)
-    task.restore([(b"new", b"1")])
-    task.reached(3, 3)
+    waiting = asyncio.create_task(task.wait_until_restored({CHANGELOG: 3}))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert (waiting.done(), task.position, task.stores["counts"].get(b"old")) == (False, 0, None)
+    task.task_stores[0].restore([(b"new", b"1")])
+    task.task_stores[0].reached(3, 3)
     await waiting
-    assert task.store.get(b"new") == b"1"
+    assert task.stores["counts"].get(b"new") == b"1"
 
 
 def test_a_checkpoint_is_renewed_without_changes(directory: TaskDirectory) -> None:
@@ -280,23 +283,23 @@ def test_a_checkpoint_is_renewed_without_changes(directory: TaskDirectory) -> No
     options = TaskOptions(changelogs={"counts": changelog}, wall=lambda: now)
     task = Task(ID, counting(), directory, InlineDisk(), FakeOutput(), options)
     task.advance(TaskEvent.ASSIGNED_STANDBY)
-    task.reached(5, 5)
-    assert directory.checkpoint() is None
+    task.task_stores[0].reached(5, 5)
+    assert directory.store("counts").checkpoint() is None
     now += 1000
     task.refresh_checkpoint()
-    assert directory.checkpoint() is None, "it is not known to be at the end"
-    task.reached(5, 5)
-    assert directory.checkpoint() == ("counts", 5, UUID(int=1), now)
+    assert directory.store("counts").checkpoint() is None, "it is not known to be at the end"
+    task.task_stores[0].reached(5, 5)
+    assert directory.store("counts").checkpoint() == (5, UUID(int=1), now)
     run(task)
     now += 1000
     task.refresh_checkpoint()
-    assert directory.checkpoint() == ("counts", 5, UUID(int=1), now)
+    assert directory.store("counts").checkpoint() == (5, UUID(int=1), now)
     task.close()
     now += 3599
     task = Task(ID, counting(), directory, InlineDisk(), FakeOutput(), options)
     assert task.position == 5
     task.advance(TaskEvent.ASSIGNED_STANDBY)
-    task.reached(6, 9)  # it lacks what came meanwhile, deletions among it
+    task.task_stores[0].reached(6, 9)  # it lacks what came meanwhile, deletions among it
     task.close()
     now += 2
     task = Task(ID, counting(), directory, InlineDisk(), FakeOutput(), options)
@@ -312,8 +315,11 @@ def test_a_recreated_changelog_invalidates_the_checkpoint(directory: TaskDirecto
 
     for topic_id, position in ((1, 0), (1, 1), (2, 0)):
         task = opened(topic_id)
-        assert (task.position, task.store.get(b"a")) == (position, b"1" if position else None)
+        assert (task.position, task.stores["counts"].get(b"a")) == (
+            position,
+            b"1" if position else None,
+        )
         task.advance(TaskEvent.ASSIGNED_STANDBY)
-        task.restore([(b"a", b"1")])
-        task.reached(1, 1)
+        task.task_stores[0].restore([(b"a", b"1")])
+        task.task_stores[0].reached(1, 1)
         task.close()

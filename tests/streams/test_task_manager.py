@@ -23,7 +23,7 @@ from kafkaclient.streams.runtime.inputs import OffsetReset
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
-from kafkaclient.streams.state.directory import StateDirectory, TaskDirectory
+from kafkaclient.streams.state.directory import StateDirectory, StoreDirectory
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import (
     FakeEnds,
@@ -157,11 +157,11 @@ async def test_an_offset_reset_is_committed_with_the_records_or_alone(world: Wor
     world.output.offset = 42
     await world.assign([A], [])
     await world.run_until_idle()
-    await world.process({SOURCE: [record(42, b"a"), OffsetReset(0)]})
+    await world.process({SOURCE: [record(42, b"a"), OffsetReset("words", 0)]})
     await world.commit()
     await world.process({SOURCE: [record(0, b"a"), record(1, b"a")]})
     await world.commit()
-    await world.process({SOURCE: [OffsetReset(7)]})
+    await world.process({SOURCE: [OffsetReset("words", 7)]})
     await world.commit()
     assert world.output.commits == [{SOURCE: 0}, {SOURCE: 2}, {SOURCE: 7}]
     assert world.output.changes == [{b"a": b"1"}, {b"a": b"3"}, {}]
@@ -191,7 +191,7 @@ async def test_a_task_runs_after_its_changelog_is_read_to_the_end(world: World) 
     await world.run_until_idle()
     assert world.state(A) is TaskState.RESTORING
     assert [task.id for task in world.reader.followed] == [A, B]
-    world.manager.tasks[A].reached(5, 5)
+    world.manager.tasks[A].task_stores[0].reached(5, 5)
     await world.run_until_idle()
     assert world.state(A) is TaskState.RUNNING
     assert [task.id for task in world.reader.followed] == [B]
@@ -238,7 +238,7 @@ async def test_a_failed_commit_restores_its_tasks(world: World) -> None:
     await world.run_until_idle()
     assert world.log == ["abandon", "start", "committed", "ends"]
     assert world.state(A) is TaskState.RUNNING
-    assert world.manager.tasks[A].store.get(b"a") is None
+    assert world.manager.tasks[A].stores["counts"].get(b"a") is None
     assert world.inputs.paused == set()
 
 
@@ -332,7 +332,7 @@ async def test_a_task_revoked_while_restoring_is_closed(world: World) -> None:
     task = world.manager.tasks[A]
     await world.assign([], [A])
     await world.run_until_idle()
-    task.reached(5, 5)
+    task.task_stores[0].reached(5, 5)
     await world.run_until_idle()
     assert world.state(A) is TaskState.STANDBY
     assert world.log == ["committed", "ends"]
@@ -394,7 +394,7 @@ async def test_a_store_that_cannot_be_closed_ends_the_instance(
     def full(*arguments: object) -> None:
         raise error
 
-    monkeypatch.setattr(TaskDirectory, "write_checkpoint", full)
+    monkeypatch.setattr(StoreDirectory, "write_checkpoint", full)
     await world.assign([], [])
     await world.run_until_idle()
     assert world.crashes == [error]

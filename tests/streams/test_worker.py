@@ -16,20 +16,28 @@ from hypothesis import strategies as st
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import StreamsError, TransactionAbortableError
-from kafkaclient.streams import DeadLetter, TaskId
+from kafkaclient.streams import DeadLetter, Serde, TaskId
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory
-from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.testing.clock import virtual_time
-from tests.streams.fakes import FakeEnds, FakeInputs, InlineDisk, checked, new_committer, record
+from tests.streams.fakes import (
+    FakeEnds,
+    FakeInputs,
+    InlineDisk,
+    checked,
+    new_committer,
+    record,
+    topology_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kafkaclient.streams.runtime.outputs import OutgoingRecord, Work
     from kafkaclient.streams.runtime.task import Task
+    from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition
 
 WORKER = "kafkaclient-work-"
@@ -125,8 +133,10 @@ class Brokers:
             raise TransactionAbortableError("perhaps")
         return positions
 
-    async def committed(self, source: TopicPartition) -> int | None:
-        return self.partitions[TaskId(0, source.partition)].offset
+    async def committed(
+        self, sources: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        return {each: self.partitions[TaskId(0, each.partition)].offset for each in sources}
 
 
 class Reader:
@@ -142,8 +152,9 @@ class Reader:
     def _feed(self, task: Task) -> None:
         if task.state in (TaskState.RESTORING, TaskState.STANDBY):
             changelog = self.partitions[task.id].changelog
-            task.restore((r.key, r.value) for r in changelog[task.position :])
-            task.reached(len(changelog), len(changelog))
+            (store,) = task.task_stores
+            store.restore((r.key, r.value) for r in changelog[store.position :])
+            store.reached(len(changelog), len(changelog))
 
 
 class Ends(FakeEnds):
@@ -249,7 +260,7 @@ async def behave(record: Any, store: Any, emit: Any) -> None:
     """``record.value`` chooses the behavior. Changes and emitted records show how far it got."""
     what, _, seconds = record.value.partition(b" ")
     count = int(store.get(record.key) or 0) + 1
-    store.put(record.key, b"%d" % count)
+    store[record.key] = b"%d" % count
     if what == b"late":
         await asyncio.sleep(float(seconds))
     await emit("counts", b"%d" % count, record.key)
@@ -258,7 +269,7 @@ async def behave(record: Any, store: Any, emit: Any) -> None:
     if what == b"both":
         await emit("counts", b"again", record.key)
     if what == b"poison":
-        store.put(b"poisoned", b"1")
+        store[b"poisoned"] = b"1"
         raise ZeroDivisionError("poison")
     if what == b"cancelled":
         raise asyncio.CancelledError
@@ -271,9 +282,7 @@ def decode(value: bytes) -> bytes:
 
 
 def topology(**options: Any) -> Topology:
-    made = Topology("app")
-    made.add(Processor(topic="words", store="counts", process=behave, **options))
-    return made
+    return topology_of(behave, **options)
 
 
 def feed(*values: bytes, key: bytes = b"k") -> list[Any]:
@@ -333,22 +342,21 @@ async def test_a_processor_that_ignores_cancellation_has_no_effect(tmp_path: Pat
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
-            for call in (lambda: store.put(b"k", b"1"), lambda: store.get(b"k")):
+            for call in (lambda: store.delete(b"k"), lambda: store.get(b"k")):
                 with pytest.raises(StreamsError, match="taken away"):
                     call()
             with pytest.raises(StreamsError, match="taken away"):
                 await emit("counts", b"1")
             after.append(record.offset)
 
-    made = Topology("app")
-    made.add(Processor(topic="words", store="counts", process=stubborn))
+    made = topology_of(stubborn)
     world = World(tmp_path, made, [feed(b"", b"")])
     await world.rebalance([A])
     await asyncio.sleep(0.1)
     task = world.manager.tasks[A]
     await world.rebalance([], [A])
     await asyncio.sleep(0.1)
-    assert (after, task.source_offset, task.state) == ([0], 0, TaskState.STANDBY)
+    assert (after, task.offsets[task.sources[0]], task.state) == ([0], 0, TaskState.STANDBY)
     await world.close()
 
 
@@ -404,7 +412,7 @@ async def test_a_skipped_record_leaves_no_output(
     tmp_path_factory: pytest.TempPathFactory, handler: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = {
-        "value_deserializer": decode,
+        "value": Serde(bytes, decode),
         "deserialization_exception_handler": handler,
         "processing_exception_handler": handler,
     }
@@ -459,7 +467,7 @@ def test_each_record_counts_once(feeds: list[list[bytes]], steps: list[tuple[str
         with tempfile.TemporaryDirectory() as path:
             dead = DeadLetter("dead")
             made = topology(
-                value_deserializer=decode,
+                value=Serde(bytes, decode),
                 deserialization_exception_handler=dead,
                 processing_exception_handler=dead,
             )

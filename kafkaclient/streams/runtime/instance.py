@@ -25,6 +25,7 @@ from kafkaclient.streams.runtime.dead_transactions import DeadTransactions, tran
 from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.inputs import Inputs
 from kafkaclient.streams.runtime.outputs import PlainOutput, TransactionalOutput
+from kafkaclient.streams.runtime.purge import purge_repartition_topics
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
@@ -33,7 +34,7 @@ from kafkaclient.streams.runtime.topics import end_offsets, partition_counts, pr
 from kafkaclient.streams.state.directory import StateDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Collection, Coroutine, Mapping
 
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.runtime.outputs import Output
@@ -110,6 +111,7 @@ class Instance:
         self._directory = StateDirectory(config.directory, self._clock)
         stack.callback(self._directory.close)
         topics = await prepare_topics(config, self._topology)
+        self._topology = topics.topology
         disk = stack.enter_context(ThreadPoolExecutor(_DISK_THREADS, "kafkaclient-disk"))
         admin = await stack.enter_async_context(self._new_admin())
         fetch_ends = partial(end_offsets, admin)
@@ -147,6 +149,7 @@ class Instance:
                 session_timeout_s=config.session_timeout_ms / 1000,
                 auto_offset_reset=config.auto_offset_reset,
                 changelogs=topics.changelogs,
+                partitions=topics.partitions,
                 clock=self._clock,
             ),
         )
@@ -181,6 +184,7 @@ class Instance:
             ("work", self._fetch_records()),
             ("changelogs", reader.run()),
             ("positions", self._publish_positions()),
+            ("purge", self._purge(topics.repartition_topics)),
             ("group", member.run()),
         ):
             stack.push_async_callback(_cancel, self._loop(name, work))
@@ -194,9 +198,22 @@ class Instance:
             self._new_admin,
             positions_group(self._config.application_id, self._directory.process_id),
             lambda: {
-                task.changelog: task.position
+                store.changelog: store.position
                 for task in self._tasks.values()
                 if task.state is TaskState.STANDBY
+                for store in task.task_stores
+            },
+        )
+
+    async def _purge(self, repartition_topics: Collection[str]) -> None:
+        await purge_repartition_topics(
+            self._new_admin,
+            self._config.repartition_purge_interval_ms / 1000,
+            lambda: {
+                source: offset
+                for task in self._tasks.values()
+                for source, offset in task.committed_offsets.items()
+                if source.topic in repartition_topics
             },
         )
 

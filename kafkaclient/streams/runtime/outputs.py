@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _MAX_CHANGES_PER_TURN = 1_000  # about 5 ms; then the event loop runs other tasks
 _STOP_TIMEOUT_S = 5.0  # records in flight after that belong to an aborted transaction
-_RECORD_OVERHEAD = 256  # bytes that a batch with one record has beside its key and value
+_RECORD_OVERHEAD = 128  # bytes of a batch with one record, without key and value
 
 
 class OutgoingRecord(NamedTuple):
@@ -188,8 +188,10 @@ class Output:
     def _position(self, last: int) -> int:
         return last + 1
 
-    async def committed(self, source: TopicPartition) -> int | None:
-        """The group's committed offset. None if there is none."""
+    async def committed(
+        self, sources: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        """The group's committed offset of each input partition. None if there is none."""
         raise NotImplementedError
 
     def _running(self) -> Producer:
@@ -244,11 +246,13 @@ class TransactionalOutput(Output):
         # transaction was fenced and aborted: else this one could not have been committed.
         return last + 2
 
-    async def committed(self, source: TopicPartition) -> int | None:
+    async def committed(
+        self, sources: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
         await self._started.wait()
         self._dead.search()  # it may be what the offset waits for
-        offset = (await self._running().committed(self._gate.group.group_id, [source]))[source]
-        return None if offset is None else offset.offset
+        found = await self._running().committed(self._gate.group.group_id, sources)
+        return {source: None if each is None else each.offset for source, each in found.items()}
 
     async def abandon(self) -> None:
         await self.stop()
@@ -283,8 +287,10 @@ class PlainOutput(Output):
                 await delivery
         await self._offsets.commit(offsets, losses)
 
-    async def committed(self, source: TopicPartition) -> int | None:
-        return (await self._offsets.committed([source]))[source]
+    async def committed(
+        self, sources: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        return await self._offsets.committed(sources)
 
     async def abandon(self) -> None:
         self._emitted = []

@@ -1,121 +1,219 @@
-"""Runs records through a task's processor, one at a time, and handles records that fail."""
+"""Runs the records of one input partition through its processor, one at a time, and handles records
+that fail."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import (
+    AuthorizationError,
     DeserializationError,
     InvalidRecordError,
     MetadataTimeoutError,
     ProcessingError,
     StateStoreError,
     StreamsError,
+    UnknownTopicError,
 )
+from kafkaclient.producer.batches.record import header_pairs
+from kafkaclient.streams.declarations import FAIL, DeadLetter, Topic
+from kafkaclient.streams.records import Record
 from kafkaclient.streams.runtime.outputs import OutgoingRecord
 from kafkaclient.streams.runtime.task_states import event_for, is_being_cancelled
-from kafkaclient.streams.topology import FAIL, DeadLetter
+from kafkaclient.streams.serdes import BYTES_OR_NONE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.streams.declarations import ErrorHandler
     from kafkaclient.streams.runtime.outputs import Output
+    from kafkaclient.streams.serdes import Codec
     from kafkaclient.streams.state.key_value_store import KeyValueStore
-    from kafkaclient.streams.topology import ErrorHandler, Processor
+    from kafkaclient.streams.topology import Processor, Topology
     from kafkaclient.types import HeadersLike, TopicPartition
 
 _log = logging.getLogger(__name__)
 
-_DECODING = ("decoded", "deserializer", DeserializationError)
+_DECODING = ("decoded", "types of its topic or the serde", DeserializationError)
 _PROCESSING = ("processed", "processor", ProcessingError)
+_NO_OUTPUT = (MetadataTimeoutError, UnknownTopicError, AuthorizationError)
 
 
-class _Emitted:
-    """What one record emits, until its processor returns. A record that fails leaves no output, and
-    a commit never contains a part of a record's output."""
+class _Output(NamedTuple):
+    topic: str
+    """The name on brokers."""
+    key: Codec
+    value: Codec
 
-    def __init__(self, output: Output, store: KeyValueStore) -> None:
-        self.records: list[OutgoingRecord] = []
-        self.is_closed = False
-        self._output = output
-        self._store = store
 
-    async def emit(
+class Outputs:
+    """The names and types of the topics that processors emit to."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._known: dict[Any, _Output] = {}
+
+    def __getitem__(self, topic: str | Topic[Any, Any]) -> _Output:
+        found = self._known.get(topic)
+        if found is None:
+            found = self._known[topic] = self._output(topic)
+        return found
+
+    def _output(self, topic: str | Topic[Any, Any]) -> _Output:
+        if isinstance(topic, Topic):
+            return _Output(self._topology.topic_name(topic.name), topic.key, topic.value)
+        declared = self._topology.inputs.get(topic)
+        if declared is None:
+            return _Output(topic, BYTES_OR_NONE, BYTES_OR_NONE)
+        return _Output(self._topology.topic_name(topic), declared.key, declared.value)
+
+
+class _Emit:
+    """:class:`~kafkaclient.streams.Emit` for one record."""
+
+    __slots__ = ("_record", "_work", "emitted")
+
+    def __init__(self, work: RecordWork, record: Record[Any, Any]) -> None:
+        self.emitted: list[OutgoingRecord] = []
+        self._work: RecordWork | None = work
+        self._record = record
+
+    def close(self) -> None:
+        """The processor has returned."""
+        self._work = None
+
+    async def __call__(
         self,
-        topic: str,
+        topic: str | Topic[Any, Any],
         value: Any = None,
         key: Any = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        headers: HeadersLike = (),
+        headers: HeadersLike = None,
     ) -> None:
-        """Send a record, as :meth:`kafkaclient.Producer.send`, when the processor has returned."""
-        self._store.check_open()
-        if self.is_closed:
+        work, record = self._work, self._record
+        if work is None:
             raise StreamsError(
-                f"nothing was emitted to {topic!r}: the processor has returned already. Await "
-                "everything that emits before the processor returns"
+                f"emit({topic!r}) is called after the processor has returned: nothing is written. "
+                "A processor must wait for all its emits"
             )
-        outgoing = OutgoingRecord(topic, value, key, partition, timestamp_ms, headers)
-        # Invalid records are rejected here, inside the processor. Mutable buffers are copied, as
-        # in send(), in case the processor changes them later.
-        self.records.append(self._output.checked(outgoing))
+        output = work.outputs[topic]
+        if timestamp_ms is None and record.timestamp_ms >= 0:
+            timestamp_ms = record.timestamp_ms
+        if headers is None:
+            headers = record.headers
+        try:
+            if output.key.with_context or output.value.with_context:
+                headers = list(header_pairs(headers))
+                key = await output.key.write_for(key, output.topic, "key", headers)
+                value = await output.value.write_for(value, output.topic, "value", headers)
+            else:
+                key = output.key.write(key)
+                value = output.value.write(value)
+        except TypeError as error:
+            raise TypeError(
+                f"a record for topic {output.topic!r} is not of the types (key="
+                f"{output.key.declared}, value={output.value.declared}): {error}"
+            ) from error
+        outgoing = OutgoingRecord(output.topic, value, key, partition, timestamp_ms, headers)
+        self.emitted.append(work.checked(outgoing))
 
 
 class RecordWork:
-    """The processing of one running task. :meth:`close` it when the task stops running."""
+    """The processing of one input partition of a running task. :meth:`close` it when the task stops
+    running."""
 
     def __init__(
-        self, source: TopicPartition, processor: Processor, store: KeyValueStore, output: Output
+        self,
+        source: TopicPartition,
+        topic: Topic[Any, Any],
+        processor: Processor,
+        stores: Mapping[str, KeyValueStore[Any, Any]],
+        output: Output,
+        outputs: Outputs,
     ) -> None:
+        self.outputs = outputs
         self._source = source
-        self._processor = processor
-        self._store = store
+        self._topic_name = topic.name
+        self._topic = topic
+        self._read_key = topic.key.reader
+        self._read_value = topic.value.reader
+        self._process = processor.process
+        self._stores = tuple(stores[store.name] for store in processor.stores)
         self._output = output
+        self._is_closed = False
         self._on_undecodable = processor.deserialization_exception_handler
         self._on_unprocessable = processor.processing_exception_handler
 
     def close(self) -> None:
-        """A processor that is still running can neither emit nor use the store any more."""
-        self._store.close()
+        """A processor that is still running cannot emit any more."""
+        self._is_closed = True
 
     async def process(self, record: Any) -> list[OutgoingRecord]:
-        """Process one record. Returns what is to be sent; all topics are known then.
+        """Process one record, as it was fetched. Returns what is to be sent: all topics are known
+        then. A failed record leaves no output, and a commit never has a part of a record's.
 
         Raises DeserializationError or ProcessingError if the record fails and its handler is FAIL.
         Errors of the store and retriable errors are raised unchanged.
         """
         try:
-            decoded = self._decode(record)
+            key, value = record.key, record.value
+            if self._read_key is not None:
+                key = self._read_key(key)
+            if self._read_value is not None:
+                value = self._read_value(value)
         except Exception as error:  # noqa: BLE001 - a deserializer is user code
-            return await self._handle(record, error, self._on_undecodable, decoding=True)
-        emitted = _Emitted(self._output, self._store)
+            explained = self._explain(record, error)
+            return await self._handle(record, explained, self._on_undecodable, decoding=True)
+        decoded: Record[Any, Any] = Record(
+            self._topic_name,
+            self._source.partition,
+            record.offset,
+            record.timestamp,
+            record.headers,
+            key,
+            value,
+        )
+        emit = _Emit(self, decoded)
         try:
-            await self._processor.process(decoded, self._store, emitted.emit)
-            emitted.is_closed = True
-            if emitted.records:
-                await self._output.prepare(emitted.records)
+            await self._process(decoded, *self._stores, emit)
+            emit.close()
+            if emit.emitted:
+                await self._output.prepare(emit.emitted)
         except (Exception, asyncio.CancelledError) as error:
-            emitted.is_closed = True
             cancelled = isinstance(error, asyncio.CancelledError) and is_being_cancelled()
-            if cancelled or self._store.is_closed or not _is_record_error(error):
+            if cancelled or self._is_closed or not _is_record_error(error):
                 raise
-            self._store.roll_back()
-            # Skipping all records whose output topic is missing would lose them in silence.
-            handler = FAIL if isinstance(error, MetadataTimeoutError) else self._on_unprocessable
+            for store in self._stores:
+                store.roll_back()
+            # Every record would be skipped, not this one only.
+            handler = FAIL if isinstance(error, _NO_OUTPUT) else self._on_unprocessable
             return await self._handle(record, error, handler, decoding=False)
-        return emitted.records
+        finally:
+            emit.close()
+        return emit.emitted
 
-    def _decode(self, record: Any) -> Any:
-        read_key, read_value = self._processor.key_deserializer, self._processor.value_deserializer
-        changes = {}
-        if read_key is not None and record.key is not None:
-            changes["key"] = read_key(record.key)
-        if read_value is not None and record.value is not None:
-            changes["value"] = read_value(record.value)
-        return record._replace(**changes) if changes else record
+    def _explain(self, record: Any, error: Exception) -> Exception:
+        """The error of the slower, more helpful way to decode the record."""
+        try:
+            self._topic.key.read(record.key)
+            self._topic.value.read(record.value)
+        except Exception as explained:  # noqa: BLE001 - a deserializer is user code
+            return explained
+        return error
+
+    def checked(self, outgoing: OutgoingRecord) -> OutgoingRecord:
+        """A record that the processor emits, to be sent when it has returned. Invalid records are
+        rejected here, inside the processor. Mutable buffers are copied, as in send()."""
+        if self._is_closed:
+            raise StreamsError(
+                "the task was taken away from this instance while it processed this record"
+            )
+        return self._output.checked(outgoing)
 
     async def _handle(
         self, record: Any, error: BaseException, handler: ErrorHandler, *, decoding: bool

@@ -19,39 +19,38 @@ class SlowRecords:
     has returned.
     """
 
-    def __init__(self, task: TaskId, source: TopicPartition, session_timeout_s: float) -> None:
+    def __init__(self, task: TaskId, session_timeout_s: float) -> None:
         self._task = task
-        self._source = source
         self._session_timeout_s = session_timeout_s
-        self._offset: int | None = None
-        """The offset of the record that is being processed. None: there is none."""
+        self._at: tuple[TopicPartition, int] | None = None
+        """Partition and offset of the record that is being processed. None: there is none."""
         self._loop_seen_at = 0.0
         """When the event loop last ran during this record."""
 
-    def start(self, offset: int, now: float) -> None:
-        """The processing of the record at ``offset`` begins."""
-        self._offset, self._loop_seen_at = offset, now
+    def start(self, source: TopicPartition, offset: int, now: float) -> None:
+        """The processing of a record begins."""
+        self._at, self._loop_seen_at = (source, offset), now
 
     def end(self, now: float) -> None:
         """The processing of the record ends."""
         self.check(now)
-        self._offset = None
+        self._at = None
 
     def stop(self) -> None:
         """The task stops running."""
-        self._offset = None
+        self._at = None
 
     def check(self, now: float) -> None:
         """Log the current record if it has blocked the event loop."""
-        if self._offset is None:
+        if self._at is None:
             return
         blocked_s, self._loop_seen_at = now - self._loop_seen_at, now
         if blocked_s > self._session_timeout_s:
-            topic, partition = self._source
+            (topic, partition), offset = self._at
             _log.warning(
                 "task %s: while the record at %s-%d, offset %d, was processed, the event loop was "
                 "blocked for %.1f s, longer than session.timeout.ms, %g s: without heartbeats the "
                 "group removes this instance and reassigns its tasks. Run blocking code with "
                 "asyncio.to_thread or in a process pool, or raise session_timeout_ms",
-                *(self._task, topic, partition, self._offset, blocked_s, self._session_timeout_s),
+                *(self._task, topic, partition, offset, blocked_s, self._session_timeout_s),
             )

@@ -216,7 +216,8 @@ class TaskManager:
         self._reader.follow([task for task in self.tasks.values() if task.state in following])
 
     def _deactivate(self, task: Task) -> None:
-        self._inputs.remove(task.source)
+        for source in task.sources:
+            self._inputs.remove(source)
         if worker := self.workers.pop(task.id, None):
             worker.cancel()
             self._cancelled_workers.add(worker.asyncio_task)
@@ -236,8 +237,9 @@ class TaskManager:
             self._inputs.wake,
             self.failed,
         )
-        self._inputs.add(task.source, task.source_offset)
-        self._inputs.resume(task.source)
+        for source, offset in task.offsets.items():
+            self._inputs.add(source, offset)
+            self._inputs.resume(source)
 
     def _close_store(self, task: Task) -> None:
         del self.tasks[task.id]
@@ -268,34 +270,34 @@ class TaskManager:
         # task cannot commit any more. All changes before it are in the changelog, though perhaps
         # without their transaction's marker: the end includes open transactions.
         await self.committer.ready(task)
-        offset = await self.committer.output.committed(task.source)
-        ends = await self._fetch_ends([task.changelog], read_committed=False)
-        await task.wait_until_restored(ends[task.changelog])
-        if offset:
-            # Fetched after the committed offset, so it is not smaller unless the topic is new.
-            end = (await self._fetch_ends([task.source]))[task.source]
-            if offset > end:
-                _log.warning(
-                    "task %s: the group has committed offset %d of %s-%d, which ends at %d: the "
-                    "topic was recreated or lost records. The task begins at the %s offset "
-                    "(auto.offset.reset)",
-                    *(task.id, offset, *task.source, end, self._options.auto_offset_reset),
-                )
-                offset = None
-        if offset is None:
-            offset = await self._first_offset(task)
-        task.source_offset = offset
+        found = await self.committer.output.committed(task.sources)
+        if changelogs := [store.changelog for store in task.task_stores]:
+            ends = await self._fetch_ends(changelogs, read_committed=False)
+            await task.wait_until_restored(ends)
+        offsets = {source: offset for source, offset in found.items() if offset is not None}
+        if any(offsets.values()):
+            # Fetched after the committed offsets, so they are not smaller unless a topic is new.
+            for source, end in (await self._fetch_ends(list(offsets))).items():
+                if offsets[source] > end:
+                    _log.warning(
+                        "task %s: the group has committed offset %d of %s-%d, which ends at %d: "
+                        "the topic was recreated or lost records. The task begins at the %s offset "
+                        "(auto.offset.reset)",
+                        *(task.id, offsets.pop(source), *source, end),
+                        self._options.auto_offset_reset,
+                    )
+        task.start_at(offsets)
+        if missing := [source for source in task.sources if source not in offsets]:
+            await self._start_at_first(task, missing)
 
-    async def _first_offset(self, task: Task) -> int:
-        """Where a task without committed offset begins."""
-        if self._options.auto_offset_reset == LATEST:
-            # Committed now: after a failure, a later end offset would skip records.
-            offset = (await self._fetch_ends([task.source]))[task.source]
-            await self.committer.add(task, (), {task.source: offset})
-            await self.committer.commit()
-        else:
-            offset = await self._inputs.beginning(task.source)
-        return offset
+    async def _start_at_first(self, task: Task, sources: Sequence[TopicPartition]) -> None:
+        """Begin where a task begins that has not committed offsets of these inputs."""
+        if self._options.auto_offset_reset != LATEST:
+            task.start_at({source: await self._inputs.beginning(source) for source in sources})
+            return
+        # Committed now: after a failure, a later end offset would skip records.
+        await self.committer.add(task, (), await self._fetch_ends(sources))
+        await self.committer.commit()
 
     def failed(self, task: Task, error: BaseException) -> None:
         """Handle an error of a task, unless the task has been taken away meanwhile."""
@@ -314,14 +316,20 @@ class TaskManager:
 
     def wanted_partitions(self) -> set[TopicPartition]:
         """Input partitions whose tasks have room for records."""
-        return {worker.task.source for worker in self.workers.values() if worker.has_room}
+        return {
+            source
+            for worker in self.workers.values()
+            if worker.has_room
+            for source in worker.task.sources
+        }
 
     def deliver(self, found: Mapping[TopicPartition, Sequence[Row]]) -> None:
         """Pass fetched records to the workers, and log slow records."""
         for worker in self.workers.values():
             worker.task.check_slow_record()
-            if records := found.get(worker.task.source):
-                worker.add_records(records)
+            for source in worker.task.sources:
+                if records := found.get(source):
+                    worker.add_records(records)
 
     async def suspend(self, timeout_s: float) -> None:
         """Finish the current records and commit all tasks. If a record takes longer than

@@ -76,17 +76,28 @@ class GroupAdmin(Runnable):
             await running.session.until_answered(attempt)
 
     async def end_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        read_committed: bool = True,
+        timeout_s: float | None = None,
     ) -> dict[TopicPartition, int]:
-        """The last stable offsets of partitions. The result omits partitions that do not exist or
-        have no leader. Raises AuthorizationError, or the leader's BrokerError."""
+        """The end offsets of partitions: the last stable offsets, or without ``read_committed`` the
+        high watermarks. The result omits partitions that do not exist or have no leader. Raises
+        AuthorizationError, or the leader's BrokerError."""
         wanted = set(partitions)
         async with self._operation("reading the end offsets of partitions", timeout_s) as running:
             session = running.session
-            return await session.until_answered(lambda: _ends(session, wanted)) if wanted else {}
+            if not wanted:
+                return {}
+            return await session.until_answered(
+                lambda: _ends(session, wanted, read_committed=read_committed)
+            )
 
 
-async def _ends(session: Session, wanted: set[TopicPartition]) -> dict[TopicPartition, int]:
+async def _ends(
+    session: Session, wanted: set[TopicPartition], *, read_committed: bool
+) -> dict[TopicPartition, int]:
     led: defaultdict[int, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for info in (await session.metadata(tuple(sorted({p.topic for p in wanted})))).topics:
         for view in info.partitions:
@@ -95,7 +106,7 @@ async def _ends(session: Session, wanted: set[TopicPartition]) -> dict[TopicPart
 
     async def answer_of(leader: int) -> ListOffsetsResult:
         topics = {topic: tuple(numbers) for topic, numbers in led[leader].items()}
-        return await session.once(ListOffsetsCall(topics, read_committed=True), leader)
+        return await session.once(ListOffsetsCall(topics, read_committed=read_committed), leader)
 
     answers = await asyncio.gather(*map(answer_of, led))
     ends = {}

@@ -10,6 +10,7 @@ from kafkaclient.errors import ConfigError, StreamsError
 from kafkaclient.streams.config import StreamsConfig
 from kafkaclient.streams.declarations import FAIL, ErrorHandler, Store, Topic, validate_handler
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes
+from kafkaclient.streams.runtime.committer import CommitCounts
 from kafkaclient.streams.runtime.instance import Instance
 from kafkaclient.streams.topology import Processor, Topology
 
@@ -181,8 +182,8 @@ class StreamsApp:
         :class:`~kafkaclient.streams.DeadLetter` writes the record to a topic and continues. In each
         case the processor's store changes and emitted records for this record are dropped. The two
         other handlers, named as in Kafka Streams, override ``on_error`` for decoding or for
-        processing. Unless the processing handler is ``"fail"``, emitted records are sent after the
-        processor has returned.
+        processing. Emitted records are sent after the processor has returned, which may take any
+        time. Topics that it emits to must exist.
 
         Raises:
             ConfigError: another processor reads a topic, a store is declared with two types, an
@@ -226,8 +227,7 @@ class StreamsApp:
             DeserializationError: a record cannot be decoded; the message names the record.
             ProcessingError: a processor raised, see the cause; the message names the record.
             StreamsError: an input or dead letter topic is missing, inputs of a store have different
-                numbers of partitions, a record takes longer than its transaction may, or the group
-                or the brokers are unreachable.
+                numbers of partitions, or the group or the brokers are unreachable.
             KafkaError: an emitted record was rejected with an error that retries do not cure.
         """
         if not self._topology.processors:
@@ -254,6 +254,11 @@ class StreamsApp:
     def changelog_bytes(self) -> ChangelogBytes:
         """How much this instance has read from changelogs since :meth:`run` began."""
         return ChangelogBytes(0, 0) if self._instance is None else self._instance.changelog_bytes
+
+    @property
+    def commits(self) -> CommitCounts:
+        """This instance's commits since :meth:`run` began."""
+        return CommitCounts() if self._instance is None else self._instance.commits
 
     def tasks(self) -> list[TaskDescription]:
         """This instance's current tasks, sorted."""

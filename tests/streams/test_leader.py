@@ -138,6 +138,24 @@ def test_an_unreadable_member_gets_nothing_and_the_others_their_tasks(bad: bytes
     assert (answers["b"].partitions, answers["b"].info.error_code) == ([], 3)
 
 
+def test_a_member_with_other_processors_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """It would wait for ever for tasks of its topics."""
+    answers = compute_assignments(
+        {
+            "a": ConsumerSubscription(("words",), subscription(1, {})),
+            "b": ConsumerSubscription(("lines",), subscription(2, {})),
+        },
+        topology(),
+        {"words": 4},
+        ENDS,
+        AssignmentConfigs(),
+        PROBING_MS,
+    )
+    assert active(answers["a"]) == [0, 1, 2, 3]
+    assert (answers["b"].partitions, answers["b"].info.error_code) == ([], 3)
+    assert "member b reads the topics ['lines']" in caplog.text
+
+
 def test_a_newer_member_gets_this_version() -> None:
     answers = led({"a": subscription(1, {}), "b": b"\0\0\0\x0c\0\0\0\x0c whatever"})
     assert (answers["b"].info.version, answers["b"].info.error_code) == (11, 0)
@@ -168,18 +186,6 @@ def test_group_errors_go_to_all_members(
     answers = led(members, ends, partitions)
     assert {answer.info.error_code for answer in answers.values()} == {code}
     assert all(not answer.partitions for answer in answers.values())
-
-
-def test_another_application_with_the_same_id_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    members = {
-        "a": ConsumerSubscription(("words",), subscription(1, {})),
-        "b": ConsumerSubscription(("lines",), subscription(2, {})),
-    }
-    answers = compute_assignments(
-        members, topology(), {"words": 4}, ENDS, AssignmentConfigs(), PROBING_MS
-    )
-    assert {answer.info.error_code for answer in answers.values()} == {3}
-    assert "members of group 'app' read different topics: lines, and words" in caplog.text
 
 
 async def nothing_stateless(record: object, emit: object) -> None:

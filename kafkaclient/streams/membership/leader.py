@@ -79,6 +79,13 @@ def compute_assignments(
     shutdown = False
     for member, told in subscriptions.items():
         subscription = _decode(member, told.user_data)
+        if subscription is not None and set(told.topics) != set(topology.topics):
+            _log.error(
+                "member %s reads the topics %s, and this one, the group's leader, %s: the same "
+                "application.id needs the same processors. The member gets no tasks, and ends",
+                *(member, sorted(told.topics), sorted(topology.topics)),
+            )
+            subscription = None
         if subscription is None:
             answers[member] = _error_answer(AssignorError.ASSIGNMENT_ERROR)
         elif isinstance(subscription, FutureSubscriptionInfo):
@@ -88,11 +95,6 @@ def compute_assignments(
             shutdown |= subscription.error_code == AssignorError.SHUTDOWN_REQUESTED
             _add_member(processes, member, subscription)
     error = _group_error(topology, partitions, end_offsets, shutdown=shutdown)
-    for told in subscriptions.values():
-        # An unreadable member has no topics.
-        if told.topics and (difference := topology.difference(told.topics)) is not None:
-            _log.error("%s. No tasks are assigned", difference)
-            error = AssignorError.ASSIGNMENT_ERROR
     if error is not None:
         return dict.fromkeys(subscriptions, _error_answer(error))
     if not processes:

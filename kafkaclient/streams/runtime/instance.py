@@ -20,25 +20,28 @@ from kafkaclient.streams.membership.member import Member, MemberOptions
 from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.positions import positions_group, publish_positions
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
+from kafkaclient.streams.runtime.committer import CommitCounts, Committer
+from kafkaclient.streams.runtime.dead_transactions import DeadTransactions, transactional_id
 from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.inputs import Inputs
+from kafkaclient.streams.runtime.outputs import PlainOutput, TransactionalOutput
 from kafkaclient.streams.runtime.purge import purge_repartition_topics
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.runtime.to_the_end import to_the_end
 from kafkaclient.streams.runtime.topics import end_offsets, partition_counts, prepare_topics
-from kafkaclient.streams.runtime.writers import AtLeastOnceWriter, ExactlyOnceWriter
 from kafkaclient.streams.state.directory import StateDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Mapping
 
     from kafkaclient.streams.config import StreamsConfig
+    from kafkaclient.streams.runtime.outputs import Output
     from kafkaclient.streams.runtime.task import Task
-    from kafkaclient.streams.runtime.writers import Writer
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
+    from kafkaclient.types import ConsumerGroupMetadata
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +51,6 @@ _COMMIT_TIMEOUT_S = 20.0  # how long it waits for records and commits together
 _LEAVE_TIMEOUT_S = 5.0
 _CLEANUP_INTERVAL_S = 10.0
 _DISK_THREADS = 2
-_CHANGE_OVERHEAD = 128  # bytes of a batch and a record, without key and value
 
 
 class TaskDescription(NamedTuple):
@@ -70,8 +72,7 @@ class Instance:
         self._topology = topology
         self._clock = time.monotonic
         self._crashed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._producer: Producer | None = None
-        """With ``at_least_once``: the producer that all tasks share."""
+        self.commits = CommitCounts()
         self._tasks: Mapping[TaskId, Task] = {}
         self._reader: ChangelogReader | None = None
         self._is_working = False
@@ -101,8 +102,8 @@ class Instance:
         finally:
             stopping.cancel()
             await to_the_end(self._end(stack), on_cancel=self._hurry.set)
-            if self._crashed.done():
-                self._crashed.result()
+        if self._crashed.done():
+            self._crashed.result()
 
     async def _start(self, stack: AsyncExitStack) -> None:
         """Make the parts, and start them. What ends them is on the stack as soon as they exist."""
@@ -123,9 +124,7 @@ class Instance:
         )
         stack.push_async_callback(connection.close)
         await connection.start()
-        if not config.exactly_once:
-            self._producer = Producer(config.bootstrap_servers, **config.client_options)
-            await stack.enter_async_context(self._producer)
+        gate = CommitGate(config.application_id, config.group_instance_id)
         self._schedule = RebalanceSchedule(config.acceptable_recovery_lag, self._clock, time.time)
         self._reader = reader = ChangelogReader(records, self._schedule.observe)
         self._inputs = Inputs(records, config.auto_offset_reset, self._clock)
@@ -135,23 +134,29 @@ class Instance:
             self._inputs,
             reader,
             fetch_ends,
-            make_writer=self._make_writer,
+            new_committer=partial(
+                Committer,
+                self._new_output(stack, admin, connection, gate),
+                gate,
+                interval_s=config.commit_interval_ms / 1000,
+                counts=self.commits,
+                clock=self._clock,
+            ),
             on_migrated=self._schedule.request_soon,
             crash=self.crash,
             disk=disk,
             options=TaskOptions(
-                commit_interval_s=config.commit_interval_ms / 1000,
-                transaction_timeout_s=config.transaction_timeout_s,
                 session_timeout_s=config.session_timeout_ms / 1000,
                 auto_offset_reset=config.auto_offset_reset,
                 changelogs=topics.changelogs,
                 partitions=topics.partitions,
-                max_change_bytes=config.producer_config.max_request_size - _CHANGE_OVERHEAD,
                 clock=self._clock,
             ),
         )
         stack.callback(manager.close)
         self._tasks = manager.tasks
+        stack.push_async_callback(manager.end_work)
+        await manager.committer.start()
         protocol = GroupMember(
             config,
             self._topology,
@@ -162,25 +167,18 @@ class Instance:
             partial(partition_counts, admin, self._topology.topics),
             topics.partitions,
         )
-        self._gate = CommitGate(config.application_id, config.group_instance_id)
         options = MemberOptions(
             session_timeout_ms=config.session_timeout_ms,
             rebalance_timeout_ms=config.rebalance_timeout_ms,
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             group_instance_id=config.group_instance_id,
         )
-        self._member = member = Member(connection, protocol, options, self._gate, self._clock)
-        self._offsets = GroupOffsets(
-            connection,
-            self._gate,
-            member.commit_refused,
-            config.producer_config.call_limit.seconds,
-        )
+        self._member = member = Member(connection, protocol, options, gate, self._clock)
         known = self._topology.tasks(topics.partitions)
         # Stores of tasks that are likely to be assigned here are opened before joining the group.
         await manager.open_stores(task for task in self._directory.report() if task in known)
         stack.push_async_callback(member.leave, "the instance ends", _LEAVE_TIMEOUT_S)
-        stack.push_async_callback(manager.end_writers)
+        stack.push_async_callback(manager.end_work)
         stack.push_async_callback(protocol.close)
         for name, work in (
             ("work", self._fetch_records()),
@@ -219,15 +217,32 @@ class Instance:
             },
         )
 
-    def _make_writer(self, task: Task) -> Writer:
-        if self._producer is not None:
-            return AtLeastOnceWriter(self._producer, self._offsets)
-        producer = Producer(
-            self._config.bootstrap_servers,
-            transactional_id=f"{self._config.application_id}-{task.id}",
-            **self._config.transactional_options,
+    def _new_output(
+        self, stack: AsyncExitStack, admin: Admin, connection: GroupConnection, gate: CommitGate
+    ) -> Output:
+        config = self._config
+        if not config.exactly_once:
+            offsets = GroupOffsets(
+                connection,
+                gate,
+                self._commit_refused,
+                config.producer_config.call_limit.seconds,
+            )
+            new = partial(Producer, config.bootstrap_servers, **config.producer_defaults)
+            return PlainOutput(config.producer_config, new, offsets)
+        identity = config.application_id, self._directory.process_id
+        dead = DeadTransactions(admin, *identity, self._clock)
+        stack.push_async_callback(dead.close)
+        new = partial(
+            Producer,
+            config.bootstrap_servers,
+            transactional_id=transactional_id(*identity),
+            **config.producer_defaults,
         )
-        return ExactlyOnceWriter(producer, self._gate)
+        return TransactionalOutput(config.producer_config, new, gate, dead)
+
+    def _commit_refused(self, code: int, group: ConsumerGroupMetadata) -> None:
+        self._member.commit_refused(code, group)  # it is made later
 
     async def _fetch_records(self) -> None:
         """Fetch, in a loop, for the tasks that want records. Their workers process them."""
@@ -272,7 +287,15 @@ class Instance:
             )
             await _cancel(hurrying)
             await _cancel(committing)
-        await stack.aclose()
+        try:
+            await stack.aclose()
+        except Exception as error:
+            if not self._crashed.done():
+                raise
+            _log.warning("the instance has crashed, and could not end all its parts: %r", error)
+        finally:
+            if self._crashed.done():
+                self._crashed.exception()  # run() raises it, unless it is cancelled
 
 
 async def _cancel(task: asyncio.Task[Any]) -> None:

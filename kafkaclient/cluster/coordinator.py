@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkaclient.broker_errors import BROKER_ERRORS, broker_error
 from kafkaclient.cluster.backoff import exponential_s
@@ -15,7 +16,7 @@ from kafkaclient.log_fields import log_fields
 from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from random import Random
 
     from kafkaclient.cluster.link import Purpose
@@ -29,6 +30,8 @@ _MAX_TIMEOUT_S = 3.0
 """How long a coordinator may take to answer before the call is repeated, maybe at another broker.
 Every call may be repeated. With request.timeout.ms the client would wait long for a broker that is
 no longer the coordinator."""
+
+_NOT_COORDINATOR = 16
 
 _ENDING_BACKOFF_S = 0.02  # first pause while the previous transaction is being ended (as in Java)
 _ENDING_CODES = frozenset({51, 88})  # CONCURRENT_TRANSACTIONS, UNSTABLE_OFFSET_COMMIT
@@ -133,9 +136,10 @@ class Coordinators:
             nonlocal refused
             refused = None
             node = await self._node_of(kind, key)
-            answer = await self._router.call(
+            calling = self._router.call(
                 call, node, timeout_s=timeout_s or self._timeout_s, purpose=purpose
             )
+            answer = await (self._late(kind, key, node, calling, purpose) if timeout_s else calling)
             code = answer.error_code
             if outcome_of(code) in (Outcome.DONE, Outcome.FATAL) or _is_final(code, final):
                 return answer
@@ -168,16 +172,40 @@ class Coordinators:
 
         return await until_answered(attempt, before_retry)
 
+    async def _late(
+        self,
+        kind: CoordinatorKind,
+        key: str,
+        node: int,
+        calling: Coroutine[Any, Any, T],
+        purpose: Purpose,
+    ) -> T:
+        """The answer to a call for which the coordinator takes its time. A broker that is paused
+        or cut off would take all of it: raises BrokerError once another one is the coordinator."""
+        answer = asyncio.ensure_future(calling)
+        try:
+            while not (await asyncio.wait({answer}, timeout=self._timeout_s))[0]:
+                with suppress(KafkaError):  # the next check may succeed
+                    if await self._find(kind, key) != node:
+                        self._router.release(purpose)
+                        what = f"waiting for broker {node}, which coordinated {key!r}"
+                        raise broker_error(_NOT_COORDINATOR, what)
+            return answer.result()
+        finally:
+            answer.cancel()
+
     async def _node_of(self, kind: CoordinatorKind, key: str) -> int:
         known = self._nodes.get((kind, key))
-        if known is not None:
-            return known
+        if known is None:
+            known = self._nodes[kind, key] = await self._find(kind, key)
+        return known
+
+    async def _find(self, kind: CoordinatorKind, key: str) -> int:
         call = FindCoordinatorCall(kind, key)
         found = await self._router.call(call, timeout_s=self._timeout_s)
         if found.error_code:
             what = f"looking for the coordinator of {kind.name.lower()} {key!r}"
             raise broker_error(found.error_code, what, found.error_message)
-        self._nodes[kind, key] = found.node_id
         return found.node_id
 
 

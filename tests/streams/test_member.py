@@ -319,3 +319,20 @@ async def test_errors_of_the_protocol_end_the_member() -> None:
         async with member(fake.bootstrap, protocol(), dialer=fake):
             with pytest.raises(ZeroDivisionError):
                 await a.task
+
+
+@virtual_time
+async def test_a_coordinator_that_stalls_during_a_join_is_left_for_the_next_one() -> None:
+    fake = cluster()
+    async with member(fake.bootstrap, protocol(), dialer=fake) as a:
+        await a.owns(0, 1, 2, 3)
+        group = a.connection.group_id
+        first = fake.coordinator(group)
+        fake.stall_broker(first)
+        a.member.request_rejoin("the test asks")
+        await asyncio.sleep(2)
+        fake.move_coordinator(group, 1 - first)
+        began = asyncio.get_running_loop().time()
+        await a.offsets.commit({P[0]: 5})
+        await a.until(lambda: a.member.state is MemberState.STABLE)
+        assert asyncio.get_running_loop().time() - began < 10  # rebalance_timeout_ms is 60 s

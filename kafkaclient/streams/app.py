@@ -9,6 +9,7 @@ from kafkaclient.errors import ConfigError, StreamsError
 from kafkaclient.streams.config import StreamsConfig
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes
 from kafkaclient.streams.runtime.instance import Instance
+from kafkaclient.streams.state.directory import remove_state
 from kafkaclient.streams.topology import (
     FAIL,
     Deserializer,
@@ -140,6 +141,17 @@ class StreamsApp:
     def stop(self) -> None:
         """Make :meth:`run` commit and return."""
         self._stopped.set()
+
+    def clean_up(self) -> None:
+        """Remove this instance's local state, for example after ``kafkaclient streams reset``
+        (Java: ``KafkaStreams.cleanUp``). The tasks' state is restored from the changelogs.
+
+        Raises :class:`~kafkaclient.errors.StreamsError` while the application runs, and
+        :class:`~kafkaclient.errors.StateStoreError` if another process uses the directory.
+        """
+        if self._instance is not None:
+            raise StreamsError("the application is running; its state is in use")
+        remove_state(self.config.directory)
 
     @property
     def changelog_bytes(self) -> ChangelogBytes:

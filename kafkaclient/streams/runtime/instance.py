@@ -24,7 +24,7 @@ from kafkaclient.admin.admin import Admin
 from kafkaclient.producer.producer import Producer
 from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
 from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
-from kafkaclient.streams.positions import positions_group, publish_positions
+from kafkaclient.streams.positions import PositionsPublisher
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
 from kafkaclient.streams.runtime.consumer_options import new_consumer
 from kafkaclient.streams.runtime.group_member import GroupMember, ProtocolAssignor
@@ -99,12 +99,18 @@ class Instance:
             stack.callback(self._directory.close)
             topics = await prepare_topics(self._config, self._topology)
             reader = await self._start(stack, topics)
+            positions = PositionsPublisher(
+                self._new_admin,
+                self._config.application_id,
+                self._directory.process_id,
+                self._standby_positions,
+            )
             loops = [
                 asyncio.create_task(self._crash_on_error(work), name=f"kafkaclient-streams-{name}")
                 for name, work in (
                     ("work", self._fetch_records()),
                     ("changelogs", reader.run()),
-                    ("positions", self._publish_positions()),
+                    ("positions", positions.run()),
                 )
             ]
             stopping = asyncio.create_task(stopped.wait())
@@ -114,6 +120,7 @@ class Instance:
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 await self._shut_down(loops)
+                await positions.close()
             if self._crashed.done():
                 self._crashed.result()
 
@@ -190,16 +197,12 @@ class Instance:
     def _new_admin(self) -> Admin:
         return Admin(self._config.bootstrap_servers, **self._config.client_options)
 
-    async def _publish_positions(self) -> None:
-        await publish_positions(
-            self._new_admin,
-            positions_group(self._config.application_id, self._directory.process_id),
-            lambda: {
-                task.changelog: task.position
-                for task in self._tasks.values()
-                if task.state is TaskState.STANDBY
-            },
-        )
+    def _standby_positions(self) -> dict[TopicPartition, int]:
+        return {
+            task.changelog: task.position
+            for task in self._tasks.values()
+            if task.state is TaskState.STANDBY
+        }
 
     def _make_writer(self, task: Task) -> Writer:
         if self._producer is not None:

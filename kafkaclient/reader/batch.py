@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, repeat
+from itertools import islice, pairwise, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.wire.arrow import (
@@ -98,6 +98,11 @@ class FetchedBatch:
             total += len(headers.offsets) + _size(headers.names) + _size(headers.contents)
         return total
 
+    @property
+    def content_bytes(self) -> int:
+        """The size of all keys and values in bytes."""
+        return len(self._buffers.key.data) + len(self._buffers.value.data)
+
     def __len__(self) -> int:
         return self._buffers.rows
 
@@ -110,17 +115,22 @@ class FetchedBatch:
     def __iter__(self) -> Iterator[FetchedRecord]:
         topic, partition = self.topic_partition
         rows, offsets, timestamps, types, key, value, headers = self._buffers
-        return map(
-            FetchedRecord,
+        fields = zip(
             repeat(topic, rows),
             repeat(partition, rows),
-            memoryview(offsets).cast("q"),
-            memoryview(timestamps).cast("q"),
-            memoryview(types).cast("i"),
+            memoryview(offsets).cast("q").tolist(),
+            memoryview(timestamps).cast("q").tolist(),
+            memoryview(types).cast("i").tolist(),
             _cells(key),
             _cells(value),
-            repeat((), rows) if headers is None else _lists(headers),
+            repeat(()) if headers is None or not headers.entries else _lists(headers),
+            strict=False,
         )
+        return map(tuple.__new__, repeat(FetchedRecord), fields)  # 3 times as fast as its calls
+
+    def pairs(self) -> Iterator[tuple[bytes | None, bytes | None]]:
+        """The keys and values of the records: faster than iterating over the records."""
+        return zip(_cells(self._buffers.key), _cells(self._buffers.value), strict=True)
 
     def __arrow_c_schema__(self) -> object:
         return schema_capsule(self._field)
@@ -159,12 +169,19 @@ def _size(column: BlobColumn) -> int:
 
 
 def _cells(column: BlobColumn) -> Iterator[bytes | None]:
-    data, valid = memoryview(column.data), column.valid
-    for row, (start, end) in enumerate(pairwise(memoryview(column.offsets).cast("i"))):
-        if valid is not None and not valid[row >> 3] >> (row & 7) & 1:
-            yield None
-        else:
-            yield bytes(data[start:end])
+    bounds = memoryview(column.offsets).cast("i").tolist()
+    rows = len(bounds) - 1
+    if column.nulls == rows:
+        return repeat(None, rows)
+    cells = map(bytes(column.data).__getitem__, map(slice, bounds, islice(bounds, 1, None)))
+    if column.valid is None:
+        return cells
+    return _with_nulls(cells, column.valid)
+
+
+def _with_nulls(cells: Iterator[bytes], valid: bytearray) -> Iterator[bytes | None]:
+    for row, cell in enumerate(cells):
+        yield cell if valid[row >> 3] >> (row & 7) & 1 else None
 
 
 def _lists(column: HeaderColumn) -> Iterator[Headers]:

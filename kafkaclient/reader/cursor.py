@@ -6,14 +6,14 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkaclient.errors import FetchTimeoutError, KafkaError
+from kafkaclient.errors import FetchTimeoutError, KafkaError, UnknownTopicError
+from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
     from kafkaclient.reader.part import Part
-    from kafkaclient.types import TopicPartition
 
 _AHEAD = 2
 """How many fetched parts a partition may have, whatever their size."""
@@ -36,9 +36,14 @@ class Cursor:
         """Fetched parts that the caller has not taken yet."""
         self.fetch: Fetch | None = None
         """The request in flight."""
+        self.paused: bool = False
+        """Whether the caller wants no batches now. Then nothing is fetched either."""
         self.idle: bool = False
         """Whether the last fetch reached the end of the log."""
         self.high_watermark: int = -1
+        self.log_end: int | None = None
+        """Where the read meets the end of the log, as of the last fetch: the last stable offset
+        with ``read_committed``, otherwise the high watermark."""
         self.topic_id: UUID | None = None
         """The topic's id at the first fetch. The same name with another id is another log."""
         self.replica: int | None = None
@@ -63,26 +68,52 @@ class Cursor:
         """Fetched bytes that the caller has not taken yet."""
         return sum(part.size for part in self.parts)
 
+    @property
+    def failure(self) -> KafkaError | None:
+        """The error, if the caller has taken all parts before it."""
+        return None if self.parts else self.error
+
+    def moved_to(self, position: int) -> Cursor:
+        """A cursor for the same partition at another position. If this one has failed because the
+        topic was created again, the new one reads the new topic."""
+        moved = Cursor(self.topic_partition, position, self.end)
+        moved.paused = self.paused
+        if not isinstance(self.error, UnknownTopicError):
+            moved.topic_id = self.topic_id
+        return moved
+
     def drop_parts(self) -> None:
         """Release everything that was fetched."""
         while self.parts:
             self.parts.popleft().drop()
 
+    def give_up(self) -> None:
+        """The read does not need this cursor any more. The response in flight is ignored."""
+        self.drop_parts()
+        self.fetch = None
+
+    def rewind(self) -> None:
+        """Release everything that was fetched, to fetch it again from the position on."""
+        self.give_up()
+        self.fetch_offset = self.position
+
     def is_hungry(self, enough: int) -> bool:
         """Whether to fetch more: not if there are several parts with ``enough`` bytes."""
         return (
             self.fetch is None
+            and not self.paused
             and self.error is None
             and self.fetch_offset is not None
             and self.fetch_offset < self.end
             and (len(self.parts) < _AHEAD or self.buffered < enough)
         )
 
-    def fetched(self, part: Part | None, high_watermark: int, *, idle: bool) -> None:
-        """Add a response's part, None if it had no records; ``idle``: it reached the log's end."""
+    def fetched(self, part: Part | None, high_watermark: int, log_end: int) -> None:
+        """Add a response's part, None if it had no records."""
         self.failures = 0
         self.high_watermark = high_watermark
-        self.idle = idle
+        self.log_end = log_end
+        self.idle = log_end <= (self.fetch_offset or 0)
         if part is not None:
             self.parts.append(part)
             self.fetch_offset = part.next_offset
@@ -107,6 +138,14 @@ class Cursor:
             self.error = timeout
 
 
+def new_cursor(where: tuple[str, int], start: int, end: int | None) -> Cursor:
+    """A cursor for the offsets from ``start`` to ``end``. Raises ValueError if there are none."""
+    tp = TopicPartition(*where)
+    if start < 0 or (end is not None and end < start):
+        raise ValueError(f"{tp}: there is no range of offsets from {start} to {end}")
+    return Cursor(tp, start, FOREVER if end is None else end)
+
+
 @dataclass(eq=False)
 class Fetch:
     """A Fetch request in flight: at most one per broker. ``reserved``: bytes of its response."""
@@ -115,3 +154,9 @@ class Fetch:
     cursors: Sequence[Cursor]
     reserved: int
     late_at: float
+
+    @property
+    def wanted(self) -> list[Cursor]:
+        """The partitions whose response is still awaited: another broker may have got the request
+        of a partition meanwhile, or the caller may have removed it."""
+        return [cursor for cursor in self.cursors if cursor.fetch is self]

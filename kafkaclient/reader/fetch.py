@@ -23,7 +23,7 @@ from kafkaclient.reader.part import Part
 from kafkaclient.wire.fetch import FetchByNameCall, FetchCall, FetchPartition, FetchTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from uuid import UUID
 
     from kafkaclient.config import ReaderConfig
@@ -66,15 +66,14 @@ class Fetches:
         self,
         config: ReaderConfig,
         cluster: Cluster,
-        cursors: Sequence[Cursor],
         wake: Callable[[], None],
     ) -> None:
         self._config = config
         self._cluster = cluster
         self._purpose = cluster.take_purpose()
         self._wake = wake
-        self._turn = list(cursors)
-        """The partitions, in the order in which a broker should serve them."""
+        self._turn: list[Cursor] = []
+        """The partitions that are not done, in the order in which a broker should serve them."""
         self._in_flight: dict[int, Fetch] = {}
         self._responses: list[Response] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -97,6 +96,15 @@ class Fetches:
             task.cancel()
         self._cluster.give_back(self._purpose, answered=not self._in_flight)
 
+    def add(self, cursor: Cursor) -> None:
+        self._turn.append(cursor)
+
+    def remove(self, cursor: Cursor) -> None:
+        """Fetch the partition no more, and ignore its response in flight."""
+        cursor.give_up()
+        if cursor in self._turn:
+            self._turn.remove(cursor)
+
     # --- requests -----------------------------------------------------------------------------
 
     def top_up(self) -> float | None:
@@ -108,8 +116,12 @@ class Fetches:
         wanted: dict[int, list[Cursor]] = {}
         self._turn = [cursor for cursor in self._turn if not cursor.done]
         nodes = [self._node_of(cursor, now) for cursor in self._turn]
-        undelivered = {node for node, cursor in zip(nodes, self._turn, strict=True) if cursor.parts}
-        """The brokers of partitions that have records which the caller has not taken."""
+        undelivered = {
+            node
+            for node, cursor in zip(nodes, self._turn, strict=True)
+            if cursor.parts and not cursor.paused
+        }
+        """The brokers of partitions that have records which the caller will take."""
         for node_id, cursor in zip(nodes, self._turn, strict=True):
             if not cursor.is_hungry(enough):
                 continue
@@ -128,10 +140,25 @@ class Fetches:
             others_soon = node_id in undelivered  # its other partitions will soon be due
             if others_soon and all(cursor.idle for cursor in cursors):
                 continue  # the broker would hold the request until new records come
-            room = share - sum(r.size for r in self._responses if r.node_id == node_id)
+            room = self._room(node_id, share)
+            if room < min(share, enough):
+                self._release_paused()
+                room = self._room(node_id, share)
             if room >= min(share, enough):
                 checks.append(self._start(node_id, cursors, room, not others_soon, now))
         return min(checks, default=None)
+
+    def _room(self, node_id: int, share: int) -> int:
+        """Bytes that may still be fetched from a broker."""
+        return share - sum(
+            r.size for r in self._responses if r.node_id == node_id and not r.used_up
+        )
+
+    def _release_paused(self) -> None:
+        """Release what was fetched of paused partitions. They fetch it again when they resume."""
+        for cursor in self._turn:
+            if cursor.paused and cursor.error is None and cursor.parts:
+                cursor.rewind()
 
     def _node_of(self, cursor: Cursor, now: float) -> int | None:
         view = self._cluster.metadata.view
@@ -147,8 +174,8 @@ class Fetches:
         if now >= fetch.late_at:
             fetch.late_at = now + _LATE_S
             self._cluster.metadata.request_refresh(f"broker {fetch.node_id} is late with a Fetch")
-            for cursor in fetch.cursors:
-                if cursor.fetch is fetch and self._node_of(cursor, now) != fetch.node_id:
+            for cursor in fetch.wanted:
+                if self._node_of(cursor, now) != fetch.node_id:
                     cursor.fetch = None
         return fetch.late_at
 
@@ -196,43 +223,48 @@ class Fetches:
     # --- responses ------------------------------------------------------------------------------
 
     async def _run(self, fetch: Fetch, call: FetchCall) -> None:
+        out_of_range: list[Cursor] = []
         try:
             result = await self._cluster.router.call(call, fetch.node_id, purpose=self._purpose)
-            await self._on_result(fetch, result)
+            out_of_range = self._on_result(fetch, result)
         except KafkaError as error:
             now = self._cluster.now()
             self._cluster.metadata.request_refresh(f"a Fetch failed: {error}")
-            for cursor in fetch.cursors:
-                if cursor.fetch is fetch:
-                    self._failed(cursor, error, now)
+            for cursor in fetch.wanted:
+                self._failed(cursor, error, now)
         except Exception as cause:  # noqa: BLE001 - the reader must not wait for ever
             _log.exception("a Fetch failed in an unexpected way")
-            for cursor in fetch.cursors:
+            for cursor in fetch.wanted:
                 cursor.error = defect("reading", cause)
         finally:
             del self._in_flight[fetch.node_id]
-            for cursor in fetch.cursors:
-                if cursor.fetch is fetch:
+            for cursor in fetch.wanted:
+                if cursor not in out_of_range:
                     cursor.fetch = None
             self._wake()
+        await self._explain(fetch, out_of_range)
 
-    async def _on_result(self, fetch: Fetch, result: FetchResult) -> None:
+    def _on_result(self, fetch: Fetch, result: FetchResult) -> list[Cursor]:
+        """Returns the partitions whose offset is not in the log."""
         if result.error_code:
             raise broker_error(result.error_code, f"Fetch from broker {fetch.node_id}")
         now = self._cluster.now()
         fetched = {(p.topic, p.partition): p for p in result.partitions}
         parts: list[Part] = []
+        out_of_range: list[Cursor] = []
         self._learn_leaders(result)
-        for cursor in fetch.cursors:
+        for cursor in fetch.wanted:
             found = fetched.get(cursor.topic_partition)
-            if cursor.fetch is not fetch:
-                continue  # another broker has its request by now
             if found is None:
                 if result.throttle_ms == 0:  # a throttled response leaves all partitions out
                     what = f"{cursor.topic_partition}: broker {fetch.node_id} did not mention it"
                     self._failed(cursor, LeaderChangedError(what), now)
+            elif not self._is_same_topic(cursor):
+                continue
+            elif found.error_code == _OFFSET_OUT_OF_RANGE:
+                out_of_range.append(cursor)
             elif found.error_code:
-                await self._refused(cursor, fetch, found, now)
+                self._refused(cursor, fetch, found, now)
             elif found.preferred_replica >= 0 and not found.records:
                 cursor.replica = found.preferred_replica
                 cursor.replica_until = now + self._config.metadata_max_age_ms / 1000
@@ -243,10 +275,9 @@ class Fetches:
             # Partitions that were served go to the end.
             served = set(parts)
             self._turn.sort(key=lambda cursor: not served.isdisjoint(cursor.parts))
+        return out_of_range
 
     def _arrived(self, cursor: Cursor, found: FetchedPartition, parts: list[Part]) -> None:
-        if not self._is_same_topic(cursor):
-            return
         cursor.topic_id = self._topic_id(cursor) or cursor.topic_id
         part = None
         if found.records:
@@ -264,7 +295,7 @@ class Fetches:
                 parts.append(part)
         committed = self._config.read_committed
         end = found.last_stable_offset if committed else found.high_watermark
-        cursor.fetched(part, found.high_watermark, idle=end <= (cursor.fetch_offset or 0))
+        cursor.fetched(part, found.high_watermark, end)
 
     def _topic_id(self, cursor: Cursor) -> UUID | None:
         topic = self._cluster.metadata.view.topics.get(cursor.topic_partition.topic)
@@ -289,15 +320,8 @@ class Fetches:
         if hints:
             self._cluster.metadata.apply_leaders(hints, result.endpoints)
 
-    async def _refused(
-        self, cursor: Cursor, fetch: Fetch, found: FetchedPartition, now: float
-    ) -> None:
+    def _refused(self, cursor: Cursor, fetch: Fetch, found: FetchedPartition, now: float) -> None:
         code, topic = found.error_code, cursor.topic_partition.topic
-        if not self._is_same_topic(cursor):
-            return
-        if code == _OFFSET_OUT_OF_RANGE:
-            await self._out_of_range(cursor, fetch, now)
-            return
         advice = denied(code, "Read", topic, by_itself=True)
         what = f"{cursor.topic_partition}: Fetch from broker {fetch.node_id}"
         error = broker_error(code, what, advice=advice)
@@ -305,9 +329,19 @@ class Fetches:
         self._cluster.metadata.request_refresh(str(error))
         self._failed(cursor, error, now)
 
-    async def _out_of_range(self, cursor: Cursor, fetch: Fetch, now: float) -> None:
-        """Report the available offsets; retriable if the broker may not have the whole log."""
-        where, offset = cursor.topic_partition, cursor.fetch_offset or 0
+    async def _explain(self, fetch: Fetch, out_of_range: list[Cursor]) -> None:
+        """Fail the partitions. The others of the response do not wait for it."""
+        for cursor in out_of_range:
+            error = await self._out_of_range(cursor, cursor.fetch_offset or 0)
+            if cursor.fetch is fetch:
+                cursor.fetch = None
+                self._failed(cursor, error, self._cluster.now())
+                self._wake()
+
+    async def _out_of_range(self, cursor: Cursor, offset: int) -> OffsetOutOfRangeError:
+        """The error with the available offsets; retriable if the broker may not have the whole
+        log."""
+        where = cursor.topic_partition
         error = OffsetOutOfRangeError(f"{where}: offset {offset} is not in the log")
         error.code, error.name = _OFFSET_OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE"
         error.topic_partition, error.offset = where, offset
@@ -327,7 +361,7 @@ class Fetches:
             )
         if follower:
             error.retriable = True
-        self._failed(cursor, error, now)
+        return error
 
     def _failed(self, cursor: Cursor, error: KafkaError, now: float) -> None:
         pause_s = retry_pause_s(cursor.failures + 1, self._config, self._cluster.rng)

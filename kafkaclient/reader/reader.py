@@ -12,7 +12,7 @@ from kafkaclient.cluster.client import Client, LeftOpen
 from kafkaclient.config import ReaderConfig
 from kafkaclient.errors import ConfigError, ReaderStateError
 from kafkaclient.reader.cluster import Cluster
-from kafkaclient.reader.cursor import FOREVER, Cursor
+from kafkaclient.reader.cursor import new_cursor
 from kafkaclient.reader.reading import Reading
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -194,13 +194,9 @@ class Reader(Client):
         cursors = []
         for where, given in ranges.items():
             start, end = given if isinstance(given, tuple) else (given, None)
-            tp = TopicPartition(*where)
-            if start < 0 or (end is not None and end < start):
-                raise ValueError(f"{tp}: there is no range of offsets from {start} to {end}")
-            cursor = Cursor(tp, start, FOREVER if end is None else end)
+            cursor = new_cursor(where, start, end)
             if not cursor.done:
                 cursors.append(cursor)
-                cluster.metadata.add_topic(tp.topic)
         reading = Reading(cluster, cursors, headers=headers)
         cluster.readings.add(reading)
         return reading

@@ -6,16 +6,17 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
-from kafkaclient.errors import KafkaError, ReaderStateError
+from kafkaclient.errors import KafkaError, ReaderStateError, UnreadableBatchError
 from kafkaclient.reader.batch import FetchedBatch
+from kafkaclient.reader.cursor import new_cursor
 from kafkaclient.reader.fetch import Fetches
+from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkaclient.reader.cluster import Cluster
     from kafkaclient.reader.cursor import Cursor
-    from kafkaclient.types import TopicPartition
 
 _MOST_DECODED = 64 * 1024 * 1024
 
@@ -26,8 +27,12 @@ class Reading:
     Batches of one partition come in the order of its log; partitions take turns. It sends requests
     only while a batch is awaited, and has at most ``fetch.max.bytes`` of fetched batches. It ends
     when each partition has reached its end, with :meth:`aclose`, with its reader, or with an error.
-    :attr:`positions` are the offsets at which a new read would continue. Only one task at a time
-    may use it.
+    :attr:`positions` are the offsets at which a new read would continue.
+
+    Partitions can be added, removed, sought, paused and resumed at any time. Batches of the old
+    position never come after :meth:`seek` or :meth:`remove`. A caller for whom the error of one
+    partition is not the end uses :meth:`wait`, :meth:`take` and :attr:`errors` instead of the
+    iteration. Only one task at a time may iterate or wait.
     """
 
     def __init__(self, cluster: Cluster, cursors: Sequence[Cursor], *, headers: bool) -> None:
@@ -36,13 +41,16 @@ class Reading:
         self._cursors = {cursor.topic_partition: cursor for cursor in cursors}
         self._headers = headers
         self._limit = min(config.max_partition_fetch_bytes, _MOST_DECODED)
-        self._turns: deque[Cursor] = deque(cursors)
+        self._turns: deque[Cursor] = deque()
         """The partitions that are not done, in the order of their turns."""
         self._news = asyncio.Event()
-        self._fetches = Fetches(config, cluster, cursors, self._news.set)
+        self._fetches = Fetches(config, cluster, self._news.set)
         self._found = False
+        """Whether the partitions are known to exist."""
         self._busy = False
         self._closed = False
+        for cursor in cursors:
+            self._insert(cursor)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{len(self._turns)} partitions to go"
@@ -57,6 +65,121 @@ class Reading:
     def topics(self) -> set[str]:
         """The topics with a partition that is not done."""
         return {cursor.topic_partition.topic for cursor in self._turns}
+
+    @property
+    def ends(self) -> dict[TopicPartition, int | None]:
+        """Where each partition ended at its last fetch: with ``read_committed`` the last stable
+        offset, otherwise the high watermark. None before the first fetch, and after a seek."""
+        return {tp: cursor.log_end for tp, cursor in self._cursors.items()}
+
+    @property
+    def errors(self) -> dict[TopicPartition, KafkaError]:
+        """The partitions that cannot be fetched any further, and why; see :meth:`__anext__`. All
+        batches before the error have been taken. Such a partition waits for :meth:`seek` or
+        :meth:`remove`."""
+        failures = ((tp, cursor.failure) for tp, cursor in self._cursors.items())
+        return {tp: failure for tp, failure in failures if failure is not None}
+
+    # --- changing what is read --------------------------------------------------------------------
+
+    def add(
+        self, where: tuple[str, int], start: int, end: int | None = None, *, paused: bool = False
+    ) -> None:
+        """Read one more partition, from ``start`` to ``end`` (excluded; None: without an end).
+
+        Raises ValueError for a range that :meth:`Reader.read` would refuse, and for a partition of
+        this read, and ReaderStateError if the read is closed.
+        """
+        self._check_open()
+        cursor = new_cursor(where, start, end)
+        if cursor.topic_partition in self._cursors:
+            raise ValueError(f"{cursor.topic_partition} is part of the read already: seek it")
+        cursor.paused = paused
+        self._found = False
+        self._insert(cursor)
+
+    def remove(self, where: tuple[str, int]) -> None:
+        """Read a partition no more. Raises KeyError if it is not part of the read."""
+        self._forget(self._cursors[TopicPartition(*where)])
+        del self._cursors[TopicPartition(*where)]
+        self._news.set()
+
+    def seek(self, where: tuple[str, int], offset: int) -> None:
+        """Continue at another offset, also after an error. If the error was that the topic had been
+        created again, the read continues in the new topic. Raises KeyError if the partition is not
+        part of the read, ValueError for a negative offset or one behind the end."""
+        self._check_open()
+        before = self._cursors[TopicPartition(*where)]
+        after = before.moved_to(offset)
+        self._forget(before)
+        self._insert(after)
+
+    def pause(self, where: tuple[str, int]) -> None:
+        """Fetch and return nothing more of a partition until :meth:`resume`. Raises KeyError if it
+        is not part of the read. What was fetched is kept while there is room for it."""
+        self._cursors[TopicPartition(*where)].paused = True
+
+    def resume(self, where: tuple[str, int]) -> None:
+        """Undo :meth:`pause`. Raises KeyError if the partition is not part of the read."""
+        cursor = self._cursors[TopicPartition(*where)]
+        if cursor.paused:
+            cursor.paused = False
+            self._news.set()
+
+    def _insert(self, cursor: Cursor) -> None:
+        self._cursors[cursor.topic_partition] = cursor
+        if not cursor.done:
+            self._turns.append(cursor)
+            self._fetches.add(cursor)
+            self._cluster.metadata.add_topic(cursor.topic_partition.topic)
+        self._news.set()
+
+    def _forget(self, cursor: Cursor) -> None:
+        self._fetches.remove(cursor)
+        if cursor in self._turns:
+            self._turns.remove(cursor)
+
+    # --- taking batches ---------------------------------------------------------------------------
+
+    def take(self) -> FetchedBatch | None:
+        """A batch that was fetched, None if there is none now. Raises ReaderStateError if the read
+        is closed; errors of partitions are in :attr:`errors`. Only :meth:`wait` sends requests."""
+        self._check_open()
+        return self._next_batch()
+
+    async def wait(self, timeout_s: float | None = None) -> None:
+        """Send the requests that are due, and wait until there may be news: a batch to take, a
+        partition's error or end, or a call of :meth:`wake`. Raises ReaderStateError if the read is
+        closed, or another task is reading here."""
+        self._enter()
+        try:
+            until = None if timeout_s is None else self._cluster.now() + timeout_s
+            while True:
+                check_at = self._fetches.top_up()
+                await asyncio.sleep(0)
+                self._check_open()
+                has_parts = any(cursor.parts and not cursor.paused for cursor in self._turns)
+                if has_parts or self._news.is_set():
+                    break
+                if until is not None and self._cluster.now() >= until:
+                    break
+                await self._wait(min((t for t in (check_at, until) if t is not None), default=None))
+            self._news.clear()
+        finally:
+            self._busy = False
+
+    def wake(self) -> None:
+        """Make :meth:`wait` return, the current one or the next."""
+        self._news.set()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ReaderStateError("the read is closed")
+
+    def _enter(self) -> None:
+        if self._busy:
+            raise ReaderStateError("two tasks take batches from one read")
+        self._busy = True
 
     def __aiter__(self) -> Self:
         return self
@@ -73,18 +196,16 @@ class Reading:
         KafkaError: a broker answered with another error that is not retriable.
         ReaderStateError: the reader was closed meanwhile, or another task is reading here.
         """
-        if self._busy:
-            raise ReaderStateError("two tasks take batches from one read")
-        self._busy = True
+        self._enter()
         try:
-            if not self._found:
-                await self._cluster.find(self._cursors)
-                self._found = True
             while not self._closed:
+                if not self._found:
+                    self._found = True
+                    await self._cluster.find(list(self._cursors))
                 check_at = self._fetches.top_up()
                 # The requests leave. Their responses may come while a batch is decoded.
                 await asyncio.sleep(0)
-                batch = self._next_batch()
+                batch = self._next_batch(raise_errors=True)
                 if batch is not None:
                     return batch
                 if not self._turns:
@@ -111,35 +232,38 @@ class Reading:
         except TimeoutError:
             pass  # the caller checks again
 
-    def _next_batch(self) -> FetchedBatch | None:
+    def _next_batch(self, *, raise_errors: bool = False) -> FetchedBatch | None:
         """A batch of the first partition, in the order of turns, that has records."""
         for _ in range(len(self._turns)):
             cursor = self._turns.popleft()
-            try:
-                batch = self._take(cursor)
-            finally:
-                if cursor.done:
-                    cursor.drop_parts()
-                else:
-                    self._turns.append(cursor)
+            batch = None if cursor.paused else self._take(cursor)
+            if cursor.done:
+                cursor.drop_parts()
+            else:
+                self._turns.append(cursor)
             if batch is not None:
                 return batch
+            if raise_errors and cursor.failure is not None:
+                raise cursor.failure
         return None
 
     def _take(self, cursor: Cursor) -> FetchedBatch | None:
         while cursor.parts and not cursor.done:
             part = cursor.parts[0]
-            columns, cursor.position = part.take(
-                cursor.position, cursor.end, self._limit, self._headers
-            )
+            try:
+                columns, cursor.position = part.take(
+                    cursor.position, cursor.end, self._limit, self._headers
+                )
+            except UnreadableBatchError as error:
+                cursor.give_up()
+                cursor.error = error
+                return None
             if not part:
                 cursor.parts.popleft()
             if columns is not None:
                 return FetchedBatch(
                     cursor.topic_partition, columns, cursor.position, cursor.high_watermark
                 )
-        if cursor.error is not None and not cursor.parts:
-            raise cursor.error
         return None
 
     def close(self) -> None:

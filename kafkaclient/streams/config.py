@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.config.options import read_options
 from kafkaclient.config.producer import ProducerConfig
+from kafkaclient.config.reader import ReaderConfig
 from kafkaclient.config.security import SecurityOptions
 from kafkaclient.errors import ConfigError
 from kafkaclient.streams.assignment.clients import AssignmentConfigs
@@ -22,22 +23,23 @@ LATEST = "latest"
 
 _EXACTLY_ONCE = {"linger_ms": 0, "transaction_timeout_ms": 10_000}
 _SET_BY_RUNTIME = "the streams runtime sets it"
+_APPLICATION_OPTION = "use the application option {}"
 _BYTES_ONLY = "changelogs are bytes; give processors a key_deserializer or value_deserializer"
 _NOT_FOR_CONSUMERS = {
-    "auto_offset_reset": "use the application option auto_offset_reset",
-    "bootstrap_servers": "use the application option bootstrap_servers",
+    "auto_offset_reset": _APPLICATION_OPTION,
+    "bootstrap_servers": _APPLICATION_OPTION,
     "enable_auto_commit": _SET_BY_RUNTIME,
     "group_id": "use the application option application_id",
     "group_instance_id": "static membership is not supported",
-    "heartbeat_interval_ms": "use the application option heartbeat_interval_ms",
+    "heartbeat_interval_ms": _APPLICATION_OPTION,
     "isolation_level": _SET_BY_RUNTIME,
     "key_deserializer": _BYTES_ONLY,
-    "loop": _SET_BY_RUNTIME,
     "partition_assignment_strategy": _SET_BY_RUNTIME,
-    "rebalance_timeout_ms": "use the application option rebalance_timeout_ms",
-    "session_timeout_ms": "use the application option session_timeout_ms",
+    "rebalance_timeout_ms": _APPLICATION_OPTION,
+    "session_timeout_ms": _APPLICATION_OPTION,
     "value_deserializer": _BYTES_ONLY,
 }
+_READING: Mapping[str, Any] = {"isolation_level": "read_committed", "fetch_max_wait_ms": 100}
 _NOT_FOR_PRODUCERS = {
     "bootstrap_servers": "use the application option bootstrap_servers",
     "key_serializer": "emitted keys and values are bytes, like the changelogs",
@@ -82,7 +84,9 @@ class StreamsConfig(AssignmentConfigs):
     (``security_protocol``, ``sasl_username``, ``ssl_truststore_location``, ...;
     docs/how-to/security.md)."""
     consumer_options: Mapping[str, Any] = field(default_factory=dict)
-    """Further options of aiokafka's consumers (``fetch_max_bytes``, ``client_rack``, ...)."""
+    """Further options of the reader (``fetch_max_bytes``, ``max_partition_fetch_bytes``,
+    ``client_rack``, ...; docs/reference/reader-options.md). ``fetch_max_wait_ms`` is 100 unless it
+    is given: a partition that is added waits for the end of an empty fetch."""
     producer_options: Mapping[str, Any] = field(default_factory=dict)
     """Further options of the producers (``compression_type``, ``transaction_timeout_ms``, ...).
     With ``exactly_once_v2`` the defaults are ``linger_ms=0`` and ``transaction_timeout_ms=10_000``.
@@ -121,6 +125,12 @@ class StreamsConfig(AssignmentConfigs):
 
     def _check_client_options(self) -> None:
         """Raise ConfigError for an option that the runtime sets, or that is in the wrong group."""
+        for name in self.consumer_options:
+            plain = str(name).replace(".", "_")
+            if reason := _NOT_FOR_CONSUMERS.get(plain):
+                raise ConfigError(f"consumer_options must not have {name}: {reason.format(plain)}")
+            if plain in _SECURITY:
+                raise ConfigError(f"consumer_options must not have {name}: use security_options")
         options = ProducerConfig.OPTIONS
         producer = read_options(options, [self.producer_options])
         security = read_options(options, [self.security_options])
@@ -129,33 +139,31 @@ class StreamsConfig(AssignmentConfigs):
                 f"security_options has {others[0]}, which is not a security option: put it in "
                 "producer_options"
             )
-        for group, spellings, not_allowed in (
-            (
-                "consumer_options",
-                {name: name for name in self.consumer_options},
-                _NOT_FOR_CONSUMERS,
-            ),
-            (
-                "producer_options",
-                {n: given.spelling for n, given in producer.items()},
-                _NOT_FOR_PRODUCERS,
-            ),
-        ):
-            for name, spelling in spellings.items():
-                if name in not_allowed:
-                    raise ConfigError(f"{group} must not have {spelling}: {not_allowed[name]}")
-                if security and name.startswith(("ssl_", "sasl_", "security_")):
-                    raise ConfigError(
-                        f"{group} has {name}, but security_options is given: put all security "
-                        "options there"
-                    )
+        for name, given in producer.items():
+            if name in _NOT_FOR_PRODUCERS:
+                raise ConfigError(
+                    f"producer_options must not have {given.spelling}: {_NOT_FOR_PRODUCERS[name]}"
+                )
+            if security and name in _SECURITY:
+                raise ConfigError(
+                    f"producer_options has {given.spelling}, but security_options is given: put "
+                    "all security options there"
+                )
         if security:
             _ = self.producer_config
+        _ = ReaderConfig.build(self.bootstrap_servers, self.reader_options)
 
     @property
     def client_options(self) -> dict[str, Any]:
         """Options of admin clients and of the shared producer."""
         return {**self.security_options, **self.producer_options}
+
+    @property
+    def reader_options(self) -> dict[str, Any]:
+        """Options of the reader of input topics and changelogs."""
+        given = read_options(ReaderConfig.OPTIONS, [self.consumer_options])
+        defaults = {name: value for name, value in _READING.items() if name not in given}
+        return {**defaults, **self.security_options, **self.consumer_options}
 
     @property
     def transactional_options(self) -> dict[str, Any]:

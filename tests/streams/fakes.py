@@ -1,14 +1,11 @@
-"""Fakes of the consumer, the changelog reader and the writers, which record their calls."""
+"""Fakes of the consumer, the inputs, the changelog reader and the writers: they record calls."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from aiokafka import TopicPartition as ConsumerPartition
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import PartitionOutOfRangeError
@@ -19,6 +16,8 @@ from kafkaclient.streams.topology import Processor, Topology
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from aiokafka import TopicPartition as ConsumerPartition
+
     from kafkaclient.streams.runtime.task import Task
     from kafkaclient.streams.runtime.writers import OutgoingRecord
     from kafkaclient.streams.state.directory import StateDirectory
@@ -28,9 +27,8 @@ if TYPE_CHECKING:
 CONFIG = ProducerConfig.build({"bootstrap_servers": "127.0.0.1:9092"})
 
 
-@dataclass
-class Record:
-    """The fields of aiokafka's records that tasks read."""
+class Record(NamedTuple):
+    """The fields of fetched records that tasks read."""
 
     offset: int
     key: bytes | None
@@ -66,36 +64,39 @@ def on_disk(directory: StateDirectory, task: TaskId, offset: int, store: str = "
 
 
 class FakeConsumer:
+    """The member of the group, which reads nothing."""
+
     def __init__(self) -> None:
-        self.assigned: set[ConsumerPartition] = set()
         self.paused: set[ConsumerPartition] = set()
-        self.positions: dict[ConsumerPartition, int] = {}
-        self.beginning = 3
-
-    def install(self, *partitions: tuple[str, int]) -> None:
-        """Replace the assignment, as aiokafka does."""
-        self.assigned = {ConsumerPartition(*partition) for partition in partitions}
-        self.paused, self.positions = set(), {}
-
-    def assignment(self) -> set[ConsumerPartition]:
-        return self.assigned
-
-    def seek(self, partition: ConsumerPartition, offset: int) -> None:
-        assert partition in self.assigned
-        self.positions[partition] = offset
 
     def pause(self, partition: ConsumerPartition) -> None:
-        assert partition in self.assigned
         self.paused.add(partition)
 
-    def resume(self, partition: ConsumerPartition) -> None:
+
+class FakeInputs:
+    def __init__(self) -> None:
+        self.positions: dict[TopicPartition, int] = {}
+        """Partitions that are read, and where their reading began."""
+        self.paused: set[TopicPartition] = set()
+        self.first = 3
+
+    async def beginning(self, partition: TopicPartition) -> int:
+        return self.first
+
+    def add(self, partition: TopicPartition, offset: int) -> None:
+        assert partition not in self.positions
+        self.positions[partition] = offset
+        self.paused.add(partition)
+
+    def remove(self, partition: TopicPartition) -> None:
+        self.positions.pop(partition, None)
         self.paused.discard(partition)
 
-    async def beginning_offsets(self, partitions: Iterable[Any]) -> dict[Any, int]:
-        return dict.fromkeys(partitions, self.beginning)
+    def resume(self, partition: TopicPartition) -> None:
+        self.paused.remove(partition)
 
-    async def end_offsets(self, partitions: Iterable[Any]) -> dict[Any, int]:
-        return dict.fromkeys(partitions, 70)
+    def wake(self) -> None:
+        """Nothing waits."""
 
 
 class FakeReader:

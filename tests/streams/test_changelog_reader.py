@@ -1,242 +1,271 @@
-"""The changelog reader with a fake consumer."""
+"""The changelog reader on the fake cluster."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aiokafka import TopicPartition as ConsumerPartition
-from aiokafka.errors import OffsetOutOfRangeError
 
+from kafkaclient.errors import AuthorizationError
+from kafkaclient.reader import Reader
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
 from kafkaclient.streams.runtime.task import Task
 from kafkaclient.streams.runtime.task_states import TaskEvent
 from kafkaclient.streams.state.directory import TaskDirectory
-from tests.streams.fakes import FakeWriter, InlineDisk, counting, record
+from kafkaclient.testing.clock import run_virtual
+from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.inspect import inspect
+from kafkaclient.wire.api import ApiKey
+from kafkaclient.wire.records import BatchBuilder
+from tests.streams.fakes import FakeWriter, InlineDisk, counting
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from pathlib import Path
 
-A, B = (ConsumerPartition("app-counts-changelog", number) for number in (0, 1))
+TOPIC = "app-counts-changelog"
 
 
-class FakeConsumer:
-    """``batches`` are what ``getmany`` gives, or raises; ``positions`` follow them."""
-
-    def __init__(self) -> None:
-        self.batches: asyncio.Queue[Any] = asyncio.Queue()
-        self.assigned: list[ConsumerPartition] = []
-        self.paused: set[ConsumerPartition] = set()
-        self.positions: dict[ConsumerPartition, int] = {}
-        self.stable: dict[ConsumerPartition, int | None] = {}
-        self.high: dict[ConsumerPartition, int | None] = {}
-
-    def assign(self, partitions: list[ConsumerPartition]) -> None:
-        self.assigned, self.paused, self.positions = partitions, set(), {}
-        self.stable, self.high = {}, {}
-
-    def seek(self, partition: ConsumerPartition, offset: int) -> None:
-        self.positions[partition] = offset
-
-    def pause(self, partition: ConsumerPartition) -> None:
-        self.paused.add(partition)
-
-    def resume(self, partition: ConsumerPartition) -> None:
-        self.paused.discard(partition)
-
-    async def getmany(self, **options: int) -> dict[ConsumerPartition, list[Any]]:
-        batch = await self.batches.get()
-        if isinstance(batch, Exception):
-            raise batch
-        return self._given(batch)
-
-    def _given(
-        self, batch: dict[ConsumerPartition, list[Any]]
-    ) -> dict[ConsumerPartition, list[Any]]:
-        for partition, records in batch.items():
-            self.positions[partition] = records[-1].offset + 2  # over a transaction's marker
-        return batch
-
-    async def getmany_at_once(self, **options: int) -> dict[ConsumerPartition, list[Any]]:
-        return self._given(self.batches.get_nowait())
-
-    async def position(self, partition: ConsumerPartition) -> int:
-        return self.positions[partition]
-
-    def last_stable_offset(self, partition: ConsumerPartition) -> int | None:
-        return self.stable.get(partition)
-
-    def highwater(self, partition: ConsumerPartition) -> int | None:
-        return self.high.get(partition)
-
-    async def beginning_offsets(
-        self, partitions: list[ConsumerPartition]
-    ) -> dict[ConsumerPartition, int]:
-        return dict.fromkeys(partitions, 40)
+def batch(*pairs: tuple[bytes, bytes | None], transactional: bool = False) -> bytes:
+    builder = BatchBuilder(2**26)
+    for key, value in pairs:
+        builder.append(1000, key, value, [])
+    builder.seal()
+    if transactional:
+        builder.stamp(1, 0, 0, True)
+    return bytes(builder.buffer())
 
 
 class World:
+    """A changelog of two partitions with their tasks."""
+
     def __init__(self, path: Path) -> None:
-        self.consumer = FakeConsumer()
+        self.fake = FakeCluster(brokers=1)
+        self.fake.round_trip_s = 0.001
+        self.fake.create_topic(TOPIC, 2)
         self.lags: list[tuple[TaskId, int | None]] = []
-        self.reader = ChangelogReader(
-            self.consumer, lambda task, lag: self.lags.append((task, lag))
-        )
         self.a, self.b = (
             Task(TaskId(0, number), counting(), TaskDirectory(path / f"0_{number}"), InlineDisk())
             for number in (0, 1)
         )
-        self.running = asyncio.create_task(self.reader.run())
+        self.reader: ChangelogReader
+        self.running: asyncio.Task[None]
 
-    async def give(self, batch: Any) -> None:
-        self.consumer.batches.put_nowait(batch)
-        for _ in range(10):
-            await asyncio.sleep(0)
+    def write(self, partition: int, *pairs: tuple[bytes, bytes | None], **more: bool) -> None:
+        self.fake.append(TOPIC, partition, batch(*pairs, **more))
+
+    def trim(self, partition: int, offset: int) -> None:
+        self.fake.delete_records(TOPIC, partition, offset)
+
+    async def settle(self) -> None:
+        await asyncio.sleep(1)
+        if self.running.done():
+            self.running.result()
 
 
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.running.cancel()
+@asynccontextmanager
+async def world(path: Path) -> AsyncIterator[World]:
+    made = World(path)
+    options: dict[str, Any] = {"isolation_level": "read_committed", "fetch_max_wait_ms": 100}
+    async with Reader(made.fake.bootstrap, dialer=made.fake, rng=Random(1), **options) as reader:
+        made.reader = ChangelogReader(reader, lambda task, lag: made.lags.append((task, lag)))
+        made.running = asyncio.create_task(made.reader.run())
+        try:
+            yield made
+        finally:
+            made.running.cancel()
+            await asyncio.wait({made.running})
     made.a.close()
     made.b.close()
 
 
+def story(test: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
+    """A test in virtual time."""
+
+    def run(tmp_path: Path) -> None:
+        async def main() -> None:
+            async with world(tmp_path) as made:
+                await test(made)
+
+        run_virtual(main())
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+@story
 async def test_changes_are_applied_and_lags_reported(world: World) -> None:
+    world.write(0, (b"k", b"1"), (b"l", b"1"), (b"k", b"2"), (b"l", None))
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.reader.follow([world.a])
-    world.consumer.high[A] = 100
-    await world.give({A: [record(0, b"k", b"1"), record(5, b"k", b"2")]})
-    assert (world.a.store.get(b"k"), world.a.position) == (b"2", 7)
-    world.consumer.stable[A] = 9  # a transaction is open from here on
-    await world.give({})
-    assert world.lags == [(world.a.id, 93), (world.a.id, 2)]
+    await world.settle()
+    assert (world.a.store.get(b"k"), world.a.store.get(b"l")) == (b"2", None)
+    assert (world.a.position, world.a.lag, world.lags[-1]) == (4, 0, (world.a.id, 0))
+    assert world.reader.bytes_read == ChangelogBytes(0, 7)
 
 
+@story
+async def test_the_end_is_where_the_oldest_open_transaction_begins(world: World) -> None:
+    world.write(0, (b"k", b"1"))
+    world.write(0, (b"k", b"2"), transactional=True)
+    world.a.advance(TaskEvent.ASSIGNED_STANDBY)
+    world.reader.follow([world.a])
+    await world.settle()
+    assert (world.a.position, world.a.lag, world.a.store.get(b"k")) == (1, 0, b"1")
+    inspect(world.fake).partition(TOPIC, 0).log.end_transaction(1, 0, commit=True)
+    await world.settle()
+    assert (world.a.position, world.a.lag) == (3, 0), "a marker is behind the change"
+    assert world.a.store.get(b"k") == b"2"
+
+
+@story
 async def test_standbys_pause_while_a_task_is_restoring(world: World) -> None:
+    world.write(0, (b"k", b"1"))
+    world.write(1, (b"k", b"1"))
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.b.advance(TaskEvent.ASSIGNED_ACTIVE)
     world.reader.follow([world.a, world.b])
-    assert (world.consumer.assigned, world.consumer.paused) == ([A, B], {A})
+    await world.settle()
+    assert (world.a.position, world.b.position) == (0, 1)
     world.reader.follow([world.a])
-    assert world.consumer.paused == {B}
+    await world.settle()
+    assert (world.a.position, world.b.position) == (1, 1)
+    assert world.reader.bytes_read == ChangelogBytes(2, 2)
 
 
-async def test_a_fetch_stays_valid_when_other_tasks_are_removed(
-    world: World,
-) -> None:
-    """A task that is restored does not cost those that are not yet a fetch."""
-    world.a.advance(TaskEvent.ASSIGNED_ACTIVE)
-    world.b.advance(TaskEvent.ASSIGNED_ACTIVE)
-    world.reader.follow([world.a, world.b])
-    await asyncio.sleep(0)
-    assigned = world.consumer.assigned
-    world.reader.follow([world.a])
-    await world.give({A: [record(0, b"k", b"1")]})
-    assert (world.a.store.get(b"k"), world.a.position) == (b"1", 2)
-    assert world.consumer.assigned is assigned
-
-
-async def test_records_fetched_for_a_removed_task_are_dropped(world: World) -> None:
-    """The fetch was under way when the task left."""
-    world.a.advance(TaskEvent.ASSIGNED_STANDBY)
-    world.b.advance(TaskEvent.ASSIGNED_STANDBY)
-    world.reader.follow([world.a, world.b])
-    await asyncio.sleep(0)
-    world.reader.follow([world.b])
-    await world.give({A: [record(0, b"k", b"1")], B: [record(0, b"k", b"2")]})
-    assert not world.running.done()
-    assert (world.a.store.get(b"k"), world.b.store.get(b"k")) == (None, b"2")
-
-
+@story
 async def test_a_returning_task_is_read_from_its_current_position(world: World) -> None:
-    """It ran meanwhile: neither the consumer's position nor the end it knew are right any more."""
+    """It ran meanwhile, and its store has all changes up to its position."""
+    world.write(0, (b"k", b"1"))
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.b.advance(TaskEvent.ASSIGNED_STANDBY)
     world.reader.follow([world.a, world.b])
-    world.consumer.high[A] = 5
-    await world.give({A: [record(3, b"k", b"1")]})
+    await world.settle()
     world.a.advance(TaskEvent.ASSIGNED_ACTIVE)
     world.a.writer = FakeWriter([])
     world.a.advance(TaskEvent.RESTORED)
     world.reader.follow([world.b])
-    world.a.reached(9, None)
+    world.write(0, (b"own", b"1"), (b"own", b"2"), (b"others", b"3"))
+    world.a.reached(3, None)
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.reader.follow([world.a, world.b])
-    world.lags.clear()
-    assert world.consumer.positions == {A: 9, B: 0}
-    await world.give({A: [record(9, b"k", b"2")]})
-    assert (world.a.position, world.lags) == (11, [])
+    await world.settle()
+    assert (world.a.store.get(b"own"), world.a.store.get(b"others")) == (None, b"3")
+    assert (world.a.position, world.a.lag) == (4, 0)
 
 
-async def test_other_asyncio_tasks_run_while_there_is_much_to_read(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """aiokafka's consumer does not wait when it has something."""
+@story
+async def test_a_large_batch_does_not_block_other_tasks(world: World) -> None:
+    world.write(0, *((b"%d" % n, b"1") for n in range(5_000)))
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
+    sizes, turns = [], []
+
+    def restore(changes: list[Any]) -> None:
+        sizes.append(len(changes))
+        asyncio.get_running_loop().call_soon(lambda: turns.append(len(sizes)))
+
+    world.a.restore = restore  # type: ignore[method-assign, assignment]
     world.reader.follow([world.a])
-    for offset in range(100):
-        world.consumer.batches.put_nowait({A: [record(offset, b"k", b"1")]})
-    monkeypatch.setattr(world.consumer, "getmany", world.consumer.getmany_at_once)
-    for _ in range(10):
-        await asyncio.sleep(0)
-    assert 0 < world.a.position < 20
+    await world.settle()
+    assert (sizes, turns) == ([1_000] * 5, [1, 2, 3, 4, 5])
+    assert world.a.position == 5_000
 
 
-async def test_no_poll_without_tasks(world: World) -> None:
+@pytest.mark.parametrize("how", ["leaves", "starts over"])
+def test_a_task_that_changes_in_the_middle_of_a_batch(tmp_path: Path, how: str) -> None:
+    @story
+    async def change(world: World) -> None:
+        world.write(0, *((b"%d" % n, b"1") for n in range(2_500)))
+        task = world.a
+        task.advance(TaskEvent.ASSIGNED_STANDBY)
+        task.reached(100, None)
+        whole = task.restore
+
+        def restore(changes: list[Any]) -> None:
+            whole(changes)
+            task.restore = whole  # type: ignore[method-assign]
+            leave = (lambda: world.reader.follow([])) if how == "leaves" else again
+            asyncio.get_running_loop().call_soon(leave)
+
+        def again() -> None:
+            task.start_over(0)
+
+        task.restore = restore  # type: ignore[method-assign, assignment]
+        world.reader.follow([task])
+        await world.settle()
+        if how == "leaves":
+            assert (task.position, task.store.get(b"2400")) == (100, None)
+        else:
+            assert task.position == 2_500
+            assert all(task.store.get(b"%d" % n) for n in range(2_500))
+
+    change(tmp_path)
+
+
+@story
+async def test_no_fetch_without_tasks(world: World) -> None:
     world.reader.follow([])
-    await world.give({A: [record(0, b"k", b"1")]})
-    assert world.consumer.batches.qsize() == 1
+    await world.settle()
+    assert world.fake.requests_of(ApiKey.FETCH) == []
 
 
+@story
 async def test_a_task_with_an_offset_out_of_range_starts_over(world: World) -> None:
+    """The other task goes on."""
+    for n in range(50):
+        world.write(0, (b"%d" % n, b"1"))
+    world.trim(0, 40)
+    world.write(1, (b"k", b"1"))
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
-    world.a.restore([record(7, b"old", b"1")])
+    world.b.advance(TaskEvent.ASSIGNED_STANDBY)
+    world.a.restore([(b"old", b"1")])
     world.a.reached(8, None)
+    world.reader.follow([world.a, world.b])
+    await world.settle()
+    assert (world.a.store.get(b"old"), world.a.store.get(b"40")) == (None, b"1")
+    assert (world.a.position, world.b.position) == (50, 1)
+
+
+@story
+async def test_a_changelog_that_was_created_again_is_read_from_its_beginning(
+    world: World,
+) -> None:
+    world.write(0, (b"old", b"1"), (b"old", b"2"))
+    world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.reader.follow([world.a])
-    await world.give(OffsetOutOfRangeError({A: 8}))
-    assert world.consumer.positions == {A: 40}
-    await world.give({A: [record(40, b"new", b"1")]})
+    await world.settle()
+    world.fake.delete_topic(TOPIC)
+    await world.settle()
+    world.fake.create_topic(TOPIC, 2)
+    world.write(0, (b"new", b"1"), (b"new", b"1"), (b"new", b"1"))
+    await asyncio.sleep(30)
     assert (world.a.store.get(b"old"), world.a.store.get(b"new")) == (None, b"1")
-    assert world.a.position == 42
+    assert world.a.position == 3
 
 
-async def test_an_outdated_offset_out_of_range_restarts_no_task(world: World) -> None:
-    """The consumer reports a partition of its previous assignment."""
-    world.a.advance(TaskEvent.ASSIGNED_STANDBY)
-    world.a.restore([record(7, b"kept", b"1")])
-    world.a.reached(9, None)
-    world.reader.follow([world.a])
-    await world.give(OffsetOutOfRangeError({A: 8, B: 0}))
-    assert (world.a.store.get(b"kept"), world.a.position) == (b"1", 9)
-    assert world.consumer.positions == {A: 9}
-
-
-async def test_bytes_are_counted_as_restored_or_followed(world: World) -> None:
+@story
+async def test_a_changelog_that_is_gone_for_long_is_not_the_end(world: World) -> None:
+    world.write(0, (b"k", b"1"))
+    world.write(1, (b"k", b"1"))
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.reader.follow([world.a])
-    await world.give({A: [record(0, b"k", b"123"), record(1, b"k", None)]})
-    assert world.reader.bytes_read == (0, 5)
-    world.a.advance(TaskEvent.ASSIGNED_ACTIVE)
-    await world.give({A: [record(2, b"key", b"1")]})
-    assert world.reader.bytes_read == ChangelogBytes(restored=4, followed=5)
+    await world.settle()
+    world.fake.stop_broker(0)
+    await asyncio.sleep(200)
+    world.fake.start_broker(0)
+    world.write(0, (b"k", b"2"))
+    await asyncio.sleep(10)
+    assert (world.a.position, world.a.store.get(b"k")) == (2, b"2")
 
 
-async def test_records_fetched_before_a_task_starts_over_are_not_applied(world: World) -> None:
-    world.a.advance(TaskEvent.ASSIGNED_ACTIVE)
-    world.a.restore([record(7, b"old", b"1")])
-    world.a.reached(8, None)
+@story
+async def test_a_changelog_that_must_not_be_read_ends_the_instance(world: World) -> None:
+    world.a.advance(TaskEvent.ASSIGNED_STANDBY)
+    world.fake.control(ApiKey.FETCH, 29)
     world.reader.follow([world.a])
-    await asyncio.sleep(0)
-    restored = asyncio.create_task(world.a.wait_until_restored(3))
-    await asyncio.sleep(0)
-    await world.give({A: [record(8, b"old", b"2")]})
-    assert (world.a.position, world.a.store.get(b"old")) == (0, None)
-    assert world.consumer.positions == {A: 0}
-    await world.give({A: [record(1, b"new", b"1")]})
-    await restored
-    assert world.a.store.get(b"new") == b"1"
+    with pytest.raises(AuthorizationError, match="Read"):
+        await world.settle()

@@ -10,7 +10,7 @@ import pytest
 from kafkaclient import Token
 from kafkaclient.errors import ConfigError
 from kafkaclient.streams.config import StreamsConfig
-from kafkaclient.streams.runtime.consumer_options import consumer_options, new_consumer
+from kafkaclient.streams.runtime.consumer_options import consumer_options
 
 
 def config(**options: Any) -> StreamsConfig:
@@ -46,14 +46,14 @@ def config(**options: Any) -> StreamsConfig:
                 "security_options": {"security_protocol": "SSL"},
                 "consumer_options": {"ssl_context": None},
             },
-            "consumer_options has ssl_context, but security_options is given",
+            "consumer_options must not have ssl_context: use security_options",
         ),
         (
             {
                 "security_options": {"security_protocol": "SSL"},
                 "producer_options": {"security.protocol": "SSL"},
             },
-            "producer_options has security_protocol, but security_options is given",
+            r"producer_options has security\.protocol, but security_options is given",
         ),
         ({"security_options": {"sasl_username": "u"}}, "security_protocol is not"),
         (
@@ -70,17 +70,32 @@ def test_invalid_options_are_named(options: dict[str, Any], message: str) -> Non
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("fetch_max_byte", 1, "fetch_max_byte"),
-        ("fetch.max.bytes", 1, "fetch.max.bytes"),
-        ("max_poll_records", 0, "should be positive"),
-        ("security_protocol", "NONE", "should be SSL"),
+        ("fetch_max_byte", 1, "unknown option fetch_max_byte: did you mean fetch_max_bytes"),
+        ("fetch.max.bytes", "much", r"fetch\.max\.bytes='much' is not accepted"),
+        ("max_poll_records", 10, "max_poll_records"),
+        ("isolation.level", "read_uncommitted", r"have isolation\.level: the streams runtime"),
+        ("session.timeout.ms", 1, "use the application option session_timeout_ms"),
+        ("security.protocol", "SSL", r"have security\.protocol: use security_options"),
+        ("fetch.max.wait.ms", 60_000, "must be below request_timeout_ms"),
     ],
 )
-async def test_options_that_aiokafka_rejects_raise_a_config_error(
-    name: str, value: Any, message: str
-) -> None:
-    with pytest.raises(ConfigError, match=f"consumer_options are not what .*{message}"):
-        new_consumer(config(consumer_options={name: value}))
+def test_consumer_options_are_checked_at_once(name: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config(consumer_options={name: value})
+
+
+def test_consumer_options_reach_the_reader_under_each_spelling() -> None:
+    assert config().reader_options == {
+        "isolation_level": "read_committed",
+        "fetch_max_wait_ms": 100,
+    }
+    given = {"fetch.max.wait.ms": 5, "client_rack": "a"}
+    options = config(consumer_options=given, security_options={"security.protocol": "SSL"})
+    assert options.reader_options == {
+        "isolation_level": "read_committed",
+        "security.protocol": "SSL",
+        **given,
+    }
 
 
 def test_given_producer_options_override_the_defaults() -> None:

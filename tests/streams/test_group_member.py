@@ -26,6 +26,7 @@ from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 from tests.streams.fakes import (
     FakeConsumer,
     FakeEnds,
+    FakeInputs,
     FakeReader,
     FakeWriter,
     InlineDisk,
@@ -72,6 +73,7 @@ class World:
         self.log: list[str] = []
         self.crashes: list[BaseException] = []
         self.consumer = FakeConsumer()
+        self.inputs = FakeInputs()
         self.reader = FakeReader()
         self.ends = FakeEnds(self.log)
         self.hooks = FakeHooks(self.consumer)
@@ -80,7 +82,7 @@ class World:
         self.manager = LoggingManager(
             counting(),
             self.directory,
-            self.consumer,
+            self.inputs,  # type: ignore[arg-type]
             self.reader,  # type: ignore[arg-type]
             self.ends,  # type: ignore[arg-type]
             make_writer=lambda task: FakeWriter(self.log),
@@ -108,7 +110,7 @@ class World:
         )
 
     async def process(self, found: dict[TopicPartition, list[Any]]) -> None:
-        self.manager.deliver(found, self.manager.wanted_partitions())
+        self.manager.deliver(found)
         for _ in range(10):
             await asyncio.sleep(0)
 
@@ -121,7 +123,6 @@ class World:
         """The first half of an assignment, which aiokafka does without waiting."""
         self.hooks.generation += 1
         partitions = [TopicPartition("words", task.partition) for task in active]
-        self.consumer.install(*partitions)
         info = AssignmentInfo(
             active_tasks=tuple(active),
             standby_tasks={task: frozenset() for task in standby},
@@ -176,10 +177,12 @@ async def test_a_restoring_task_reports_its_position(world: World) -> None:
 async def test_a_task_that_stays_continues_at_its_offset(world: World) -> None:
     await world.rebalance([A], [])
     await world.process({SOURCE: [record(8, b"a")]})
-    world.install([A, B], [])
-    assert world.consumer.positions == {SOURCE: 9}, "fetched again, or left out"
-    assert world.consumer.paused == {("words", 1)}, "processed without its state"
-    assert world.log == ["suspend", "resume", "w start", "ends", "w committed", "w begin"]
+    world.inputs.positions[SOURCE] = 9
+    await world.rebalance([A, B], [])
+    assert world.inputs.positions[SOURCE] == 9, "fetched again, or left out"
+    assert world.consumer.paused == {("words", 0), ("words", 1)}, "the consumer fetches, too"
+    log = ["suspend", "resume", "w start", "ends", "w committed"]
+    assert world.log == [*log, "w begin", *log], "the second is the new task's"
 
 
 @pytest.mark.parametrize("how", ["generation", "member"])
@@ -192,7 +195,7 @@ async def test_after_a_missed_generation_tasks_are_restored(world: World, how: s
         world.hooks.member_id = "another"
     world.install([A], [])
     assert world.manager.tasks[A].state is TaskState.RESTORING
-    assert world.consumer.paused == {SOURCE}
+    assert SOURCE not in world.inputs.positions
 
 
 async def test_offsets_are_committed_as_the_member_that_was_assigned(world: World) -> None:

@@ -98,14 +98,6 @@ async def test_a_blocked_event_loop_is_logged(
     task.close()
 
 
-async def test_processed_records_are_skipped(task: Task) -> None:
-    running(task)
-    batch = [record(5, b"a"), record(6, b"a")]
-    await task.process(batch, lambda: True)
-    await task.process([*batch, record(7, b"a")], lambda: True)
-    assert task.store.get(b"a") == b"3"
-
-
 async def test_a_rebalance_interrupts_between_records(task: Task) -> None:
     running(task)
     answers = iter([True, True, False])
@@ -144,11 +136,11 @@ async def test_restoring_ends_at_the_changelogs_end(task: Task) -> None:
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
     waiting = asyncio.create_task(task.wait_until_restored(3))
     await asyncio.sleep(0)
-    task.restore([record(0, b"a", b"1"), record(1, b"b", b"1")])
+    task.restore([(b"a", b"1"), (b"b", b"1")])
     task.reached(2, 3)
     await asyncio.sleep(0)
     assert (waiting.done(), task.lag) == (False, 1)
-    task.restore([record(2, b"a", None)])
+    task.restore([(b"a", None)])
     task.reached(4, 3)  # over a transaction's marker
     await waiting
     assert (task.store.get(b"a"), task.store.get(b"b"), task.lag) == (None, b"1", 0)
@@ -163,7 +155,7 @@ async def test_an_empty_changelog_is_restored_at_once(task: Task) -> None:
 def test_a_closed_task_reopens_at_its_position(directory: TaskDirectory) -> None:
     task = Task(ID, counting(), directory, InlineDisk())
     task.advance(TaskEvent.ASSIGNED_STANDBY)
-    task.restore([record(0, b"a", b"1")])
+    task.restore([(b"a", b"1")])
     task.reached(1, 1)
     task.close()
     task = Task(ID, counting(), directory, InlineDisk())
@@ -174,7 +166,7 @@ def test_a_closed_task_reopens_at_its_position(directory: TaskDirectory) -> None
 def test_a_killed_task_reopens_at_its_last_checkpoint(directory: TaskDirectory) -> None:
     task = Task(ID, counting(), directory, InlineDisk())
     task.advance(TaskEvent.ASSIGNED_STANDBY)
-    task.restore([record(0, b"a", b"1")])
+    task.restore([(b"a", b"1")])
     task.reached(9_999, 20_000)
     assert directory.checkpoint() is None
     task.reached(10_000, 20_000)
@@ -190,13 +182,13 @@ def test_a_store_beyond_its_changelog_starts_over(
     task: Task, directory: TaskDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
     task.advance(TaskEvent.ASSIGNED_STANDBY)
-    task.restore([record(99, b"a", b"1")])
+    task.restore([(b"a", b"1")])
     task.reached(10_000, 10_000)
     task.start_over(5)
     assert (task.position, task.store.get(b"a")) == (5, None)
     assert directory.checkpoint() is None
     assert "app-counts-changelog-0 has no offset 10000" in caplog.text
-    task.restore([record(5, b"b", b"1")])
+    task.restore([(b"b", b"1")])
     assert task.store.get(b"b") == b"1"
 
 
@@ -249,13 +241,13 @@ async def test_a_checkpoint_beyond_the_changelogs_end_is_not_used(
 ) -> None:
     """The changelog was deleted and created again, or has lost its end."""
     task.advance(TaskEvent.ASSIGNED_STANDBY)
-    task.restore([record(499, b"old", b"1")])
+    task.restore([(b"old", b"1")])
     task.reached(500, 500)
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
     waiting = asyncio.create_task(task.wait_until_restored(3))
     await asyncio.sleep(0)
     assert (waiting.done(), task.position, task.store.get(b"old")) == (False, 0, None)
-    task.restore([record(2, b"new", b"1")])
+    task.restore([(b"new", b"1")])
     task.reached(3, 3)
     await waiting
     assert task.store.get(b"new") == b"1"
@@ -301,6 +293,6 @@ def test_a_recreated_changelog_invalidates_the_checkpoint(directory: TaskDirecto
         task = opened(topic_id)
         assert (task.position, task.store.get(b"a")) == (position, b"1" if position else None)
         task.advance(TaskEvent.ASSIGNED_STANDBY)
-        task.restore([record(0, b"a", b"1")])
+        task.restore([(b"a", b"1")])
         task.reached(1, 1)
         task.close()

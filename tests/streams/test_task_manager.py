@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aiokafka import TopicPartition as ConsumerPartition
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import (
@@ -19,14 +18,15 @@ from kafkaclient.errors import (
 )
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime import task_manager
+from kafkaclient.streams.runtime.inputs import OffsetReset
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory, TaskDirectory
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import (
-    FakeConsumer,
     FakeEnds,
+    FakeInputs,
     FakeReader,
     FakeWriter,
     InlineDisk,
@@ -55,7 +55,7 @@ class World:
         self.log: list[str] = []
         self.writers: list[FakeWriter] = []
         self.crashes: list[BaseException] = []
-        self.consumer = FakeConsumer()
+        self.inputs = FakeInputs()
         self.reader = FakeReader()
         self.ends = FakeEnds(self.log)
         self.directory = StateDirectory(path, float)
@@ -63,7 +63,7 @@ class World:
         self.manager = TaskManager(
             counting(),
             self.directory,
-            self.consumer,
+            self.inputs,  # type: ignore[arg-type]
             self.reader,  # type: ignore[arg-type]
             self.ends,  # type: ignore[arg-type]
             make_writer=self.writer,
@@ -81,13 +81,11 @@ class World:
         return made
 
     async def assign(self, active: list[TaskId], standby: list[TaskId]) -> None:
-        """As a rebalance does it, nothing fetched yet."""
-        self.consumer.install(*(("words", task.partition) for task in active))
         self.manager.assign(active, standby)
         await self.manager.open(active, standby)
 
     async def process(self, found: dict[TopicPartition, list[Any]]) -> None:
-        self.manager.deliver(found, self.manager.wanted_partitions())
+        self.manager.deliver(found)
         await self.run_until_idle()
 
     async def commit(self) -> None:
@@ -119,7 +117,7 @@ async def test_the_writer_starts_before_offsets_are_read(world: World) -> None:
     await world.run_until_idle()
     assert world.log == ["w1 start", "ends", "w1 committed", "ends"]
     assert world.state(A) is TaskState.RUNNING
-    assert world.consumer.positions == {SOURCE: 42}
+    assert world.inputs.positions == {SOURCE: 42}
     assert world.reader.followed == []
 
 
@@ -132,55 +130,55 @@ async def test_an_offset_beyond_the_end_is_reset(
     world.committed, world.ends.source_end = 71, 70
     await world.assign([A], [])
     await world.run_until_idle()
-    assert world.consumer.positions == {SOURCE: offset}
+    assert world.inputs.positions == {SOURCE: offset}
     assert "has committed offset 71 of words-0, which ends at 70" in caplog.text
     await world.manager.end_writers()
     world.manager.close()
     world.directory.close()
 
 
-async def test_records_fetched_before_a_restart_are_fetched_again(world: World) -> None:
+async def test_records_of_a_restarted_task_are_fetched_again(world: World) -> None:
     """The records that were processed and not committed would be skipped in silence."""
     await world.assign([A], [])
     await world.run_until_idle()
     await world.process({SOURCE: [record(3, b"a"), record(4, b"a")]})
-    wanted = world.manager.wanted_partitions()
+    world.inputs.positions[SOURCE] = 5
     world.manager.failed(world.manager.tasks[A], TransactionAbortableError("no"))
+    assert world.inputs.positions == {}
     await world.run_until_idle()
     assert world.state(A) is TaskState.RUNNING
-    world.consumer.positions[ConsumerPartition("words", 0)] = 6
-    world.manager.deliver({SOURCE: [record(5, b"a")]}, wanted)
-    assert world.consumer.positions == {SOURCE: 3}
+    assert world.inputs.positions == {SOURCE: 3}
     await world.commit()
     assert world.writers[1].commits == []
 
 
-async def test_records_of_a_topic_recreated_during_the_run_are_not_skipped(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_offset_reset_is_committed_with_the_records_or_alone(world: World) -> None:
+    """After a restart, the old offset could be in the new log."""
     world.committed = 42
     await world.assign([A], [])
     await world.run_until_idle()
-    await world.process({SOURCE: [record(42, b"a"), record(43, b"a")]})
+    await world.process({SOURCE: [record(42, b"a"), OffsetReset(0)]})
+    await world.commit()
     await world.process({SOURCE: [record(0, b"a"), record(1, b"a")]})
     await world.commit()
-    assert world.writers[0].commits[-1][1] == 2
-    assert world.manager.tasks[A].store.get(b"a") == b"4"
-    assert "brokers have no offset 44 of words-0 any more" in caplog.text
+    await world.process({SOURCE: [OffsetReset(7)]})
+    await world.commit()
+    assert world.writers[0].commits == [({b"a": b"1"}, 0), ({b"a": b"3"}, 2), ({}, 7)]
 
 
 async def test_a_task_without_committed_offset_begins_at_the_earliest_offset(world: World) -> None:
     await world.assign([A], [])
     await world.run_until_idle()
-    assert world.consumer.positions == {SOURCE: 3}
+    assert world.inputs.positions == {SOURCE: 3}
 
 
 async def test_a_latest_offset_is_committed_at_once(tmp_path: Path) -> None:
     """Committed at once: what arrives before the next commit is not left out after a failure."""
     world = World(tmp_path, options=TaskOptions(auto_offset_reset="latest"))
+    world.ends.source_end = 70
     await world.assign([A], [])
     await world.run_until_idle()
-    assert world.consumer.positions == {SOURCE: 70}
+    assert world.inputs.positions == {SOURCE: 70}
     assert world.writers[0].commits == [({}, 70)]
     await world.manager.end_writers()
     world.manager.close()
@@ -239,7 +237,7 @@ async def test_a_failed_commit_restores_with_a_new_writer_after_the_old_one(worl
     await world.process({SOURCE: [record(3, b"a")]})
     world.log.clear()
     await world.commit()
-    assert SOURCE in world.consumer.paused
+    assert SOURCE not in world.inputs.positions
     await world.run_until_idle()
     assert world.log == [], "the new writer does not wait for the old one"
     first.may_stop.set()
@@ -247,7 +245,7 @@ async def test_a_failed_commit_restores_with_a_new_writer_after_the_old_one(worl
     assert world.log == ["w1 stop", "w2 start", "ends", "w2 committed"]
     assert world.state(A) is TaskState.RUNNING
     assert world.manager.tasks[A].store.get(b"a") is None
-    assert SOURCE not in world.consumer.paused
+    assert world.inputs.paused == set()
 
 
 async def test_a_migrated_task_becomes_a_standby(world: World) -> None:
@@ -258,7 +256,7 @@ async def test_a_migrated_task_becomes_a_standby(world: World) -> None:
     await world.commit()
     assert world.state(A) is TaskState.STANDBY
     assert "migrated" in world.log
-    assert SOURCE in world.consumer.paused
+    assert SOURCE not in world.inputs.positions
     assert world.crashes == []
     await world.run_until_idle()
     assert len(world.writers) == 1, "it would fence the new owner"
@@ -334,7 +332,6 @@ async def test_a_prepared_task_that_is_not_assigned_is_closed(world: World) -> N
 async def test_running_tasks_continue_before_other_stores_are_opened(world: World) -> None:
     await world.assign([A], [])
     await world.run_until_idle()
-    world.consumer.install(SOURCE)
     world.manager.assign([A], [B])
     assert world.manager.tasks.keys() == {A}
     await world.manager.open([A], [B])
@@ -345,7 +342,6 @@ async def test_an_error_of_opening_a_store_is_raised_after_the_others_are_open(
     world: World,
 ) -> None:
     on_disk(world.directory, A, 4, "others")
-    world.consumer.install()
     world.manager.assign([], [A, B])
     with pytest.raises(StateStoreError, match="'others', which task 0_0"):
         await world.manager.open([], [A, B])

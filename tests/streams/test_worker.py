@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aiokafka import TopicPartition as ConsumerPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +23,7 @@ from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory
 from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.testing.clock import virtual_time
-from tests.streams.fakes import FakeConsumer, FakeEnds, InlineDisk, checked, record
+from tests.streams.fakes import FakeEnds, FakeInputs, InlineDisk, checked, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -127,7 +126,7 @@ class Reader:
     def _feed(self, task: Task) -> None:
         if task.state in (TaskState.RESTORING, TaskState.STANDBY):
             changelog = self.partitions[task.id].changelog
-            task.restore(changelog[task.position :])
+            task.restore((r.key, r.value) for r in changelog[task.position :])
             task.reached(len(changelog), len(changelog))
 
 
@@ -151,13 +150,13 @@ class World:
     def __init__(self, path: Path, topology: Topology, feeds: Sequence[Sequence[Any]]) -> None:
         self.partitions = {TaskId(0, n): Partition(records) for n, records in enumerate(feeds)}
         self.crashes: list[BaseException] = []
-        self.consumer = FakeConsumer()
-        self.consumer.beginning = 0
+        self.inputs = FakeInputs()
+        self.inputs.first = 0
         self.directory = StateDirectory(path, time.monotonic)
         self.manager = TaskManager(
             topology,
             self.directory,
-            self.consumer,
+            self.inputs,  # type: ignore[arg-type]
             Reader(self.partitions),  # type: ignore[arg-type]
             Ends(self.partitions),  # type: ignore[arg-type]
             make_writer=lambda task: Writer(self.partitions[task.id]),
@@ -184,19 +183,15 @@ class World:
 
     async def fetch(self) -> None:
         while True:
-            wanted = self.manager.wanted_partitions()
             found = {}
-            for source in wanted:
-                at = ConsumerPartition(*source)
-                if at not in self.consumer.assigned or at in self.consumer.paused:
-                    continue
-                position = self.consumer.positions[at]
+            await asyncio.sleep(0.005)
+            for source in self.manager.wanted_partitions() & self.inputs.positions.keys():
+                position = self.inputs.positions[source]
                 records = self.partitions[TaskId(0, source.partition)].records
                 found[source] = [r for r in records if r.offset >= position][:20]
                 if found[source]:
-                    self.consumer.positions[at] = found[source][-1].offset + 1
-            await asyncio.sleep(0.005)
-            self.manager.deliver(found, wanted)
+                    self.inputs.positions[source] = found[source][-1].offset + 1
+            self.manager.deliver(found)
 
     async def rebalance(
         self, active: Sequence[TaskId] | None = None, standby: Sequence[TaskId] = ()
@@ -213,14 +208,6 @@ class World:
         await self.manager.suspend(PATIENCE)
         waited = loop.time() - began
         await asyncio.sleep(0.01)
-        self.consumer.install(*(("words", task.partition) for task in active))
-        for task in active:
-            known = self.manager.tasks.get(task)
-            source = ConsumerPartition("words", task.partition)
-            if known is not None and known.state is TaskState.RUNNING:
-                self.consumer.seek(source, known.source_offset)
-            else:
-                self.consumer.pause(source)
         self.manager.assign(active, standby)
         self.manager.resume()
         await self.manager.open(active, standby)

@@ -1,4 +1,4 @@
-"""The options of aiokafka's consumers, including security."""
+"""The options of aiokafka's consumer, which is a member of the group and reads nothing."""
 
 from __future__ import annotations
 
@@ -17,29 +17,19 @@ if TYPE_CHECKING:
     from kafkaclient.config.security import SecurityOptions
     from kafkaclient.streams.config import StreamsConfig
 
-_FETCH_WAIT_MS = 100  # an added partition waits until the previous, empty fetch returns
-
 
 def new_consumer(config: StreamsConfig, **more: Any) -> AIOKafkaConsumer:
-    """A consumer with :func:`consumer_options` and ``more``. Raises ConfigError also for options
-    that aiokafka does not know or accept."""
-    options = consumer_options(config)
-    try:
-        return AIOKafkaConsumer(**options, **more)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"consumer_options are not what aiokafka accepts: {error}") from error
+    """A consumer with :func:`consumer_options` and ``more``."""
+    return AIOKafkaConsumer(**consumer_options(config), **more)
 
 
 def consumer_options(config: StreamsConfig) -> dict[str, Any]:
-    """Options of all consumers, members or not. Raises ConfigError for invalid certificates."""
+    """Raises ConfigError for invalid certificates."""
     security = _security(config.producer_config) if config.security_options else {}
     return {
         "bootstrap_servers": config.bootstrap_servers,
         "enable_auto_commit": False,
-        "isolation_level": "read_committed",
-        "fetch_max_wait_ms": _FETCH_WAIT_MS,
         **security,
-        **config.consumer_options,
     }
 
 

@@ -23,7 +23,7 @@ from kafkaclient.streams.group_protocol import (
     tasks_by_partition,
 )
 from kafkaclient.streams.membership.leader import compute_assignments
-from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
+from kafkaclient.streams.runtime.task_states import TaskEvent
 from kafkaclient.streams.tasks import LATEST_OFFSET
 from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
@@ -182,13 +182,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             if missed_generation and task is not None and task.is_active:
                 # Another member may have run the task in a generation that this member missed.
                 self._manager.handle(task, TaskEvent.FAILED)
-            # Nothing is fetched yet. A running task continues at its own offset, not at the
-            # committed one. The other tasks are paused until their state is restored.
-            if task is not None and task.state is TaskState.RUNNING:
-                task.fetched_from = task.source_offset
-                self._hooks.consumer.seek(source, task.source_offset)
-            else:
-                self._hooks.consumer.pause(source)
+            self._hooks.consumer.pause(source)  # Inputs reads it
         is_leader, self._is_leader = self._is_leader, False
         self._schedule.assigned(info.next_rebalance_ms, self._standby, leader=is_leader)
 

@@ -22,22 +22,23 @@ except ImportError as error:
 
 from kafkaclient.admin.admin import Admin
 from kafkaclient.producer.producer import Producer
+from kafkaclient.reader.reader import Reader
 from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
 from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.positions import PositionsPublisher
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
 from kafkaclient.streams.runtime.consumer_options import new_consumer
 from kafkaclient.streams.runtime.group_member import GroupMember, ProtocolAssignor
+from kafkaclient.streams.runtime.inputs import Inputs
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
-from kafkaclient.streams.runtime.task_states import TaskState, is_being_cancelled
+from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.runtime.topics import end_offsets, prepare_topics
 from kafkaclient.streams.runtime.writers import AtLeastOnceWriter, ExactlyOnceWriter
 from kafkaclient.streams.state.directory import StateDirectory
-from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping
 
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.runtime.task import Task
@@ -48,9 +49,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_POLL_MS = 100
-_MAX_RECORDS = 1_000  # per poll, over all tasks
-_NO_PARTITION = ConsumerPartition("", -1)  # polled when no task wants records
+_TAKE_TIMEOUT_S = 0.1
+_NO_PARTITION = ConsumerPartition("", -1)
 _SHUTDOWN_TIMEOUT_S = 10.0  # how long the shutdown waits for a record
 _CLEANUP_INTERVAL_S = 10.0
 _DISK_THREADS = 2
@@ -136,28 +136,28 @@ class Instance:
             rebalance_timeout_ms=config.rebalance_timeout_ms,
             auto_offset_reset=config.auto_offset_reset,
         )
-        changelogs = new_consumer(config, auto_offset_reset="none")
         disk = stack.enter_context(ThreadPoolExecutor(_DISK_THREADS, "kafkaclient-disk"))
         fetch_ends = partial(end_offsets, await stack.enter_async_context(self._new_admin()))
-        stack.push_async_callback(changelogs.stop)
         stack.push_async_callback(self._consumer.stop)
+        records = Reader(config.bootstrap_servers, **config.reader_options)
+        await stack.enter_async_context(records)
         try:
-            await changelogs.start()
             await self._consumer.start()
         except ConsumerError as error:
             raise StreamsError(
-                f"the consumers cannot connect to {config.bootstrap_servers}: {error!r}"
+                f"the consumer cannot connect to {config.bootstrap_servers}: {error!r}"
             ) from error
         if not config.exactly_once:
             self._producer = Producer(config.bootstrap_servers, **config.client_options)
             await stack.enter_async_context(self._producer)
         self._hooks = hooks = ConsumerHooks(self._consumer)
         self._schedule = RebalanceSchedule(config.acceptable_recovery_lag, self._clock, time.time)
-        self._reader = reader = ChangelogReader(changelogs, self._schedule.observe)
+        self._reader = reader = ChangelogReader(records, self._schedule.observe)
+        self._inputs = Inputs(records, config.auto_offset_reset, self._clock)
         self._manager = TaskManager(
             self._topology,
             self._directory,
-            self._consumer,
+            self._inputs,
             reader,
             fetch_ends,
             make_writer=self._make_writer,
@@ -217,9 +217,14 @@ class Instance:
     async def _fetch_records(self) -> None:
         """Fetch, in a loop, for the tasks that want records. Their workers process them."""
         clean_at = self._clock() + _CLEANUP_INTERVAL_S
+        poll_at = self._clock()
         while True:
             wanted = self._manager.wanted_partitions()
-            self._manager.deliver(await self._fetch(wanted), wanted)
+            self._manager.deliver(await self._inputs.take(wanted, _TAKE_TIMEOUT_S))
+            if self._clock() >= poll_at:
+                # It keeps this member in the group (max.poll.interval.ms), and raises its errors.
+                await self._consumer.getmany(_NO_PARTITION, timeout_ms=0)
+                poll_at = self._clock() + _TAKE_TIMEOUT_S
             if self._schedule.take_due() and not self._hooks.is_rebalancing:
                 self._hooks.request_rejoin()
             if self._clock() >= clean_at:
@@ -228,34 +233,6 @@ class Instance:
                 for task in self._tasks.values():
                     task.refresh_checkpoint()
                 clean_at = self._clock() + _CLEANUP_INTERVAL_S
-
-    async def _fetch(
-        self, wanted: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, Sequence[Any]]:
-        """Fetched records by input partition. Empty after 100 ms, or when another task has room."""
-        self._manager.room_available.clear()
-        # getmany() without partitions polls all that are not paused. A poll is needed even if no
-        # task wants records: it keeps this member in the group (max.poll.interval.ms).
-        chosen = [ConsumerPartition(*source) for source in wanted] or [_NO_PARTITION]
-        if len(wanted) == len(self._manager.workers):
-            chosen = []
-        fetching = asyncio.ensure_future(
-            self._consumer.getmany(*chosen, timeout_ms=_POLL_MS, max_records=_MAX_RECORDS)
-        )
-        room = asyncio.ensure_future(self._manager.room_available.wait())
-        try:
-            await asyncio.wait({fetching, room}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            room.cancel()
-            # getmany() takes records only when it returns them, so none are lost.
-            fetching.cancel()
-        try:
-            found = await fetching
-        except asyncio.CancelledError:
-            if fetching.cancelled() and not is_being_cancelled():
-                return {}
-            raise
-        return {TopicPartition(*partition): records for partition, records in found.items()}
 
     def crash(self, error: BaseException) -> None:
         """End the instance with this error. Only the first error counts."""

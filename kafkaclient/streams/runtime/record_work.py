@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import (
@@ -118,7 +117,7 @@ class RecordWork:
             changes["key"] = read_key(record.key)
         if read_value is not None and record.value is not None:
             changes["value"] = read_value(record.value)
-        return replace(record, **changes) if changes else record
+        return record._replace(**changes) if changes else record
 
     async def _handle(
         self, record: Any, error: BaseException, handler: ErrorHandler, *, decoding: bool

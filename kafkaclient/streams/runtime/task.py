@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.streams.config import EARLIEST
+from kafkaclient.streams.runtime.inputs import OffsetReset
 from kafkaclient.streams.runtime.record_work import RecordWork
 from kafkaclient.streams.runtime.slow_records import SlowRecords
 from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent, TaskState
@@ -18,7 +19,7 @@ from kafkaclient.streams.state.key_value_store import KeyValueStore
 from kafkaclient.streams.state.rocks import RocksStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Executor, Future
 
     from kafkaclient.streams.runtime.writers import Writer
@@ -72,9 +73,6 @@ class Task:
         self.state = TaskState.CREATED
         self.source_offset = 0
         """While RUNNING: offset of the next record to process."""
-        self.fetched_from = 0
-        """While RUNNING: the offset of the last seek. The consumer returns earlier records only if
-        brokers no longer have this offset."""
         self.lag: int | None = None
         """While following the changelog: records behind its end. None: not known yet."""
         self.writer: Writer | None = None
@@ -140,9 +138,9 @@ class Task:
 
     # --- following the changelog ----------------------------------------------------------------
 
-    def restore(self, records: Sequence[Any]) -> None:
-        """Apply changes read from the changelog."""
-        self._rocks.apply((record.key, record.value) for record in records)
+    def restore(self, changes: Iterable[tuple[Any, bytes | None]]) -> None:
+        """Apply changes read from the changelog: keys with their values, None if deleted."""
+        self._rocks.apply(changes)
 
     def reached(self, position: int, end: int | None) -> None:
         """All changes before ``position`` are applied. ``end``: the changelog's, None if
@@ -186,8 +184,8 @@ class Task:
     # --- processing -----------------------------------------------------------------------------
 
     async def process(self, records: Iterable[Any], keep_going: Callable[[], bool]) -> None:
-        """Process records in order, until a commit is due or ``keep_going`` returns False. Records
-        before :attr:`source_offset` are skipped. Every record taken from ``records`` is processed.
+        """Process records in order, until a commit is due or ``keep_going`` returns False. Every
+        record taken from ``records`` is processed.
 
         Raises as :meth:`RecordWork.process`. The caller must then drop what was done since the last
         commit.
@@ -199,8 +197,6 @@ class Task:
             return
         pause_at = self._clock() + _MAX_TURN_S
         for record in records:
-            if record.offset < self.source_offset and not self._apply_offset_reset(record.offset):
-                continue
             if self.is_dirty and self.slow_records.needs_own_transaction(record.offset):
                 await self.commit()
             if not self.is_dirty:
@@ -208,6 +204,9 @@ class Task:
                 self.is_dirty = True
                 self.commit_at = self._clock() + self._options.commit_interval_s
                 self.slow_records.begin(record.offset)
+            if isinstance(record, OffsetReset):
+                self.source_offset = record.offset  # committed with the records, or alone
+                continue
             self.slow_records.start(record.offset, self._clock())
             await work.process(record)
             if self._work is not work:
@@ -220,20 +219,6 @@ class Task:
             if now >= pause_at:
                 await asyncio.sleep(0)
                 pause_at = self._clock() + _MAX_TURN_S
-
-    def _apply_offset_reset(self, offset: int) -> bool:
-        """Continue at ``offset`` if the consumer was reset to it (auto.offset.reset), because the
-        partition does not have the task's offset. Returns whether there was a reset."""
-        if offset >= self.fetched_from:
-            return False  # a processed record that was fetched again
-        _log.warning(
-            "task %s: brokers have no offset %d of %s-%d any more: the topic was recreated or lost "
-            "records. The task continues at offset %d (auto.offset.reset=%s)",
-            *(self.id, self.source_offset, *self.source, offset),
-            self._options.auto_offset_reset,
-        )
-        self.source_offset = self.fetched_from = offset
-        return True
 
     @property
     def is_commit_due(self) -> bool:

@@ -6,9 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-from aiokafka import TopicPartition as ConsumerPartition
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaclient.streams.config import LATEST
 from kafkaclient.streams.runtime.task import Task, TaskOptions
@@ -20,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
-    from aiokafka import AIOKafkaConsumer
-
     from kafkaclient.streams.runtime.changelog_reader import ChangelogReader
+    from kafkaclient.streams.runtime.inputs import Inputs, Row
     from kafkaclient.streams.runtime.writers import Writer
     from kafkaclient.streams.state.directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
@@ -47,7 +44,7 @@ class TaskManager:
         self,
         topology: Topology,
         directory: StateDirectory,
-        consumer: AIOKafkaConsumer,
+        inputs: Inputs,
         reader: ChangelogReader,
         fetch_ends: FetchEnds,
         *,
@@ -60,12 +57,10 @@ class TaskManager:
         self.tasks: dict[TaskId, Task] = {}
         self.workers: dict[TaskId, Worker] = {}
         """Workers of the running tasks."""
-        self.room_available = asyncio.Event()
-        """Set when a task can take more records, or a task starts running."""
         self._may_work = asyncio.Event()
         self._topology = topology
         self._directory = directory
-        self._consumer = consumer
+        self._inputs = inputs
         self._reader = reader
         self._fetch_ends = fetch_ends
         self._make_writer = make_writer
@@ -172,9 +167,7 @@ class TaskManager:
         self._reader.follow([task for task in self.tasks.values() if task.state in following])
 
     def _deactivate(self, task: Task) -> None:
-        source = ConsumerPartition(*task.source)
-        if source in self._consumer.assignment():
-            self._consumer.pause(source)
+        self._inputs.remove(task.source)
         if worker := self.workers.pop(task.id, None):
             worker.cancel()
             self._cancelled_workers.add(worker.asyncio_task)
@@ -191,17 +184,9 @@ class TaskManager:
 
     def _start_worker(self, task: Task) -> None:
         self._activations.pop(task.id, None)
-        self.workers[task.id] = Worker(task, self._may_work, self.room_available.set, self.failed)
-        self.seek(task)
-        self.room_available.set()
-
-    def seek(self, task: Task) -> None:
-        """Have the consumer fetch a running task's records from the task's offset on."""
-        source = ConsumerPartition(*task.source)
-        if source in self._consumer.assignment():
-            task.fetched_from = task.source_offset
-            self._consumer.seek(source, task.source_offset)
-            self._consumer.resume(source)
+        self.workers[task.id] = Worker(task, self._may_work, self._inputs.wake, self.failed)
+        self._inputs.add(task.source, task.source_offset)
+        self._inputs.resume(task.source)
 
     def _close_store(self, task: Task) -> None:
         del self.tasks[task.id]
@@ -253,15 +238,14 @@ class TaskManager:
 
     async def _first_offset(self, task: Task) -> int:
         """Where a task without committed offset begins."""
-        source = ConsumerPartition(*task.source)
         if self._options.auto_offset_reset == LATEST:
             # Committed now: after a failure, a later end offset would skip records.
-            offset: int = (await self._consumer.end_offsets([source]))[source]
+            offset = (await self._fetch_ends([task.source]))[task.source]
             assert task.writer is not None
             await task.writer.begin()
             await task.writer.commit({}, task.changelog, task.source, offset)
         else:
-            offset = (await self._consumer.beginning_offsets([source]))[source]
+            offset = await self._inputs.beginning(task.source)
         return offset
 
     def failed(self, task: Task, error: BaseException) -> None:
@@ -279,30 +263,16 @@ class TaskManager:
 
     # --- work -----------------------------------------------------------------------------------
 
-    def wanted_partitions(self) -> dict[TopicPartition, object]:
-        """Input partitions to fetch from, with the fetch tokens for :meth:`deliver`."""
-        return {
-            worker.task.source: worker.fetch_token
-            for worker in self.workers.values()
-            if worker.has_room
-        }
+    def wanted_partitions(self) -> set[TopicPartition]:
+        """Input partitions whose tasks have room for records."""
+        return {worker.task.source for worker in self.workers.values() if worker.has_room}
 
-    def deliver(
-        self, found: Mapping[TopicPartition, Sequence[Any]], wanted: Mapping[TopicPartition, object]
-    ) -> None:
-        """Pass fetched records to the workers, and log slow records. ``wanted`` is the result of
-        :meth:`wanted_partitions` from before the fetch: if a task's token has changed since, its
-        records are discarded and fetched again."""
+    def deliver(self, found: Mapping[TopicPartition, Sequence[Row]]) -> None:
+        """Pass fetched records to the workers, and log slow records."""
         for worker in self.workers.values():
             worker.task.check_slow_record()
-            source = worker.task.source
-            if source not in found:
-                continue
-            if wanted.get(source) is worker.fetch_token:
-                worker.add_records(found[source])
-            else:
-                worker.discard_records()
-                self.seek(worker.task)
+            if records := found.get(worker.task.source):
+                worker.add_records(records)
 
     async def suspend(self, timeout_s: float) -> None:
         """Finish the current records and commit all tasks. If a record takes longer than
@@ -312,7 +282,6 @@ class TaskManager:
         workers = list(self.workers.values())
         suspended = await asyncio.gather(*(worker.suspend(timeout_s) for worker in workers))
         for worker, is_suspended in zip(workers, suspended, strict=True):
-            worker.discard_records()
             if not is_suspended:
                 _log.info(
                     "task %s: its record is still being processed; the task is not committed",
@@ -323,7 +292,6 @@ class TaskManager:
         """Let tasks process records, unless :meth:`stop_work` was called."""
         if not self._work_stopped:
             self._may_work.set()
-            self.room_available.set()
 
     def stop_work(self) -> None:
         """The instance has crashed: start no further record."""

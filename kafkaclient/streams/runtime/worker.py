@@ -29,8 +29,6 @@ class Worker:
         on_error: Callable[[Task, Exception], None],
     ) -> None:
         self.task = task
-        self.fetch_token = object()
-        """Replaced by :meth:`discard_records`: records fetched under an old token are not added."""
         self._may_work = may_work
         self._on_room = on_room
         self._on_error = on_error
@@ -53,11 +51,6 @@ class Worker:
         """Add records that follow the earlier ones."""
         self._records.extend(records)
         self._wake.set()
-
-    def discard_records(self) -> None:
-        """Drop the waiting records, to fetch them again from the task's ``source_offset`` on."""
-        self._records.clear()
-        self.fetch_token = object()
 
     async def suspend(self, timeout_s: float) -> bool:
         """Commit the processed records. Clear ``may_work`` first, so that processing stops after

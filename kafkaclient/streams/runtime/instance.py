@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kafkaclient.streams.runtime.writers import Writer
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
+    from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)
 

@@ -221,6 +221,16 @@ class ProcessingError(StreamsError):
     offset: int
 
 
+class StoreUnavailableError(KafkaError):
+    """This instance of a streams application cannot answer a query: another instance has the key,
+    or the state is being restored. :attr:`instance` answers queries for the key."""
+
+    retriable = True
+    instance: tuple[str, int] | None = None
+    """``application.server`` of the instance that has the key: host and port. None: this instance,
+    or the address is not known."""
+
+
 class StateStoreError(KafkaError):
     """The state of a streams application cannot be used: another process uses its directory, a file
     is damaged, the disk is full, or a changelog does not fit. Committed state is in the

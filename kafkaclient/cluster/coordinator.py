@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
 
+    from kafkaclient.cluster.link import Purpose
     from kafkaclient.cluster.router import Router
     from kafkaclient.config import ClientConfig
     from kafkaclient.wire.api import Call
@@ -113,10 +114,14 @@ class Coordinators:
         *,
         final: frozenset[int] | None = None,
         over: asyncio.Event | None = None,
+        timeout_s: float | None = None,
+        purpose: Purpose = "control",
     ) -> T:
         """The first answer that is a success or a final error. The caller sets a time limit.
         ``final``: besides fatal codes, only these codes are final (None: all codes for which a
         retry does not help). ``over``: the call is not repeated once this event is set.
+        ``timeout_s``: how long the coordinator may take to answer, 3 s by default. ``purpose``: as
+        for :meth:`.Router.call`, for calls that are answered late.
 
         Raises an error that a repeated call cannot help (UnsupportedVersionError,
         AuthorizationError, ...), and the error of the last attempt once ``over`` is set.
@@ -128,7 +133,9 @@ class Coordinators:
             nonlocal refused
             refused = None
             node = await self._node_of(kind, key)
-            answer = await self._router.call(call, node, timeout_s=self._timeout_s)
+            answer = await self._router.call(
+                call, node, timeout_s=timeout_s or self._timeout_s, purpose=purpose
+            )
             code = answer.error_code
             if outcome_of(code) in (Outcome.DONE, Outcome.FATAL) or _is_final(code, final):
                 return answer

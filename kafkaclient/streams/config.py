@@ -30,7 +30,7 @@ _NOT_FOR_CONSUMERS = {
     "bootstrap_servers": _APPLICATION_OPTION,
     "enable_auto_commit": _SET_BY_RUNTIME,
     "group_id": "use the application option application_id",
-    "group_instance_id": "static membership is not supported",
+    "group_instance_id": _APPLICATION_OPTION,
     "heartbeat_interval_ms": _APPLICATION_OPTION,
     "isolation_level": _SET_BY_RUNTIME,
     "key_deserializer": _BYTES_ONLY,
@@ -73,7 +73,11 @@ class StreamsConfig(AssignmentConfigs):
     heartbeat_interval_ms: int = 300
     """``heartbeat.interval.ms``: members learn of a rebalance with their next heartbeat."""
     rebalance_timeout_ms: int = 60_000
-    """How long a member may take to commit and rejoin when a rebalance begins."""
+    """How long a rebalance waits for a member to join again."""
+    group_instance_id: str | None = None
+    """``group.instance.id`` (KIP-345), another one for each instance: an instance that restarts
+    within ``session.timeout.ms`` gets its tasks back without a rebalance. It does not leave the
+    group when it ends: its tasks wait for it, up to ``session.timeout.ms``."""
     client_tags: Mapping[str, str] = field(default_factory=dict)
     """``client.tag.*``, used by ``rack_aware_assignment_tags``."""
     auto_offset_reset: str = EARLIEST
@@ -103,6 +107,8 @@ class StreamsConfig(AssignmentConfigs):
                 )
         if not self.application_id:
             raise ConfigError("application.id is empty; it names the consumer group")
+        if self.group_instance_id is not None and not self.group_instance_id:
+            raise ConfigError("group.instance.id is empty; it names one instance of the group")
         if not 0 < self.heartbeat_interval_ms < self.session_timeout_ms:
             raise ConfigError(
                 f"heartbeat.interval.ms is {self.heartbeat_interval_ms}; it must be at least 1 and "

@@ -22,7 +22,7 @@ from kafkaclient.streams.group_protocol import (
 from kafkaclient.streams.positions import positions_group
 from kafkaclient.streams.tasks import LATEST_OFFSET, MAX_LAG, TaskId
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.groups import assignment_in, user_data_in
+from kafkaclient.wire.groups import assignment_in, subscription_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Set
@@ -260,7 +260,7 @@ def _is_changelog(topic: str, group: str) -> bool:
 
 
 def _decode_member(member: DescribedMember, group: str) -> _DecodedMember:
-    subscription = decode_subscription(user_data_in(member.metadata) or b"")
+    subscription = decode_subscription(subscription_in(member.metadata).user_data or b"")
     if not isinstance(subscription, SubscriptionInfo):
         raise StreamsError(
             f"member {member.member_id} speaks version {subscription.version}, which this "

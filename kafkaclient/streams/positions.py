@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.errors import KafkaError, ProtocolError
 from kafkaclient.streams.group_protocol import SubscriptionInfo, decode_subscription
-from kafkaclient.wire.groups import user_data_in
+from kafkaclient.wire.groups import subscription_in
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -52,7 +52,9 @@ def member_processes(group: DescribedGroup) -> set[UUID]:
     if group.state != "Stable":
         return set()
     try:
-        found = [decode_subscription(user_data_in(m.metadata) or b"") for m in group.members]
+        found = [
+            decode_subscription(subscription_in(m.metadata).user_data or b"") for m in group.members
+        ]
     except ProtocolError:
         return set()
     known = [each.process_id for each in found if isinstance(each, SubscriptionInfo)]

@@ -9,14 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkaclient.types import TopicPartition
+from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import CodecCall, by_topic, partitions_in
 from kafkaclient.wire.reader import Reader
 from kafkaclient.wire.transactions import PartitionCodes
+from kafkaclient.wire.writer import INT16, INT32, string
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kafkaclient.types import Buffer
 
@@ -93,17 +94,26 @@ class DescribeGroupsCall(
 
 @dataclass(frozen=True)
 class OffsetCommitCall(CodecCall[PartitionCodes], api_key=ApiKey.OFFSET_COMMIT, versions=(2, 9)):
-    """Sets the offsets of a group that has no members. Must go to its coordinator."""
+    """Sets offsets of a group. Must go to its coordinator, which accepts current members, and
+    without ``member`` anybody while the group has no members."""
 
     group_id: str
     offsets: Mapping[TopicPartition, int]
+    member: ConsumerGroupMetadata | None = None
 
     def _fields(self) -> dict[str, Any]:
         topics = [
             {"name": topic, "partitions": [self._partition(topic, number) for number in numbers]}
             for topic, numbers in by_topic(self.offsets).items()
         ]
-        return {"group_id": self.group_id, "topics": topics}
+        member = self.member or ConsumerGroupMetadata(self.group_id)
+        return {
+            "group_id": self.group_id,
+            "generation_id_or_member_epoch": member.generation_id,
+            "member_id": member.member_id,
+            "group_instance_id": member.group_instance_id,
+            "topics": topics,
+        }
 
     def _partition(self, topic: str, number: int) -> dict[str, Any]:
         offset = self.offsets[TopicPartition(topic, number)]
@@ -114,37 +124,77 @@ class OffsetCommitCall(CodecCall[PartitionCodes], api_key=ApiKey.OFFSET_COMMIT, 
         return PartitionCodes(codes, message.throttle_time_ms or 0)
 
 
+_SUBSCRIPTION_VERSION = 3  # as Java's clients since 3.5
+_ASSIGNMENT_VERSION = 3
+_FIRST_OWNED = 1
+_FIRST_GENERATION = 2
+_NO_GENERATION = -1
+
+
+class ConsumerSubscription(NamedTuple):
+    """What a member tells the leader when it joins (KIP-429, KIP-792)."""
+
+    topics: tuple[str, ...]
+    user_data: bytes | None = None
+    owned: tuple[TopicPartition, ...] = ()
+    """The partitions that the member has not given up."""
+    generation_id: int = _NO_GENERATION
+    """The generation in which the member got ``owned``; -1 if it has none, or does not say."""
+
+    def encode(self) -> bytes:
+        """The wire format, in the latest version."""
+        out = INT16.pack(_SUBSCRIPTION_VERSION) + INT32.pack(len(self.topics))
+        out += b"".join(map(string, self.topics)) + _encoded_bytes(self.user_data)
+        return b"".join(
+            (out, _encoded_partitions(self.owned), INT32.pack(self.generation_id), string(None))
+        )
+
+
 class ConsumerAssignment(NamedTuple):
     """The partitions that are assigned to a member, and the user data of its assignor."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None
 
+    def encode(self) -> bytes:
+        """The wire format, in the latest version."""
+        partitions = _encoded_partitions(self.partitions)
+        return INT16.pack(_ASSIGNMENT_VERSION) + partitions + _encoded_bytes(self.user_data)
 
-def user_data_in(metadata: Buffer) -> bytes | None:
-    """The user data in a consumer's subscription. Later versions add fields behind it.
+
+def subscription_in(metadata: Buffer) -> ConsumerSubscription:
+    """A consumer's subscription. Later versions add fields behind those that are known.
 
     Raises :class:`~kafkaclient.errors.ProtocolError` if ``metadata`` is not a subscription.
     """
     reader = Reader(metadata, flexible=False)
-    reader.int16()
-    for _ in reader.array(2):
-        reader.string()
-    return _nullable_bytes(reader)
+    version = reader.int16()
+    topics = tuple(reader.string() for _ in reader.array(2))
+    user_data = _nullable_bytes(reader)
+    owned = _partitions(reader) if version >= _FIRST_OWNED else ()
+    generation = reader.int32() if version >= _FIRST_GENERATION else _NO_GENERATION
+    return ConsumerSubscription(topics, user_data, owned, generation)
 
 
 def assignment_in(assignment: Buffer) -> ConsumerAssignment:
-    """The partitions and user data in a consumer's assignment.
+    """The partitions and user data in a consumer's assignment; nothing in an empty one, which a
+    member gets if its leader left it out.
 
     Raises :class:`~kafkaclient.errors.ProtocolError` if ``assignment`` is not an assignment.
     """
+    if not assignment:
+        return ConsumerAssignment((), None)
     reader = Reader(assignment, flexible=False)
     reader.int16()
-    partitions = []
+    return ConsumerAssignment(_partitions(reader), _nullable_bytes(reader))
+
+
+def _partitions(reader: Reader) -> tuple[TopicPartition, ...]:
+    found = []
     for _ in reader.array(6):
         topic = reader.string()
-        partitions += [TopicPartition(topic, reader.int32()) for _ in reader.array(4)]
-    return ConsumerAssignment(tuple(partitions), _nullable_bytes(reader))
+        found += [TopicPartition(topic, reader.int32()) for _ in reader.array(4)]
+    return tuple(found)
 
 
 def _nullable_bytes(reader: Reader) -> bytes | None:
@@ -152,3 +202,15 @@ def _nullable_bytes(reader: Reader) -> bytes | None:
     if size < 0:
         return None
     return bytes(reader.take(size))
+
+
+def _encoded_partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    topics = by_topic(sorted(partitions))
+    out = [INT32.pack(len(topics))]
+    for topic, numbers in topics.items():
+        out += (string(topic), INT32.pack(len(numbers)), *map(INT32.pack, numbers))
+    return b"".join(out)
+
+
+def _encoded_bytes(data: bytes | None) -> bytes:
+    return INT32.pack(-1) if data is None else INT32.pack(len(data)) + data

@@ -16,8 +16,6 @@ from kafkaclient.streams.topology import Processor, Topology
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from aiokafka import TopicPartition as ConsumerPartition
-
     from kafkaclient.streams.runtime.task import Task
     from kafkaclient.streams.runtime.writers import OutgoingRecord
     from kafkaclient.streams.state.directory import StateDirectory
@@ -61,16 +59,6 @@ def on_disk(directory: StateDirectory, task: TaskId, offset: int, store: str = "
     place = directory.task(task)
     place.load_or_wipe(store, UNKNOWN_CHANGELOG, time.time())
     place.write_checkpoint(Checkpoint(store, offset, None, time.time()))
-
-
-class FakeConsumer:
-    """The member of the group, which reads nothing."""
-
-    def __init__(self) -> None:
-        self.paused: set[ConsumerPartition] = set()
-
-    def pause(self, partition: ConsumerPartition) -> None:
-        self.paused.add(partition)
 
 
 class FakeInputs:

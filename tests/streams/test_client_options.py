@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafkaclient import Token
 from kafkaclient.errors import ConfigError
 from kafkaclient.streams.config import StreamsConfig
-from kafkaclient.streams.runtime.consumer_options import consumer_options
 
 
 def config(**options: Any) -> StreamsConfig:
@@ -106,36 +104,23 @@ def test_given_producer_options_override_the_defaults() -> None:
     assert config().transaction_timeout_s is None
 
 
-def test_security_options_reach_producers_and_consumers() -> None:
-    context = ssl.create_default_context()
+def test_security_options_reach_all_clients() -> None:
     security = {
         "security.protocol": "SASL_SSL",
         "sasl_mechanism": "SCRAM-SHA-512",
         "sasl.username": "alice",
         "sasl_password": "secret",
-        "ssl_context": context,
+        "ssl_context": ssl.create_default_context(),
     }
     found = config(security_options=security, producer_options={"linger_ms": 1})
     assert found.client_options == {**security, "linger_ms": 1}
-    expected = {
-        "security_protocol": "SASL_SSL",
-        "ssl_context": context,
-        "sasl_mechanism": "SCRAM-SHA-512",
-        "sasl_plain_username": "alice",
-        "sasl_plain_password": "secret",
-    }
-    given = consumer_options(found)
-    assert {name: given[name] for name in expected} == expected
+    assert found.producer_config.sasl_username == "alice"
+    assert found.reader_options.items() >= security.items()
 
 
-async def test_consumers_use_the_producers_token_provider() -> None:
-    async def provider() -> Token:
-        return Token("t-1", extensions={"tenant": "a"})
-
-    security = {
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": "OAUTHBEARER",
-        "sasl_oauth_token_provider": provider,
-    }
-    tokens = consumer_options(config(security_options=security))["sasl_oauth_token_provider"]
-    assert (await tokens.token(), tokens.extensions()) == ("t-1", {"tenant": "a"})
+def test_a_static_member_needs_a_name() -> None:
+    assert config(group_instance_id="a").group_instance_id == "a"
+    with pytest.raises(ConfigError, match=r"group\.instance\.id is empty"):
+        config(group_instance_id="")
+    with pytest.raises(ConfigError, match="use the application option group_instance_id"):
+        config(consumer_options={"group_instance_id": "a"})

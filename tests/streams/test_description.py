@@ -24,7 +24,7 @@ from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.testing.fake import Control, FakeCluster
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.groups import DescribedGroup, DescribedMember
+from kafkaclient.wire.groups import ConsumerSubscription, DescribedGroup, DescribedMember
 
 A, B = UUID(int=1), UUID(int=2)
 DENIED = {
@@ -54,13 +54,16 @@ def group(
     sums: dict[UUID, dict[TaskId, int]], end: int = 100_000, **options: Any
 ) -> DescribedGroup:
     """A group as brokers describe it. The members reported ``sums``, the real leader assigned the
-    tasks, and aiokafka encoded both."""
+    tasks, and aiokafka encoded both, in older versions."""
     subscriptions = {
         f"member-{process.int}": SubscriptionInfo(process_id=process, task_offset_sums=found)
         for process, found in sums.items()
     }
     answers = compute_assignments(
-        {member: each.encode() for member, each in subscriptions.items()},
+        {
+            member: ConsumerSubscription(("in",), each.encode())
+            for member, each in subscriptions.items()
+        },
         topology(),
         {"in": len(TASKS)},
         dict.fromkeys(TASKS, end),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from aiokafka import errors as consumer_errors
 
 from kafkaclient import Producer
 from kafkaclient.broker_errors import broker_error
-from kafkaclient.errors import MetadataTimeoutError, RecordTooLargeError, TransactionAbortableError
+from kafkaclient.errors import (
+    KafkaTimeoutError,
+    MetadataTimeoutError,
+    RecordTooLargeError,
+    TransactionAbortableError,
+)
 from kafkaclient.streams.runtime.task_states import TaskEvent, event_for, is_abort_error
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
@@ -58,7 +62,7 @@ async def test_a_transaction_aborted_by_brokers_is_retried(key: ApiKey, code: in
         (broker_error(90), TaskEvent.MIGRATED),
         (broker_error(47), TaskEvent.MIGRATED),
         (broker_error(22), TaskEvent.FAILED),
-        (consumer_errors.KafkaTimeoutError(), TaskEvent.FAILED),
+        (KafkaTimeoutError("late"), TaskEvent.FAILED),
         (RecordTooLargeError("too large"), None),
         (ValueError("a processor's"), None),
     ],

@@ -17,14 +17,20 @@ from kafkaclient.streams.group_protocol import (
     SubscriptionInfo,
     decode_subscription,
 )
+from kafkaclient.streams.membership.member import Generation
 from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory
-from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire.groups import (
+    ConsumerAssignment,
+    ConsumerSubscription,
+    assignment_in,
+    subscription_in,
+)
 from tests.streams.fakes import (
-    FakeConsumer,
     FakeEnds,
     FakeInputs,
     FakeReader,
@@ -43,43 +49,21 @@ A, B = TaskId(0, 0), TaskId(0, 1)
 SOURCE = TopicPartition("words", 0)
 
 
-class FakeHooks:
-    def __init__(self, consumer: FakeConsumer) -> None:
-        self.consumer = consumer
-        self.member_id = "m"
-        self.generation = 0
-
-    @property
-    def group(self) -> ConsumerGroupMetadata:
-        return ConsumerGroupMetadata("app", self.generation, self.member_id)
-
-
-class LoggingManager(TaskManager):
-    log: list[str]
-
-    async def suspend(self, timeout_s: float) -> None:
-        self.log.append("suspend")
-        await super().suspend(timeout_s)
-
-    def resume(self) -> None:
-        self.log.append("resume")
-        super().resume()
-
-
 class World:
     """A member with its tasks."""
 
     def __init__(self, path: Path) -> None:
         self.log: list[str] = []
         self.crashes: list[BaseException] = []
-        self.consumer = FakeConsumer()
         self.inputs = FakeInputs()
         self.reader = FakeReader()
         self.ends = FakeEnds(self.log)
-        self.hooks = FakeHooks(self.consumer)
+        self.generation = 0
+        self.counts = {"words": 2}
+        self.problem: BaseException | None = None
         self.directory = StateDirectory(path, float)
         self.schedule = RebalanceSchedule(100, float, float)
-        self.manager = LoggingManager(
+        self.manager = TaskManager(
             counting(),
             self.directory,
             self.inputs,  # type: ignore[arg-type]
@@ -90,7 +74,6 @@ class World:
             crash=self.crashes.append,
             disk=InlineDisk(),
         )
-        self.manager.log = self.log
         config = StreamsConfig(
             bootstrap_servers="localhost:1",
             application_id="app",
@@ -105,43 +88,49 @@ class World:
             self.manager,
             self.schedule,
             self.ends,  # type: ignore[arg-type]
-            self.hooks,  # type: ignore[arg-type]
+            self.fetch_counts,
             {"words": 2},
         )
+
+    async def fetch_counts(self) -> dict[str, int]:
+        return self.counts
 
     async def process(self, found: dict[TopicPartition, list[Any]]) -> None:
         self.manager.deliver(found)
         for _ in range(10):
             await asyncio.sleep(0)
 
+    def told(self) -> ConsumerSubscription:
+        return subscription_in(self.member.subscription())
+
     def subscription(self) -> SubscriptionInfo:
-        subscription = decode_subscription(self.member.subscription())
+        subscription = decode_subscription(self.told().user_data or b"")
         assert isinstance(subscription, SubscriptionInfo)
         return subscription
 
-    def install(self, active: list[TaskId], standby: list[TaskId], **more: int) -> None:
-        """The first half of an assignment, which aiokafka does without waiting."""
-        self.hooks.generation += 1
-        partitions = [TopicPartition("words", task.partition) for task in active]
+    async def assign(self, active: list[TaskId], standby: list[TaskId], **more: int) -> bool:
+        self.generation += 1
+        partitions = tuple(TopicPartition("words", task.partition) for task in active)
         info = AssignmentInfo(
             active_tasks=tuple(active),
             standby_tasks={task: frozenset() for task in standby},
             **more,
         )
-        self.member.assigned(partitions, info.encode())
+        given = ConsumerAssignment(partitions, info.encode()).encode()
+        return await self.member.assigned(given, Generation(self.generation, "m", False))
 
-    async def rebalance(self, active: list[TaskId], standby: list[TaskId], **more: int) -> None:
-        await self.member.on_partitions_revoked(())
-        self.install(active, standby, **more)
-        await self.member.on_partitions_assigned(())
+    async def rebalance(self, active: list[TaskId], standby: list[TaskId], **more: int) -> bool:
+        gives_up = await self.assign(active, standby, **more)
         for _ in range(20):
             await asyncio.sleep(0)
+        return gives_up
 
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     made = World(tmp_path)
     yield made
+    await made.member.close()
     await made.manager.end_writers()
     made.manager.close()
     made.directory.close()
@@ -161,10 +150,51 @@ async def test_the_subscription_reports_offsets_tags_and_joins(world: World) -> 
     assert numbers == set(range(-128, 128))
 
 
-async def test_a_removed_member_reports_no_running_task(world: World) -> None:
+async def test_a_member_that_lost_its_tasks_reports_no_running_task(world: World) -> None:
     await world.rebalance([A], [])
-    world.hooks.member_id = ""
+    assert world.told().owned == (SOURCE,)
+    world.member.lost()
     assert world.subscription().task_offset_sums == {A: 0}
+    assert world.told().owned == ()
+    assert world.manager.tasks[A].state is TaskState.STANDBY
+    assert SOURCE not in world.inputs.positions
+
+
+async def test_a_task_is_owned_until_it_has_committed(world: World) -> None:
+    await world.rebalance([A], [])
+    held = asyncio.Event()
+    writer = world.manager.tasks[A].writer
+    commit = writer.commit  # type: ignore[union-attr]
+
+    async def slow(*arguments: Any) -> int | None:
+        await held.wait()
+        return await commit(*arguments)
+
+    writer.commit = slow  # type: ignore[union-attr, method-assign]
+    world.manager.workers[A].task.commit_at = 1e9
+    await world.process({SOURCE: [record(8, b"a")]})
+    revoking = asyncio.create_task(world.assign([B], []))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert world.told().owned == (SOURCE, TopicPartition("words", 1))
+    assert world.manager.tasks[B].state is TaskState.RUNNING, "it waited for the other one"
+    held.set()
+    assert await revoking, "its next owner waits for this"
+    assert world.told().owned == (TopicPartition("words", 1),)
+    assert world.told().generation_id == 2
+    assert world.manager.tasks.keys() == {B}
+
+
+async def test_what_is_lost_while_it_is_given_up_is_not_owned_again(world: World) -> None:
+    await world.rebalance([A], [])
+    assigning = asyncio.create_task(world.assign([B], []))
+    await asyncio.sleep(0)
+    world.member.lost()
+    await assigning
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert world.told().owned == ()
+    assert not world.manager.running()
 
 
 async def test_a_restoring_task_reports_its_position(world: World) -> None:
@@ -178,33 +208,10 @@ async def test_a_task_that_stays_continues_at_its_offset(world: World) -> None:
     await world.rebalance([A], [])
     await world.process({SOURCE: [record(8, b"a")]})
     world.inputs.positions[SOURCE] = 9
-    await world.rebalance([A, B], [])
+    assert not await world.rebalance([A, B], [])
     assert world.inputs.positions[SOURCE] == 9, "fetched again, or left out"
-    assert world.consumer.paused == {("words", 0), ("words", 1)}, "the consumer fetches, too"
-    log = ["suspend", "resume", "w start", "ends", "w committed"]
+    log = ["w start", "ends", "w committed"]
     assert world.log == [*log, "w begin", *log], "the second is the new task's"
-
-
-@pytest.mark.parametrize("how", ["generation", "member"])
-async def test_after_a_missed_generation_tasks_are_restored(world: World, how: str) -> None:
-    await world.rebalance([A], [])
-    world.ends.end = 5
-    if how == "generation":
-        world.hooks.generation += 1
-    else:
-        world.hooks.member_id = "another"
-    world.install([A], [])
-    assert world.manager.tasks[A].state is TaskState.RESTORING
-    assert SOURCE not in world.inputs.positions
-
-
-async def test_offsets_are_committed_as_the_member_that_was_assigned(world: World) -> None:
-    await world.rebalance([A], [])
-    assert world.member.group == ("app", 1, "m", None)
-    world.hooks.member_id, world.hooks.generation = "", -1
-    assert world.member.group == ("app", 1, "m", None), (
-        "without a member id, the group would accept the offsets"
-    )
 
 
 async def test_state_that_was_reported_is_kept_until_the_assignment(world: World) -> None:
@@ -237,23 +244,17 @@ async def test_the_copy_left_by_a_moved_task_requests_no_rebalance(world: World)
     [(1, "does not exist"), (3, "leader's log"), (4, "requested the shutdown"), (77, "error 77")],
 )
 async def test_a_leader_can_end_the_application(world: World, code: int, message: str) -> None:
-    await world.rebalance([], [], error_code=code)
+    with pytest.raises(StreamsError, match=message):
+        await world.rebalance([], [], error_code=code)
+
+
+async def test_errors_of_assignments_end_the_instance(world: World) -> None:
+    with pytest.raises(ProtocolError):
+        await world.member.assigned(b"\0\1", Generation(1, "m", False))
+    on_disk(world.directory, A, 4, "others")
+    await world.rebalance([], [A])
     (error,) = world.crashes
-    assert isinstance(error, StreamsError)
-    assert message in str(error)
-
-
-async def test_errors_of_callbacks_crash_the_instance(world: World) -> None:
-    world.member.assigned([], b"\0\0\0\x0b")
-
-    async def broken(timeout_s: float) -> None:
-        raise StateStoreError("full")
-
-    world.manager.suspend = broken  # type: ignore[method-assign]
-    await world.member.on_partitions_revoked(())
-    first, second = world.crashes
-    assert isinstance(first, ProtocolError)
-    assert isinstance(second, StateStoreError)
+    assert isinstance(error, StateStoreError)
 
 
 async def test_a_leader_without_ends_leaves_tasks_where_they_are(world: World) -> None:
@@ -266,16 +267,37 @@ async def test_a_leader_without_ends_leaves_tasks_where_they_are(world: World) -
     async def hangs() -> None:
         await asyncio.get_running_loop().create_future()
 
-    await world.member.fetch_ends()
-    answers = world.member.compute_assignments(members, {"words": 2})
-    assert len(answers["new"].partitions) == 1, "0 records: all members are caught up"
+    async def answers() -> dict[str, tuple[int, int]]:
+        found = await world.member.assign(members)
+        decoded = {member: assignment_in(data) for member, data in found.items()}
+        return {
+            member: (
+                len(each.partitions),
+                AssignmentInfo.decode(each.user_data or b"").next_rebalance_ms,
+            )
+            for member, each in decoded.items()
+        }
+
+    # 0 records: all members are caught up; the other member owns the tasks still.
+    assert await answers() == {"m": (1, NO_REBALANCE), "new": (0, NO_REBALANCE)}
     for problem in (lost, hangs):
         world.ends.problem = problem
-        await world.member.fetch_ends()
-        answers = world.member.compute_assignments(members, {"words": 2})
-        assert len(answers["m"].partitions) == 2
-        assert answers["m"].info.next_rebalance_ms < NO_REBALANCE
+        found = await answers()
+        assert found["m"][0] == 2
+        assert found["m"][1] < NO_REBALANCE
+
+
+async def test_a_topic_that_is_gone_or_has_grown_ends_the_application(world: World) -> None:
+    members = {"new": _new_member(), "broken": b"\0"}
+    for count, code in ((0, 1), (3, 3)):
+        world.counts = {"words": count}
+        found = await world.member.assign(members)
+        for data in found.values():
+            user_data = assignment_in(data).user_data
+            assert AssignmentInfo.decode(user_data or b"").error_code == code
+        world.member._partitions = {"words": 2}
 
 
 def _new_member() -> bytes:
-    return SubscriptionInfo(process_id=UUID(int=0)).encode()
+    info = SubscriptionInfo(process_id=UUID(int=0))
+    return ConsumerSubscription(("words",), info.encode()).encode()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
 import pytest
 
 from kafkaclient.streams import AssignmentConfigs, TaskId
@@ -10,7 +13,11 @@ from kafkaclient.streams.membership.leader import MemberAssignment, compute_assi
 from kafkaclient.streams.tasks import LATEST_OFFSET
 from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.types import TopicPartition
+from kafkaclient.wire.groups import ConsumerSubscription
 from tests.streams.group import process
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PROBING_MS = 1_700_000_600_000
 TASKS = [TaskId(0, number) for number in range(4)]
@@ -35,10 +42,14 @@ def led(
     members: dict[str, bytes | None],
     ends: dict[TaskId, int] | None = ENDS,
     partitions: int = 4,
+    owned: Mapping[str, tuple[TopicPartition, ...]] = MappingProxyType({}),
     **configs: int,
 ) -> dict[str, MemberAssignment]:
     return compute_assignments(
-        members,
+        {
+            member: ConsumerSubscription(("words",), data, owned.get(member, ()))
+            for member, data in members.items()
+        },
         topology(),
         {"words": partitions},
         ends,
@@ -73,6 +84,20 @@ def test_a_new_member_warms_up_and_all_members_get_the_probing_time() -> None:
     answers = led(caught_up)
     assert (active(answers["a"]), active(answers["b"])) == ([0, 2], [1, 3])
     assert {answer.info.next_rebalance_ms for answer in answers.values()} == {NO_REBALANCE}
+
+
+def test_what_another_member_owns_is_a_standby_until_it_is_given_up() -> None:
+    members = {
+        "a": subscription(1, dict.fromkeys(TASKS, LATEST_OFFSET)),
+        "b": subscription(2, {TASKS[1]: 49_000, TASKS[3]: 50_000}),
+    }
+    all_partitions = tuple(TopicPartition("words", number) for number in range(4))
+    first = led(members, owned={"a": all_partitions})
+    assert (active(first["a"]), active(first["b"])) == ([0, 2], [])
+    assert standby(first["b"]) == [1, 3], "it keeps its copies"
+    assert all(p.partition in (0, 2) for p in first["a"].partitions)
+    second = led(members, owned={"a": all_partitions[::2]})
+    assert (active(second["a"]), active(second["b"])) == ([0, 2], [1, 3])
 
 
 def test_a_standby_takes_over_when_the_active_client_is_gone() -> None:

@@ -72,7 +72,6 @@ class World:
             disk=disk or InlineDisk(),
             options=options,
         )
-        self.manager.resume()
 
     def writer(self, task: Task) -> FakeWriter:
         made = FakeWriter(self.log, f"w{len(self.writers) + 1}")
@@ -81,16 +80,18 @@ class World:
         return made
 
     async def assign(self, active: list[TaskId], standby: list[TaskId]) -> None:
-        self.manager.assign(active, standby)
-        await self.manager.open(active, standby)
+        await self.manager.give_up(self.manager.assign(active, standby), 1)
+        await self.manager.open()
 
     async def process(self, found: dict[TopicPartition, list[Any]]) -> None:
         self.manager.deliver(found)
         await self.run_until_idle()
 
     async def commit(self) -> None:
-        await self.manager.suspend(1)
-        self.manager.resume()
+        for worker in self.manager.workers.values():
+            worker.task.commit_at = 0.0
+            worker.add_records(())
+        await self.run_until_idle()
 
     async def run_until_idle(self) -> None:
         for _ in range(20):
@@ -334,7 +335,7 @@ async def test_running_tasks_continue_before_other_stores_are_opened(world: Worl
     await world.run_until_idle()
     world.manager.assign([A], [B])
     assert world.manager.tasks.keys() == {A}
-    await world.manager.open([A], [B])
+    await world.manager.open()
     assert world.state(B) is TaskState.STANDBY
 
 
@@ -344,7 +345,7 @@ async def test_an_error_of_opening_a_store_is_raised_after_the_others_are_open(
     on_disk(world.directory, A, 4, "others")
     world.manager.assign([], [A, B])
     with pytest.raises(StateStoreError, match="'others', which task 0_0"):
-        await world.manager.open([], [A, B])
+        await world.manager.open()
     assert world.manager.tasks.keys() == {B}, "it would stay open"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from aiokafka import errors as consumer_errors
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import (
@@ -55,13 +54,12 @@ def caused(error: KafkaError) -> TransactionAbortableError:
         (caused(RequestTimedOutError("late")), E.FAILED),
         (TransactionAbortableError("timed out"), E.FAILED),
         (TransactionTimeoutError("late"), E.FAILED),
-        (consumer_errors.CommitFailedError(), E.FAILED),
-        (consumer_errors.IllegalStateError("not assigned"), E.FAILED),
-        (consumer_errors.NotCoordinatorForGroupError(), E.FAILED),
         (caused(RecordTooLargeError("too large")), None),
         (caused(broker_error(29)), None),  # TOPIC_AUTHORIZATION_FAILED
         (RecordTooLargeError("too large"), None),
-        (consumer_errors.GroupAuthorizationFailedError("g"), None),
+        (broker_error(16), E.FAILED),  # NOT_COORDINATOR
+        (broker_error(25), E.FAILED),  # UNKNOWN_MEMBER_ID
+        (broker_error(30), None),  # GROUP_AUTHORIZATION_FAILED
         (ZeroDivisionError(), None),
     ],
     ids=repr,

@@ -34,7 +34,7 @@ from kafkaclient.wire.groups import (
     DescribeGroupsResult,
     OffsetCommitCall,
     assignment_in,
-    user_data_in,
+    subscription_in,
 )
 from kafkaclient.wire.reassignments import (
     AlterReassignmentsCall,
@@ -314,7 +314,7 @@ def test_a_quorum_that_is_not_told() -> None:
 @given(st.binary(max_size=60))
 def test_what_consumers_put_into_a_group_or_a_clear_error(data) -> None:
     with contextlib.suppress(ProtocolError):
-        user_data_in(data)
+        subscription_in(data)
     with contextlib.suppress(ProtocolError):
         assignment_in(data)
 
@@ -322,9 +322,9 @@ def test_what_consumers_put_into_a_group_or_a_clear_error(data) -> None:
 def test_what_consumers_put_into_a_group() -> None:
     """Version 1 of the subscription has the partitions that were owned behind the user data."""
     topics = b"\0\0\0\1" + b"\0\1t"
-    assert user_data_in(b"\0\0" + topics + b"\0\0\0\2ab") == b"ab"
-    assert user_data_in(b"\0\1" + topics + b"\0\0\0\2ab" + b"\0\0\0\0") == b"ab"
-    assert user_data_in(b"\0\0" + topics + b"\xff\xff\xff\xff") is None
+    assert subscription_in(b"\0\0" + topics + b"\0\0\0\2ab").user_data == b"ab"
+    assert subscription_in(b"\0\1" + topics + b"\0\0\0\2ab" + b"\0\0\0\0").user_data == b"ab"
+    assert subscription_in(b"\0\0" + topics + b"\xff\xff\xff\xff").user_data is None
     numbers = b"\0\0\0\2" + b"\0\0\0\0" + b"\0\0\0\1"
     told = b"\0\0" + topics + numbers + b"\0\0\0\2ab"
     assert assignment_in(told) == ConsumerAssignment((T0, T1), b"ab")

@@ -1,1 +1,1 @@
-"""Membership in the application's consumer group, on top of aiokafka's consumer."""
+"""Membership in a consumer group: the classic protocol, cooperative (KIP-429), also static."""

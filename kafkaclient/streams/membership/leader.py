@@ -20,6 +20,7 @@ from kafkaclient.streams.group_protocol import (
     align,
     decode_subscription,
 )
+from kafkaclient.streams.membership.ownership import Ownership
 from kafkaclient.streams.tasks import LATEST_OFFSET
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition
+    from kafkaclient.wire.groups import ConsumerSubscription
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +56,7 @@ class _ClientMembers:
 
 
 def compute_assignments(
-    user_data: Mapping[str, bytes | None],
+    subscriptions: Mapping[str, ConsumerSubscription],
     topology: Topology,
     partitions: Mapping[str, int],
     end_offsets: Mapping[TaskId, int] | None,
@@ -63,7 +65,10 @@ def compute_assignments(
 ) -> dict[str, MemberAssignment]:
     """Member id -> assignment. Never raises because of a member's subscription.
 
-    ``user_data``: member id -> subscription. ``partitions``: input topic -> number of partitions, 0
+    A task that another member has not given up yet is withheld from its new owner, which gets it as
+    a standby meanwhile (KIP-429). The old owner gives it up and joins again.
+
+    ``subscriptions``: by member id. ``partitions``: input topic -> number of partitions, 0
     if the topic does not exist. ``end_offsets``: task -> end offset of its changelog; None if the
     offsets could not be fetched, and then tasks stay where they were. ``next_probing_ms``: when to
     rebalance again if the assignment is not balanced. All members get this time: to them it means
@@ -72,8 +77,8 @@ def compute_assignments(
     processes: dict[UUID, _ClientMembers] = {}
     answers: dict[str, MemberAssignment] = {}
     shutdown = False
-    for member, data in user_data.items():
-        subscription = _decode(member, data)
+    for member, told in subscriptions.items():
+        subscription = _decode(member, told.user_data)
         if subscription is None:
             answers[member] = _error_answer(AssignorError.ASSIGNMENT_ERROR)
         elif isinstance(subscription, FutureSubscriptionInfo):
@@ -84,16 +89,17 @@ def compute_assignments(
             _add_member(processes, member, subscription)
     error = _group_error(topology, partitions, end_offsets, shutdown=shutdown)
     if error is not None:
-        return dict.fromkeys(user_data, _error_answer(error))
+        return dict.fromkeys(subscriptions, _error_answer(error))
     if not processes:
         return answers
     try:
         assignment = _assign(processes, topology.tasks(partitions), end_offsets, configs)
-        answers |= _member_assignments(assignment, processes, topology, next_probing_ms)
+        ownership = Ownership.of(subscriptions)
+        answers |= _member_assignments(assignment, processes, topology, ownership, next_probing_ms)
     except KafkaError:
         # An exception would stop this member's heartbeats, and so the whole group.
         _log.exception("the tasks could not be assigned; all members get ASSIGNMENT_ERROR")
-        return dict.fromkeys(user_data, _error_answer(AssignorError.ASSIGNMENT_ERROR))
+        return dict.fromkeys(subscriptions, _error_answer(AssignorError.ASSIGNMENT_ERROR))
     return answers
 
 
@@ -173,6 +179,7 @@ def _member_assignments(
     assignment: Assignment,
     processes: Mapping[UUID, _ClientMembers],
     topology: Topology,
+    ownership: Ownership,
     next_probing_ms: int,
 ) -> dict[str, MemberAssignment]:
     answers = {}
@@ -181,8 +188,16 @@ def _member_assignments(
         client = processes[process]
         lags = client.lags or dict.fromkeys(given.active | given.standby, 0)
         for member, share in assign_tasks_to_threads(given, lags, client.members).items():
-            partitions, active = align({task: [topology.source(task)] for task in share.active})
-            standby = {task: frozenset([topology.changelog(task)]) for task in share.standby}
+            withheld = {
+                task
+                for task in share.active
+                if not ownership.may_have(member, topology.source(task))
+            }
+            partitions, active = align(
+                {task: [topology.source(task)] for task in share.active if task not in withheld}
+            )
+            copies = (*share.standby, *withheld)
+            standby = {task: frozenset([topology.changelog(task)]) for task in copies}
             info = AssignmentInfo(
                 active_tasks=active, standby_tasks=standby, next_rebalance_ms=when
             )

@@ -10,39 +10,31 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkaclient.errors import ConfigError, StreamsError
-
-try:
-    from aiokafka import TopicPartition as ConsumerPartition
-    from aiokafka.errors import KafkaError as ConsumerError
-except ImportError as error:
-    raise ConfigError(
-        "a streams application needs aiokafka for its consumers: pip install 'kafkaclient[streams]'"
-    ) from error
-
 from kafkaclient.admin.admin import Admin
 from kafkaclient.producer.producer import Producer
 from kafkaclient.reader.reader import Reader
-from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
+from kafkaclient.streams.membership.commit_gate import CommitGate
+from kafkaclient.streams.membership.connection import GroupConnection
+from kafkaclient.streams.membership.group_offsets import GroupOffsets
+from kafkaclient.streams.membership.member import Member, MemberOptions
 from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.positions import PositionsPublisher
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
-from kafkaclient.streams.runtime.consumer_options import new_consumer
-from kafkaclient.streams.runtime.group_member import GroupMember, ProtocolAssignor
+from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.inputs import Inputs
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
-from kafkaclient.streams.runtime.topics import end_offsets, prepare_topics
+from kafkaclient.streams.runtime.to_the_end import to_the_end
+from kafkaclient.streams.runtime.topics import end_offsets, partition_counts, prepare_topics
 from kafkaclient.streams.runtime.writers import AtLeastOnceWriter, ExactlyOnceWriter
 from kafkaclient.streams.state.directory import StateDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
 
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.runtime.task import Task
-    from kafkaclient.streams.runtime.topics import ApplicationTopics
     from kafkaclient.streams.runtime.writers import Writer
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
@@ -51,8 +43,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _TAKE_TIMEOUT_S = 0.1
-_NO_PARTITION = ConsumerPartition("", -1)
 _SHUTDOWN_TIMEOUT_S = 10.0  # how long the shutdown waits for a record
+_COMMIT_TIMEOUT_S = 20.0  # how long it waits for records and commits together
+_LEAVE_TIMEOUT_S = 5.0
 _CLEANUP_INTERVAL_S = 10.0
 _DISK_THREADS = 2
 
@@ -80,6 +73,8 @@ class Instance:
         """With ``at_least_once``: the producer that all tasks share."""
         self._tasks: Mapping[TaskId, Task] = {}
         self._reader: ChangelogReader | None = None
+        self._is_working = False
+        self._hurry = asyncio.Event()
 
     def tasks(self) -> list[TaskDescription]:
         """The tasks, sorted. Empty before the first assignment."""
@@ -94,68 +89,45 @@ class Instance:
         return ChangelogBytes(0, 0) if self._reader is None else self._reader.bytes_read
 
     async def run(self, stopped: asyncio.Event) -> None:
-        """Run until stopped or cancelled. Raises the error that crashed the instance."""
-        async with AsyncExitStack() as stack:
-            self._directory = StateDirectory(self._config.directory, self._clock)
-            stack.callback(self._directory.close)
-            topics = await prepare_topics(self._config, self._topology)
-            reader = await self._start(stack, topics)
-            positions = PositionsPublisher(
-                self._new_admin,
-                self._config.application_id,
-                self._directory.process_id,
-                self._standby_positions,
-            )
-            loops = [
-                asyncio.create_task(self._crash_on_error(work), name=f"kafkaclient-streams-{name}")
-                for name, work in (
-                    ("work", self._fetch_records()),
-                    ("changelogs", reader.run()),
-                    ("positions", positions.run()),
-                )
-            ]
-            stopping = asyncio.create_task(stopped.wait())
-            stack.callback(stopping.cancel)
-            either: set[asyncio.Future[Any]] = {self._crashed, stopping}
-            try:
-                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                await self._shut_down(loops)
-                await positions.close()
+        """Run until stopped or cancelled. Raises the error that crashed the instance. It always
+        ends its parts and leaves the group; cancelled again meanwhile, it commits no more."""
+        stack = AsyncExitStack()
+        stopping = asyncio.create_task(stopped.wait())
+        either: set[asyncio.Future[Any]] = {self._crashed, stopping}
+        try:
+            await self._start(stack)
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            await to_the_end(self._end(stack), on_cancel=self._hurry.set)
             if self._crashed.done():
                 self._crashed.result()
 
-    async def _start(self, stack: AsyncExitStack, topics: ApplicationTopics) -> ChangelogReader:
+    async def _start(self, stack: AsyncExitStack) -> None:
+        """Make the parts, and start them. What ends them is on the stack as soon as they exist."""
         config = self._config
-        assignor = ProtocolAssignor()
-        self._consumer = new_consumer(
-            config,
-            group_id=config.application_id,
-            partition_assignment_strategy=[assignor],
-            session_timeout_ms=config.session_timeout_ms,
-            heartbeat_interval_ms=config.heartbeat_interval_ms,
-            rebalance_timeout_ms=config.rebalance_timeout_ms,
-            auto_offset_reset=config.auto_offset_reset,
-        )
+        self._directory = StateDirectory(config.directory, self._clock)
+        stack.callback(self._directory.close)
+        topics = await prepare_topics(config, self._topology)
         disk = stack.enter_context(ThreadPoolExecutor(_DISK_THREADS, "kafkaclient-disk"))
-        fetch_ends = partial(end_offsets, await stack.enter_async_context(self._new_admin()))
-        stack.push_async_callback(self._consumer.stop)
+        admin = await stack.enter_async_context(self._new_admin())
+        fetch_ends = partial(end_offsets, admin)
         records = Reader(config.bootstrap_servers, **config.reader_options)
         await stack.enter_async_context(records)
-        try:
-            await self._consumer.start()
-        except ConsumerError as error:
-            raise StreamsError(
-                f"the consumer cannot connect to {config.bootstrap_servers}: {error!r}"
-            ) from error
+        connection = GroupConnection(
+            config.application_id,
+            config.producer_config,
+            rebalance_timeout_s=config.rebalance_timeout_ms / 1000,
+        )
+        stack.push_async_callback(connection.close)
+        await connection.start()
         if not config.exactly_once:
             self._producer = Producer(config.bootstrap_servers, **config.client_options)
             await stack.enter_async_context(self._producer)
-        self._hooks = hooks = ConsumerHooks(self._consumer)
         self._schedule = RebalanceSchedule(config.acceptable_recovery_lag, self._clock, time.time)
         self._reader = reader = ChangelogReader(records, self._schedule.observe)
         self._inputs = Inputs(records, config.auto_offset_reset, self._clock)
-        self._manager = TaskManager(
+        self._manager = manager = TaskManager(
             self._topology,
             self._directory,
             self._inputs,
@@ -174,26 +146,53 @@ class Instance:
                 clock=self._clock,
             ),
         )
-        stack.callback(self._manager.close)
-        self._tasks = self._manager.tasks
-        self._member = GroupMember(
+        stack.callback(manager.close)
+        self._tasks = manager.tasks
+        protocol = GroupMember(
             config,
             self._topology,
             self._directory,
-            self._manager,
+            manager,
             self._schedule,
             fetch_ends,
-            hooks,
+            partial(partition_counts, admin, self._topology.topics),
             topics.partitions,
+        )
+        self._gate = CommitGate(config.application_id, config.group_instance_id)
+        options = MemberOptions(
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.rebalance_timeout_ms,
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
+            group_instance_id=config.group_instance_id,
+        )
+        self._member = member = Member(connection, protocol, options, self._gate, self._clock)
+        self._offsets = GroupOffsets(
+            connection,
+            self._gate,
+            member.commit_refused,
+            config.producer_config.call_limit.seconds,
         )
         known = self._topology.tasks(topics.partitions)
         # Stores of tasks that are likely to be assigned here are opened before joining the group.
-        await self._manager.open_stores(task for task in self._directory.report() if task in known)
-        assignor.member = self._member
-        hooks.before_assignment(self._member.fetch_ends)
-        # The consumer joins the group as soon as it has subscribed, so this comes last.
-        self._consumer.subscribe(self._topology.topics, listener=self._member)
-        return reader
+        await manager.open_stores(task for task in self._directory.report() if task in known)
+        positions = PositionsPublisher(
+            self._new_admin,
+            config.application_id,
+            self._directory.process_id,
+            self._standby_positions,
+        )
+        stack.push_async_callback(positions.close)
+        stack.push_async_callback(member.leave, "the instance ends", _LEAVE_TIMEOUT_S)
+        stack.push_async_callback(manager.end_writers)
+        stack.push_async_callback(protocol.close)
+        for name, work in (
+            ("work", self._fetch_records()),
+            ("changelogs", reader.run()),
+            ("positions", positions.run()),
+            ("group", member.run()),
+        ):
+            stack.push_async_callback(_cancel, self._loop(name, work))
+        self._is_working = True
 
     def _new_admin(self) -> Admin:
         return Admin(self._config.bootstrap_servers, **self._config.client_options)
@@ -207,27 +206,22 @@ class Instance:
 
     def _make_writer(self, task: Task) -> Writer:
         if self._producer is not None:
-            return AtLeastOnceWriter(self._producer, self._consumer)
+            return AtLeastOnceWriter(self._producer, self._offsets)
         producer = Producer(
             self._config.bootstrap_servers,
             transactional_id=f"{self._config.application_id}-{task.id}",
             **self._config.transactional_options,
         )
-        return ExactlyOnceWriter(producer, lambda: self._member.group)
+        return ExactlyOnceWriter(producer, self._gate)
 
     async def _fetch_records(self) -> None:
         """Fetch, in a loop, for the tasks that want records. Their workers process them."""
         clean_at = self._clock() + _CLEANUP_INTERVAL_S
-        poll_at = self._clock()
         while True:
             wanted = self._manager.wanted_partitions()
             self._manager.deliver(await self._inputs.take(wanted, _TAKE_TIMEOUT_S))
-            if self._clock() >= poll_at:
-                # It keeps this member in the group (max.poll.interval.ms), and raises its errors.
-                await self._consumer.getmany(_NO_PARTITION, timeout_ms=0)
-                poll_at = self._clock() + _TAKE_TIMEOUT_S
-            if self._schedule.take_due() and not self._hooks.is_rebalancing:
-                self._hooks.request_rejoin()
+            if self._schedule.take_due() and not self._member.is_rebalancing:
+                self._member.request_rejoin("tasks may be assigned better")
             if self._clock() >= clean_at:
                 delay = self._config.state_cleanup_delay_ms / 1000
                 self._directory.clean(self._manager.in_use(), delay)
@@ -241,30 +235,31 @@ class Instance:
         if not self._crashed.done():
             self._crashed.set_exception(error)
 
-    async def _crash_on_error(self, work: Any) -> None:
+    def _loop(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return asyncio.create_task(self._crash_on_error(work), name=f"kafkaclient-streams-{name}")
+
+    async def _crash_on_error(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except ConsumerError as error:
-            failure = StreamsError(f"the application cannot fetch any more: {error!r}")
-            failure.__cause__ = error
-            self.crash(failure)
         except Exception as error:  # noqa: BLE001 - raised by run
             self.crash(error)
 
-    async def _shut_down(self, loops: list[asyncio.Task[None]]) -> None:
-        """Commit, unless the instance has crashed, and leave the group. The stores are closed
-        later, when no task writes any more."""
-        if not self._crashed.done():
-            await self._manager.suspend(_SHUTDOWN_TIMEOUT_S)
-        for loop in loops:
-            loop.cancel()
-        await asyncio.gather(*loops, return_exceptions=True)
-        await self._manager.end_writers()
-        try:
-            await self._consumer.stop()
-        except ConsumerError as error:
-            _log.warning(
-                "group %s could not be left; its other members wait for session.timeout.ms: %r",
-                self._config.application_id,
-                error,
+    async def _end(self, stack: AsyncExitStack) -> None:
+        """Commit, unless the instance has crashed or is in a hurry. Then end all parts. The stores
+        are closed last, when no task writes any more."""
+        if self._is_working and not self._crashed.done():
+            committing = asyncio.create_task(self._manager.suspend(_SHUTDOWN_TIMEOUT_S))
+            hurrying = asyncio.create_task(self._hurry.wait())
+            await asyncio.wait(
+                {committing, hurrying},
+                timeout=_COMMIT_TIMEOUT_S,
+                return_when=asyncio.FIRST_COMPLETED,
             )
+            await _cancel(hurrying)
+            await _cancel(committing)
+        await stack.aclose()
+
+
+async def _cancel(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

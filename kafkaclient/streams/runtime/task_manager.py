@@ -58,6 +58,10 @@ class TaskManager:
         self.workers: dict[TaskId, Worker] = {}
         """Workers of the running tasks."""
         self._may_work = asyncio.Event()
+        self._may_work.set()
+        self._active: set[TaskId] = set()
+        """The tasks of the last assignment; what is opened later is placed accordingly."""
+        self._standby: set[TaskId] = set()
         self._topology = topology
         self._directory = directory
         self._inputs = inputs
@@ -77,7 +81,6 @@ class TaskManager:
         """Task -> the close of its store, done or in progress."""
         self._cancelled_workers: set[asyncio.Task[None]] = set()
         """Cancelled workers that have not ended yet."""
-        self._work_stopped = False
         self._ended = False
 
     def running(self) -> list[TaskId]:
@@ -90,28 +93,52 @@ class TaskManager:
 
     # --- assignments ----------------------------------------------------------------------------
 
-    def assign(self, active: Collection[TaskId], standby: Collection[TaskId]) -> None:
-        """Apply an assignment to the tasks whose stores are open. Call :meth:`open` next. A task
-        that keeps its role continues without interruption."""
+    def assign(self, active: Collection[TaskId], standby: Collection[TaskId]) -> list[Worker]:
+        """Apply an assignment to the tasks whose stores are open. A task that keeps its role
+        continues without interruption. Returns the workers of running tasks that are taken away:
+        they are still at work until :meth:`give_up`."""
         if self._ended:
-            return
+            return []
+        self._active, self._standby = set(active), set(standby)
+        leaving = [w for task_id, w in self.workers.items() if task_id not in self._active]
         for task in list(self.tasks.values()):
-            if task.id in active:
-                self.handle(task, TaskEvent.ASSIGNED_ACTIVE)
-            elif task.id in standby:
-                self.handle(task, TaskEvent.ASSIGNED_STANDBY)
-            else:
-                self.handle(task, TaskEvent.REVOKED)
+            if task.id in self._active or task.id not in self.workers:
+                self._place(task)
+        self._follow()
+        return leaving
+
+    async def give_up(self, leaving: Collection[Worker], timeout_s: float) -> None:
+        """Commit and end the work of tasks that are taken away. If a record takes longer than
+        ``timeout_s``, its task restarts elsewhere at its committed offset."""
+        await self._suspend(leaving, timeout_s)
+        for worker in leaving:
+            if self.tasks.get(worker.task.id) is worker.task and not self._ended:
+                self._place(worker.task)
         self._follow()
 
-    async def open(self, active: Collection[TaskId], standby: Collection[TaskId]) -> None:
+    def _place(self, task: Task) -> None:
+        """Give a task the role that the assignment has for it."""
+        if task.id in self._active:
+            self.handle(task, TaskEvent.ASSIGNED_ACTIVE)
+        elif task.id in self._standby:
+            self.handle(task, TaskEvent.ASSIGNED_STANDBY)
+        else:
+            self.handle(task, TaskEvent.REVOKED)
+
+    def lose(self) -> None:
+        """This member has lost its active tasks: others may run them. Nothing is committed; the
+        copies stay as standbys."""
+        self._standby |= self._active
+        self._active = set()
+        for task in list(self.tasks.values()):
+            if task.is_active:
+                self.handle(task, TaskEvent.MIGRATED)
+
+    async def open(self) -> None:
         """Open the assignment's stores that are not open yet, active tasks first."""
-        for tasks, event in (
-            (active, TaskEvent.ASSIGNED_ACTIVE),
-            (standby, TaskEvent.ASSIGNED_STANDBY),
-        ):
+        for tasks in (self._active, self._standby):
             for task in await self.open_stores(tasks):
-                self.handle(task, event)
+                self._place(task)
             self._follow()
 
     async def open_stores(self, tasks: Iterable[TaskId]) -> list[Task]:
@@ -276,10 +303,11 @@ class TaskManager:
 
     async def suspend(self, timeout_s: float) -> None:
         """Finish the current records and commit all tasks. If a record takes longer than
-        ``timeout_s``, its processing goes on, and its task commits nothing before :meth:`resume`.
-        If such a task is taken away, it restarts elsewhere at its committed offset."""
-        self._may_work.clear()
-        workers = list(self.workers.values())
+        ``timeout_s``, its task is not committed."""
+        self.stop_work()
+        await self._suspend(list(self.workers.values()), timeout_s)
+
+    async def _suspend(self, workers: Collection[Worker], timeout_s: float) -> None:
         suspended = await asyncio.gather(*(worker.suspend(timeout_s) for worker in workers))
         for worker, is_suspended in zip(workers, suspended, strict=True):
             if not is_suspended:
@@ -288,14 +316,8 @@ class TaskManager:
                     worker.task.id,
                 )
 
-    def resume(self) -> None:
-        """Let tasks process records, unless :meth:`stop_work` was called."""
-        if not self._work_stopped:
-            self._may_work.set()
-
     def stop_work(self) -> None:
-        """The instance has crashed: start no further record."""
-        self._work_stopped = True
+        """The instance ends: start no further record."""
         self._may_work.clear()
 
     # --- shutdown -------------------------------------------------------------------------------

@@ -6,8 +6,6 @@ import asyncio
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from aiokafka import errors as consumer_errors
-
 from kafkaclient.errors import (
     BrokerError,
     KafkaError,
@@ -72,12 +70,6 @@ TRANSITIONS: Mapping[tuple[TaskState, TaskEvent], TaskState] = {
 _NOT_A_MEMBER = frozenset({22, 25, 27, 82})
 # INVALID_TXN_STATE, TRANSACTION_ABORTABLE: the transaction is over, or must be aborted
 _ABORTED = frozenset({48, 120})
-_RETRIABLE = (
-    TransactionAbortableError,  # such as a transaction that took too long
-    consumer_errors.CommitFailedError,
-    consumer_errors.IllegalStateError,  # the partition is no longer assigned
-    consumer_errors.KafkaTimeoutError,  # such as a partition without leader
-)
 
 
 def event_for(error: BaseException) -> TaskEvent | None:
@@ -89,8 +81,10 @@ def event_for(error: BaseException) -> TaskEvent | None:
     if isinstance(error, ProducerFencedError):
         return TaskEvent.MIGRATED
     ended = isinstance(error, BrokerError) and error.code in _NOT_A_MEMBER | _ABORTED
-    retriable = isinstance(error, KafkaError | consumer_errors.KafkaError) and error.retriable
-    return TaskEvent.FAILED if ended or retriable or isinstance(error, _RETRIABLE) else None
+    # A transaction that took too long, for example.
+    aborted = isinstance(error, TransactionAbortableError)
+    retriable = isinstance(error, KafkaError) and error.retriable
+    return TaskEvent.FAILED if ended or aborted or retriable else None
 
 
 def is_abort_error(error: BaseException) -> bool:

@@ -138,6 +138,12 @@ async def _delete_retention_s(admin: Admin, topic: str) -> float:
         return UNKNOWN_CHANGELOG.delete_retention_s
 
 
+async def partition_counts(admin: Admin, topics: Collection[str]) -> dict[str, int]:
+    """Topic -> number of partitions, 0 if the topic does not exist."""
+    found = await _existing_topics(admin, topics)
+    return {name: len(found[name].partitions) if name in found else 0 for name in topics}
+
+
 async def end_offsets(
     admin: Admin, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:

@@ -38,6 +38,7 @@ class Worker:
         """Set while no record is being processed."""
         self._between_records.set()
         self._is_over = False
+        self._is_suspended = False
         self._lock = asyncio.Lock()
         """Held while records are processed or committed."""
         self.asyncio_task = asyncio.create_task(self._run(), name=f"kafkaclient-work-{task.id}")
@@ -53,10 +54,10 @@ class Worker:
         self._wake.set()
 
     async def suspend(self, timeout_s: float) -> bool:
-        """Commit the processed records. Clear ``may_work`` first, so that processing stops after
-        the current record. Returns False, without a commit, if that record takes longer than
-        ``timeout_s`` seconds; its processing goes on. Otherwise returns True, also if the commit
-        failed and ``on_error`` was called."""
+        """Start no further record, and commit the processed ones. Returns False, without a commit,
+        if the current record takes longer than ``timeout_s`` seconds; its processing goes on.
+        Otherwise returns True, also if the commit failed and ``on_error`` was called."""
+        self._is_suspended = True
         try:
             async with asyncio.timeout(timeout_s):
                 await self._between_records.wait()
@@ -73,7 +74,7 @@ class Worker:
             self.asyncio_task.cancel()
 
     async def _run(self) -> None:
-        while not self._is_over:
+        while not (self._is_over or self._is_suspended):
             await self._wait_for_work()
             await self._may_work.wait()
             async with self._lock:
@@ -82,11 +83,14 @@ class Worker:
     async def _process_and_commit(self) -> None:
         self._between_records.clear()
         try:
-            await self.task.process(self._take_records(), self._may_work.is_set)
+            await self.task.process(self._take_records(), self._may_start)
         finally:
             self._between_records.set()
-        if self.task.is_commit_due and self._may_work.is_set():
+        if self.task.is_commit_due and self._may_start():
             await self.task.commit()
+
+    def _may_start(self) -> bool:
+        return self._may_work.is_set() and not self._is_suspended
 
     async def _report_error(self, work: Callable[[], Awaitable[None]]) -> None:
         if self._is_over:

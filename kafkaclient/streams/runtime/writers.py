@@ -10,19 +10,17 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokafka import TopicPartition as ConsumerPartition
-
 from kafkaclient.producer.batches.record import RawRecord, checked_record
 from kafkaclient.types import NO_OFFSET, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from aiokafka import AIOKafkaConsumer
+    from collections.abc import Mapping, Sequence
 
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.producer import Producer
-    from kafkaclient.types import ConsumerGroupMetadata, HeadersLike
+    from kafkaclient.streams.membership.commit_gate import CommitGate
+    from kafkaclient.streams.membership.group_offsets import GroupOffsets
+    from kafkaclient.types import HeadersLike
 
 _MAX_CHANGES_PER_TURN = 1_000  # about 5 ms; then the event loop runs other tasks
 _STOP_TIMEOUT_S = 5.0  # records in flight after that belong to an aborted transaction
@@ -102,9 +100,9 @@ class Writer:
 class ExactlyOnceWriter(Writer):
     """Uses the task's own producer, with one transaction per commit interval."""
 
-    def __init__(self, producer: Producer, group: Callable[[], ConsumerGroupMetadata]) -> None:
+    def __init__(self, producer: Producer, gate: CommitGate) -> None:
         super().__init__(producer)
-        self._group = group
+        self._gate = gate
 
     async def start(self) -> None:
         await self._producer.start()
@@ -115,11 +113,12 @@ class ExactlyOnceWriter(Writer):
     async def _commit_offset(
         self, changes: Sequence[Delivery], source: TopicPartition, offset: int
     ) -> None:
-        await self._producer.send_offsets_to_transaction({source: offset}, self._group())
+        async with self._gate.commit() as group:
+            await self._producer.send_offsets_to_transaction({source: offset}, group)
         await self._producer.commit_transaction()
 
     async def committed(self, source: TopicPartition) -> int | None:
-        offset = (await self._producer.committed(self._group().group_id, [source]))[source]
+        offset = (await self._producer.committed(self._gate.group.group_id, [source]))[source]
         return None if offset is None else offset.offset
 
     async def stop(self) -> None:
@@ -129,9 +128,9 @@ class ExactlyOnceWriter(Writer):
 class AtLeastOnceWriter(Writer):
     """Uses the producer that all tasks of the instance share."""
 
-    def __init__(self, producer: Producer, consumer: AIOKafkaConsumer) -> None:
+    def __init__(self, producer: Producer, offsets: GroupOffsets) -> None:
         super().__init__(producer)
-        self._consumer = consumer
+        self._offsets = offsets
         self._emitted: list[Delivery] = []
 
     async def send(self, record: OutgoingRecord) -> Delivery:
@@ -146,8 +145,7 @@ class AtLeastOnceWriter(Writer):
         await self._producer.flush()
         for delivery in (*emitted, *changes):
             await delivery
-        await self._consumer.commit({ConsumerPartition(*source): offset})
+        await self._offsets.commit({source: offset})
 
     async def committed(self, source: TopicPartition) -> int | None:
-        found: int | None = await self._consumer.committed(ConsumerPartition(*source))
-        return found
+        return (await self._offsets.committed([source]))[source]

@@ -1,0 +1,310 @@
+"""A member of a consumer group: joins, gets assignments, keeps its place, leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.errors import KafkaError, StreamsError
+from kafkaclient.streams.membership.member_states import (
+    TRANSITIONS,
+    Loss,
+    MemberEvent,
+    MemberState,
+    event_of,
+)
+from kafkaclient.wire.membership import HeartbeatCall, JoinGroupCall, LeaveGroupCall, SyncGroupCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kafkaclient.streams.membership.commit_gate import CommitGate
+    from kafkaclient.streams.membership.connection import GroupConnection
+    from kafkaclient.types import ConsumerGroupMetadata
+    from kafkaclient.wire.membership import JoinedGroup
+
+_log = logging.getLogger(__name__)
+
+_EAGER_HEARTBEAT_S = 0.025  # a rebalance is often followed by another one, which is noticed at once
+_EAGER_S = 3.0  # how long after an assignment, or a request to rebalance
+_COMMIT_S = 1.0  # JoinGroup waits this long for commits under way
+_PATIENCE_S = 0.5  # commits wait this long for other members to join, then go on
+
+
+class Generation(NamedTuple):
+    """A generation of the group, seen by this member."""
+
+    generation_id: int
+    member_id: str
+    is_leader: bool
+
+
+class GroupProtocol(Protocol):
+    """What a member tells its group, and does with the answer."""
+
+    @property
+    def name(self) -> str:
+        """The assignor, which all members of the group must have."""
+
+    def subscription(self) -> bytes:
+        """What the member tells the leader: its topics, what it owns, ..."""
+
+    async def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """On the leader: member id -> assignment, from the members' subscriptions. Must return in
+        much less than the session timeout."""
+
+    async def assigned(self, assignment: bytes, generation: Generation) -> bool:
+        """Take up an assignment, and give up what is not part of it. Returns whether something was
+        given up: then the member joins again at once, so that its next owner gets it. The member
+        sends heartbeats meanwhile, and joins no other generation."""
+
+    def lost(self) -> None:
+        """Everything is lost: another member may own it. Nothing may be committed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberOptions:
+    """Times in milliseconds, under Kafka's names."""
+
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    heartbeat_interval_ms: int
+    group_instance_id: str | None = None
+    """``group.instance.id`` of a static member (KIP-345)."""
+
+
+class Member:
+    """Runs until cancelled. Owns the member's state; the table in ``member_states`` has the rules.
+
+    Rebalances are cooperative (KIP-429): only an assignment or a loss changes what the protocol
+    has. Commits go on, except while the new generation's assignment is not known.
+    """
+
+    def __init__(
+        self,
+        connection: GroupConnection,
+        protocol: GroupProtocol,
+        options: MemberOptions,
+        gate: CommitGate,
+        clock: Callable[[], float],
+    ) -> None:
+        self.state = MemberState.JOINING
+        self._connection = connection
+        self._group_id = connection.group_id
+        self._protocol = protocol
+        self._options = options
+        self._gate = gate
+        self._clock = clock
+        self._member_id = ""
+        self._generation_id = -1
+        """The last one joined."""
+        self._joined: JoinedGroup | None = None
+        """While SYNCING."""
+        self._reason: str | None = "the member has started"
+        """Why to join again. None: there is no reason."""
+        self._wake = asyncio.Event()
+        self._applying: asyncio.Task[bool] | None = None
+        self._eager_until = 0.0
+
+    @property
+    def member_id(self) -> str:
+        """Empty before the first join, and after the group has removed this member."""
+        return self._member_id
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """Whether a rebalance is under way here, or requested."""
+        return self.state is not MemberState.STABLE or self._reason is not None
+
+    def request_rejoin(self, reason: str) -> None:
+        """Join again, soon. The group rebalances if this member is the leader, or its subscription
+        has changed."""
+        self._reason = self._reason or reason
+        self._eager_until = self._clock() + _EAGER_S
+        self._wake.set()
+
+    def commit_refused(self, code: int, group: ConsumerGroupMetadata) -> None:
+        """The coordinator has refused a commit of this member as ``group``. What is not news is
+        ignored: in a rebalance, the answer to JoinGroup or SyncGroup tells more."""
+        if self.state is MemberState.STABLE and group == self._gate.group:
+            event = event_of(code, MemberEvent.SYNCED)
+            if event is MemberEvent.REBALANCE:
+                self.request_rejoin("a commit was refused")
+            elif event in (MemberEvent.GENERATION_OVER, MemberEvent.EVICTED, MemberEvent.FENCED):
+                self._advance(event)
+                self._wake.set()
+
+    async def run(self) -> None:
+        """Be a member, until cancelled. Call :meth:`leave` afterwards.
+
+        Raises:
+            StreamsError: another member has the same group.instance.id, or the group refuses the
+                member; the cause has the code.
+            KafkaError: calls to the coordinator fail in a way that a retry cannot help. What the
+                protocol raises is raised unchanged.
+        """
+        work = {
+            MemberState.JOINING: self._join,
+            MemberState.SYNCING: self._sync,
+            MemberState.STABLE: self._stay,
+        }
+        try:
+            while self.state in work:
+                await work[self.state]()
+            self._raise_end()
+        finally:
+            if self._applying is not None:
+                self._applying.cancel()
+                await asyncio.gather(self._applying, return_exceptions=True)
+
+    async def leave(self, reason: str, timeout_s: float) -> None:
+        """Leave the group at once. A static member stays: it may return within the session
+        timeout without a rebalance (KIP-345). Never raises, except when cancelled."""
+        member_id, self._member_id = self._member_id, ""
+        self._advance(MemberEvent.LEFT)
+        self._gate.shut()
+        if not member_id or self._options.group_instance_id is not None:
+            return
+        call = LeaveGroupCall(self._group_id, member_id, reason)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._connection.call(call)
+        except (TimeoutError, KafkaError) as error:
+            _log.warning(
+                "group %s could not be left; its other members wait for session.timeout.ms: %r",
+                self._group_id,
+                error,
+            )
+
+    # --- states ---------------------------------------------------------------------------------
+
+    async def _join(self) -> None:
+        if self._applying is not None:
+            await self._applied()
+        await self._gate.shut_and_clear(_COMMIT_S)
+        options = self._options
+        reason, self._reason = self._reason or "the group rebalances", None
+        call = JoinGroupCall(
+            self._group_id,
+            self._member_id,
+            options.group_instance_id,
+            options.session_timeout_ms,
+            options.rebalance_timeout_ms,
+            {self._protocol.name: self._protocol.subscription()},
+            reason,
+        )
+        # The coordinator waits for all members. If one is slow, the others must not be.
+        opening = asyncio.get_running_loop().call_later(_PATIENCE_S, self._gate.open)
+        try:
+            answer = await self._connection.wait(call)
+        finally:
+            opening.cancel()
+        self._gate.shut()
+        event = event_of(answer.error_code, MemberEvent.JOINED)
+        if event is MemberEvent.JOINED and answer.generation_id > self._generation_id + 1 > 0:
+            event = MemberEvent.JOINED_LATE
+        self._advance(event, answer.error_code)
+        if event is MemberEvent.ID_GIVEN:
+            self._member_id = answer.member_id
+        elif self.state is MemberState.SYNCING:
+            self._member_id, self._generation_id = answer.member_id, answer.generation_id
+            self._joined = answer
+            self._gate.begin_generation(answer.generation_id, answer.member_id)
+            _log.debug(
+                "member %s of group %s is in generation %d: %s",
+                *(answer.member_id, self._group_id, answer.generation_id, reason),
+            )
+
+    async def _sync(self) -> None:
+        joined, self._joined = self._joined, None
+        assert joined is not None
+        assignments: Mapping[str, bytes] = {}
+        is_leader = joined.leader == self._member_id
+        if is_leader and not joined.skip_assignment:
+            assignments = await self._protocol.assign(joined.members)
+        call = SyncGroupCall(self._gate.group, joined.protocol, assignments)
+        answer = await self._connection.wait(call)
+        self._advance(event_of(answer.error_code, MemberEvent.SYNCED), answer.error_code)
+        if self.state is MemberState.STABLE:
+            generation = Generation(joined.generation_id, joined.member_id, is_leader)
+            self._eager_until = self._clock() + _EAGER_S
+            self._applying = asyncio.create_task(
+                self._protocol.assigned(answer.assignment, generation),
+                name=f"kafkaclient-assigned-{self._group_id}",
+            )
+            self._applying.add_done_callback(lambda _: self._wake.set())
+            # The protocol begins to apply the assignment before a waiting commit goes on.
+            await asyncio.sleep(0)
+            self._gate.open()
+
+    async def _stay(self) -> None:
+        """Send heartbeats until there is a reason to join again, and the assignment is applied."""
+        while self.state is MemberState.STABLE:
+            if self._applying is not None and self._applying.done():
+                await self._applied()
+            if self._reason is not None and self._applying is None:
+                self._advance(MemberEvent.REBALANCE)
+                return
+            interval_s = self._options.heartbeat_interval_ms / 1000
+            if self._clock() < self._eager_until:
+                interval_s = min(interval_s, _EAGER_HEARTBEAT_S)
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(interval_s):
+                    await self._wake.wait()
+                continue
+            await self._send_heartbeat()
+
+    async def _send_heartbeat(self) -> None:
+        group = self._gate.group
+        answer = await self._connection.call(HeartbeatCall(group))
+        if answer.error_code == 0 or self.state is not MemberState.STABLE:
+            return
+        event = event_of(answer.error_code, MemberEvent.SYNCED)
+        if event is MemberEvent.REBALANCE:
+            self._reason = self._reason or "the group rebalances"
+        else:
+            self._advance(event, answer.error_code)
+
+    async def _applied(self) -> None:
+        """Wait until the assignment is applied. Raises what the protocol has raised."""
+        applying = self._applying
+        assert applying is not None
+        await asyncio.wait({applying})
+        self._applying = None
+        if applying.result():
+            self.request_rejoin("partitions were given up")
+
+    # --- transitions ----------------------------------------------------------------------------
+
+    def _advance(self, event: MemberEvent, code: int = 0) -> None:
+        """Enter the next state, and lose what is lost."""
+        self.state, loss = TRANSITIONS[self.state, event]
+        if loss is not Loss.NOTHING:
+            _log.info(
+                "member %s of group %s %s: it loses %s",
+                *(self._member_id, self._group_id, event.value, loss.value),
+            )
+            self._gate.lose()
+            self._protocol.lost()
+        if loss is Loss.IDENTITY:
+            self._member_id, self._generation_id = "", -1
+        if self.state is MemberState.REFUSED:
+            self._refusal = code
+
+    def _raise_end(self) -> None:
+        """Raise the error of a state that is an end."""
+        group = self._group_id
+        if self.state is MemberState.FENCED:
+            raise StreamsError(
+                f"group {group!r} has a newer member with group.instance.id "
+                f"{self._options.group_instance_id!r}, so this one ends (FENCED_INSTANCE_ID): give "
+                "each instance its own group_instance_id"
+            )
+        if self.state is MemberState.REFUSED:
+            advice = denied(self._refusal, "Read", group, by_itself=True)
+            raise broker_error(self._refusal, f"joining group {group!r}", advice=advice)

@@ -1,0 +1,162 @@
+"""The calls of a member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+All of them must go to the group's coordinator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkaclient.wire.api import ApiKey
+from kafkaclient.wire.codec import CodecCall
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.types import ConsumerGroupMetadata
+
+_PROTOCOL_TYPE = "consumer"
+_MAX_REASON = 255  # characters; brokers refuse longer ones (KIP-800)
+
+
+class JoinedGroup(NamedTuple):
+    """The answer to JoinGroup. With MEMBER_ID_REQUIRED (79) only ``member_id`` counts (KIP-394)."""
+
+    error_code: int
+    generation_id: int
+    protocol: str
+    """The name of the assignor that the group has agreed on."""
+    leader: str
+    member_id: str
+    members: Mapping[str, bytes]
+    """For the leader: member id -> metadata. Empty for the others."""
+    skip_assignment: bool
+    """For a static leader that came back: the group keeps its assignment (KIP-814)."""
+    throttle_ms: int = 0
+
+
+class SyncedGroup(NamedTuple):
+    """The answer to SyncGroup."""
+
+    error_code: int
+    assignment: bytes
+    throttle_ms: int = 0
+
+
+class GroupAnswer(NamedTuple):
+    """The answer to Heartbeat and LeaveGroup."""
+
+    error_code: int
+    throttle_ms: int = 0
+
+
+@dataclass(frozen=True)
+class JoinGroupCall(CodecCall[JoinedGroup], api_key=ApiKey.JOIN_GROUP, versions=(4, 9)):
+    """Joins the group, or joins it again. The coordinator answers when all members have joined, at
+    the latest after ``rebalance_timeout_ms``."""
+
+    group_id: str
+    member_id: str
+    """Empty for a new member."""
+    group_instance_id: str | None
+    """Of a static member (KIP-345)."""
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: Mapping[str, bytes]
+    """Assignor -> metadata, the preferred assignor first."""
+    reason: str = ""
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "group_id": self.group_id,
+            "session_timeout_ms": self.session_timeout_ms,
+            "rebalance_timeout_ms": self.rebalance_timeout_ms,
+            "member_id": self.member_id,
+            "group_instance_id": self.group_instance_id,
+            "protocol_type": _PROTOCOL_TYPE,
+            "protocols": [
+                {"name": name, "metadata": data} for name, data in self.protocols.items()
+            ],
+            "reason": self.reason[:_MAX_REASON],
+        }
+
+    def _result(self, message: Any) -> JoinedGroup:
+        return JoinedGroup(
+            message.error_code,
+            message.generation_id,
+            message.protocol_name or "",
+            message.leader,
+            message.member_id,
+            {each.member_id: bytes(each.metadata) for each in message.members},
+            bool(message.skip_assignment),
+            message.throttle_time_ms or 0,
+        )
+
+
+@dataclass(frozen=True)
+class SyncGroupCall(CodecCall[SyncedGroup], api_key=ApiKey.SYNC_GROUP, versions=(2, 5)):
+    """Asks for the member's assignment. The leader brings the assignments of all members; the
+    coordinator answers when it has them."""
+
+    member: ConsumerGroupMetadata
+    protocol: str
+    assignments: Mapping[str, bytes]
+    """Member id -> assignment. Empty for all but the leader."""
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            **_identity(self.member),
+            "protocol_type": _PROTOCOL_TYPE,
+            "protocol_name": self.protocol,
+            "assignments": [
+                {"member_id": member, "assignment": data}
+                for member, data in self.assignments.items()
+            ],
+        }
+
+    def _result(self, message: Any) -> SyncedGroup:
+        return SyncedGroup(
+            message.error_code, bytes(message.assignment), message.throttle_time_ms or 0
+        )
+
+
+@dataclass(frozen=True)
+class HeartbeatCall(CodecCall[GroupAnswer], api_key=ApiKey.HEARTBEAT, versions=(2, 4)):
+    """Keeps the member in the group. REBALANCE_IN_PROGRESS (27) asks it to join again."""
+
+    member: ConsumerGroupMetadata
+
+    def _fields(self) -> dict[str, Any]:
+        return _identity(self.member)
+
+    def _result(self, message: Any) -> GroupAnswer:
+        return GroupAnswer(message.error_code, message.throttle_time_ms or 0)
+
+
+@dataclass(frozen=True)
+class LeaveGroupCall(CodecCall[GroupAnswer], api_key=ApiKey.LEAVE_GROUP, versions=(2, 5)):
+    """Removes the member from the group at once, so that the others get its partitions."""
+
+    group_id: str
+    member_id: str
+    reason: str = ""
+
+    def _fields(self) -> dict[str, Any]:
+        member = {"member_id": self.member_id, "reason": self.reason[:_MAX_REASON]}
+        # Version 3 is the first with several members (KIP-345).
+        return {"group_id": self.group_id, "member_id": self.member_id, "members": [member]}
+
+    def _result(self, message: Any) -> GroupAnswer:
+        codes = (message.error_code, *(each.error_code for each in message.members or ()))
+        return GroupAnswer(next(filter(None, codes), 0), message.throttle_time_ms or 0)
+
+
+def _identity(member: ConsumerGroupMetadata) -> dict[str, Any]:
+    """The fields that name a member in a generation."""
+    return {
+        "group_id": member.group_id,
+        "generation_id": member.generation_id,
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+    }

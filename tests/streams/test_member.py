@@ -1,0 +1,308 @@
+"""Group members on the fake cluster: joins, handovers, losses, commits during rebalances."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kafkaclient.errors import BrokerError, StreamsError
+from kafkaclient.streams.membership.member_states import MemberState
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.fake.cluster import FakeCluster
+from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire.api import ApiKey
+from tests.streams.range_protocol import RangeProtocol, member
+
+P = [TopicPartition("t", number) for number in range(4)]
+
+
+def cluster() -> FakeCluster:
+    fake = FakeCluster(2)
+    fake.create_topic("t", 4)
+    return fake
+
+
+def protocol() -> RangeProtocol:
+    return RangeProtocol("t", 4)
+
+
+@virtual_time
+async def test_one_member_owns_everything_and_leaves_at_once() -> None:
+    fake = cluster()
+    async with member(fake.bootstrap, protocol(), dialer=fake) as a:
+        await a.owns(0, 1, 2, 3)
+        await a.offsets.commit({P[0]: 5})
+        assert await a.offsets.committed(P[:2]) == {P[0]: 5, P[1]: None}
+    async with member(fake.bootstrap, protocol(), dialer=fake) as b:
+        began = asyncio.get_running_loop().time()
+        await b.owns(0, 1, 2, 3)
+        assert asyncio.get_running_loop().time() - began < 0.1
+    last = [request.message for request in fake.requests if request.api_key == ApiKey.LEAVE_GROUP]
+    assert [each.members[0].reason for each in last] == ["the test is over"] * 2
+
+
+@virtual_time
+async def test_what_stays_goes_on_and_what_moves_is_given_up_first() -> None:
+    fake = cluster()
+    async with member(fake.bootstrap, protocol(), dialer=fake) as a:
+        await a.owns(0, 1, 2, 3)
+        given_up_at = 0.0
+        other = protocol()
+
+        async def give_up(partition: TopicPartition) -> None:
+            nonlocal given_up_at
+            assert partition not in other.owned
+            await a.offsets.commit({partition: 7})
+            await asyncio.sleep(0.5)
+            assert partition not in other.owned
+            given_up_at = asyncio.get_running_loop().time()
+
+        a.protocol.give_up = give_up
+        async with member(fake.bootstrap, other, dialer=fake) as b:
+            moved, stays = ([2, 3], [0, 1])
+            await b.until(lambda: len(other.owned) == 2)
+            if other.numbers() == [0, 1]:
+                moved, stays = stays, moved
+            assert asyncio.get_running_loop().time() - given_up_at < 0.1
+            await a.owns(*stays)
+            assert a.protocol.log == [("added", [0, 1, 2, 3]), ("revoked", moved)]
+            assert b.protocol.log == [("added", moved)]
+            assert len(b.protocol.generations) == 2, "a follow-up rebalance, and no more"
+            committed = await b.offsets.committed([P[number] for number in moved])
+            assert set(committed.values()) == {7}
+
+
+@virtual_time
+async def test_no_rebalance_follows_if_nobody_gave_anything_up() -> None:
+    fake = cluster()
+    async with member(fake.bootstrap, protocol(), dialer=fake) as a:
+        await a.owns(0, 1, 2, 3)
+        a.member.request_rejoin("a test")
+        await a.until(lambda: len(a.protocol.generations) == 2)
+        await asyncio.sleep(10)
+        assert len(a.protocol.generations) == 2
+        assert a.protocol.log == [("added", [0, 1, 2, 3])]
+
+
+@virtual_time
+async def test_commits_of_what_stays_never_fail_in_a_rebalance() -> None:
+    fake = cluster()
+    fake.round_trip_s = 0.002
+    async with member(fake.bootstrap, protocol(), dialer=fake) as a:
+        await a.owns(0, 1, 2, 3)
+        committed = 0
+
+        async def commit_for_ever() -> None:
+            nonlocal committed
+            while True:
+                await a.offsets.commit({P[0]: committed})
+                committed += 1
+
+        committing = asyncio.create_task(commit_for_ever())
+        for _ in range(20):
+            a.member.request_rejoin("a test")
+            await asyncio.sleep(0.1)
+        async with member(fake.bootstrap, protocol(), dialer=fake) as b:
+            await b.until(lambda: len(b.protocol.owned) == 2)
+        await asyncio.sleep(1)
+        assert not committing.done()
+        assert committed > 100
+        assert len(a.protocol.generations) > 20
+        committing.cancel()
+
+
+@virtual_time
+async def test_commits_go_on_while_another_member_is_slow_to_join() -> None:
+    fake = cluster()
+    async with (
+        member(fake.bootstrap, protocol(), dialer=fake) as a,
+        member(fake.bootstrap, protocol(), dialer=fake) as b,
+    ):
+        await b.until(lambda: len(b.protocol.owned) == 2)
+        stop = asyncio.Event()
+
+        async def slowly(_: TopicPartition) -> None:
+            await stop.wait()
+
+        b.protocol.give_up = a.protocol.give_up = slowly
+        async with member(fake.bootstrap, protocol(), dialer=fake):
+            await asyncio.sleep(1)  # one of the two gives up a partition, the other waits for it
+            began = asyncio.get_running_loop().time()
+            await a.offsets.commit({min(a.protocol.owned): 5})
+            await b.offsets.commit({min(b.protocol.owned): 6})
+            assert asyncio.get_running_loop().time() - began < 1.1
+            stop.set()
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT])
+@virtual_time
+async def test_an_evicted_member_loses_everything_and_comes_back(api_key: ApiKey) -> None:
+    fake = cluster()
+    async with member(fake.bootstrap, protocol(), dialer=fake) as a:
+        await a.owns(0, 1, 2, 3)
+        old = a.gate.group
+        await asyncio.sleep(5)
+        fake.control(api_key, ErrorCode.UNKNOWN_MEMBER_ID)
+        if api_key is ApiKey.OFFSET_COMMIT:
+            with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):
+                await a.offsets.commit({P[0]: 1})
+        await a.until(lambda: len(a.protocol.generations) == 2)
+        log = [("added", [0, 1, 2, 3]), ("lost", [0, 1, 2, 3])]
+        assert a.protocol.log[:2] == log
+        assert a.gate.group.member_id != old.member_id
+        assert await a.offsets.committed(P[:1]) == {P[0]: None}
+
+
+@virtual_time
+async def test_a_generation_that_was_missed_loses_the_partitions() -> None:
+    fake = cluster()
+    async with member(fake.bootstrap, protocol(), dialer=fake) as a:
+        await a.owns(0, 1, 2, 3)
+        await asyncio.sleep(5)
+        fake.control(ApiKey.HEARTBEAT, ErrorCode.ILLEGAL_GENERATION)
+        await a.until(lambda: len(a.protocol.generations) == 2)
+        assert a.protocol.log[1:] == [("lost", [0, 1, 2, 3]), ("added", [0, 1, 2, 3])]
+        first, second = a.protocol.generations
+        assert first.member_id == second.member_id
+
+
+@virtual_time
+async def test_a_commit_that_waits_is_refused_after_a_loss() -> None:
+    fake = cluster()
+    async with member(fake.bootstrap, protocol(), dialer=fake) as a:
+        await a.owns(0, 1, 2, 3)
+        a.gate.shut()
+        waiting = asyncio.create_task(a.offsets.commit({P[0]: 1}))
+        await asyncio.sleep(0.1)
+        fake.control(ApiKey.HEARTBEAT, ErrorCode.UNKNOWN_MEMBER_ID)
+        with pytest.raises(BrokerError, match="has lost its partitions before the commit"):
+            await waiting
+        assert fake.committed_offset("g", "t", 0) is None
+
+
+@virtual_time
+async def test_a_rebalance_during_the_sync_costs_nothing() -> None:
+    fake = cluster()
+    async with member(fake.bootstrap, protocol(), dialer=fake) as a:
+        await a.owns(0, 1, 2, 3)
+        for code in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):
+            fake.control(ApiKey.SYNC_GROUP, code)
+            known = len(a.protocol.generations)
+            a.member.request_rejoin("a test")
+            await a.until(lambda known=known: len(a.protocol.generations) > known)
+        assert a.protocol.log == [("added", [0, 1, 2, 3])]
+
+
+@virtual_time
+async def test_a_static_member_that_restarts_gets_its_partitions_back() -> None:
+    """The fake coordinator rebalances then; integration/test_membership.py shows that brokers do
+    not."""
+    fake = cluster()
+    async with member(fake.bootstrap, protocol(), dialer=fake, group_instance_id="i") as a:
+        await a.owns(0, 1, 2, 3)
+    assert not [r for r in fake.requests if r.api_key == ApiKey.LEAVE_GROUP]
+    async with member(fake.bootstrap, protocol(), dialer=fake, group_instance_id="i") as b:
+        await b.owns(0, 1, 2, 3)
+
+
+@virtual_time
+async def test_a_second_member_with_the_same_instance_id_ends_the_first() -> None:
+    fake = cluster()
+    async with member(fake.bootstrap, protocol(), dialer=fake, group_instance_id="i") as a:
+        await a.owns(0, 1, 2, 3)
+        async with member(fake.bootstrap, protocol(), dialer=fake, group_instance_id="i") as b:
+            with pytest.raises(StreamsError, match=r"group.instance.id 'i'.*FENCED_INSTANCE_ID"):
+                await a.task
+            assert a.protocol.log[-1] == ("lost", [0, 1, 2, 3])
+            await b.owns(0, 1, 2, 3)
+            assert a.member.state is MemberState.FENCED
+
+
+@virtual_time
+async def test_a_refused_member_ends_with_the_reason() -> None:
+    fake = cluster()
+    async with member(fake.bootstrap, RangeProtocol("t", 4, "other"), dialer=fake) as a:
+        await a.owns(0, 1, 2, 3)
+        async with member(fake.bootstrap, protocol(), dialer=fake) as b:
+            with pytest.raises(BrokerError, match="INCONSISTENT_GROUP_PROTOCOL"):
+                await b.task
+    fake.control(ApiKey.JOIN_GROUP, 30)  # GROUP_AUTHORIZATION_FAILED
+    async with member(fake.bootstrap, protocol(), dialer=fake) as b:
+        with pytest.raises(BrokerError, match="--operation Read --group g"):
+            await b.task
+
+
+@virtual_time
+async def test_a_dead_member_is_replaced_after_its_session() -> None:
+    fake = cluster()
+    async with (
+        member(fake.bootstrap, protocol(), dialer=fake) as a,
+        member(fake.bootstrap, protocol(), dialer=fake) as b,
+    ):
+        await b.until(lambda: len(b.protocol.owned) == len(a.protocol.owned) == 2)
+        began = asyncio.get_running_loop().time()
+        await a.die()
+        await b.owns(0, 1, 2, 3)
+        assert asyncio.get_running_loop().time() - began < 6.1
+
+
+@virtual_time
+async def test_heartbeats_are_frequent_after_an_assignment_and_rare_later() -> None:
+    fake = cluster()
+    async with member(fake.bootstrap, protocol(), dialer=fake) as a:
+        await a.owns(0, 1, 2, 3)
+        begin = len(fake.requests)
+        await asyncio.sleep(2)
+        assert 70 <= len(fake.requests) - begin <= 81
+        await asyncio.sleep(2)
+        begin = len(fake.requests)
+        await asyncio.sleep(3)
+        assert 9 <= len(fake.requests) - begin <= 11
+
+
+@virtual_time
+async def test_a_coordinator_that_moves_or_dies_costs_nothing() -> None:
+    fake = cluster()
+    async with member(fake.bootstrap, protocol(), dialer=fake) as a:
+        await a.owns(0, 1, 2, 3)
+        first = fake.coordinator("g")
+        fake.move_coordinator("g", 1 - first)
+        await asyncio.sleep(1)
+        await a.offsets.commit({P[0]: 1})
+        fake.move_coordinator("g", first)
+        fake.stop_broker(1 - first)
+        await asyncio.sleep(5)
+        await a.offsets.commit({P[0]: 2})
+        assert a.protocol.log == [("added", [0, 1, 2, 3])]
+
+
+@pytest.mark.parametrize("when", [0.0, 0.0005, 0.001, 0.002, 0.01, 0.5])
+@virtual_time
+async def test_a_member_ends_cleanly_at_any_moment(when: float) -> None:
+    fake = cluster()
+    fake.round_trip_s = 0.0007
+    before = asyncio.all_tasks()
+    async with member(fake.bootstrap, protocol(), dialer=fake):
+        await asyncio.sleep(when)
+    assert asyncio.all_tasks() == before
+    async with member(fake.bootstrap, protocol(), dialer=fake) as b:
+        await b.owns(0, 1, 2, 3)
+        assert asyncio.get_running_loop().time() < 2, "the first one has not left"
+
+
+@virtual_time
+async def test_errors_of_the_protocol_end_the_member() -> None:
+    fake = cluster()
+    broken = protocol()
+
+    async def failing(partition: TopicPartition) -> None:
+        raise ZeroDivisionError
+
+    broken.give_up = failing
+    async with member(fake.bootstrap, broken, dialer=fake) as a:
+        await a.owns(0, 1, 2, 3)
+        async with member(fake.bootstrap, protocol(), dialer=fake):
+            with pytest.raises(ZeroDivisionError):
+                await a.task

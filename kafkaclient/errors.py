@@ -59,6 +59,7 @@ __all__ = [
     "SerializationError",
     "SslAuthenticationError",
     "StateStoreError",
+    "StoreUnavailableError",
     "StreamsError",
     "TaskAssignmentError",
     "TopicExistsError",

@@ -257,6 +257,78 @@ async def test_latest_offset_and_a_recreated_changelog(
     assert "its changelog was deleted and created again" in caplog.text
 
 
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+async def test_a_topic_recreated_during_the_run_is_read_from_its_beginning(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: CreateTopic,
+    tmp_path: Path,
+    guarantee: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The new topic has more records than were read of the old one, and the application goes on."""
+    bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
+    for name in (topic, out):
+        await create_topic(name, 1)
+    app = application(bootstrap, topic, tmp_path, processing_guarantee=guarantee)
+
+    @app.processor(topic, store="s")
+    async def count(record, store, emit) -> None:
+        number = int(store.get(b"n") or 0) + 1
+        store.put(b"n", b"%d" % number)
+        await emit(out, b"%d" % number, record.value)
+
+    async def counted() -> list[tuple[bytes, bytes]]:
+        return [(r.key, r.value) for r in await records(bootstrap, out)]
+
+    expected = [(b"old", b"%d" % n) for n in range(1, 4)]
+    async with Admin(bootstrap) as admin, running(app) as task:
+        async with Producer(bootstrap) as producer:
+            for _ in range(3):
+                await producer.send_and_wait(topic, b"old")
+        await until(equals(counted, expected), task)
+        await admin.delete_topics([topic])
+        await asyncio.sleep(1)
+        await create_topic(topic, 1)
+        async with Producer(bootstrap) as producer:
+            for _ in range(5):
+                await producer.send_and_wait(topic, b"new")
+        expected += [(b"new", b"%d" % n) for n in range(4, 9)]
+        await until(equals(counted, expected), task)
+    assert "was deleted and created again while it was read" in caplog.text
+
+
+@pytest.mark.full
+@pytest.mark.local_cluster
+async def test_brokers_that_die_cost_no_record(
+    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+) -> None:
+    bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
+    for name in (topic, out):
+        await create_topic(name, 3, 3)
+    app = application(bootstrap, topic, tmp_path, processing_guarantee="exactly_once_v2")
+
+    @app.processor(topic, store="s")
+    async def process(record, store, emit) -> None:
+        store.put(record.value, b"1")
+        await emit(out, record.value)
+
+    async def done() -> list[bytes]:
+        return sorted(record.value for record in await records(bootstrap, out, 3))
+
+    expected = [b"%04d" % n for n in range(300)]
+    try:
+        async with Producer(bootstrap) as producer, running(app) as task:
+            for n, value in enumerate(expected):
+                await producer.send_and_wait(topic, value, partition=n % 3)
+                if n == 150:
+                    await kafka_cluster.kill(2)
+            await kafka_cluster.heal()
+            await until(equals(done, expected), task)
+    finally:
+        await kafka_cluster.heal()
+
+
 @pytest.mark.local_cluster
 async def test_only_its_own_task_waits_for_a_partition_without_leader(
     kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path

@@ -75,8 +75,8 @@ class Cursor:
 
     def moved_to(self, position: int) -> Cursor:
         """A cursor for the same partition at another position. If this one has failed because the
-        topic was created again, the new one reads the new topic."""
-        moved = Cursor(self.topic_partition, position, self.end)
+        topic was created again, the new one reads the new topic. Raises as :func:`new_cursor`."""
+        moved = new_cursor(self.topic_partition, position, self.end)
         moved.paused = self.paused
         if not isinstance(self.error, UnknownTopicError):
             moved.topic_id = self.topic_id

@@ -77,8 +77,8 @@ class StreamsApp:
         """Register the decorated ``async def process(record, store, emit)`` for all records of
         ``topic``.
 
-        ``record`` is aiokafka's record. ``key`` and ``value`` are bytes or None, or the
-        deserializers' results. ``store`` is the
+        ``record`` is a :class:`~kafkaclient.reader.FetchedRecord`. Its key and value are bytes or
+        None, or the deserializers' results. ``store`` is the
         :class:`~kafkaclient.streams.state.key_value_store.KeyValueStore` of the record's partition.
         ``await emit(topic, value, key, partition=..., timestamp_ms=..., headers=...)`` sends a
         record. A task processes its records one at a time. Tasks run concurrently.

@@ -111,8 +111,8 @@ class Inputs:
             has_rows = self._hold_others(wanted)
             await self._reading.wait(0 if has_rows else max(0.0, until - self._clock()))
             found: dict[TopicPartition, list[Row]] = {}
+            self._restart_failed(wanted, found)  # raises before records are taken
             self._take_rows(wanted, found)
-            self._restart_failed(wanted, found)
             if found or self._woken or self._clock() >= until:
                 return found
 

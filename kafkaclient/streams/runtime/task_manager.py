@@ -145,12 +145,15 @@ class TaskManager:
         """Open the tasks that are not open yet, and return them. All are tried before the first
         error is raised."""
         self._opening = set(tasks) - self.tasks.keys()
-        opening = [
-            asyncio.wrap_future(self._disk.submit(self._open_task, task_id))
-            for task_id in sorted(self._opening)
-        ]
-        found = await asyncio.gather(*opening, return_exceptions=True)
-        self._opening = set()
+        opening = [self._disk.submit(self._open_task, task_id) for task_id in sorted(self._opening)]
+        try:
+            found = await asyncio.gather(*map(asyncio.wrap_future, opening), return_exceptions=True)
+        except asyncio.CancelledError:
+            for each in opening:  # the threads go on
+                each.add_done_callback(_close_opened)
+            raise
+        finally:
+            self._opening = set()
         opened = [task for task in found if isinstance(task, Task)]
         if self._ended:
             for task in opened:
@@ -342,6 +345,11 @@ class TaskManager:
         with ExitStack() as results:
             for closing in self._store_closings.values():
                 results.callback(closing.result)
+
+
+def _close_opened(opening: Future[Task]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 async def _stop_writer(writer: Writer, task: Task, before: asyncio.Task[None] | None) -> None:

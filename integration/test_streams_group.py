@@ -1,0 +1,195 @@
+"""Streams applications in one group on real brokers: what rebalances cost the tasks that stay."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from integration.streams_support import application, running, until
+from kafkaclient import Producer
+from kafkaclient.admin import Admin
+from kafkaclient.errors import StreamsError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from kafkaclient.streams import StreamsApp
+    from kafkaclient.testing.cluster import ClusterHandle
+
+    CreateTopic = Callable[..., Awaitable[None]]
+
+pytestmark = pytest.mark.timeout(180)
+
+PARTITIONS = 4
+
+
+class Seen:
+    """When which partition's records were processed, by all applications."""
+
+    def __init__(self) -> None:
+        self.times: defaultdict[int, list[float]] = defaultdict(list)
+        self.by: defaultdict[int, set[str]] = defaultdict(set)
+
+    def longest_gap(self, partition: int, since: float) -> float:
+        times = [since, *(each for each in self.times[partition] if each > since)]
+        return max(b - a for a, b in zip(times, [*times[1:], time.monotonic()], strict=True))
+
+
+def made(
+    cluster: ClusterHandle, topic: str, path: Path, seen: Seen, cpu_s: float = 0, **options: Any
+) -> StreamsApp:
+    app = application(cluster.bootstrap, topic, path, session_timeout_ms=6000, **options)
+
+    @app.processor(topic, store="s")
+    async def note(record, store, emit) -> None:
+        store.put(b"last", b"%d" % record.offset)
+        seen.times[record.partition].append(time.monotonic())
+        seen.by[record.partition].add(path.name)
+        if cpu_s:
+            end = time.thread_time() + cpu_s
+            while time.thread_time() < end:
+                pass
+
+    return app
+
+
+@asynccontextmanager
+async def load(bootstrap: str, topic: str) -> AsyncIterator[None]:
+    """Send about 50 records a second to each partition."""
+
+    async def send() -> None:
+        async with Producer(bootstrap, linger_ms=0) as producer:
+            while True:
+                for partition in range(PARTITIONS):
+                    await producer.send(topic, b"v", b"k", partition=partition)
+                await asyncio.sleep(0.02)
+
+    sending = asyncio.create_task(send())
+    try:
+        yield
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+
+
+def states(app: StreamsApp, state: str = "running") -> list[int]:
+    return [found.task.partition for found in app.tasks() if found.state.value == state]
+
+
+async def runs(app: StreamsApp, count: int, task: asyncio.Task[None]) -> None:
+    async def condition() -> bool:
+        return len(states(app)) == count
+
+    await until(condition, task, 40)
+
+
+async def generation(bootstrap: str, group: str) -> tuple[str, ...]:
+    """The ids of the members of the stable group."""
+    async with Admin(bootstrap) as admin, asyncio.timeout(20):
+        while (found := await admin.describe_group(group)).state != "Stable":
+            await asyncio.sleep(0.1)
+    return tuple(sorted(member.member_id for member in found.members))
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+async def test_tasks_that_stay_do_not_stop_while_others_move(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: CreateTopic,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    guarantee: str,
+) -> None:
+    await create_topic(topic, PARTITIONS)
+    seen, options = Seen(), {"processing_guarantee": guarantee}
+    first = made(kafka_cluster, topic, tmp_path / "a", seen, **options)
+    async with load(kafka_cluster.bootstrap, topic), running(first) as task:
+        await runs(first, 4, task)
+        await asyncio.sleep(1)
+        began = time.monotonic()
+        second = made(kafka_cluster, topic, tmp_path / "b", seen, **options)
+        async with running(second) as other:
+            await runs(second, 2, other)
+            await runs(first, 2, task)
+            stay = states(first)
+            await asyncio.sleep(1)
+        await runs(first, 4, task)
+        await asyncio.sleep(0.5)
+        gaps = {partition: seen.longest_gap(partition, began) for partition in range(PARTITIONS)}
+        assert all(seen.by[partition] == {"a"} for partition in stay)
+        assert max(gaps[partition] for partition in stay) < 0.5
+        assert max(gaps.values()) < 3
+    assert "its changelog" not in caplog.text
+    assert "failed" not in caplog.text
+
+
+async def test_a_static_instance_restarts_without_a_rebalance(
+    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+) -> None:
+    await create_topic(topic, PARTITIONS)
+    seen = Seen()
+    first = made(kafka_cluster, topic, tmp_path / "a", seen, group_instance_id="a")
+    async with load(kafka_cluster.bootstrap, topic), running(first) as task:
+        await runs(first, 4, task)
+        second = made(kafka_cluster, topic, tmp_path / "b", seen, group_instance_id="b")
+        async with running(second) as other:
+            await runs(second, 2, other)
+            await runs(first, 2, task)
+            own = states(second)
+            member, *_ = await generation(kafka_cluster.bootstrap, f"app-{topic}")
+        known = first._instance._gate.group.generation_id  # type: ignore[union-attr]
+        async with running(second) as other:
+            await runs(second, 2, other)
+            assert states(second) == own
+            assert first._instance._gate.group.generation_id == known  # type: ignore[union-attr]
+            assert len(states(first)) == 2
+        assert member.startswith("a-")
+
+
+async def test_a_copy_of_a_static_instance_ends_the_older_one(
+    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+) -> None:
+    await create_topic(topic, PARTITIONS)
+    seen = Seen()
+    first = made(kafka_cluster, topic, tmp_path / "a", seen, group_instance_id="a")
+    second = made(kafka_cluster, topic, tmp_path / "b", seen, group_instance_id="a")
+    async with running(first) as task:
+        await runs(first, 4, task)
+        async with running(second) as other:
+            with pytest.raises(StreamsError, match=r"newer member with group\.instance\.id 'a'"):
+                await task
+            await runs(second, 4, other)
+
+
+async def test_a_busy_processor_is_not_evicted(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: CreateTopic,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """20 ms of CPU for each record, and always more records than can be processed."""
+    caplog.set_level("INFO", "kafkaclient.streams")
+    await create_topic(topic, PARTITIONS)
+    seen = Seen()
+    app = made(kafka_cluster, topic, tmp_path / "a", seen, cpu_s=0.02)
+    async with Producer(kafka_cluster.bootstrap) as producer:
+        for partition in range(PARTITIONS):
+            for _ in range(500):
+                await producer.send(topic, b"v", b"k", partition=partition)
+        await producer.flush()
+    async with running(app) as task:
+        await runs(app, 4, task)
+        began = time.monotonic()
+        before = app._instance._gate.group  # type: ignore[union-attr]
+        await asyncio.sleep(12)
+        assert app._instance._gate.group == before  # type: ignore[union-attr]
+        gaps = [seen.longest_gap(partition, began) for partition in range(PARTITIONS)]
+        assert max(gaps) < 1
+    assert "loses" not in caplog.text

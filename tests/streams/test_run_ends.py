@@ -1,0 +1,96 @@
+"""``run()`` ends cleanly, whenever it is cancelled, and however often."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkaclient.streams import StreamsApp
+from kafkaclient.streams.runtime.to_the_end import to_the_end
+from kafkaclient.testing.fake import FakeCluster
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def application(fake: FakeCluster, path: Path) -> StreamsApp:
+    app = StreamsApp(fake.bootstrap, application_id="app", state_dir=path)
+
+    @app.processor("t", store="s")
+    async def keep(record, store, emit) -> None:  # type: ignore[no-untyped-def]
+        store.put(b"k", b"v")
+
+    return app
+
+
+def members(fake: FakeCluster) -> int:
+    groups = fake._state.groups.groups
+    return len(groups["app"].members) if "app" in groups else 0
+
+
+async def until_running(app: StreamsApp, running: asyncio.Task[None]) -> None:
+    async with asyncio.timeout(20):
+        while [found.state.value for found in app.tasks()] != ["running"] * 2:
+            if running.done():
+                running.result()
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("cancels", [1, 2, 50])
+@pytest.mark.parametrize("when", [0.0, 0.01, 0.05, 0.1, 0.2, None])
+async def test_cancelled_at_any_moment(tmp_path: Path, when: float | None, cancels: int) -> None:
+    """None: while it runs. Nothing is left: no asyncio task, no member, no lock."""
+    async with FakeCluster(1).serve() as fake:
+        fake.create_topic("t", 2)
+        before = asyncio.all_tasks()
+        app = application(fake, tmp_path)
+        running = asyncio.create_task(app.run())
+        if when is None:
+            await until_running(app, running)
+        else:
+            await asyncio.sleep(when)
+        for _ in range(cancels):
+            running.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert {t for t in asyncio.all_tasks() if "fake" not in repr(t)} <= before
+        assert members(fake) == 0
+        again = asyncio.create_task(app.run())
+        await until_running(app, again)
+        assert members(fake) == 1
+        app.stop()
+        await again
+        assert members(fake) == 0
+
+
+async def test_work_goes_on_to_its_end() -> None:
+    done = asyncio.Event()
+    cancels = 0
+
+    async def work() -> None:
+        await asyncio.sleep(0.05)
+        done.set()
+
+    def cancelled() -> None:
+        nonlocal cancels
+        cancels += 1
+
+    waiting = asyncio.create_task(to_the_end(work(), cancelled))
+    for _ in range(3):
+        await asyncio.sleep(0.001)
+        waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert done.is_set()
+    assert cancels == 3
+
+
+async def test_errors_of_the_end_are_raised() -> None:
+    async def broken() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await to_the_end(broken(), lambda: None)

@@ -51,9 +51,7 @@ def word_count(bootstrap: str, lines: str, words: str, **options: Any) -> Stream
             await emit(words, word, key=word)
 
     @app.processor(RepartitionTopic(words, key=str, value=str), store=COUNTS)
-    async def count(
-        record: Record[str, str], store: KeyValueStore[str, int], emit: Emit
-    ) -> None:
+    async def count(record: Record[str, str], store: KeyValueStore[str, int], emit: Emit) -> None:
         store[record.key] = store.get(record.key, 0) + 1
 
     return app

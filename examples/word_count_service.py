@@ -4,8 +4,8 @@
     python examples/word_count_service.py localhost:9092 lines --port 8002
     curl localhost:8001/counts/kafka
 
-Each instance has the counts of some words, and forwards questions for the others. The topic of lines
-must exist. SIGTERM and Ctrl-C end an instance; the others take its words.
+Each instance has the counts of some words, and forwards questions for the others. The topic of
+lines must exist. SIGTERM and Ctrl-C end an instance; the others take its words.
 """
 
 from __future__ import annotations

@@ -14,16 +14,30 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import logging
 import signal
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from flights import flights
 
 from kafkaclient import KafkaError, Producer
-from kafkaclient.streams import StreamsApp
+from kafkaclient.streams import Emit, KeyValueStore, Record, Store, StreamsApp, Topic
+
+
+@dataclass
+class Flight:
+    """The fields of a flight that are added up; others are ignored."""
+
+    dep_delay: int | None
+
+
+@dataclass
+class Total:
+    flights: int = 0
+    cancelled: int = 0
+    minutes: int = 0
 
 
 def flight_delays(
@@ -37,19 +51,21 @@ def flight_delays(
         num_standby_replicas=1,
     )
 
-    @app.processor(source, store="totals")
-    async def add(record, store, emit) -> None:
-        known = store.get(record.key)
-        total = json.loads(known) if known else {"flights": 0, "cancelled": 0, "minutes": 0}
-        delay = json.loads(record.value)["dep_delay"]
-        if delay is None:
-            total["cancelled"] += 1
+    departures = Topic(source, key=bytes, value=Flight)
+    totals = Topic(target, key=bytes, value=Total)
+
+    @app.processor(departures, store=Store("totals", key=bytes, value=Total))
+    async def add(
+        record: Record[bytes, Flight], store: KeyValueStore[bytes, Total], emit: Emit
+    ) -> None:
+        total = store.get(record.key) or Total()
+        if record.value.dep_delay is None:
+            total.cancelled += 1
         else:
-            total["flights"] += 1
-            total["minutes"] += delay
-        value = json.dumps(total).encode()
-        store.put(record.key, value)
-        await emit(target, value, record.key)
+            total.flights += 1
+            total.minutes += record.value.dep_delay
+        store[record.key] = total
+        await emit(totals, total, key=record.key)
 
     return app
 

@@ -2,7 +2,7 @@
 
     python examples/word_count.py localhost:9092 lines --instance a
 
-Topics that are not there are created: the one with lines, one of words, one of counts. Start it
+Topics that are not there are created: the one with lines, and one of counts. Start it
 again with another --instance, here or on another machine, and tasks move over while counting goes
 on; end one, in whatever way, and the others take its tasks. Each line counts once.
 `kafkaclient streams describe word-count --bootstrap-server localhost:9092` shows who has what.
@@ -21,13 +21,14 @@ from pathlib import Path
 from kafkaclient import KafkaError
 from kafkaclient.admin import Admin, NewTopic
 from kafkaclient.errors import TopicExistsError
-from kafkaclient.streams import StreamsApp
+from kafkaclient.streams import Emit, KeyValueStore, Record, Store, StreamsApp, Topic
 
 
 def word_count(
-    bootstrap: str, lines: str, words: str, counts: str, application: str, state_dir: Path
+    bootstrap: str, lines: str, counts: str, application: str, state_dir: Path
 ) -> StreamsApp:
-    """Two processors: what is counted has to be in a partition by its word, lines are not."""
+    """Two processors: what is counted has to be in a partition by its word, lines are not. The
+    application itself makes the topic ``words`` between them."""
     app = StreamsApp(
         bootstrap,
         application_id=application,
@@ -36,17 +37,17 @@ def word_count(
         num_standby_replicas=1,
     )
 
-    @app.processor(lines, store="lines")
-    async def split(record, store, emit) -> None:
-        store.put(b"lines", b"%d" % (int(store.get(b"lines") or 0) + 1))
-        for word in re.findall(rb"\w+", record.value.lower()):
-            await emit(words, b"", word)
+    totals = Topic(counts, key=str, value=int)
 
-    @app.processor(words, store="counts")
-    async def count(record, store, emit) -> None:
-        number = b"%d" % (int(store.get(record.key) or 0) + 1)
-        store.put(record.key, number)
-        await emit(counts, number, record.key)
+    @app.processor(lines, value=str)
+    async def split(record: Record[bytes | None, str], emit: Emit) -> None:
+        for word in re.findall(r"\w+", record.value.lower()):
+            await emit("words", word, key=word)
+
+    @app.processor("words", key=str, value=str, store=Store("counts", key=str, value=int))
+    async def count(record: Record[str, str], store: KeyValueStore[str, int], emit: Emit) -> None:
+        store[record.key] = store.get(record.key, 0) + 1
+        await emit(totals, store[record.key], key=record.key)
 
     return app
 
@@ -63,13 +64,13 @@ async def create_topics(bootstrap: str, names: list[str], partitions: int) -> No
 async def main() -> None:
     parser = argparse.ArgumentParser(description="Count the words of a topic's lines.")
     parser.add_argument("bootstrap", help="host:port of one broker or more, comma-separated")
-    parser.add_argument("lines", help="the topic with lines; words and counts go to two more")
+    parser.add_argument("lines", help="the topic with lines; counts go to another")
     parser.add_argument("--partitions", type=int, default=4, help="of topics that are created")
     parser.add_argument("--application", default="word-count")
     parser.add_argument("--instance", default="a", help="another one for each process")
     parser.add_argument("--state-dir", type=Path, default=Path("state"))
     options = parser.parse_args()
-    topics = [options.lines, f"{options.lines}-words", f"{options.lines}-counts"]
+    topics = [options.lines, f"{options.lines}-counts"]
     await create_topics(options.bootstrap, topics, options.partitions)
     app = word_count(
         options.bootstrap,

@@ -34,7 +34,7 @@ async def main(source: str, target: str, options: str) -> None:
     @app.processor(source, store="counts")
     async def count(record, store, emit) -> None:
         number = int(store.get(record.key) or 0) + 1
-        store.put(record.key, b"%d" % number)
+        store[record.key] = b"%d" % number
         await emit(target, b"%d" % number, record.key)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, app.stop)

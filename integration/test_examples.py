@@ -234,7 +234,7 @@ async def test_words_are_counted_by_two_processes(
     kafka_cluster: ClusterHandle, topic: str, tmp_path: Path
 ) -> None:
     """The second one takes its share, and goes on alone when the first is killed."""
-    topics = {topic, f"{topic}-words", f"{topic}-counts"}
+    topics = {topic, f"{topic}-counts", f"{topic}-words-repartition"}
     arguments = [kafka_cluster.bootstrap, topic, "--application", topic]
     arguments += ["--state-dir", str(tmp_path), "--partitions", "2"]
     lines = [b"The quick brown fox", b"the lazy dog", b"The end"] * 100
@@ -259,7 +259,7 @@ async def test_words_are_counted_by_two_processes(
                 await asyncio.sleep(0.2)
             roles = [[copy.role for copy in member.copies] for member in found.members]
             assert [kinds.count(Role.ACTIVE) for kinds in roles] == [2, 2]
-            assert [kinds.count(Role.STANDBY) for kinds in roles] == [2, 2]
+            assert sum(kinds.count(Role.STANDBY) for kinds in roles) == 2
             first.kill()
             await (await producer.send_many(topic, lines))
             counts = await seen(1800)

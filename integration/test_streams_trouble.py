@@ -41,9 +41,9 @@ async def test_failing_records_go_where_the_error_handler_says(
     def made(**options: Any) -> StreamsApp:
         app = application(bootstrap, topic, tmp_path, processing_guarantee=guarantee)
 
-        @app.processor(topic, store="s", value_deserializer=int, **options)
+        @app.processor(topic, store="s", value=int, **options)
         async def invert(record, store, emit) -> None:
-            store.put(b"last", b"%d" % record.value)
+            store[b"last"] = b"%d" % record.value
             await emit(out, b"before")
             await emit(out, b"%.2f" % (1 / record.value))
 
@@ -95,7 +95,7 @@ async def test_slow_records_are_logged_and_processed_and_block_no_other_task(
             if record.value == b"slow":
                 await asyncio.sleep(8)
             number = int(store.get(record.key) or 0) + 1
-            store.put(record.key, b"%d" % number)
+            store[record.key] = b"%d" % number
             await emit(out, b"%d" % number, record.key)
 
         return app
@@ -228,7 +228,7 @@ async def test_latest_offset_and_a_recreated_changelog(
         @app.processor(topic, store="s")
         async def count(record, store, emit) -> None:
             number = int(store.get(b"n") or 0) + 1
-            store.put(b"n", b"%d" % number)
+            store[b"n"] = b"%d" % number
             await emit(out, b"%d" % number, record.value)
 
         return app
@@ -342,7 +342,7 @@ async def test_only_its_own_task_waits_for_a_partition_without_leader(
 
     @app.processor(topic, store="s")
     async def process(record, store, emit) -> None:
-        store.put(b"last", record.value)
+        store[b"last"] = record.value
         await emit(out, record.value, partition=0)
 
     async def done() -> set[bytes]:

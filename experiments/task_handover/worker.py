@@ -60,7 +60,7 @@ async def _main(options: dict[str, Any]) -> None:
     @app.processor(source, store="counts")
     async def count(record: Any, store: Any, emit: Any) -> None:
         number, value = add_one(store.get(record.key), padding)
-        store.put(record.key, value)
+        store[record.key] = value
         await emit(target, b"%d" % number, record.key)
 
     loop = asyncio.get_running_loop()

@@ -20,6 +20,7 @@ from kafkaclient.admin.partitions import PartitionAdmin
 from kafkaclient.admin.reassign.quotas import ReplicationQuotas
 from kafkaclient.admin.reassign.reassigner import Reassigner
 from kafkaclient.admin.reassign.throttled_reassignment import ThrottledReassignment
+from kafkaclient.admin.records import RecordAdmin
 from kafkaclient.admin.running import RunningAdmin
 from kafkaclient.admin.session import Session
 from kafkaclient.admin.topics import TopicDescription, description_of
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.reassignments import OngoingReassignment
 
 
-class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, Client):
+class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
     """Manages a cluster: topics, configurations, partition limits (KIP-578), transactions.
 
     ::

@@ -28,15 +28,18 @@ from kafkaclient.streams.description import (
     describe_application,
 )
 from kafkaclient.streams.tasks import TaskId
-from kafkaclient.streams.topology import DeadLetter
 
 if TYPE_CHECKING:
     from kafkaclient.streams.app import StreamsApp
     from kafkaclient.streams.config import StreamsConfig
+    from kafkaclient.streams.declarations import DeadLetter, RepartitionTopic, Store, Topic
+    from kafkaclient.streams.records import Emit, Record
     from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes
     from kafkaclient.streams.runtime.instance import TaskDescription
     from kafkaclient.streams.runtime.task_states import TaskState
+    from kafkaclient.streams.serdes import Serde
     from kafkaclient.streams.state.key_value_store import KeyValueStore
+    from kafkaclient.streams.testing import TopologyTest
 
 __all__ = [
     "ApplicationDescription",
@@ -48,14 +51,21 @@ __all__ = [
     "ConsumerTasks",
     "CopyDescription",
     "DeadLetter",
+    "Emit",
     "KeyValueStore",
     "MemberDescription",
+    "Record",
+    "RepartitionTopic",
     "Role",
+    "Serde",
+    "Store",
     "StreamsApp",
     "StreamsConfig",
     "TaskDescription",
     "TaskId",
     "TaskState",
+    "Topic",
+    "TopologyTest",
     "assign",
     "assign_tasks_to_threads",
     "assign_to_prior_owners",
@@ -64,11 +74,19 @@ __all__ = [
 
 _RUNTIME_MODULES = {
     "ChangelogBytes": "runtime.changelog_reader",
+    "DeadLetter": "declarations",
+    "Emit": "records",
     "KeyValueStore": "state.key_value_store",
+    "Record": "records",
+    "RepartitionTopic": "declarations",
+    "Serde": "serdes",
+    "Store": "declarations",
     "StreamsApp": "app",
     "StreamsConfig": "config",
     "TaskDescription": "runtime.instance",
     "TaskState": "runtime.task_states",
+    "Topic": "declarations",
+    "TopologyTest": "testing",
 }
 
 

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from kafkaclient.errors import ConfigError, StreamsError
 from kafkaclient.streams.config import StreamsConfig
+from kafkaclient.streams.declarations import FAIL, ErrorHandler, Store, Topic, validate_handler
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes
 from kafkaclient.streams.runtime.instance import Instance
 from kafkaclient.streams.state.directory import remove_state
-from kafkaclient.streams.topology import (
-    FAIL,
-    Deserializer,
-    ErrorHandler,
-    Process,
-    Processor,
-    Topology,
-    validate_handler,
-)
+from kafkaclient.streams.topology import Processor, Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Sequence
+    from typing import TypeAlias
 
+    from kafkaclient.streams.records import Emit, Record
     from kafkaclient.streams.runtime.instance import TaskDescription
+    from kafkaclient.streams.serdes import TypeLike
+    from kafkaclient.streams.state.key_value_store import KeyValueStore
+    from kafkaclient.streams.topology import Process
 
-P = TypeVar("P", bound=Process)
+K = TypeVar("K")
+V = TypeVar("V")
+SK = TypeVar("SK")
+SV = TypeVar("SV")
+P = TypeVar("P", bound="Process")
+
+if TYPE_CHECKING:
+    _Stateless: TypeAlias = Callable[[Record[K, V], Emit], Awaitable[None]]
+    _Stateful: TypeAlias = Callable[[Record[K, V], KeyValueStore[SK, SV], Emit], Awaitable[None]]
+
+_NOT_GIVEN: Any = object()
+_FORMS = {0: "(record, emit)", 1: "(record, store, emit)"}
 
 
 class StreamsApp:
@@ -33,19 +43,23 @@ class StreamsApp:
 
     ::
 
-        app = StreamsApp("localhost:9092", application_id="words", state_dir="/var/lib/words")
+        app = StreamsApp("localhost:9092", application_id="words")
 
-        @app.processor("words", store="counts")
+        @app.processor("lines", value=str)
+        async def split(record, emit):
+            for word in record.value.split():
+                await emit("words", word, key=word)
+
+        @app.processor("words", key=str, value=str, store=Store("counts", key=str, value=int))
         async def count(record, store, emit):
-            n = int(store.get(record.key) or 0) + 1
-            store.put(record.key, b"%d" % n)
-            await emit("counts", b"%d" % n, record.key)
+            store[record.key] = store.get(record.key, 0) + 1
 
         asyncio.run(app.run())
 
-    Each input partition is a task. Each task has its own store, and a compacted changelog topic
-    holds the store's changes. Keys that belong together must be in one partition. A task moves to
-    another instance once that instance has the task's state (KIP-441).
+    Processors that share stores form a subtopology. Each partition of its input topics is a task.
+    Each task has its own part of the stores, and a compacted changelog topic per store holds the
+    changes. Keys that belong together must be in one partition. A task moves to another instance
+    once that instance has the task's state (KIP-441).
     :class:`~kafkaclient.streams.config.StreamsConfig` has the options. docs/how-to/streams.md
     is the manual.
 
@@ -61,50 +75,139 @@ class StreamsApp:
             raise ConfigError(f"StreamsApp got invalid options: {error}") from error
         self._topology = Topology(self.config.application_id)
         self._instance: Instance | None = None
-        self._stopped = asyncio.Event()
+        self._is_stopped = False
+        self._stopped: asyncio.Event | None = None
+        """While :meth:`run` runs."""
+
+    @property
+    def topology(self) -> Topology:
+        """The processors that are registered so far."""
+        return self._topology
+
+    @overload
+    def processor(
+        self,
+        *topics: str,
+        key: TypeLike[K] = ...,
+        value: TypeLike[V] = ...,
+        on_error: ErrorHandler = ...,
+        deserialization_exception_handler: ErrorHandler | None = ...,
+        processing_exception_handler: ErrorHandler | None = ...,
+    ) -> Callable[[_Stateless[K, V]], _Stateless[K, V]]: ...
+
+    @overload
+    def processor(
+        self,
+        *topics: str,
+        key: TypeLike[K] = ...,
+        value: TypeLike[V] = ...,
+        store: Store[SK, SV],
+        on_error: ErrorHandler = ...,
+        deserialization_exception_handler: ErrorHandler | None = ...,
+        processing_exception_handler: ErrorHandler | None = ...,
+    ) -> Callable[[_Stateful[K, V, SK, SV]], _Stateful[K, V, SK, SV]]: ...
+
+    @overload
+    def processor(
+        self,
+        *topics: Topic[K, V],
+        on_error: ErrorHandler = ...,
+        deserialization_exception_handler: ErrorHandler | None = ...,
+        processing_exception_handler: ErrorHandler | None = ...,
+    ) -> Callable[[_Stateless[K, V]], _Stateless[K, V]]: ...
+
+    @overload
+    def processor(
+        self,
+        *topics: Topic[K, V],
+        store: Store[SK, SV],
+        on_error: ErrorHandler = ...,
+        deserialization_exception_handler: ErrorHandler | None = ...,
+        processing_exception_handler: ErrorHandler | None = ...,
+    ) -> Callable[[_Stateful[K, V, SK, SV]], _Stateful[K, V, SK, SV]]: ...
+
+    @overload
+    def processor(
+        self,
+        *topics: str | Topic[Any, Any],
+        key: Any = ...,
+        value: Any = ...,
+        store: str,
+        on_error: ErrorHandler = ...,
+        deserialization_exception_handler: ErrorHandler | None = ...,
+        processing_exception_handler: ErrorHandler | None = ...,
+    ) -> Callable[[P], P]: ...
+
+    @overload
+    def processor(
+        self,
+        *topics: str | Topic[Any, Any],
+        key: Any = ...,
+        value: Any = ...,
+        stores: Sequence[str | Store[Any, Any]],
+        on_error: ErrorHandler = ...,
+        deserialization_exception_handler: ErrorHandler | None = ...,
+        processing_exception_handler: ErrorHandler | None = ...,
+    ) -> Callable[[P], P]: ...
 
     def processor(
         self,
-        topic: str,
-        *,
-        store: str,
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
+        *topics: Any,
+        key: Any = _NOT_GIVEN,
+        value: Any = _NOT_GIVEN,
+        store: Any = None,
+        stores: Any = (),
         on_error: ErrorHandler = FAIL,
         deserialization_exception_handler: ErrorHandler | None = None,
         processing_exception_handler: ErrorHandler | None = None,
-    ) -> Callable[[P], P]:
-        """Register the decorated ``async def process(record, store, emit)`` for all records of
-        ``topic``.
+    ) -> Any:
+        """Register the decorated coroutine function for all records of ``topics``.
 
-        ``record`` is a :class:`~kafkaclient.reader.FetchedRecord`. Its key and value are bytes or
-        None, or the deserializers' results. ``store`` is the
-        :class:`~kafkaclient.streams.state.key_value_store.KeyValueStore` of the record's partition.
-        ``await emit(topic, value, key, partition=..., timestamp_ms=..., headers=...)`` sends a
-        record. A task processes its records one at a time. Tasks run concurrently.
+        The function is called with ``(record, emit)``, or ``(record, store, emit)`` with
+        ``store=``, or with ``stores=[a, b]`` as ``(record, a, b, emit)``. ``record`` is a
+        :class:`~kafkaclient.streams.Record`, each store the
+        :class:`~kafkaclient.streams.KeyValueStore` of the record's task, and ``emit`` an
+        :class:`~kafkaclient.streams.Emit`. A task processes its records one at a time. Tasks run
+        concurrently.
+
+        ``topics`` are names, with the types ``key`` and ``value``, or
+        :class:`~kafkaclient.streams.Topic` objects, which have their types; the default is bytes.
+        A store is a :class:`~kafkaclient.streams.Store`, or the name of a store of bytes.
+        Processors with the same store share it: they are one subtopology, and run in the same
+        tasks. If a topic does not exist and another processor emits to it, the application makes
+        it; see :class:`~kafkaclient.streams.RepartitionTopic`.
 
         ``on_error`` decides what happens to a record that cannot be decoded, or for which the
         processor raises. ``"fail"`` ends :meth:`run`. ``"skip"`` logs the record and continues.
-        :class:`~kafkaclient.streams.topology.DeadLetter` writes the record to a topic and
-        continues. In each case the processor's store changes and emitted records for this record
-        are dropped. The two other handlers, named as in Kafka Streams, override ``on_error`` for
-        decoding or for processing. Unless the processing handler is ``"fail"``, emitted records are
-        sent after the processor has returned.
+        :class:`~kafkaclient.streams.DeadLetter` writes the record to a topic and continues. In each
+        case the processor's store changes and emitted records for this record are dropped. The two
+        other handlers, named as in Kafka Streams, override ``on_error`` for decoding or for
+        processing. Unless the processing handler is ``"fail"``, emitted records are sent after the
+        processor has returned.
 
-        Raises :class:`~kafkaclient.errors.ConfigError` if another processor reads the topic or has
-        the store, or if a handler is invalid.
+        Raises:
+            ConfigError: another processor reads a topic, a store is declared with two types, an
+                argument is invalid, or the function is no coroutine function with these parameters.
+            StreamsError: the application is running.
         """
+        if not topics or inspect.isroutine(topics[0]):
+            raise ConfigError("a processor needs the topics that it reads: @app.processor('topic')")
+        declared = tuple(_topic(each, key, value) for each in topics)
+        found = _stores(store, stores)
         decoding = validate_handler(deserialization_exception_handler or on_error, "on_error")
         processing = validate_handler(processing_exception_handler or on_error, "on_error")
 
         def register(process: P) -> P:
-            self._topology.add(
+            if self._instance is not None:
+                raise StreamsError(
+                    "the application is running: register all processors before run()"
+                )
+            _check_function(process, len(found))
+            self._topology = self._topology.with_processor(
                 Processor(
-                    topic=topic,
-                    store=store,
+                    topics=declared,
+                    stores=found,
                     process=process,
-                    key_deserializer=key_deserializer,
-                    value_deserializer=value_deserializer,
                     deserialization_exception_handler=decoding,
                     processing_exception_handler=processing,
                 )
@@ -123,24 +226,30 @@ class StreamsApp:
                 changelog does not match its input topic.
             DeserializationError: a record cannot be decoded; the message names the record.
             ProcessingError: a processor raised, see the cause; the message names the record.
-            StreamsError: an input or dead letter topic is missing, a record takes longer than its
-                transaction may, or the group or the brokers are unreachable.
+            StreamsError: an input or dead letter topic is missing, inputs of a store have different
+                numbers of partitions, a record takes longer than its transaction may, or the group
+                or the brokers are unreachable.
             KafkaError: an emitted record was rejected with an error that retries do not cure.
         """
         if not self._topology.processors:
             raise ConfigError("the application has no processor: add one with @app.processor(...)")
         if self._instance is not None:
             raise StreamsError("the application is already running; use one process per instance")
-        self._stopped.clear()
+        self._stopped = asyncio.Event()  # belongs to this event loop
+        if self._is_stopped:
+            self._stopped.set()
         self._instance = Instance(self.config, self._topology)
         try:
             await self._instance.run(self._stopped)
         finally:
-            self._instance = None
+            self._instance = self._stopped = None
+            self._is_stopped = False
 
     def stop(self) -> None:
-        """Make :meth:`run` commit and return."""
-        self._stopped.set()
+        """Make :meth:`run` commit and return. Before :meth:`run`, the next run returns at once."""
+        self._is_stopped = True
+        if self._stopped is not None:
+            self._stopped.set()
 
     def clean_up(self) -> None:
         """Remove this instance's local state, for example after ``kafkaclient streams reset``
@@ -161,3 +270,51 @@ class StreamsApp:
     def tasks(self) -> list[TaskDescription]:
         """This instance's current tasks, sorted."""
         return [] if self._instance is None else self._instance.tasks()
+
+
+def _topic(topic: Any, key: Any, value: Any) -> Topic[Any, Any]:
+    types = {"key": key, "value": value}
+    given = {name: each for name, each in types.items() if each is not _NOT_GIVEN}
+    if given and isinstance(topic, Topic):
+        raise ConfigError(f"{topic!r} has its own types: leave out key= and value=")
+    declared = topic if isinstance(topic, Topic) else Topic[Any, Any](topic, **given)
+    for field, codec in (("key", declared.key), ("value", declared.value)):
+        if not codec.readable:
+            raise ConfigError(
+                f"the {field}s of topic {declared.name!r} cannot be read: {codec.declared} has no "
+                "deserialize function"
+            )
+    return declared
+
+
+def _stores(store: Any, stores: Any) -> tuple[Store[Any, Any], ...]:
+    if store is not None and stores:
+        raise ConfigError("a processor has either store= or stores=")
+    if isinstance(stores, str) or not isinstance(stores, (list, tuple)):
+        raise ConfigError(f"stores={stores!r}: give a list of stores, or one with store=")
+    found = []
+    for each in stores if store is None else [store]:
+        if not isinstance(each, (str, Store)):
+            raise ConfigError(f"{each!r} is no store: give Store(name, key=..., value=...)")
+        found.append(Store[Any, Any](each) if isinstance(each, str) else each)
+    if len({each.name for each in found}) < len(found):
+        raise ConfigError(f"stores={stores!r} has a store twice")
+    return tuple(found)
+
+
+def _check_function(process: Any, stores: int) -> None:
+    """Raise ConfigError unless the function can be called as a processor with so many stores."""
+    name = getattr(process, "__name__", repr(process))
+    form = _FORMS.get(stores, f"(record, {stores} stores, emit)")
+    if not (
+        inspect.iscoroutinefunction(process)
+        or inspect.iscoroutinefunction(getattr(process, "__call__", None))  # noqa: B004
+    ):
+        raise ConfigError(f"processor {name} is not a coroutine function: async def {name}{form}")
+    try:
+        inspect.signature(process).bind(*range(stores + 2))
+    except TypeError as error:
+        raise ConfigError(
+            f"processor {name} cannot be called as {name}{form}: {error}. The stores come from "
+            f"store= or stores=: {stores} declared"
+        ) from None

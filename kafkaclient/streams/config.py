@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from platformdirs import user_state_path
 
 from kafkaclient.config.options import read_options
 from kafkaclient.config.producer import ProducerConfig
@@ -12,10 +15,16 @@ from kafkaclient.config.reader import ReaderConfig
 from kafkaclient.config.security import SecurityOptions
 from kafkaclient.errors import ConfigError
 from kafkaclient.streams.assignment.clients import AssignmentConfigs
+from kafkaclient.streams.declarations import checked_name
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+_KINDS: dict[str, tuple[type, ...]] = {
+    "Mapping": (Mapping,),
+    "int": (int,),
+    "str": (str,),
+    "str | None": (str, type(None)),
+    "str | Path": (str, Path),
+    "tuple": (tuple,),
+}
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE_V2 = "exactly_once_v2"
 EARLIEST = "earliest"
@@ -24,7 +33,7 @@ LATEST = "latest"
 _EXACTLY_ONCE = {"linger_ms": 0, "transaction_timeout_ms": 10_000}
 _SET_BY_RUNTIME = "the streams runtime sets it"
 _APPLICATION_OPTION = "use the application option {}"
-_BYTES_ONLY = "changelogs are bytes; give processors a key_deserializer or value_deserializer"
+_BYTES_ONLY = "changelogs are bytes; processors declare the types of their topics"
 _NOT_FOR_CONSUMERS = {
     "auto_offset_reset": _APPLICATION_OPTION,
     "bootstrap_servers": _APPLICATION_OPTION,
@@ -42,9 +51,9 @@ _NOT_FOR_CONSUMERS = {
 _READING: Mapping[str, Any] = {"isolation_level": "read_committed", "fetch_max_wait_ms": 100}
 _NOT_FOR_PRODUCERS = {
     "bootstrap_servers": "use the application option bootstrap_servers",
-    "key_serializer": "emitted keys and values are bytes, like the changelogs",
+    "key_serializer": "changelogs are bytes; topics declare their types",
     "transactional_id": "it is built from application_id and the task",
-    "value_serializer": "emitted keys and values are bytes, like the changelogs",
+    "value_serializer": "changelogs are bytes; topics declare their types",
 }
 _SECURITY = frozenset(field.name for field in fields(SecurityOptions))
 
@@ -56,15 +65,23 @@ class StreamsConfig(AssignmentConfigs):
     bootstrap_servers: str
     application_id: str
     """``application.id``: consumer group, and prefix of changelog topics and transactional ids."""
-    state_dir: str | Path
-    """``state.dir``: each instance needs its own. Each application has a subdirectory."""
+    state_dir: str | Path = field(
+        default_factory=lambda: user_state_path("kafkaclient") / "streams"
+    )
+    """``state.dir``: each instance needs its own. Each application has a subdirectory. The default
+    is in the user's directory for state (Linux: ``~/.local/state/kafkaclient/streams``); set it in
+    containers, to a volume that outlives them."""
     processing_guarantee: str = AT_LEAST_ONCE
     """``processing.guarantee``: ``at_least_once`` or ``exactly_once_v2``."""
     commit_interval_ms: int = 100
     """``commit.interval.ms``: how long store changes stay in memory before they are committed.
     Java's default for at least once is 30 s."""
     replication_factor: int = -1
-    """``replication.factor`` of new changelog topics. -1 is the brokers' default."""
+    """``replication.factor`` of new changelogs and repartition topics. -1 is the brokers'
+    default."""
+    repartition_purge_interval_ms: int = 30_000
+    """``repartition.purge.interval.ms``: how often committed records of repartition topics are
+    deleted (KIP-811)."""
     state_cleanup_delay_ms: int = 600_000
     """``state.cleanup.delay.ms``: how long the state of a task that is not assigned here is
     kept."""
@@ -97,6 +114,7 @@ class StreamsConfig(AssignmentConfigs):
     """
 
     def __post_init__(self) -> None:
+        self._check_types()
         for name, value, choices in (
             ("processing.guarantee", self.processing_guarantee, (AT_LEAST_ONCE, EXACTLY_ONCE_V2)),
             ("auto.offset.reset", self.auto_offset_reset, (EARLIEST, LATEST)),
@@ -105,14 +123,18 @@ class StreamsConfig(AssignmentConfigs):
                 raise ConfigError(
                     f"{name} is {value!r}; it must be {choices[0]!r} or {choices[1]!r}"
                 )
-        if not self.application_id:
-            raise ConfigError("application.id is empty; it names the consumer group")
+        checked_name(self.application_id, "application.id")  # the prefix of topics, and a directory
         if self.group_instance_id is not None and not self.group_instance_id:
             raise ConfigError("group.instance.id is empty; it names one instance of the group")
         if not 0 < self.heartbeat_interval_ms < self.session_timeout_ms:
             raise ConfigError(
                 f"heartbeat.interval.ms is {self.heartbeat_interval_ms}; it must be at least 1 and "
                 f"less than session.timeout.ms, {self.session_timeout_ms}"
+            )
+        if self.repartition_purge_interval_ms < 1:
+            raise ConfigError(
+                f"repartition.purge.interval.ms is {self.repartition_purge_interval_ms}; it must "
+                "be at least 1"
             )
         if self.commit_interval_ms < 0:
             raise ConfigError(
@@ -128,6 +150,16 @@ class StreamsConfig(AssignmentConfigs):
                 "transactions that stay open longer. Raise transaction_timeout_ms in "
                 "producer_options"
             )
+
+    def _check_types(self) -> None:
+        """Raise ConfigError for an option of a wrong type."""
+        for option in fields(self):
+            value, kinds = getattr(self, option.name), _KINDS[str(option.type).split("[")[0]]
+            if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+                wanted = " or ".join(kind.__name__.lower() for kind in kinds)
+                raise ConfigError(
+                    f"{option.name.replace('_', '.')} is {value!r}; it must be of type {wanted}"
+                )
 
     def _check_client_options(self) -> None:
         """Raise ConfigError for an option that the runtime sets, or that is in the wrong group."""

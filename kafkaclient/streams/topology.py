@@ -1,67 +1,41 @@
-"""An application's processors with their error handlers, and the tasks and topics that follow.
-
-Kafka Streams: ``deserialization.exception.handler``, ``processing.exception.handler`` and
-``errors.dead.letter.queue.topic.name`` (KIP-161, KIP-1033, KIP-1034).
-"""
+"""An application's processors, and the subtopologies, tasks and topics that follow."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
-from kafkaclient.errors import ConfigError
+from kafkaclient.errors import ConfigError, StreamsError
+from kafkaclient.streams.declarations import (
+    FAIL,
+    DeadLetter,
+    ErrorHandler,
+    RepartitionTopic,
+    Store,
+    Topic,
+)
 from kafkaclient.streams.tasks import TaskId
 from kafkaclient.types import TopicPartition
 
-FAIL: Final = "fail"  # end the application with an error that names the record
-_SKIP: Final = "skip"  # log the record and continue; CONTINUE in Kafka Streams
-
-Process: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
-"""``async def process(record, store, emit)``."""
-
-Deserializer: TypeAlias = Callable[[bytes], Any]
-"""Called for each key or value that is not None."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """Write the record to ``topic`` and continue with the next one.
-
-    The record keeps its key, value, timestamp and headers, as bytes. The headers of KIP-1034 are
-    added: ``__streams.errors.exception``, ``.stacktrace``, ``.message``, ``.topic``, ``.partition``
-    and ``.offset``. With ``exactly_once_v2`` the record is written in the task's transaction. The
-    topic must exist when the application starts.
-    """
-
-    topic: str
-
-
-ErrorHandler: TypeAlias = Literal["fail", "skip"] | DeadLetter
-
-
-def validate_handler(handler: Any, option: str) -> ErrorHandler:
-    """The checked handler. Raises :class:`~kafkaclient.errors.ConfigError` with ``option``."""
-    if isinstance(handler, DeadLetter) and handler.topic:
-        return handler
-    if handler in (FAIL, _SKIP):
-        return handler  # type: ignore[no-any-return]
-    raise ConfigError(
-        f"{option} is {handler!r}; it must be {FAIL!r}, {_SKIP!r} or DeadLetter('topic')"
-    )
+Process: TypeAlias = Callable[..., Awaitable[None]]
+"""``async def process(record, emit)``, with the stores between the two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
-    """One subtopology: it reads one topic and has one store."""
+    """A function with its input topics, its stores and its error handlers."""
 
-    topic: str
-    store: str
+    topics: tuple[Topic[Any, Any], ...]
     process: Process
-    key_deserializer: Deserializer | None = None
-    value_deserializer: Deserializer | None = None
+    stores: tuple[Store[Any, Any], ...] = ()
     deserialization_exception_handler: ErrorHandler = FAIL
     processing_exception_handler: ErrorHandler = FAIL
+
+    @property
+    def name(self) -> str:
+        return getattr(self.process, "__name__", repr(self.process))
 
     @property
     def dead_letter_topics(self) -> set[str]:
@@ -69,50 +43,248 @@ class Processor:
         handlers = (self.deserialization_exception_handler, self.processing_exception_handler)
         return {handler.topic for handler in handlers if isinstance(handler, DeadLetter)}
 
+    def mentions(self, topic: str) -> bool:
+        """Whether the function's code has the topic's name as a constant, as in
+        ``emit("words", ...)``."""
+        function = inspect.unwrap(self.process)
+        function = getattr(function, "func", function)  # functools.partial
+        code = getattr(function, "__code__", None)
+        if code is None:  # an object that can be called
+            code = getattr(type(function).__call__, "__code__", None)
+        return code is not None and topic in _constants(code)
 
-class Topology:
-    """The processors in the order of registration, which is the order of subtopologies."""
 
-    def __init__(self, application_id: str) -> None:
-        self._application_id = application_id
-        self.processors: list[Processor] = []
+@dataclass(frozen=True, slots=True)
+class Subtopology:
+    """Processors that share stores, and so run in the same tasks."""
 
-    def add(self, processor: Processor) -> None:
-        """Register a processor. Raises :class:`~kafkaclient.errors.ConfigError` if another one
-        reads the same topic or has a store of the same name."""
-        for other in self.processors:
-            if other.topic == processor.topic:
-                raise ConfigError(
-                    f"topic {processor.topic!r} is read by two processors; merge them into one"
-                )
-            if other.store == processor.store:
-                raise ConfigError(
-                    f"store {processor.store!r} is used by two processors; give each its own store"
-                )
-        self.processors.append(processor)
+    processors: tuple[Processor, ...]
 
     @property
     def topics(self) -> list[str]:
-        """The input topics."""
-        return [processor.topic for processor in self.processors]
+        """The input topics, as the processors declare them."""
+        return [topic.name for each in self.processors for topic in each.topics]
 
-    def processor(self, task: TaskId) -> Processor:
-        return self.processors[task.subtopology]
+    @property
+    def stores(self) -> list[Store[Any, Any]]:
+        found = {store.name: store for each in self.processors for store in each.stores}
+        return list(found.values())
 
-    def changelog_topic(self, processor: Processor) -> str:
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The processors of an application. A subtopology's number is the position of its first
+    processor among the first processors of all subtopologies, as in Kafka Streams.
+
+    Processors and tasks know an input topic by the name that processors declare. Brokers know a
+    repartition topic as ``{application.id}-{name}-repartition``: :meth:`topic_name`.
+    """
+
+    application_id: str
+    subtopologies: tuple[Subtopology, ...] = ()
+    repartition_topics: frozenset[str] = field(default=frozenset())
+    """The declared names of the inputs that the application itself makes."""
+
+    # --- declaring ------------------------------------------------------------------------------
+
+    def with_processor(self, added: Processor) -> Topology:
+        """The topology with one more processor. Raises ConfigError for a processor that does not
+        fit to the others."""
+        for topic in added.topics:
+            if topic.name in self.inputs or [t.name for t in added.topics].count(topic.name) > 1:
+                raise ConfigError(
+                    f"topic {topic.name!r} is read by two processors; merge them into one"
+                )
+        known = {store.name: store for each in self.subtopologies for store in each.stores}
+        for store in added.stores:
+            if _types(known.get(store.name, store)) != _types(store):
+                raise ConfigError(
+                    f"store {store.name!r} is declared as {known[store.name]!r} and as {store!r}: "
+                    "give both processors the same Store"
+                )
+        names = {store.name for store in added.stores}
+        joined = [s for s in self.subtopologies if names & {store.name for store in s.stores}]
+        merged = Subtopology((*(p for s in joined for p in s.processors), added))
+        subtopologies = [
+            merged if joined and each is joined[0] else each
+            for each in self.subtopologies
+            if each not in joined[1:]
+        ]
+        if not joined:
+            subtopologies.append(merged)
+        internal = {t.name for t in added.topics if isinstance(t, RepartitionTopic)}
+        made = replace(
+            self,
+            subtopologies=tuple(subtopologies),
+            repartition_topics=self.repartition_topics | internal,
+        )
+        if wrong := made.dead_letter_topics & made.inputs.keys():
+            raise ConfigError(
+                f"topic {min(wrong)!r} takes dead letters and is an input of the application: "
+                "records that fail would be processed again and again"
+            )
+        return made
+
+    def inferred_repartition_topics(self, existing: Collection[str]) -> set[str]:
+        """Inputs that do not exist on brokers, and whose name a processor's code mentions: they are
+        meant to be made by the application. Any other missing input may be a typing error. An input
+        that an earlier run has made stays a repartition topic."""
+        return {
+            name
+            for name in self.inputs.keys() - self.repartition_topics
+            if (
+                name not in existing
+                or self.with_repartition_topics([name]).topic_name(name) in existing
+            )
+            and any(each.mentions(name) for each in self.processors)
+        }
+
+    def with_repartition_topics(self, names: Collection[str]) -> Topology:
+        """The topology, in which the application makes also these input topics."""
+        return replace(self, repartition_topics=self.repartition_topics.union(names))
+
+    # --- names ----------------------------------------------------------------------------------
+
+    @property
+    def processors(self) -> list[Processor]:
+        return [each for subtopology in self.subtopologies for each in subtopology.processors]
+
+    @property
+    def inputs(self) -> dict[str, Topic[Any, Any]]:
+        """The input topics by declared name."""
+        return {topic.name: topic for each in self.processors for topic in each.topics}
+
+    @property
+    def dead_letter_topics(self) -> set[str]:
+        return {topic for each in self.processors for topic in each.dead_letter_topics}
+
+    @property
+    def topics(self) -> list[str]:
+        """The input topics as brokers know them: what every member of the group subscribes to."""
+        return [self.topic_name(name) for name in self.inputs]
+
+    def topic_name(self, declared: str) -> str:
+        """The name on brokers of a topic that a processor declares or emits to."""
+        if declared in self.repartition_topics:
+            return f"{self.application_id}-{declared}-repartition"
+        return declared
+
+    def changelog_topic(self, store: str) -> str:
         """The changelog topic's name, as in Kafka Streams."""
-        return f"{self._application_id}-{processor.store}-changelog"
+        return f"{self.application_id}-{store}-changelog"
 
-    def source(self, task: TaskId) -> TopicPartition:
-        return TopicPartition(self.processor(task).topic, task.partition)
+    def difference(self, subscribed: Collection[str]) -> str | None:
+        """Why a group member that subscribes to these topics runs another application under the
+        same ``application.id``. None: it has the same inputs."""
+        if set(subscribed) == set(self.topics):
+            return None
+        return (
+            f"members of group {self.application_id!r} read different topics: "
+            f"{', '.join(sorted(subscribed))}, and {', '.join(sorted(self.topics))}. Another "
+            "application has the same application.id, or instances run different versions"
+        )
 
-    def changelog(self, task: TaskId) -> TopicPartition:
-        return TopicPartition(self.changelog_topic(self.processor(task)), task.partition)
+    # --- tasks ----------------------------------------------------------------------------------
+
+    def subtopology(self, task: TaskId) -> Subtopology:
+        return self.subtopologies[task.subtopology]
+
+    def is_stateful(self, task: TaskId) -> bool:
+        return bool(self.subtopology(task).stores)
+
+    def sources(
+        self, task: TaskId, partitions: Mapping[str, int] | None = None
+    ) -> tuple[TopicPartition, ...]:
+        """The task's input partitions, by the brokers' names. ``partitions``: topic -> number; a
+        topic with fewer partitions than the task's number is omitted."""
+        names = map(self.topic_name, self.subtopology(task).topics)
+        found = [TopicPartition(name, task.partition) for name in names]
+        if partitions is not None and len(found) > 1:
+            found = [tp for tp in found if task.partition < partitions.get(tp.topic, 0)]
+        return tuple(found)
+
+    def changelogs(self, task: TaskId) -> tuple[TopicPartition, ...]:
+        """The changelog partitions of the task's stores. Empty: the task is stateless."""
+        names = (self.changelog_topic(store.name) for store in self.subtopology(task).stores)
+        return tuple(TopicPartition(name, task.partition) for name in names)
 
     def tasks(self, partitions: Mapping[str, int]) -> list[TaskId]:
-        """One task per input partition. ``partitions``: topic -> number of partitions."""
+        """All tasks: as many per subtopology as its largest input topic has partitions.
+        ``partitions``: topic, by the brokers' name -> number of partitions."""
         return [
-            TaskId(subtopology, partition)
-            for subtopology, processor in enumerate(self.processors)
-            for partition in range(partitions[processor.topic])
+            TaskId(number, partition)
+            for number, subtopology in enumerate(self.subtopologies)
+            for partition in range(
+                max(partitions[self.topic_name(name)] for name in subtopology.topics)
+            )
         ]
+
+    def check_partitions(self, partitions: Mapping[str, int]) -> None:
+        """Raise StreamsError if the inputs of processors with a common store have different numbers
+        of partitions: the records of a key would be in different tasks."""
+        for subtopology in self.subtopologies:
+            counts = {
+                topic: partitions[topic] for topic in map(self.topic_name, subtopology.topics)
+            }
+            if subtopology.stores and len(set(counts.values())) > 1:
+                shown = ", ".join(f"{topic} has {count}" for topic, count in counts.items())
+                stores = ", ".join(store.name for store in subtopology.stores)
+                raise StreamsError(
+                    f"the input topics of store {stores} have different numbers of partitions: "
+                    f"{shown}. A key's records would be in different tasks: give the topics the "
+                    "same number of partitions, or read one of them through a RepartitionTopic"
+                )
+
+    def repartition_counts(self, partitions: Mapping[str, int]) -> dict[str, int]:
+        """Repartition topic, by the brokers' name -> the number of partitions it is made with.
+        ``partitions``: the number of each topic that exists, by the brokers' name.
+
+        The first of these that is known: the number that the application declares; the number of
+        the other inputs of the same stores; the largest number of the inputs of the processors that
+        mention the topic; the largest number of all inputs.
+        """
+        counts = dict(partitions)
+        while missing := self._without_count(counts):
+            known = dict(counts)
+            for name in missing:
+                if (count := self._declared_or_beside(name, known)) is not None:
+                    counts[self.topic_name(name)] = count
+            if counts == known:
+                for name in missing:
+                    if (count := self._largest_before(name, known)) is not None:
+                        counts[self.topic_name(name)] = count
+            if counts == known:
+                largest = max(known.values(), default=1)
+                counts |= dict.fromkeys(map(self.topic_name, missing), largest)
+        return {name: counts[name] for name in map(self.topic_name, self.repartition_topics)}
+
+    def _without_count(self, counts: Mapping[str, int]) -> list[str]:
+        return sorted(n for n in self.repartition_topics if self.topic_name(n) not in counts)
+
+    def _declared_or_beside(self, name: str, counts: Mapping[str, int]) -> int | None:
+        topic = self.inputs[name]
+        if isinstance(topic, RepartitionTopic) and topic.partitions is not None:
+            return topic.partitions
+        for subtopology in self.subtopologies:
+            if name in subtopology.topics and subtopology.stores:
+                return max(self._known(subtopology.topics, counts), default=None)
+        return None
+
+    def _largest_before(self, name: str, counts: Mapping[str, int]) -> int | None:
+        before = [t.name for p in self.processors if p.mentions(name) for t in p.topics]
+        return max(self._known(before, counts), default=None)
+
+    def _known(self, names: Collection[str], counts: Mapping[str, int]) -> Iterator[int]:
+        return (counts[name] for name in map(self.topic_name, names) if name in counts)
+
+
+def _types(store: Store[Any, Any]) -> tuple[str, str]:
+    return store.key.declared, store.value.declared
+
+
+def _constants(code: Any) -> set[str]:
+    found = {each for each in code.co_consts if isinstance(each, str)}
+    for each in code.co_consts:
+        if hasattr(each, "co_consts"):
+            found |= _constants(each)
+    return found

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import PartitionOutOfRangeError
 from kafkaclient.producer.batches.record import RawRecord, checked_record
+from kafkaclient.streams.declarations import Store, Topic
 from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, Checkpoint
+from kafkaclient.streams.state.key_value_store import KeyValueStore
 from kafkaclient.streams.topology import Processor, Topology
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ class Record(NamedTuple):
     value: bytes | None
     timestamp: int = 1_000
     headers: tuple[tuple[str, bytes], ...] = ()
+    topic: str = "words"
 
 
 def record(offset: int, key: bytes | None, value: bytes | None = b"") -> Any:
@@ -42,23 +45,35 @@ def record(offset: int, key: bytes | None, value: bytes | None = b"") -> Any:
 async def count(record: Any, store: Any, emit: Any) -> None:
     """Count keys. The key ``boom`` fails after its change."""
     number = int(store.get(record.key) or 0) + 1
-    store.put(record.key, b"%d" % number)
+    store[record.key] = b"%d" % number
     if record.key == b"boom":
         raise ZeroDivisionError("boom")
     await emit("counts", b"%d" % number, record.key)
 
 
 def counting() -> Topology:
-    topology = Topology("app")
-    topology.add(Processor(topic="words", store="counts", process=count))
-    return topology
+    return topology_of(count)
+
+
+def topology_of(
+    process: Any, topic: str = "words", store: str = "counts", value: Any = bytes, **options: Any
+) -> Topology:
+    """One processor of a topic with a store, both of bytes."""
+    processor = Processor(
+        topics=(Topic(topic, value=value),), stores=(Store(store),), process=process, **options
+    )
+    return Topology("app").with_processor(processor)
+
+
+def bytes_store(rocks: Any) -> KeyValueStore[bytes, bytes]:
+    return KeyValueStore(Store("counts"), rocks)
 
 
 def on_disk(directory: StateDirectory, task: TaskId, offset: int, store: str = "counts") -> None:
     """Prepare a directory as if the task had been here recently."""
-    place = directory.task(task)
-    place.load_or_wipe(store, UNKNOWN_CHANGELOG, time.time())
-    place.write_checkpoint(Checkpoint(store, offset, None, time.time()))
+    place = directory.task(task).store(store)
+    place.load_or_wipe(UNKNOWN_CHANGELOG, time.time())
+    place.write_checkpoint(Checkpoint(offset, None, time.time()))
 
 
 class FakeInputs:
@@ -162,17 +177,19 @@ class FakeWriter:
             )
         self.emitted.append(made)
 
-    async def commit(
-        self, changes: dict[bytes, bytes | None], changelog: Any, source: Any, offset: int
-    ) -> int | None:
+    async def commit(self, changes: Any, offsets: Any) -> dict[Any, int | None]:
         if self.fail is not None:
             raise self.fail
-        self.commits.append((dict(changes), offset))
-        return self.next_position
+        changed: dict[bytes, bytes | None] = {}
+        for pairs in changes.values():
+            changed |= pairs
+        (offset,) = offsets.values()
+        self.commits.append((changed, offset))
+        return dict.fromkeys(changes, self.next_position)
 
-    async def committed(self, source: Any) -> int | None:
+    async def committed(self, sources: Any) -> dict[Any, int | None]:
         self.log.append(f"{self.name} committed")
-        return self.offset
+        return dict.fromkeys(sources, self.offset)
 
     async def stop(self) -> None:
         await self.may_stop.wait()

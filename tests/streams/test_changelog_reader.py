@@ -103,7 +103,7 @@ async def test_changes_are_applied_and_lags_reported(world: World) -> None:
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.reader.follow([world.a])
     await world.settle()
-    assert (world.a.store.get(b"k"), world.a.store.get(b"l")) == (b"2", None)
+    assert (world.a.stores["counts"].get(b"k"), world.a.stores["counts"].get(b"l")) == (b"2", None)
     assert (world.a.position, world.a.lag, world.lags[-1]) == (4, 0, (world.a.id, 0))
     assert world.reader.bytes_read == ChangelogBytes(0, 7)
 
@@ -115,11 +115,11 @@ async def test_the_end_is_where_the_oldest_open_transaction_begins(world: World)
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.reader.follow([world.a])
     await world.settle()
-    assert (world.a.position, world.a.lag, world.a.store.get(b"k")) == (1, 0, b"1")
+    assert (world.a.position, world.a.lag, world.a.stores["counts"].get(b"k")) == (1, 0, b"1")
     inspect(world.fake).partition(TOPIC, 0).log.end_transaction(1, 0, commit=True)
     await world.settle()
     assert (world.a.position, world.a.lag) == (3, 0), "a marker is behind the change"
-    assert world.a.store.get(b"k") == b"2"
+    assert world.a.stores["counts"].get(b"k") == b"2"
 
 
 @story
@@ -150,11 +150,14 @@ async def test_a_returning_task_is_read_from_its_current_position(world: World) 
     world.a.advance(TaskEvent.RESTORED)
     world.reader.follow([world.b])
     world.write(0, (b"own", b"1"), (b"own", b"2"), (b"others", b"3"))
-    world.a.reached(3, None)
+    world.a.task_stores[0].reached(3, None)
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.reader.follow([world.a, world.b])
     await world.settle()
-    assert (world.a.store.get(b"own"), world.a.store.get(b"others")) == (None, b"3")
+    assert (world.a.stores["counts"].get(b"own"), world.a.stores["counts"].get(b"others")) == (
+        None,
+        b"3",
+    )
     assert (world.a.position, world.a.lag) == (4, 0)
 
 
@@ -168,7 +171,7 @@ async def test_a_large_batch_does_not_block_other_tasks(world: World) -> None:
         sizes.append(len(changes))
         asyncio.get_running_loop().call_soon(lambda: turns.append(len(sizes)))
 
-    world.a.restore = restore  # type: ignore[method-assign, assignment]
+    world.a.task_stores[0].restore = restore  # type: ignore[method-assign, assignment]
     world.reader.follow([world.a])
     await world.settle()
     assert (sizes, turns) == ([1_000] * 5, [1, 2, 3, 4, 5])
@@ -182,26 +185,26 @@ def test_a_task_that_changes_in_the_middle_of_a_batch(tmp_path: Path, how: str) 
         world.write(0, *((b"%d" % n, b"1") for n in range(2_500)))
         task = world.a
         task.advance(TaskEvent.ASSIGNED_STANDBY)
-        task.reached(100, None)
-        whole = task.restore
+        task.task_stores[0].reached(100, None)
+        whole = task.task_stores[0].restore
 
         def restore(changes: list[Any]) -> None:
             whole(changes)
-            task.restore = whole  # type: ignore[method-assign]
+            task.task_stores[0].restore = whole  # type: ignore[method-assign]
             leave = (lambda: world.reader.follow([])) if how == "leaves" else again
             asyncio.get_running_loop().call_soon(leave)
 
         def again() -> None:
-            task.start_over(0)
+            task.task_stores[0].start_over(0)
 
-        task.restore = restore  # type: ignore[method-assign, assignment]
+        task.task_stores[0].restore = restore  # type: ignore[method-assign, assignment]
         world.reader.follow([task])
         await world.settle()
         if how == "leaves":
-            assert (task.position, task.store.get(b"2400")) == (100, None)
+            assert (task.position, task.stores["counts"].get(b"2400")) == (100, None)
         else:
             assert task.position == 2_500
-            assert all(task.store.get(b"%d" % n) for n in range(2_500))
+            assert all(task.stores["counts"].get(b"%d" % n) for n in range(2_500))
 
     change(tmp_path)
 
@@ -222,11 +225,14 @@ async def test_a_task_with_an_offset_out_of_range_starts_over(world: World) -> N
     world.write(1, (b"k", b"1"))
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.b.advance(TaskEvent.ASSIGNED_STANDBY)
-    world.a.restore([(b"old", b"1")])
-    world.a.reached(8, None)
+    world.a.task_stores[0].restore([(b"old", b"1")])
+    world.a.task_stores[0].reached(8, None)
     world.reader.follow([world.a, world.b])
     await world.settle()
-    assert (world.a.store.get(b"old"), world.a.store.get(b"40")) == (None, b"1")
+    assert (world.a.stores["counts"].get(b"old"), world.a.stores["counts"].get(b"40")) == (
+        None,
+        b"1",
+    )
     assert (world.a.position, world.b.position) == (50, 1)
 
 
@@ -243,7 +249,10 @@ async def test_a_changelog_that_was_created_again_is_read_from_its_beginning(
     world.fake.create_topic(TOPIC, 2)
     world.write(0, (b"new", b"1"), (b"new", b"1"), (b"new", b"1"))
     await asyncio.sleep(30)
-    assert (world.a.store.get(b"old"), world.a.store.get(b"new")) == (None, b"1")
+    assert (world.a.stores["counts"].get(b"old"), world.a.stores["counts"].get(b"new")) == (
+        None,
+        b"1",
+    )
     assert world.a.position == 3
 
 
@@ -259,7 +268,7 @@ async def test_a_changelog_that_is_gone_for_long_is_not_the_end(world: World) ->
     world.fake.start_broker(0)
     world.write(0, (b"k", b"2"))
     await asyncio.sleep(10)
-    assert (world.a.position, world.a.store.get(b"k")) == (2, b"2")
+    assert (world.a.position, world.a.stores["counts"].get(b"k")) == (2, b"2")
 
 
 @story

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import pytest
-from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,18 +25,10 @@ def test_a_written_checkpoint_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     assert read_checkpoint(path) is None
     for offset, topic_id in ((0, None), (17, UUID(int=5)), (2**63 - 1, uuid4())):
-        checkpoint = Checkpoint("counts", offset, topic_id, 1_700_000_000.125)
+        checkpoint = Checkpoint(offset, topic_id, 1_700_000_000.125)
         write_checkpoint(path, checkpoint)
         assert read_checkpoint(path) == checkpoint
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoint"]
-
-
-def test_a_checkpoint_of_an_earlier_version_is_as_old_as_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "checkpoint"
-    text = b"1\ncounts 17\n"
-    path.write_bytes(text + b"crc32c %08x\n" % crc32c(text))
-    os.utime(path, (5_000, 5_000))
-    assert read_checkpoint(path) == Checkpoint("counts", 17, None, 5_000)
 
 
 @pytest.mark.parametrize(
@@ -54,10 +44,10 @@ def test_which_checkpoints_are_valid(
     topic_id: UUID | None, age_s: float, problem: str | None
 ) -> None:
     changelog = ChangelogTopic(UUID(int=1), 100.0)
-    found = Checkpoint("counts", 7, topic_id, 1_000.0).problem(changelog, 1_000.0 + age_s)
+    found = Checkpoint(7, topic_id, 1_000.0).problem(changelog, 1_000.0 + age_s)
     assert found == problem if problem is None else problem in str(found)
     unknown = ChangelogTopic(None, 100.0)
-    assert Checkpoint("counts", 7, UUID(int=2), 1_000.0).problem(unknown, 1_000.0) is None
+    assert Checkpoint(7, UUID(int=2), 1_000.0).problem(unknown, 1_000.0) is None
 
 
 @given(position=st.integers(0, 200), bit=st.integers(0, 7), cut=st.booleans())
@@ -65,7 +55,7 @@ def test_any_damage_is_detected(
     tmp_path_factory: pytest.TempPathFactory, position: int, bit: int, cut: bool
 ) -> None:
     path = tmp_path_factory.mktemp("damaged") / "checkpoint"
-    write_checkpoint(path, Checkpoint("counts", 123_456))
+    write_checkpoint(path, Checkpoint(123_456))
     data = bytearray(path.read_bytes())
     position %= len(data)
     if cut:
@@ -81,15 +71,15 @@ def test_a_failed_write_keeps_the_previous_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "checkpoint"
-    write_checkpoint(path, Checkpoint("counts", 1))
+    write_checkpoint(path, Checkpoint(1))
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(StateStoreError, match="No space left on device"):
-        write_checkpoint(path, Checkpoint("counts", 2))
-    assert read_checkpoint(path) == Checkpoint("counts", 1)
+        write_checkpoint(path, Checkpoint(2))
+    assert read_checkpoint(path) == Checkpoint(1)
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoint"]
 
 

@@ -34,7 +34,7 @@ def config(**options: Any) -> StreamsConfig:
         ({"consumer_options": {"isolation_level": "read_uncommitted"}}, "have isolation_level"),
         (
             {"consumer_options": {"value_deserializer": str}},
-            "processors a key_deserializer or value",
+            "processors declare the types",
         ),
         ({"producer_options": {"transactional.id": "t"}}, r"have transactional\.id"),
         ({"producer_options": {"value_serializer": str}}, "have value_serializer"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
@@ -20,11 +20,14 @@ from kafkaclient.streams import AssignmentConfigs, Role, TaskId, describe_applic
 from kafkaclient.streams.description import build_description, decode_members
 from kafkaclient.streams.group_protocol import AssignmentInfo, SubscriptionInfo
 from kafkaclient.streams.membership.leader import compute_assignments
-from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.testing.fake import Control, FakeCluster
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.groups import ConsumerSubscription, DescribedGroup, DescribedMember
+from tests.streams.fakes import topology_of
+
+if TYPE_CHECKING:
+    from kafkaclient.streams.topology import Topology
 
 A, B = UUID(int=1), UUID(int=2)
 DENIED = {
@@ -45,9 +48,7 @@ async def _nothing(*_: object) -> None:
 
 
 def topology() -> Topology:
-    made = Topology("app")
-    made.add(Processor(topic="in", store="s", process=_nothing))
-    return made
+    return topology_of(_nothing, topic="in", store="s")
 
 
 def group(

@@ -141,7 +141,7 @@ async def test_the_subscription_reports_offsets_tags_and_joins(world: World) -> 
     assert isinstance(first.process_id, UUID)
     assert (first.task_offset_sums, first.client_tags) == ({}, {"zone": "a"})
     await world.rebalance([A], [B])
-    world.manager.tasks[B].reached(7, 9)
+    world.manager.tasks[B].task_stores[0].reached(7, 9)
     on_disk(world.directory, TaskId(0, 5), 4)
     second = world.subscription()
     assert second.task_offset_sums == {A: -2, B: 7, TaskId(0, 5): 4}
@@ -200,7 +200,7 @@ async def test_what_is_lost_while_it_is_given_up_is_not_owned_again(world: World
 async def test_a_restoring_task_reports_its_position(world: World) -> None:
     world.ends.end = 50
     await world.rebalance([A], [])
-    world.manager.tasks[A].reached(20, 50)
+    world.manager.tasks[A].task_stores[0].reached(20, 50)
     assert world.subscription().task_offset_sums == {A: 20}
 
 

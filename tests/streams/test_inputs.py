@@ -187,7 +187,7 @@ def test_an_offset_that_is_gone_is_reset(
         await world.take(P0, P1)
         world.fill(0, 1)
         await world.take(P0, P1)
-        assert world.seen[P0][0] == OffsetReset(first)
+        assert world.seen[P0][0] == OffsetReset("t", first)
         assert world.offsets(P0) == [first, *range(first, 21)]
         assert world.offsets(P1) == [0, 1, 2]
 
@@ -219,7 +219,7 @@ def test_a_topic_that_was_created_again_is_read_from_its_beginning(
         await world.take(P0, P1, seconds=20)
         end = 3 * batches + 3
         assert world.offsets(P0) == [*range(6), 0, *range(end)]
-        assert world.seen[P0][6] == OffsetReset(0)
+        assert world.seen[P0][6] == OffsetReset("t", 0)
         assert world.offsets(P1)[-3:] == [0, 1, 2]
 
     again()

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient.streams import AssignmentConfigs, TaskId
+from kafkaclient.streams.declarations import Topic
 from kafkaclient.streams.group_protocol import NO_REBALANCE, SubscriptionInfo
 from kafkaclient.streams.membership.leader import MemberAssignment, compute_assignments
 from kafkaclient.streams.tasks import LATEST_OFFSET
 from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.groups import ConsumerSubscription
+from tests.streams.fakes import topology_of
 from tests.streams.group import process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 PROBING_MS = 1_700_000_600_000
 TASKS = [TaskId(0, number) for number in range(4)]
@@ -29,9 +32,7 @@ async def nothing(record: object, store: object, emit: object) -> None:
 
 
 def topology() -> Topology:
-    made = Topology("app")
-    made.add(Processor(topic="words", store="counts", process=nothing))
-    return made
+    return topology_of(nothing)
 
 
 def subscription(number: int, sums: dict[TaskId, int], **more: object) -> bytes:
@@ -167,3 +168,40 @@ def test_group_errors_go_to_all_members(
     answers = led(members, ends, partitions)
     assert {answer.info.error_code for answer in answers.values()} == {code}
     assert all(not answer.partitions for answer in answers.values())
+
+
+def test_another_application_with_the_same_id_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    members = {
+        "a": ConsumerSubscription(("words",), subscription(1, {})),
+        "b": ConsumerSubscription(("lines",), subscription(2, {})),
+    }
+    answers = compute_assignments(
+        members, topology(), {"words": 4}, ENDS, AssignmentConfigs(), PROBING_MS
+    )
+    assert {answer.info.error_code for answer in answers.values()} == {3}
+    assert "members of group 'app' read different topics: lines, and words" in caplog.text
+
+
+async def nothing_stateless(record: object, emit: object) -> None:
+    """Nothing is processed here."""
+
+
+def test_stateless_tasks_have_neither_lags_nor_copies() -> None:
+    stateless = Processor(topics=(Topic("words"), Topic("more")), process=nothing_stateless)
+    members = {
+        name: ConsumerSubscription(("words", "more"), subscription(number, {}))
+        for number, name in enumerate("ab")
+    }
+    answers = compute_assignments(
+        members,
+        Topology("app").with_processor(stateless),
+        {"words": 4, "more": 2},
+        {},
+        AssignmentConfigs(num_standby_replicas=1),
+        PROBING_MS,
+    )
+    found = sorted(partition for answer in answers.values() for partition in answer.partitions)
+    assert found == [("more", 0), ("more", 1), *(("words", number) for number in range(4))]
+    for answer in answers.values():
+        assert (len(set(answer.info.active_tasks)), answer.info.standby_tasks) == (2, {})
+        assert answer.info.next_rebalance_ms == NO_REBALANCE

@@ -8,12 +8,10 @@ import pytest
 
 from kafkaclient.errors import ProcessingError, StreamsError
 from kafkaclient.streams import DeadLetter
-from kafkaclient.streams.runtime.record_work import RecordWork
-from kafkaclient.streams.state.key_value_store import KeyValueStore
+from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
 from kafkaclient.streams.state.rocks import RocksStore
-from kafkaclient.streams.topology import Processor
 from kafkaclient.types import TopicPartition
-from tests.streams.fakes import FakeWriter, Record, record
+from tests.streams.fakes import FakeWriter, Record, bytes_store, record, topology_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,14 +25,20 @@ DEAD = DeadLetter("dead")
 class World:
     def __init__(self, path: Path) -> None:
         self.rocks = RocksStore(path)
-        self.store = KeyValueStore(self.rocks)
+        self.store = bytes_store(self.rocks)
         self.writer = FakeWriter([])
 
     async def process(self, process: Process, handler: Any, message: Any) -> None:
-        made = Processor(
-            topic="words", store="s", process=process, processing_exception_handler=handler
+        topology = topology_of(process, processing_exception_handler=handler)
+        (made,) = topology.processors
+        work = RecordWork(
+            TopicPartition("words", 0),
+            made.topics[0],
+            made,
+            {"counts": self.store},
+            self.writer,
+            Outputs(topology),
         )
-        work = RecordWork(TopicPartition("words", 0), made, self.store, self.writer)
         await work.process(message)
 
     @property
@@ -64,7 +68,7 @@ async def test_an_invalid_emitted_record_fails_its_record(
     world: World, refused: dict[str, Any], handler: Any
 ) -> None:
     async def process(record: Any, store: Any, emit: Any) -> None:
-        store.put(b"k", b"v")
+        store[b"k"] = b"v"
         await emit("out", b"before")
         await emit(**{"topic": "out", **refused})
 
@@ -75,7 +79,7 @@ async def test_an_invalid_emitted_record_fails_its_record(
 
 async def test_a_nonexistent_partition_fails_its_record(world: World) -> None:
     async def process(record: Any, store: Any, emit: Any) -> None:
-        store.put(b"k", b"v")
+        store[b"k"] = b"v"
         await emit("out", b"", partition=7)
 
     await world.process(process, DEAD, record(7, b"a", b"poison"))

@@ -37,8 +37,9 @@ def opened(path: Path, clock: Clock | None = None) -> StateDirectory:
     return StateDirectory(path, clock or Clock())
 
 
-def prepared(directory: TaskDirectory, store: str = "counts") -> int | None:
-    checkpoint = directory.load_or_wipe(store, UNKNOWN_CHANGELOG, time.time())
+def prepared(directory: TaskDirectory) -> int | None:
+    directory.prepare(["counts"])
+    checkpoint = directory.store("counts").load_or_wipe(UNKNOWN_CHANGELOG, time.time())
     return None if checkpoint is None else checkpoint.offset
 
 
@@ -102,9 +103,9 @@ def test_only_valid_checkpoints_are_reported(
     (tmp_path / "1_0").mkdir()
     (tmp_path / "lost+found").mkdir()
     assert directory.report() == {A: 7, B: 9}
-    (tmp_path / "0_1" / "checkpoint").write_text("garbage")
+    (tmp_path / "0_1" / "counts" / "checkpoint").write_text("garbage")
     assert directory.report() == {A: 7}
-    assert "0_1/checkpoint is damaged" in caplog.text
+    assert "0_1/counts/checkpoint is damaged" in caplog.text
     directory.close()
 
 
@@ -112,12 +113,13 @@ def test_a_store_without_valid_checkpoint_is_removed(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     task = directory.task(A)
     on_disk(directory, A, 7)
-    task.rocksdb.mkdir()
+    store = task.store("counts")
+    store.rocksdb.mkdir()
     assert prepared(task) == 7
-    assert task.rocksdb.exists()
-    (task.path / "checkpoint").write_text("garbage")
+    assert store.rocksdb.exists()
+    (store.path / "checkpoint").write_text("garbage")
     assert prepared(task) is None
-    assert not task.rocksdb.exists()
+    assert not store.rocksdb.exists()
     directory.close()
 
 
@@ -125,9 +127,31 @@ def test_a_directory_of_another_store_raises(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     task = directory.task(A)
     on_disk(directory, A, 7, "totals")
-    with pytest.raises(StateStoreError, match=r"'totals'.*does not know.*'counts'"):
+    with pytest.raises(StateStoreError, match=r"'totals'.*does not know.*counts"):
         prepared(task)
-    assert prepared(task, "totals") == 7, "the state was lost"
+    assert directory.report() == {A: 7}, "the state was lost"
+    directory.close()
+
+
+def test_the_layout_of_an_earlier_version_is_removed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = opened(tmp_path)
+    old = directory.task(A).path
+    (old / "rocksdb").mkdir(parents=True)
+    (old / "checkpoint").write_text("2\ncounts 7 - 1700000000000\ncrc32c 00000000\n")
+    assert directory.report() == {}
+    assert prepared(directory.task(A)) is None
+    assert [path.name for path in old.iterdir()] == ["counts"]
+    assert "task 0_0 is in the layout of an earlier version" in caplog.text
+    directory.close()
+
+
+def test_a_task_reports_the_sum_of_its_stores(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    on_disk(directory, A, 7, "counts")
+    on_disk(directory, A, 5, "totals")
+    assert directory.report() == {A: 12}
     directory.close()
 
 
@@ -135,12 +159,12 @@ def test_a_store_that_may_lack_deletions_is_removed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = opened(tmp_path)
-    task = directory.task(A)
+    store = directory.task(A).store("counts")
     on_disk(directory, A, 7)
-    task.rocksdb.mkdir()
-    assert task.load_or_wipe("counts", ChangelogTopic(None, 3600.0), time.time() + 3700) is None
-    assert not task.rocksdb.exists()
-    assert "keeps deletions for 3600 s (delete.retention.ms). The task is restored" in caplog.text
+    store.rocksdb.mkdir()
+    assert store.load_or_wipe(ChangelogTopic(None, 3600.0), time.time() + 3700) is None
+    assert not store.rocksdb.exists()
+    assert "keeps deletions for 3600 s (delete.retention.ms). The store is restored" in caplog.text
     directory.close()
 
 

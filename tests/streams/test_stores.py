@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import StateStoreError, StreamsError
-from kafkaclient.streams.state.key_value_store import KeyValueStore
 from kafkaclient.streams.state.rocks import RocksStore
+from tests.streams.fakes import bytes_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,12 +48,12 @@ from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.state.directory import StateDirectory
 from kafkaclient.streams.state.rocks import RocksStore
 from kafkaclient.streams.tasks import TaskId
-directory = StateDirectory(pathlib.Path(sys.argv[1]), float).task(TaskId(0, 0))
-directory.load_or_wipe("s", UNKNOWN_CHANGELOG, time.time())
+directory = StateDirectory(pathlib.Path(sys.argv[1]), float).task(TaskId(0, 0)).store("s")
+directory.load_or_wipe(UNKNOWN_CHANGELOG, time.time())
 store = RocksStore(directory.rocksdb)
 store.apply([(b"kept", b"1")])
 store.flush()
-directory.write_checkpoint(Checkpoint("s", 1, None, time.time()))
+directory.write_checkpoint(Checkpoint(1, None, time.time()))
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 try:
     while True:
@@ -72,15 +72,15 @@ os._exit(0)
     )
     assert "File too large" in done.stdout
     assert "Free disk space" in done.stdout
-    store = RocksStore(tmp_path / "0_0" / "rocksdb")
+    store = RocksStore(tmp_path / "0_0" / "s" / "rocksdb")
     assert store.get(b"kept") == b"1"
     store.close()
 
 
 def test_writes_are_visible_at_once_and_kept_only_when_committed(tmp_path: Path) -> None:
     rocks = RocksStore(tmp_path / "s")
-    store = KeyValueStore(rocks)
-    store.put(b"a", b"1")
+    store = bytes_store(rocks)
+    store[b"a"] = b"1"
     assert (store.get(b"a"), rocks.get(b"a")) == (b"1", None)
     store.commit()
     assert (rocks.get(b"a"), store.changes) == (b"1", {})
@@ -89,15 +89,15 @@ def test_writes_are_visible_at_once_and_kept_only_when_committed(tmp_path: Path)
     store.close()
     with pytest.raises(StreamsError, match="taken away"):
         store.get(b"a")
-    store = KeyValueStore(rocks)
+    store = bytes_store(rocks)
     assert store.get(b"a") == b"1"
-    for key, value in (("a", b"1"), (b"a", 1), (bytearray(b"a"), b"1")):
-        with pytest.raises(TypeError, match="takes bytes; this"):
-            store.put(key, value)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="this key is NoneType"):
-        store.get(None)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="this bound is str"):
-        store.range("a")  # type: ignore[arg-type]
+    for key, value in (("a", b"1"), (b"a", 1), (b"a", None)):
+        with pytest.raises(TypeError, match="is given for bytes"):
+            store[key] = value  # type: ignore[index, assignment]
+    with pytest.raises(TypeError, match="None is given for bytes"):
+        store.get(None)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="type str is given for bytes"):
+        store.items("a")  # type: ignore[arg-type]
     rocks.close()
 
 
@@ -120,23 +120,24 @@ def test_a_store_is_a_sorted_dictionary_with_commits(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, bytes, bytes | None]]
 ) -> None:
     rocks = RocksStore(tmp_path_factory.mktemp("model") / "s")
-    store = KeyValueStore(rocks)
+    store = bytes_store(rocks)
     settled: dict[bytes, bytes] = {}
     seen: dict[bytes, bytes] = {}
     marked: dict[bytes, bytes] | None = None
     for what, key, value in steps:
         if what == "put":
-            store.put(key, value)
             seen.pop(key, None)
-            if value is not None:
-                seen[key] = value
+            if value is None:
+                store.delete(key)
+            else:
+                store[key] = seen[key] = value
         elif what == "commit":
             store.commit()
             settled = dict(seen)
             marked = None
         elif what == "close":
             store.close()
-            store = KeyValueStore(rocks)
+            store = bytes_store(rocks)
             seen, marked = dict(settled), None
         elif what == "mark":
             store.mark()
@@ -148,8 +149,8 @@ def test_a_store_is_a_sorted_dictionary_with_commits(
         else:
             assert value is not None
             expected = sorted(item for item in seen.items() if key <= item[0] < value)
-            assert list(store.range(key, value)) == expected
+            assert list(store.items(key, value)) == expected
         assert store.get(key) == seen.get(key)
-    assert list(store.range()) == sorted(seen.items())
+    assert list(store.items()) == sorted(seen.items())
     assert list(rocks.items()) == sorted(settled.items())
     rocks.close()

@@ -13,15 +13,16 @@ from kafkaclient.errors import ProcessingError, StateStoreError, TransactionAbor
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
-from kafkaclient.streams.state.directory import ChangelogTopic, TaskDirectory
-from kafkaclient.streams.topology import Processor, Topology
-from tests.streams.fakes import FakeWriter, InlineDisk, counting, record
+from kafkaclient.streams.state.directory import ChangelogTopic, StoreDirectory, TaskDirectory
+from kafkaclient.types import TopicPartition
+from tests.streams.fakes import FakeWriter, InlineDisk, counting, record, topology_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
 ID = TaskId(0, 0)
+CHANGELOG = TopicPartition("app-counts-changelog", 0)
 
 
 @pytest.fixture
@@ -36,9 +37,9 @@ def task(directory: TaskDirectory) -> Iterator[Task]:
     made.close()
 
 
-def saved(directory: TaskDirectory) -> tuple[str, int] | None:
-    checkpoint = directory.checkpoint()
-    return None if checkpoint is None else (checkpoint.store, checkpoint.offset)
+def saved(directory: TaskDirectory) -> int | None:
+    checkpoint = directory.store("counts").checkpoint()
+    return None if checkpoint is None else checkpoint.offset
 
 
 def running(task: Task) -> FakeWriter:
@@ -52,16 +53,16 @@ def running(task: Task) -> FakeWriter:
 async def test_a_commit_keeps_changes_records_and_offset(task: Task) -> None:
     writer = running(task)
     await task.process([record(5, b"a"), record(6, b"a"), record(9, b"b")], lambda: True)
-    assert (task.source_offset, task.is_dirty) == (10, True)
+    assert (task.offsets[task.sources[0]], task.is_dirty) == (10, True)
     assert writer.log == ["w begin"]
     await task.commit()
     assert writer.commits == [({b"a": b"2", b"b": b"1"}, 10)]
     assert [arguments[:3] for arguments in writer.emitted][1] == ("counts", b"2", b"a")
-    assert (task.position, task.is_dirty, task.store.changes) == (10, False, {})
+    assert (task.position, task.is_dirty, task.stores["counts"].changes) == (10, False, {})
     await task.commit()
     assert len(writer.commits) == 1, "nothing was done"
     await task.process([record(10, b"a")], lambda: True)
-    assert task.store.get(b"a") == b"3"
+    assert task.stores["counts"].get(b"a") == b"3"
 
 
 @pytest.mark.parametrize("is_blocking", [True, False])
@@ -82,8 +83,7 @@ async def test_a_blocked_event_loop_is_logged(
             if not is_blocking:
                 task.check_slow_record()
 
-    topology = Topology("app")
-    topology.add(Processor(topic="words", store="counts", process=process))
+    topology = topology_of(process)
     options = TaskOptions(
         clock=lambda: now, session_timeout_s=6.0, transaction_timeout_s=transaction_timeout_s
     )
@@ -102,7 +102,7 @@ async def test_a_rebalance_interrupts_between_records(task: Task) -> None:
     running(task)
     answers = iter([True, True, False])
     await task.process([record(n, b"a") for n in range(9)], lambda: next(answers))
-    assert (task.source_offset, task.store.get(b"a")) == (2, b"2")
+    assert (task.offsets[task.sources[0]], task.stores["counts"].get(b"a")) == (2, b"2")
 
 
 async def test_a_failed_commit_drops_the_changes(task: Task) -> None:
@@ -113,7 +113,7 @@ async def test_a_failed_commit_drops_the_changes(task: Task) -> None:
         await task.commit()
     task.advance(TaskEvent.FAILED)
     assert task.state is TaskState.RESTORING
-    assert (task.store.get(b"a"), task.is_dirty, task.position) == (None, False, 0)
+    assert (task.stores["counts"].get(b"a"), task.is_dirty, task.position) == (None, False, 0)
 
 
 async def test_a_failed_record_leaves_no_output(task: Task) -> None:
@@ -121,7 +121,7 @@ async def test_a_failed_record_leaves_no_output(task: Task) -> None:
     with pytest.raises(ProcessingError):
         await task.process([record(0, b"a"), record(1, b"boom")], lambda: True)
     task.advance(TaskEvent.REVOKED)
-    assert (task.store.get(b"a"), task.store.get(b"boom")) == (None, None)
+    assert (task.stores["counts"].get(b"a"), task.stores["counts"].get(b"boom")) == (None, None)
 
 
 async def test_a_commit_without_offset_keeps_the_position(task: Task) -> None:
@@ -129,52 +129,56 @@ async def test_a_commit_without_offset_keeps_the_position(task: Task) -> None:
     writer.next_position = None
     await task.process([record(0, b"a")], lambda: True)
     await task.commit()
-    assert (task.position, task.store.get(b"a")) == (0, b"1")
+    assert (task.position, task.stores["counts"].get(b"a")) == (0, b"1")
 
 
 async def test_restoring_ends_at_the_changelogs_end(task: Task) -> None:
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
-    waiting = asyncio.create_task(task.wait_until_restored(3))
+    waiting = asyncio.create_task(task.wait_until_restored({CHANGELOG: 3}))
     await asyncio.sleep(0)
-    task.restore([(b"a", b"1"), (b"b", b"1")])
-    task.reached(2, 3)
+    task.task_stores[0].restore([(b"a", b"1"), (b"b", b"1")])
+    task.task_stores[0].reached(2, 3)
     await asyncio.sleep(0)
     assert (waiting.done(), task.lag) == (False, 1)
-    task.restore([(b"a", None)])
-    task.reached(4, 3)  # over a transaction's marker
+    task.task_stores[0].restore([(b"a", None)])
+    task.task_stores[0].reached(4, 3)  # over a transaction's marker
     await waiting
-    assert (task.store.get(b"a"), task.store.get(b"b"), task.lag) == (None, b"1", 0)
+    assert (task.stores["counts"].get(b"a"), task.stores["counts"].get(b"b"), task.lag) == (
+        None,
+        b"1",
+        0,
+    )
 
 
 async def test_an_empty_changelog_is_restored_at_once(task: Task) -> None:
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
     async with asyncio.timeout(1):
-        await task.wait_until_restored(0)
+        await task.wait_until_restored({CHANGELOG: 0})
 
 
 def test_a_closed_task_reopens_at_its_position(directory: TaskDirectory) -> None:
     task = Task(ID, counting(), directory, InlineDisk())
     task.advance(TaskEvent.ASSIGNED_STANDBY)
-    task.restore([(b"a", b"1")])
-    task.reached(1, 1)
+    task.task_stores[0].restore([(b"a", b"1")])
+    task.task_stores[0].reached(1, 1)
     task.close()
     task = Task(ID, counting(), directory, InlineDisk())
-    assert (task.position, task.store.get(b"a")) == (1, b"1")
+    assert (task.position, task.stores["counts"].get(b"a")) == (1, b"1")
     task.close()
 
 
 def test_a_killed_task_reopens_at_its_last_checkpoint(directory: TaskDirectory) -> None:
     task = Task(ID, counting(), directory, InlineDisk())
     task.advance(TaskEvent.ASSIGNED_STANDBY)
-    task.restore([(b"a", b"1")])
-    task.reached(9_999, 20_000)
-    assert directory.checkpoint() is None
-    task.reached(10_000, 20_000)
-    assert saved(directory) == ("counts", 10_000)
-    task.reached(30_000, 1_000_000)
-    assert saved(directory) == ("counts", 10_000), "flushes slow a long restore down"
-    task.reached(210_000, 1_000_000)
-    assert saved(directory) == ("counts", 210_000)
+    task.task_stores[0].restore([(b"a", b"1")])
+    task.task_stores[0].reached(9_999, 20_000)
+    assert directory.store("counts").checkpoint() is None
+    task.task_stores[0].reached(10_000, 20_000)
+    assert saved(directory) == 10_000
+    task.task_stores[0].reached(30_000, 1_000_000)
+    assert saved(directory) == 10_000, "flushes slow a long restore down"
+    task.task_stores[0].reached(210_000, 1_000_000)
+    assert saved(directory) == 210_000
     task.close()
 
 
@@ -182,14 +186,14 @@ def test_a_store_beyond_its_changelog_starts_over(
     task: Task, directory: TaskDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
     task.advance(TaskEvent.ASSIGNED_STANDBY)
-    task.restore([(b"a", b"1")])
-    task.reached(10_000, 10_000)
-    task.start_over(5)
-    assert (task.position, task.store.get(b"a")) == (5, None)
-    assert directory.checkpoint() is None
+    task.task_stores[0].restore([(b"a", b"1")])
+    task.task_stores[0].reached(10_000, 10_000)
+    task.task_stores[0].start_over(5)
+    assert (task.position, task.stores["counts"].get(b"a")) == (5, None)
+    assert directory.store("counts").checkpoint() is None
     assert "app-counts-changelog-0 has no offset 10000" in caplog.text
-    task.restore([(b"b", b"1")])
-    assert task.store.get(b"b") == b"1"
+    task.task_stores[0].restore([(b"b", b"1")])
+    assert task.stores["counts"].get(b"b") == b"1"
 
 
 def test_a_checkpoint_has_the_position_at_its_start(directory: TaskDirectory) -> None:
@@ -207,17 +211,17 @@ def test_a_checkpoint_has_the_position_at_its_start(directory: TaskDirectory) ->
     disk = LaterDisk()
     task = Task(ID, counting(), directory, disk)
     task.advance(TaskEvent.ASSIGNED_STANDBY)
-    task.reached(10_000, 10_000)
-    task.reached(30_000, 30_000)
+    task.task_stores[0].reached(10_000, 10_000)
+    task.task_stores[0].reached(30_000, 30_000)
     (work,) = disk.work  # one at a time
     work()
-    assert saved(directory) == ("counts", 10_000)
-    task.reached(30_001, 30_001)
+    assert saved(directory) == 10_000
+    task.task_stores[0].reached(30_001, 30_001)
     disk.work[1]()
-    assert saved(directory) == ("counts", 30_001)
-    task.reached(30_002, 30_002)
+    assert saved(directory) == 30_001
+    task.task_stores[0].reached(30_002, 30_002)
     task.close()
-    assert saved(directory) == ("counts", 30_002)
+    assert saved(directory) == 30_002
 
 
 def test_a_failed_checkpoint_raises(
@@ -229,10 +233,10 @@ def test_a_failed_checkpoint_raises(
     task = Task(ID, counting(), directory, InlineDisk())
     task.advance(TaskEvent.ASSIGNED_STANDBY)
     with monkeypatch.context() as patch:
-        patch.setattr(TaskDirectory, "write_checkpoint", full)
-        task.reached(10_000, 10_000)
+        patch.setattr(StoreDirectory, "write_checkpoint", full)
+        task.task_stores[0].reached(10_000, 10_000)
         with pytest.raises(StateStoreError, match="no space"):
-            task.reached(10_001, 10_001)
+            task.task_stores[0].reached(10_001, 10_001)
     task.close()
 
 
@@ -241,16 +245,17 @@ async def test_a_checkpoint_beyond_the_changelogs_end_is_not_used(
 ) -> None:
     """The changelog was deleted and created again, or has lost its end."""
     task.advance(TaskEvent.ASSIGNED_STANDBY)
-    task.restore([(b"old", b"1")])
-    task.reached(500, 500)
+    task.task_stores[0].restore([(b"old", b"1")])
+    task.task_stores[0].reached(500, 500)
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
-    waiting = asyncio.create_task(task.wait_until_restored(3))
-    await asyncio.sleep(0)
-    assert (waiting.done(), task.position, task.store.get(b"old")) == (False, 0, None)
-    task.restore([(b"new", b"1")])
-    task.reached(3, 3)
+    waiting = asyncio.create_task(task.wait_until_restored({CHANGELOG: 3}))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert (waiting.done(), task.position, task.stores["counts"].get(b"old")) == (False, 0, None)
+    task.task_stores[0].restore([(b"new", b"1")])
+    task.task_stores[0].reached(3, 3)
     await waiting
-    assert task.store.get(b"new") == b"1"
+    assert task.stores["counts"].get(b"new") == b"1"
 
 
 def test_a_checkpoint_is_renewed_without_changes(directory: TaskDirectory) -> None:
@@ -259,23 +264,23 @@ def test_a_checkpoint_is_renewed_without_changes(directory: TaskDirectory) -> No
     options = TaskOptions(changelogs={"counts": changelog}, wall=lambda: now)
     task = Task(ID, counting(), directory, InlineDisk(), options)
     task.advance(TaskEvent.ASSIGNED_STANDBY)
-    task.reached(5, 5)
-    assert directory.checkpoint() is None
+    task.task_stores[0].reached(5, 5)
+    assert directory.store("counts").checkpoint() is None
     now += 1000
     task.refresh_checkpoint()
-    assert directory.checkpoint() is None, "it is not known to be at the end"
-    task.reached(5, 5)
-    assert directory.checkpoint() == ("counts", 5, UUID(int=1), now)
+    assert directory.store("counts").checkpoint() is None, "it is not known to be at the end"
+    task.task_stores[0].reached(5, 5)
+    assert directory.store("counts").checkpoint() == (5, UUID(int=1), now)
     running(task)
     now += 1000
     task.refresh_checkpoint()
-    assert directory.checkpoint() == ("counts", 5, UUID(int=1), now)
+    assert directory.store("counts").checkpoint() == (5, UUID(int=1), now)
     task.close()
     now += 3599
     task = Task(ID, counting(), directory, InlineDisk(), options)
     assert task.position == 5
     task.advance(TaskEvent.ASSIGNED_STANDBY)
-    task.reached(6, 9)  # it lacks what came meanwhile, deletions among it
+    task.task_stores[0].reached(6, 9)  # it lacks what came meanwhile, deletions among it
     task.close()
     now += 2
     task = Task(ID, counting(), directory, InlineDisk(), options)
@@ -291,8 +296,11 @@ def test_a_recreated_changelog_invalidates_the_checkpoint(directory: TaskDirecto
 
     for topic_id, position in ((1, 0), (1, 1), (2, 0)):
         task = opened(topic_id)
-        assert (task.position, task.store.get(b"a")) == (position, b"1" if position else None)
+        assert (task.position, task.stores["counts"].get(b"a")) == (
+            position,
+            b"1" if position else None,
+        )
         task.advance(TaskEvent.ASSIGNED_STANDBY)
-        task.restore([(b"a", b"1")])
-        task.reached(1, 1)
+        task.task_stores[0].restore([(b"a", b"1")])
+        task.task_stores[0].reached(1, 1)
         task.close()

@@ -22,7 +22,7 @@ from kafkaclient.streams.runtime.inputs import OffsetReset
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
-from kafkaclient.streams.state.directory import StateDirectory, TaskDirectory
+from kafkaclient.streams.state.directory import StateDirectory, StoreDirectory
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import (
     FakeEnds,
@@ -158,11 +158,11 @@ async def test_an_offset_reset_is_committed_with_the_records_or_alone(world: Wor
     world.committed = 42
     await world.assign([A], [])
     await world.run_until_idle()
-    await world.process({SOURCE: [record(42, b"a"), OffsetReset(0)]})
+    await world.process({SOURCE: [record(42, b"a"), OffsetReset("words", 0)]})
     await world.commit()
     await world.process({SOURCE: [record(0, b"a"), record(1, b"a")]})
     await world.commit()
-    await world.process({SOURCE: [OffsetReset(7)]})
+    await world.process({SOURCE: [OffsetReset("words", 7)]})
     await world.commit()
     assert world.writers[0].commits == [({b"a": b"1"}, 0), ({b"a": b"3"}, 2), ({}, 7)]
 
@@ -192,7 +192,7 @@ async def test_a_task_runs_after_its_changelog_is_read_to_the_end(world: World) 
     await world.run_until_idle()
     assert world.state(A) is TaskState.RESTORING
     assert [task.id for task in world.reader.followed] == [A, B]
-    world.manager.tasks[A].reached(5, 5)
+    world.manager.tasks[A].task_stores[0].reached(5, 5)
     await world.run_until_idle()
     assert world.state(A) is TaskState.RUNNING
     assert [task.id for task in world.reader.followed] == [B]
@@ -245,7 +245,7 @@ async def test_a_failed_commit_restores_with_a_new_writer_after_the_old_one(worl
     await world.run_until_idle()
     assert world.log == ["w1 stop", "w2 start", "ends", "w2 committed"]
     assert world.state(A) is TaskState.RUNNING
-    assert world.manager.tasks[A].store.get(b"a") is None
+    assert world.manager.tasks[A].stores["counts"].get(b"a") is None
     assert world.inputs.paused == set()
 
 
@@ -296,7 +296,7 @@ async def test_a_task_revoked_while_restoring_is_closed(world: World) -> None:
     task = world.manager.tasks[A]
     await world.assign([], [A])
     await world.run_until_idle()
-    task.reached(5, 5)
+    task.task_stores[0].reached(5, 5)
     await world.run_until_idle()
     assert world.state(A) is TaskState.STANDBY
     assert world.log == ["w1 start", "ends", "w1 stop"]
@@ -358,7 +358,7 @@ async def test_a_store_that_cannot_be_closed_ends_the_instance(
     def full(*arguments: object) -> None:
         raise error
 
-    monkeypatch.setattr(TaskDirectory, "write_checkpoint", full)
+    monkeypatch.setattr(StoreDirectory, "write_checkpoint", full)
     await world.assign([], [])
     await world.run_until_idle()
     assert world.crashes == [error]

@@ -15,10 +15,9 @@ from kafkaclient.streams import DeadLetter
 from kafkaclient.streams.config import StreamsConfig
 from kafkaclient.streams.runtime import topics
 from kafkaclient.streams.runtime.topics import ApplicationTopics, prepare_topics
-from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
-from tests.streams.fakes import count
+from tests.streams.fakes import count, topology_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 def prepare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[ApplicationTopics]]:
     def prepared(fake: FakeCluster, **options: Any) -> Awaitable[ApplicationTopics]:
         monkeypatch.setattr(topics, "Admin", partial(Admin, dialer=fake, rng=Random(1)))
-        topology = Topology("app")
-        topology.add(Processor(topic="words", store="counts", process=count, **options))
+        topology = topology_of(count, **options)
         config = StreamsConfig(
             bootstrap_servers=fake.bootstrap, application_id="app", state_dir=Path("/nowhere")
         )

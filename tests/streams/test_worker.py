@@ -16,20 +16,20 @@ from hypothesis import strategies as st
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import StreamsError, TransactionAbortableError
-from kafkaclient.streams import DeadLetter, TaskId
+from kafkaclient.streams import DeadLetter, Serde, TaskId
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory
-from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.testing.clock import virtual_time
-from tests.streams.fakes import FakeEnds, FakeInputs, InlineDisk, checked, record
+from tests.streams.fakes import FakeEnds, FakeInputs, InlineDisk, checked, record, topology_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kafkaclient.streams.runtime.task import Task
     from kafkaclient.streams.runtime.writers import OutgoingRecord
+    from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition
 
 PATIENCE = 1.0
@@ -87,9 +87,8 @@ class Writer:
         self.began_at = self.began_at or asyncio.get_running_loop().time()
         self.pending.append(record)
 
-    async def commit(
-        self, changes: Mapping[bytes, bytes | None], changelog: Any, source: Any, offset: int
-    ) -> int | None:
+    async def commit(self, changes: Any, offsets: Any) -> dict[Any, int | None]:
+        (offset,) = offsets.values()
         self._check()
         await asyncio.sleep(0.002)
         self._check()
@@ -97,17 +96,17 @@ class Writer:
         problem = partition.problems.pop() if partition.problems else None
         if problem == "before":
             raise TransactionAbortableError("no")
-        for key, value in changes.items():
+        for key, value in (pair for pairs in changes.values() for pair in pairs.items()):
             partition.changelog.append(record(len(partition.changelog), key, value))
         partition.emitted += self.pending
         partition.offset = offset
         partition.commits.append((asyncio.get_running_loop().time(), offset))
         if problem == "after":
             raise TransactionAbortableError("perhaps")
-        return len(partition.changelog)
+        return dict.fromkeys(changes, len(partition.changelog))
 
-    async def committed(self, source: Any) -> int | None:
-        return self.partition.offset
+    async def committed(self, sources: Any) -> dict[Any, int | None]:
+        return dict.fromkeys(sources, self.partition.offset)
 
     async def stop(self) -> None:
         """Nothing has to be undone."""
@@ -126,8 +125,9 @@ class Reader:
     def _feed(self, task: Task) -> None:
         if task.state in (TaskState.RESTORING, TaskState.STANDBY):
             changelog = self.partitions[task.id].changelog
-            task.restore((r.key, r.value) for r in changelog[task.position :])
-            task.reached(len(changelog), len(changelog))
+            (store,) = task.task_stores
+            store.restore((r.key, r.value) for r in changelog[store.position :])
+            store.reached(len(changelog), len(changelog))
 
 
 class Ends(FakeEnds):
@@ -229,7 +229,7 @@ async def behave(record: Any, store: Any, emit: Any) -> None:
     """``record.value`` chooses the behavior. Changes and emitted records show how far it got."""
     what, _, seconds = record.value.partition(b" ")
     count = int(store.get(record.key) or 0) + 1
-    store.put(record.key, b"%d" % count)
+    store[record.key] = b"%d" % count
     if what == b"late":
         await asyncio.sleep(float(seconds))
     await emit("counts", b"%d" % count, record.key)
@@ -238,7 +238,7 @@ async def behave(record: Any, store: Any, emit: Any) -> None:
     if what == b"both":
         await emit("counts", b"again", record.key)
     if what == b"poison":
-        store.put(b"poisoned", b"1")
+        store[b"poisoned"] = b"1"
         raise ZeroDivisionError("poison")
     if what == b"cancelled":
         raise asyncio.CancelledError
@@ -251,9 +251,7 @@ def decode(value: bytes) -> bytes:
 
 
 def topology(**options: Any) -> Topology:
-    made = Topology("app")
-    made.add(Processor(topic="words", store="counts", process=behave, **options))
-    return made
+    return topology_of(behave, **options)
 
 
 def feed(*values: bytes, key: bytes = b"k") -> list[Any]:
@@ -313,22 +311,21 @@ async def test_a_processor_that_ignores_cancellation_has_no_effect(tmp_path: Pat
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
-            for call in (lambda: store.put(b"k", b"1"), lambda: store.get(b"k")):
+            for call in (lambda: store.delete(b"k"), lambda: store.get(b"k")):
                 with pytest.raises(StreamsError, match="taken away"):
                     call()
             with pytest.raises(StreamsError, match="taken away"):
                 await emit("counts", b"1")
             after.append(record.offset)
 
-    made = Topology("app")
-    made.add(Processor(topic="words", store="counts", process=stubborn))
+    made = topology_of(stubborn)
     world = World(tmp_path, made, [feed(b"", b"")])
     await world.rebalance([A])
     await asyncio.sleep(0.1)
     task = world.manager.tasks[A]
     await world.rebalance([], [A])
     await asyncio.sleep(0.1)
-    assert (after, task.source_offset, task.state) == ([0], 0, TaskState.STANDBY)
+    assert (after, task.offsets[task.sources[0]], task.state) == ([0], 0, TaskState.STANDBY)
     await world.close()
 
 
@@ -389,7 +386,7 @@ async def test_a_skipped_record_leaves_no_output(
     tmp_path_factory: pytest.TempPathFactory, handler: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = {
-        "value_deserializer": decode,
+        "value": Serde(bytes, decode),
         "deserialization_exception_handler": handler,
         "processing_exception_handler": handler,
     }
@@ -444,7 +441,7 @@ def test_each_record_counts_once(feeds: list[list[bytes]], steps: list[tuple[str
         with tempfile.TemporaryDirectory() as path:
             dead = DeadLetter("dead")
             made = topology(
-                value_deserializer=decode,
+                value=Serde(bytes, decode),
                 deserialization_exception_handler=dead,
                 processing_exception_handler=dead,
             )

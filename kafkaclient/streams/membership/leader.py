@@ -88,14 +88,25 @@ def compute_assignments(
             shutdown |= subscription.error_code == AssignorError.SHUTDOWN_REQUESTED
             _add_member(processes, member, subscription)
     error = _group_error(topology, partitions, end_offsets, shutdown=shutdown)
+    for told in subscriptions.values():
+        # An unreadable member has no topics.
+        if told.topics and (difference := topology.difference(told.topics)) is not None:
+            _log.error("%s. No tasks are assigned", difference)
+            error = AssignorError.ASSIGNMENT_ERROR
     if error is not None:
         return dict.fromkeys(subscriptions, _error_answer(error))
     if not processes:
         return answers
     try:
-        assignment = _assign(processes, topology.tasks(partitions), end_offsets, configs)
+        tasks = topology.tasks(partitions)
+        stateful = [task for task in tasks if topology.is_stateful(task)]
+        stateless = [task for task in tasks if not topology.is_stateful(task)]
+        sources = {task: topology.sources(task, partitions) for task in tasks}
+        assignment = _assign(processes, stateful, stateless, end_offsets, configs)
         ownership = Ownership.of(subscriptions)
-        answers |= _member_assignments(assignment, processes, topology, ownership, next_probing_ms)
+        answers |= _member_assignments(
+            assignment, processes, topology, sources, ownership, next_probing_ms
+        )
     except KafkaError:
         # An exception would stop this member's heartbeats, and so the whole group.
         _log.exception("the tasks could not be assigned; all members get ASSIGNMENT_ERROR")
@@ -138,12 +149,16 @@ def _group_error(
         _log.error("input topic %s does not exist: no tasks are assigned", ", ".join(missing))
         return AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA
     if end_offsets is not None:
-        without = [task for task in topology.tasks(partitions) if task not in end_offsets]
+        without = [
+            task
+            for task in topology.tasks(partitions)
+            if topology.is_stateful(task) and task not in end_offsets
+        ]
         if without:
             _log.error(
-                "changelog %s has no partition %d for task %s: it needs as many partitions as its "
+                "changelog %s has no partition for task %s: it needs as many partitions as its "
                 "input topic",
-                *topology.changelog(without[0]),
+                ", ".join(topic for topic, _ in topology.changelogs(without[0])),
                 without[0],
             )
             return AssignorError.ASSIGNMENT_ERROR
@@ -157,9 +172,11 @@ def _error_answer(code: AssignorError) -> MemberAssignment:
 def _assign(
     processes: Mapping[UUID, _ClientMembers],
     tasks: Collection[TaskId],
+    stateless: Collection[TaskId],
     end_offsets: Mapping[TaskId, int] | None,
     configs: AssignmentConfigs,
 ) -> Assignment:
+    """``tasks``: the stateful ones."""
     if end_offsets is None:
         owners = {}
         for process, client in processes.items():
@@ -167,18 +184,19 @@ def _assign(
             owners[process] = PriorOwner(
                 capacity=len(client.members), active=active, standby=client.sums.keys() - active
             )
-        return assign_to_prior_owners(owners, tasks, [], configs.num_standby_replicas)
+        return assign_to_prior_owners(owners, tasks, stateless, configs.num_standby_replicas)
     clients = {}
     for process, client in processes.items():
         client.lags = task_lags(end_offsets, client.sums)
         clients[process] = Client(capacity=len(client.members), lags=client.lags, tags=client.tags)
-    return assign(clients, tasks, [], configs)
+    return assign(clients, tasks, stateless, configs)
 
 
 def _member_assignments(
     assignment: Assignment,
     processes: Mapping[UUID, _ClientMembers],
     topology: Topology,
+    sources: Mapping[TaskId, Collection[TopicPartition]],
     ownership: Ownership,
     next_probing_ms: int,
 ) -> dict[str, MemberAssignment]:
@@ -191,13 +209,14 @@ def _member_assignments(
             withheld = {
                 task
                 for task in share.active
-                if not ownership.may_have(member, topology.source(task))
+                if not all(ownership.may_have(member, source) for source in sources[task])
             }
             partitions, active = align(
-                {task: [topology.source(task)] for task in share.active if task not in withheld}
+                {task: sources[task] for task in share.active if task not in withheld}
             )
-            copies = (*share.standby, *withheld)
-            standby = {task: frozenset([topology.changelog(task)]) for task in copies}
+            # A stateless task has no copy: it just comes later.
+            copies = (*share.standby, *filter(topology.is_stateful, withheld))
+            standby = {task: frozenset(topology.changelogs(task)) for task in copies}
             info = AssignmentInfo(
                 active_tasks=active, standby_tasks=standby, next_rebalance_ms=when
             )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkaclient.reader.batch import FetchedBatch
     from kafkaclient.reader.reader import Reader
     from kafkaclient.streams.runtime.task import Task
+    from kafkaclient.streams.runtime.task_store import TaskStore
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.types import TopicPartition
 
@@ -40,29 +41,32 @@ class ChangelogReader:
         self._reading = reader.read({})
         self._on_lag = on_lag
         """Called with the lag of each standby, in records."""
-        self._tasks: dict[TopicPartition, Task] = {}
+        self._stores: dict[TopicPartition, tuple[Task, TaskStore]] = {}
         self._positions: dict[TopicPartition, int] = {}
-        """The tasks' positions, as this reader knows them. A task that has started over meanwhile
+        """The stores' positions, as this reader knows them. A store that has started over meanwhile
         has another one."""
         self._has_tasks = asyncio.Event()
         self.bytes_read = ChangelogBytes(0, 0)
 
     def follow(self, tasks: Iterable[Task]) -> None:
         """Read the changelogs of exactly these tasks, each from the task's position."""
-        before, self._tasks = self._tasks, {task.changelog: task for task in tasks}
-        for partition in before.keys() - self._tasks.keys():
+        before = self._stores
+        self._stores = {
+            store.changelog: (task, store) for task in tasks for store in task.task_stores
+        }
+        for partition in before.keys() - self._stores.keys():
             self._reading.remove(partition)
             del self._positions[partition]
-        urgent = any(task.state is TaskState.RESTORING for task in self._tasks.values())
-        for partition, task in self._tasks.items():
+        urgent = any(task.state is TaskState.RESTORING for task, _ in self._stores.values())
+        for partition, (task, store) in self._stores.items():
             if partition not in before:
-                self._reading.add(partition, task.position)
-                self._positions[partition] = task.position
-            elif before[partition] is not task:
-                self._seek(task)
+                self._reading.add(partition, store.position)
+                self._positions[partition] = store.position
+            elif before[partition][1] is not store:
+                self._seek(store)
             waits = urgent and task.state is TaskState.STANDBY
             (self._reading.pause if waits else self._reading.resume)(partition)
-        if self._tasks:
+        if self._stores:
             self._has_tasks.set()
         else:
             self._has_tasks.clear()
@@ -81,15 +85,16 @@ class ChangelogReader:
             self._restart_failed()
 
     async def _apply(self, batch: FetchedBatch) -> None:
-        """Apply the changes, unless the task leaves or starts over meanwhile. A task that leaves in
-        the middle of a batch may have changes behind its position, which it then applies again."""
+        """Apply the changes, unless the task leaves or the store starts over meanwhile. A task that
+        leaves in the middle of a batch may have changes behind its position, which it then applies
+        again."""
         partition = batch.topic_partition
-        task = self._tasks[partition]
+        task, store = entry = self._stores[partition]
         changes = batch.pairs()
         while part := list(islice(changes, _MAX_CHANGES)):
-            task.restore(part)
+            store.restore(part)
             await asyncio.sleep(0)
-            if self._tasks.get(partition) is not task or self._has_moved(task):
+            if self._stores.get(partition) != entry or self._has_moved(store):
                 return
         restored, followed = self.bytes_read
         if task.state is TaskState.RESTORING:
@@ -100,32 +105,33 @@ class ChangelogReader:
 
     def _update_tasks(self) -> None:
         positions, ends = self._reading.positions, self._reading.ends
-        for partition, task in list(self._tasks.items()):
-            if self._tasks.get(partition) is not task or self._has_moved(task):
+        for partition, entry in list(self._stores.items()):
+            task, store = entry
+            if self._stores.get(partition) != entry or self._has_moved(store):
                 continue
             self._positions[partition] = positions[partition]
-            task.reached(positions[partition], ends[partition])
+            store.reached(positions[partition], ends[partition])
             if task.state is TaskState.STANDBY and task.lag is not None:
                 self._on_lag(task.id, task.lag)
 
-    def _has_moved(self, task: Task) -> bool:
-        return task.position != self._positions[task.changelog]
+    def _has_moved(self, store: TaskStore) -> bool:
+        return store.position != self._positions[store.changelog]
 
     def _seek_moved(self) -> None:
-        """Follow tasks that have started over."""
-        for task in self._tasks.values():
-            if self._has_moved(task):
-                self._seek(task)
+        """Follow stores that have started over."""
+        for _, store in self._stores.values():
+            if self._has_moved(store):
+                self._seek(store)
 
-    def _seek(self, task: Task) -> None:
-        self._reading.seek(task.changelog, task.position)
-        self._positions[task.changelog] = task.position
+    def _seek(self, store: TaskStore) -> None:
+        self._reading.seek(store.changelog, store.position)
+        self._positions[store.changelog] = store.position
 
     def _restart_failed(self) -> None:
-        """Restart the tasks whose offset is out of range."""
+        """Restart the stores whose offset is out of range."""
         for partition, error in self._reading.errors.items():
-            task = self._tasks[partition]
+            _, store = self._stores[partition]
             offset = restart_offset(error, EARLIEST)
-            if offset is not None and not self._has_moved(task):
-                task.start_over(offset)
-            self._seek(task)
+            if offset is not None and not self._has_moved(store):
+                store.start_over(offset)
+            self._seek(store)

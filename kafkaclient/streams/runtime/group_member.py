@@ -40,7 +40,8 @@ _log = logging.getLogger(__name__)
 _REVOKE_TIMEOUT_S = 1.0  # how long the next owner of a task waits for a record
 _ERROR_MEANINGS: Mapping[int, str] = {
     AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA: "an input topic does not exist",
-    AssignorError.ASSIGNMENT_ERROR: "the tasks could not be assigned; the leader's log says why",
+    AssignorError.ASSIGNMENT_ERROR: "the tasks could not be assigned, for example because "
+    "another application has the same application.id; the leader's log says why",
     AssignorError.SHUTDOWN_REQUESTED: "a member requested the shutdown of the application",
 }
 
@@ -86,6 +87,8 @@ class GroupMember:
         sums = self._directory.report()
         running = set(self._manager.running())
         for task in self._manager.tasks.values():
+            if not task.task_stores and task.id not in running:
+                continue  # a stateless task has no position
             sums[task.id] = LATEST_OFFSET if task.id in running else task.position
         self._schedule.subscribed(running)
         self._joins += 1
@@ -117,14 +120,19 @@ class GroupMember:
         try:
             async with asyncio.timeout(self._config.session_timeout_ms / 3000):
                 tasks = self._topology.tasks(self._partitions)
-                changelogs = {task: self._topology.changelog(task) for task in tasks}
+                changelogs = {
+                    task: self._topology.changelogs(task)
+                    for task in tasks
+                    if self._topology.is_stateful(task)
+                }
                 ends, self._partitions = await asyncio.gather(
-                    self._fetch_ends(changelogs.values()), self._fetch_counts()
+                    self._fetch_ends({p for found in changelogs.values() for p in found}),
+                    self._fetch_counts(),
                 )
         except (TimeoutError, KafkaError) as error:
             _log.warning("no end offsets of changelogs, so tasks stay where they are: %r", error)
         else:
-            self._ends = {task: ends[changelog] for task, changelog in changelogs.items()}
+            self._ends = {task: sum(ends[p] for p in found) for task, found in changelogs.items()}
 
     async def assigned(self, assignment: bytes, generation: Generation) -> bool:
         found = assignment_in(assignment)

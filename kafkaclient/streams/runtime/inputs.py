@@ -31,6 +31,7 @@ class OffsetReset(NamedTuple):
     """Comes in place of a record: the log has no record at the task's offset, so the task continues
     at ``offset`` (``auto.offset.reset``)."""
 
+    topic: str
     offset: int
 
 
@@ -169,7 +170,7 @@ class Inputs:
                 self._reading.seek(partition, self._reading.positions[partition])
             else:
                 self._reading.seek(partition, offset)
-                found.setdefault(partition, []).append(OffsetReset(offset))
+                found.setdefault(partition, []).append(OffsetReset(partition.topic, offset))
 
 
 def restart_offset(error: KafkaError, auto_offset_reset: str) -> int | None:

@@ -22,6 +22,7 @@ from kafkaclient.streams.positions import PositionsPublisher
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
 from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.inputs import Inputs
+from kafkaclient.streams.runtime.purge import purge_repartition_topics
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
@@ -31,7 +32,7 @@ from kafkaclient.streams.runtime.writers import AtLeastOnceWriter, ExactlyOnceWr
 from kafkaclient.streams.state.directory import StateDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Collection, Coroutine, Mapping
 
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.runtime.task import Task
@@ -48,6 +49,7 @@ _COMMIT_TIMEOUT_S = 20.0  # how long it waits for records and commits together
 _LEAVE_TIMEOUT_S = 5.0
 _CLEANUP_INTERVAL_S = 10.0
 _DISK_THREADS = 2
+_CHANGE_OVERHEAD = 128  # bytes of a batch and a record, without key and value
 
 
 class TaskDescription(NamedTuple):
@@ -109,6 +111,7 @@ class Instance:
         self._directory = StateDirectory(config.directory, self._clock)
         stack.callback(self._directory.close)
         topics = await prepare_topics(config, self._topology)
+        self._topology = topics.topology
         disk = stack.enter_context(ThreadPoolExecutor(_DISK_THREADS, "kafkaclient-disk"))
         admin = await stack.enter_async_context(self._new_admin())
         fetch_ends = partial(end_offsets, admin)
@@ -143,6 +146,8 @@ class Instance:
                 session_timeout_s=config.session_timeout_ms / 1000,
                 auto_offset_reset=config.auto_offset_reset,
                 changelogs=topics.changelogs,
+                partitions=topics.partitions,
+                max_change_bytes=config.producer_config.max_request_size - _CHANGE_OVERHEAD,
                 clock=self._clock,
             ),
         )
@@ -189,6 +194,7 @@ class Instance:
             ("work", self._fetch_records()),
             ("changelogs", reader.run()),
             ("positions", positions.run()),
+            ("purge", self._purge(topics.repartition_topics)),
             ("group", member.run()),
         ):
             stack.push_async_callback(_cancel, self._loop(name, work))
@@ -199,10 +205,23 @@ class Instance:
 
     def _standby_positions(self) -> dict[TopicPartition, int]:
         return {
-            task.changelog: task.position
+            store.changelog: store.position
             for task in self._tasks.values()
             if task.state is TaskState.STANDBY
+            for store in task.task_stores
         }
+
+    async def _purge(self, repartition_topics: Collection[str]) -> None:
+        await purge_repartition_topics(
+            self._new_admin,
+            self._config.repartition_purge_interval_ms / 1000,
+            lambda: {
+                source: offset
+                for task in self._tasks.values()
+                for source, offset in task.committed_offsets.items()
+                if source.topic in repartition_topics
+            },
+        )
 
     def _make_writer(self, task: Task) -> Writer:
         if self._producer is not None:

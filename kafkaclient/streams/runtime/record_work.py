@@ -1,45 +1,148 @@
-"""Runs records through a task's processor, one at a time, and handles records that fail."""
+"""Runs the records of one input partition through its processor, one at a time, and handles records
+that fail."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import (
+    AuthorizationError,
     DeserializationError,
     InvalidRecordError,
+    MetadataTimeoutError,
     ProcessingError,
     StateStoreError,
     StreamsError,
+    UnknownTopicError,
 )
+from kafkaclient.producer.batches.record import header_pairs
+from kafkaclient.streams.declarations import FAIL, DeadLetter, Topic
+from kafkaclient.streams.records import Record
 from kafkaclient.streams.runtime.task_states import event_for, is_being_cancelled
 from kafkaclient.streams.runtime.writers import OutgoingRecord
-from kafkaclient.streams.topology import FAIL, DeadLetter
+from kafkaclient.streams.serdes import BYTES_OR_NONE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.streams.declarations import ErrorHandler
     from kafkaclient.streams.runtime.writers import Writer
+    from kafkaclient.streams.serdes import Codec
     from kafkaclient.streams.state.key_value_store import KeyValueStore
-    from kafkaclient.streams.topology import ErrorHandler, Processor
+    from kafkaclient.streams.topology import Processor, Topology
     from kafkaclient.types import HeadersLike, TopicPartition
 
 _log = logging.getLogger(__name__)
 
-_DECODING = ("decoded", "deserializer", DeserializationError)
+_DECODING = ("decoded", "types of its topic or the serde", DeserializationError)
 _PROCESSING = ("processed", "processor", ProcessingError)
+_NO_OUTPUT = (MetadataTimeoutError, UnknownTopicError, AuthorizationError)
+
+
+class _Output(NamedTuple):
+    topic: str
+    """The name on brokers."""
+    key: Codec
+    value: Codec
+
+
+class Outputs:
+    """The names and types of the topics that processors emit to."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._known: dict[Any, _Output] = {}
+
+    def __getitem__(self, topic: str | Topic[Any, Any]) -> _Output:
+        found = self._known.get(topic)
+        if found is None:
+            found = self._known[topic] = self._output(topic)
+        return found
+
+    def _output(self, topic: str | Topic[Any, Any]) -> _Output:
+        if isinstance(topic, Topic):
+            return _Output(self._topology.topic_name(topic.name), topic.key, topic.value)
+        declared = self._topology.inputs.get(topic)
+        if declared is None:
+            return _Output(topic, BYTES_OR_NONE, BYTES_OR_NONE)
+        return _Output(self._topology.topic_name(topic), declared.key, declared.value)
+
+
+class _Emit:
+    """:class:`~kafkaclient.streams.Emit` for one record."""
+
+    __slots__ = ("_record", "_work")
+
+    def __init__(self, work: RecordWork, record: Record[Any, Any]) -> None:
+        self._work: RecordWork | None = work
+        self._record = record
+
+    def close(self) -> None:
+        """The processor has returned."""
+        self._work = None
+
+    async def __call__(
+        self,
+        topic: str | Topic[Any, Any],
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = None,
+    ) -> None:
+        work, record = self._work, self._record
+        if work is None:
+            raise StreamsError(
+                f"emit({topic!r}) is called after the processor has returned: nothing is written. "
+                "A processor must wait for all its emits"
+            )
+        output = work.outputs[topic]
+        if timestamp_ms is None and record.timestamp_ms >= 0:
+            timestamp_ms = record.timestamp_ms
+        if headers is None:
+            headers = record.headers
+        try:
+            if output.key.with_context or output.value.with_context:
+                headers = list(header_pairs(headers))
+                key = await output.key.write_for(key, output.topic, "key", headers)
+                value = await output.value.write_for(value, output.topic, "value", headers)
+            else:
+                key = output.key.write(key)
+                value = output.value.write(value)
+        except TypeError as error:
+            raise TypeError(
+                f"a record for topic {output.topic!r} is not of the types (key="
+                f"{output.key.declared}, value={output.value.declared}): {error}"
+            ) from error
+        await work.send(OutgoingRecord(output.topic, value, key, partition, timestamp_ms, headers))
 
 
 class RecordWork:
-    """The processing of one running task. :meth:`close` it when the task stops running."""
+    """The processing of one input partition of a running task. :meth:`close` it when the task stops
+    running."""
 
     def __init__(
-        self, source: TopicPartition, processor: Processor, store: KeyValueStore, writer: Writer
+        self,
+        source: TopicPartition,
+        topic: Topic[Any, Any],
+        processor: Processor,
+        stores: Mapping[str, KeyValueStore[Any, Any]],
+        writer: Writer,
+        outputs: Outputs,
     ) -> None:
+        self.outputs = outputs
         self._source = source
-        self._processor = processor
-        self._store = store
+        self._topic_name = topic.name
+        self._key = topic.key
+        self._value = topic.value
+        self._process = processor.process
+        self._stores = tuple(stores[store.name] for store in processor.stores)
         self._writer = writer
+        self._is_closed = False
         self._on_undecodable = processor.deserialization_exception_handler
         self._on_unprocessable = processor.processing_exception_handler
         # A skipped record must leave no output, so its output is buffered until it succeeds.
@@ -47,36 +150,57 @@ class RecordWork:
         self._buffered: list[OutgoingRecord] = []
 
     def close(self) -> None:
-        """A processor that is still running can neither emit nor use the store any more."""
+        """A processor that is still running cannot emit any more."""
         self._buffered = []
-        self._store.close()
+        self._is_closed = True
 
     async def process(self, record: Any) -> None:
-        """Process one record.
+        """Process one record, as it was fetched.
 
         Raises DeserializationError or ProcessingError if the record fails and its handler is FAIL.
         Errors of the store and retriable errors are raised unchanged. With another handler, emitted
         records are sent after the processor has returned, and their errors are raised here.
         """
         try:
-            decoded = self._decode(record)
+            key, value = self._key.read(record.key), self._value.read(record.value)
         except Exception as error:  # noqa: BLE001 - a deserializer is user code
             await self._handle(record, error, self._on_undecodable, decoding=True)
             return
+        decoded: Record[Any, Any] = Record(
+            self._topic_name,
+            self._source.partition,
+            record.offset,
+            record.timestamp,
+            record.headers,
+            key,
+            value,
+        )
+        emit = _Emit(self, decoded)
         if self._buffers_output:
-            self._store.mark()
+            for store in self._stores:
+                store.mark()
         try:
-            await self._processor.process(decoded, self._store, self.emit)
+            await self._process(decoded, *self._stores, emit)
         except (Exception, asyncio.CancelledError) as error:
             cancelled = isinstance(error, asyncio.CancelledError) and is_being_cancelled()
-            if cancelled or self._store.is_closed or not _is_record_error(error):
+            if cancelled or self._is_closed or not _is_record_error(error):
                 raise
-            if self._buffers_output:
-                self._store.roll_back()
-                self._buffered = []
-            await self._handle(record, error, self._on_unprocessable, decoding=False)
+            emit.close()
+            self._roll_back()
+            # Every record would be skipped, not this one only.
+            handler = FAIL if isinstance(error, _NO_OUTPUT) else self._on_unprocessable
+            await self._handle(record, error, handler, decoding=False)
             return
-        await self._send_buffered(record)
+        finally:
+            emit.close()
+        if self._buffered:
+            await self._send_buffered(record)
+
+    def _roll_back(self) -> None:
+        if self._buffers_output:
+            self._buffered = []
+            for store in self._stores:
+                store.roll_back()
 
     async def _send_buffered(self, record: Any) -> None:
         buffered, self._buffered = self._buffered, []
@@ -84,40 +208,24 @@ class RecordWork:
             try:
                 await self._writer.send(outgoing)
             except InvalidRecordError as error:  # such as a partition that does not exist
-                self._store.roll_back()
+                self._roll_back()
                 # Skipping the record would not undo the records that were already sent.
                 handler = FAIL if number else self._on_unprocessable
                 await self._handle(record, error, handler, decoding=False)
                 return
 
-    async def emit(
-        self,
-        topic: str,
-        value: Any = None,
-        key: Any = None,
-        *,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: HeadersLike = (),
-    ) -> None:
-        """Send a record, as :meth:`kafkaclient.Producer.send`; part of the transaction, if any."""
-        self._store.check_open()
-        outgoing = OutgoingRecord(topic, value, key, partition, timestamp_ms, headers)
+    async def send(self, outgoing: OutgoingRecord) -> None:
+        """Send a record that the processor emits."""
+        if self._is_closed:
+            raise StreamsError(
+                "the task was taken away from this instance while it processed this record"
+            )
         if self._buffers_output:
             # Invalid records are rejected here, inside the processor. Mutable buffers are copied,
             # as in send(), in case the processor changes them later.
             self._buffered.append(self._writer.checked(outgoing))
         else:
             await self._writer.send(outgoing)
-
-    def _decode(self, record: Any) -> Any:
-        read_key, read_value = self._processor.key_deserializer, self._processor.value_deserializer
-        changes = {}
-        if read_key is not None and record.key is not None:
-            changes["key"] = read_key(record.key)
-        if read_value is not None and record.value is not None:
-            changes["value"] = read_value(record.value)
-        return record._replace(**changes) if changes else record
 
     async def _handle(
         self, record: Any, error: BaseException, handler: ErrorHandler, *, decoding: bool

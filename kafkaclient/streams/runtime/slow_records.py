@@ -7,7 +7,7 @@ group's session timeout.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaclient.errors import StreamsError
 from kafkaclient.streams.runtime.task_states import is_abort_error
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)
+
+At: TypeAlias = "tuple[TopicPartition, int]"
+"""A record: its partition and its offset."""
 
 
 class SlowRecords:
@@ -30,19 +33,17 @@ class SlowRecords:
     def __init__(
         self,
         task: TaskId,
-        source: TopicPartition,
         timeout_s: float | None,
         session_timeout_s: float,
     ) -> None:
         self._task = task
-        self._source = source
         self._timeout_s = timeout_s
         self._session_timeout_s = session_timeout_s
-        self._slow_offset: int | None = None
-        """Offset of the last record reported as slow."""
-        self._offset = 0
+        self._slow: At | None = None
+        """The last record reported as slow."""
+        self._at: At | None = None
         self._started_at: float | None = None
-        """When the processing of the record at ``_offset`` began. None: no record."""
+        """When the processing of the record at ``_at`` began. None: no record."""
         self._loop_seen_at = 0.0
         """When the event loop last ran during the current record."""
         self._has_own_transaction = False
@@ -55,20 +56,20 @@ class SlowRecords:
         self._started_at = None
         self._has_own_transaction = self._exceeded_timeout = False
 
-    def needs_own_transaction(self, offset: int) -> bool:
-        """Whether the record at ``offset`` was slow before."""
-        return offset == self._slow_offset
+    def needs_own_transaction(self, at: At) -> bool:
+        """Whether the record ``at`` was slow before."""
+        return at == self._slow
 
-    def begin(self, offset: int) -> None:
-        """A transaction begins with the record at ``offset``."""
-        self._has_own_transaction = offset == self._slow_offset
+    def begin(self, at: At) -> None:
+        """A transaction begins with the record ``at``."""
+        self._has_own_transaction = at == self._slow
         self._exceeded_timeout = False
 
-    def start(self, offset: int, now: float) -> None:
-        """The processing of the record at ``offset`` begins."""
-        if offset != self._slow_offset:
+    def start(self, at: At, now: float) -> None:
+        """The processing of the record ``at`` begins."""
+        if at != self._slow:
             self._has_own_transaction = False  # a second record shares it
-        self._offset = offset
+        self._at = at
         self._started_at = self._loop_seen_at = now
 
     def end(self, now: float) -> None:
@@ -94,8 +95,8 @@ class SlowRecords:
         if now - self._started_at <= self._timeout_s:
             return
         self._exceeded_timeout = True
-        if self._offset != self._slow_offset:
-            self._slow_offset = self._offset
+        if self._at != self._slow:
+            self._slow = self._at
             _log.warning("task %s: %s", self._task, self._warning())
 
     def explain_error(self, error: Exception) -> Exception:
@@ -108,8 +109,9 @@ class SlowRecords:
 
     @property
     def _record(self) -> str:
-        topic, partition = self._source
-        return f"the record at {topic}-{partition}, offset {self._offset},"
+        assert self._at is not None
+        (topic, partition), offset = self._at
+        return f"the record at {topic}-{partition}, offset {offset},"
 
     def _warning(self) -> str:
         return (

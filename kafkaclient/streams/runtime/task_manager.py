@@ -197,7 +197,8 @@ class TaskManager:
         self._reader.follow([task for task in self.tasks.values() if task.state in following])
 
     def _deactivate(self, task: Task) -> None:
-        self._inputs.remove(task.source)
+        for source in task.sources:
+            self._inputs.remove(source)
         if worker := self.workers.pop(task.id, None):
             worker.cancel()
             self._cancelled_workers.add(worker.asyncio_task)
@@ -215,8 +216,9 @@ class TaskManager:
     def _start_worker(self, task: Task) -> None:
         self._activations.pop(task.id, None)
         self.workers[task.id] = Worker(task, self._may_work, self._inputs.wake, self.failed)
-        self._inputs.add(task.source, task.source_offset)
-        self._inputs.resume(task.source)
+        for source, offset in task.offsets.items():
+            self._inputs.add(source, offset)
+            self._inputs.resume(source)
 
     def _close_store(self, task: Task) -> None:
         del self.tasks[task.id]
@@ -249,34 +251,38 @@ class TaskManager:
         # task are fenced, and their transactions are over. Only then read the offsets.
         task.writer = self._make_writer(task)
         await task.writer.start()
-        await task.wait_until_restored((await self._fetch_ends([task.changelog]))[task.changelog])
-        offset = await task.writer.committed(task.source)
-        if offset:
-            # Fetched after the committed offset, so it is not smaller unless the topic is new.
-            end = (await self._fetch_ends([task.source]))[task.source]
-            if offset > end:
-                _log.warning(
-                    "task %s: the group has committed offset %d of %s-%d, which ends at %d: the "
-                    "topic was recreated or lost records. The task begins at the %s offset "
-                    "(auto.offset.reset)",
-                    *(task.id, offset, *task.source, end, self._options.auto_offset_reset),
-                )
-                offset = None
-        if offset is None:
-            offset = await self._first_offset(task)
-        task.source_offset = offset
+        if changelogs := [store.changelog for store in task.task_stores]:
+            await task.wait_until_restored(await self._fetch_ends(changelogs))
+        found = await task.writer.committed(task.sources)
+        offsets = {source: offset for source, offset in found.items() if offset is not None}
+        if any(offsets.values()):
+            # Fetched after the committed offsets, so they are not smaller unless a topic is new.
+            for source, end in (await self._fetch_ends(list(offsets))).items():
+                if offsets[source] > end:
+                    _log.warning(
+                        "task %s: the group has committed offset %d of %s-%d, which ends at %d: "
+                        "the topic was recreated or lost records. The task begins at the %s offset "
+                        "(auto.offset.reset)",
+                        *(task.id, offsets.pop(source), *source, end),
+                        self._options.auto_offset_reset,
+                    )
+        missing = [source for source in task.sources if source not in offsets]
+        task.start_at(offsets | await self._first_offsets(task, missing))
 
-    async def _first_offset(self, task: Task) -> int:
-        """Where a task without committed offset begins."""
-        if self._options.auto_offset_reset == LATEST:
-            # Committed now: after a failure, a later end offset would skip records.
-            offset = (await self._fetch_ends([task.source]))[task.source]
-            assert task.writer is not None
-            await task.writer.begin()
-            await task.writer.commit({}, task.changelog, task.source, offset)
-        else:
-            offset = await self._inputs.beginning(task.source)
-        return offset
+    async def _first_offsets(
+        self, task: Task, sources: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Where a task begins that has not committed offsets of these inputs."""
+        if self._options.auto_offset_reset != LATEST:
+            return {source: await self._inputs.beginning(source) for source in sources}
+        if not sources:
+            return {}
+        # Committed now: after a failure, a later end offset would skip records.
+        ends = await self._fetch_ends(sources)
+        assert task.writer is not None
+        await task.writer.begin()
+        await task.writer.commit({}, ends)
+        return ends
 
     def failed(self, task: Task, error: BaseException) -> None:
         """Handle an error of a task, unless the task has been taken away meanwhile."""
@@ -295,14 +301,20 @@ class TaskManager:
 
     def wanted_partitions(self) -> set[TopicPartition]:
         """Input partitions whose tasks have room for records."""
-        return {worker.task.source for worker in self.workers.values() if worker.has_room}
+        return {
+            source
+            for worker in self.workers.values()
+            if worker.has_room
+            for source in worker.task.sources
+        }
 
     def deliver(self, found: Mapping[TopicPartition, Sequence[Row]]) -> None:
         """Pass fetched records to the workers, and log slow records."""
         for worker in self.workers.values():
             worker.task.check_slow_record()
-            if records := found.get(worker.task.source):
-                worker.add_records(records)
+            for source in worker.task.sources:
+                if records := found.get(source):
+                    worker.add_records(records)
 
     async def suspend(self, timeout_s: float) -> None:
         """Finish the current records and commit all tasks. If a record takes longer than

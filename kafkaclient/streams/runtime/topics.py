@@ -1,4 +1,5 @@
-"""The application's topics: input topics must exist, changelogs are created, ends are fetched."""
+"""The application's topics: inputs must exist, repartition topics and changelogs are created, ends
+are fetched."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from kafkaclient.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
+from kafkaclient.streams.declarations import RepartitionTopic
 from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, ChangelogTopic
 
 if TYPE_CHECKING:
@@ -33,80 +35,143 @@ _READY_TIMEOUT_S = 30.0  # how long brokers may take to know a new changelog
 _LEADER_TIMEOUT_S = 30.0  # how long partitions may be without leader
 _POLL_INTERVAL_S = 0.1
 _DELETE_RETENTION = "delete.retention.ms"
+_CHANGELOG_CONFIGS = {"cleanup.policy": "compact"}
+# RepartitionTopicConfig.java: records stay until the application deletes them.
+_REPARTITION_CONFIGS = {
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",
+    "retention.ms": "-1",
+    "segment.bytes": str(50 * 1024 * 1024),
+}
 
 
 class ApplicationTopics(NamedTuple):
-    """The topics' properties."""
+    """The topics' properties. Topics have the names that brokers know."""
 
+    topology: Topology
+    """The application's topology, with the repartition topics that were inferred."""
     partitions: Mapping[str, int]
     """Input topic -> number of partitions."""
     changelogs: Mapping[str, ChangelogTopic]
     """Store -> its changelog topic."""
+    repartition_topics: frozenset[str]
+    """The inputs that the application has made, and purges."""
 
 
 async def prepare_topics(config: StreamsConfig, topology: Topology) -> ApplicationTopics:
-    """Check the topics, and create missing changelogs. A partition without leader is accepted: only
-    its own task waits for a leader.
+    """Check the topics, and create missing repartition topics and changelogs. A partition without
+    leader is accepted: only its own task waits for a leader.
 
     Raises :class:`~kafkaclient.errors.StreamsError` if an input or dead letter topic does not
-    exist, and :class:`~kafkaclient.errors.StateStoreError` if a changelog has a wrong number of
-    partitions. Errors of the admin client are raised unchanged.
+    exist, or if inputs of common stores have different numbers of partitions, and
+    :class:`~kafkaclient.errors.StateStoreError` if a changelog has a wrong number of partitions.
+    Errors of the admin client are raised unchanged.
     """
     async with Admin(config.bootstrap_servers, **config.client_options) as admin:
-        dead_letters = {t for p in topology.processors for t in p.dead_letter_topics}
-        found = await _existing_topics(admin, {*topology.topics, *dead_letters})
-        for topics, advice in (
-            (set(topology.topics), "; create the input topics"),
-            (dead_letters, ", which is to take dead letters (DeadLetter): create it"),
-        ):
-            if missing := sorted(topics - found.keys()):
-                raise StreamsError(f"topic {', '.join(missing)} does not exist{advice}")
-        partitions = {topic: len(found[topic].partitions) for topic in topology.topics}
-        wanted = {
-            topology.changelog_topic(processor): partitions[processor.topic]
-            for processor in topology.processors
-        }
+        found = await admin.describe_topics()
+        existing = {name: len(each.partitions) for name, each in found.items() if each.partitions}
+        inferred = topology.inferred_repartition_topics(existing)
+        topology = topology.with_repartition_topics(inferred)
+        made = frozenset(map(topology.topic_name, topology.repartition_topics))
+        _check_existing(topology, made, existing)
+        inputs = {name: existing[name] for name in topology.topics if name in existing}
+        partitions = inputs | topology.repartition_counts(inputs)
+        _check_declared_counts(topology, partitions)
+        topology.check_partitions(partitions)
+        wanted = _changelog_counts(topology, partitions)
+        new = [
+            NewTopic(name, partitions[name], config.replication_factor, _REPARTITION_CONFIGS, {})
+            for name in made
+        ]
+        new += [
+            NewTopic(name, count, config.replication_factor, _CHANGELOG_CONFIGS, {})
+            for name, count in wanted.items()
+        ]
+        names = ", ".join(sorted({*made, *wanted}))
         try:
             async with asyncio.timeout(_READY_TIMEOUT_S):
-                existing = await _create_missing(admin, wanted, config.replication_factor)
+                created = await _create_missing(admin, new)
                 retention_s = {name: await _delete_retention_s(admin, name) for name in wanted}
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise  # a request timed out
             raise StreamsError(
-                f"the changelogs {', '.join(sorted(wanted))} were created, but some broker does "
-                f"not know them after {_READY_TIMEOUT_S:g} s"
+                f"the topics {names} were created, but some broker does not know them after "
+                f"{_READY_TIMEOUT_S:g} s"
             ) from None
-    changelogs = {}
-    for processor in topology.processors:
-        name = topology.changelog_topic(processor)
-        count = len(existing[name].partitions)
-        if count != wanted[name]:
-            raise StateStoreError(
-                f"changelog {name} has {count} partitions, but {processor.topic}, its input topic, "
-                f"has {wanted[name]}: keys would move to tasks without their state. Restart the "
-                "application with another application.id, without its old state"
+    for name in made:
+        if (count := len(created[name].partitions)) != partitions[name]:  # made by another instance
+            raise StreamsError(
+                f"repartition topic {name} has {count} partitions, and this instance expects "
+                f"{partitions[name]}: start it again, with the same version as the other instances"
             )
-        changelogs[processor.store] = ChangelogTopic(existing[name].topic_id, retention_s[name])
-    return ApplicationTopics(partitions, changelogs)
+    changelogs = {}
+    for subtopology in topology.subtopologies:
+        for store in subtopology.stores:
+            name = topology.changelog_topic(store.name)
+            count = len(created[name].partitions)
+            if count != wanted[name]:
+                inputs_of = ", ".join(map(topology.topic_name, subtopology.topics))
+                raise StateStoreError(
+                    f"changelog {name} has {count} partitions, but {inputs_of}, its input topic, "
+                    f"has {wanted[name]}: keys would move to tasks without their state. Restart "
+                    "the application with another application.id, without its old state"
+                )
+            changelogs[store.name] = ChangelogTopic(created[name].topic_id, retention_s[name])
+    return ApplicationTopics(topology, partitions, changelogs, made)
+
+
+def _check_existing(topology: Topology, made: Collection[str], existing: Collection[str]) -> None:
+    """Raise StreamsError if a topic is missing that the application does not make."""
+    missing = [name for name in topology.topics if name not in existing and name not in made]
+    if missing:
+        raise StreamsError(
+            f"topic {', '.join(sorted(missing))} does not exist; create the input topics, or "
+            "correct the name. If the application's own processors emit to it, declare "
+            "RepartitionTopic(name) as the input: then the application makes it"
+        )
+    if missing := sorted(topology.dead_letter_topics - set(existing)):
+        raise StreamsError(
+            f"topic {', '.join(missing)} does not exist, which is to take dead letters "
+            "(DeadLetter): create it"
+        )
+
+
+def _check_declared_counts(topology: Topology, partitions: Mapping[str, int]) -> None:
+    """Raise StreamsError if a repartition topic exists with another number of partitions than
+    declared."""
+    for name, topic in topology.inputs.items():
+        declared = topic.partitions if isinstance(topic, RepartitionTopic) else None
+        count = partitions[topology.topic_name(name)]
+        if declared not in (None, count):
+            raise StreamsError(
+                f"repartition topic {topology.topic_name(name)} has {count} partitions, and "
+                f"RepartitionTopic({name!r}) declares {declared}. Declare {count}, or give the "
+                "changed application another application.id"
+            )
+
+
+def _changelog_counts(topology: Topology, partitions: Mapping[str, int]) -> dict[str, int]:
+    """Changelog topic -> the number of partitions of its subtopology's inputs."""
+    return {
+        topology.changelog_topic(store.name): partitions[topology.topic_name(subtopology.topics[0])]
+        for subtopology in topology.subtopologies
+        for store in subtopology.stores
+    }
 
 
 async def _create_missing(
-    admin: Admin, wanted: Mapping[str, int], replication_factor: int
+    admin: Admin, topics: Collection[NewTopic]
 ) -> dict[str, TopicDescription]:
-    """The changelogs, once brokers list them."""
+    """Create those of the topics that do not exist. Returns all, once brokers list them."""
+    wanted = {topic.name for topic in topics}
     existing = await _existing_topics(admin, wanted)
-    compacted = {"cleanup.policy": "compact"}
-    new = [
-        NewTopic(name, count, replication_factor, compacted, {})
-        for name, count in wanted.items()
-        if name not in existing
-    ]
+    new = [topic for topic in topics if topic.name not in existing]
     for error in (await admin.create_topics(new)).values() if new else ():
         # Another instance may have created it first.
         if error is not None and not isinstance(error, TopicExistsError):
             raise error
-    while wanted.keys() - (existing := await _existing_topics(admin, wanted)).keys():  # noqa: ASYNC110
+    while wanted - (existing := await _existing_topics(admin, wanted)).keys():  # noqa: ASYNC110
         await asyncio.sleep(_POLL_INTERVAL_S)
     return existing
 

@@ -64,33 +64,40 @@ class Writer:
 
     async def commit(
         self,
-        changes: Mapping[bytes, bytes | None],
-        changelog: TopicPartition,
-        source: TopicPartition,
-        offset: int,
-    ) -> int | None:
-        """Write the changes and commit ``offset``. Returns the changelog offset after the last
-        change. None if there were no changes, or the broker returned no offset."""
-        topic, partition = changelog
+        changes: Mapping[TopicPartition, Mapping[bytes, bytes | None]],
+        offsets: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, int | None]:
+        """Write the changes (changelog -> changes) and commit the offsets. Returns the offset after
+        the last change of each changelog. None if there were no changes, or the broker returned no
+        offset."""
         deliveries = []
-        for key, value in changes.items():
-            deliveries.append(await self._producer.send(topic, value, key, partition=partition))
-            if len(deliveries) % _MAX_CHANGES_PER_TURN == 0:
-                await asyncio.sleep(0)
-        await self._commit_offset(deliveries, source, offset)
-        if not deliveries:
-            return None
-        last = await deliveries[-1]  # a partition's records are written in the order of sending
-        return None if last.offset == NO_OFFSET else last.offset + 1
+        last: dict[TopicPartition, Delivery] = {}
+        for changelog, pairs in changes.items():
+            topic, partition = changelog
+            for key, value in pairs.items():
+                sent = await self._producer.send(topic, value, key, partition=partition)
+                deliveries.append(sent)
+                # A partition's records are written in the order of sending.
+                last[changelog] = sent
+                if len(deliveries) % _MAX_CHANGES_PER_TURN == 0:
+                    await asyncio.sleep(0)
+        await self._commit_offsets(deliveries, offsets)
+        positions: dict[TopicPartition, int | None] = dict.fromkeys(changes)
+        for changelog, delivery in last.items():
+            found = await delivery
+            positions[changelog] = None if found.offset == NO_OFFSET else found.offset + 1
+        return positions
 
-    async def _commit_offset(
-        self, changes: Sequence[Delivery], source: TopicPartition, offset: int
+    async def _commit_offsets(
+        self, changes: Sequence[Delivery], offsets: Mapping[TopicPartition, int]
     ) -> None:
         """Wait until everything is written, and commit."""
         raise NotImplementedError
 
-    async def committed(self, source: TopicPartition) -> int | None:
-        """The group's committed offset. None if there is none."""
+    async def committed(
+        self, sources: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        """The group's committed offset of each input partition. None if there is none."""
         raise NotImplementedError
 
     async def stop(self) -> None:
@@ -110,16 +117,18 @@ class ExactlyOnceWriter(Writer):
     async def begin(self) -> None:
         await self._producer.begin_transaction()
 
-    async def _commit_offset(
-        self, changes: Sequence[Delivery], source: TopicPartition, offset: int
+    async def _commit_offsets(
+        self, changes: Sequence[Delivery], offsets: Mapping[TopicPartition, int]
     ) -> None:
         async with self._gate.commit() as group:
-            await self._producer.send_offsets_to_transaction({source: offset}, group)
+            await self._producer.send_offsets_to_transaction(offsets, group)
         await self._producer.commit_transaction()
 
-    async def committed(self, source: TopicPartition) -> int | None:
-        offset = (await self._producer.committed(self._gate.group.group_id, [source]))[source]
-        return None if offset is None else offset.offset
+    async def committed(
+        self, sources: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        found = await self._producer.committed(self._gate.group.group_id, sources)
+        return {source: None if each is None else each.offset for source, each in found.items()}
 
     async def stop(self) -> None:
         await self._producer.stop(_STOP_TIMEOUT_S)
@@ -138,14 +147,16 @@ class AtLeastOnceWriter(Writer):
         self._emitted.append(delivery)
         return delivery
 
-    async def _commit_offset(
-        self, changes: Sequence[Delivery], source: TopicPartition, offset: int
+    async def _commit_offsets(
+        self, changes: Sequence[Delivery], offsets: Mapping[TopicPartition, int]
     ) -> None:
         emitted, self._emitted = self._emitted, []
         await self._producer.flush()
         for delivery in (*emitted, *changes):
             await delivery
-        await self._offsets.commit({source: offset})
+        await self._offsets.commit(offsets)
 
-    async def committed(self, source: TopicPartition) -> int | None:
-        return (await self._offsets.committed([source]))[source]
+    async def committed(
+        self, sources: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        return await self._offsets.committed(sources)

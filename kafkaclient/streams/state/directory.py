@@ -1,15 +1,15 @@
-"""The state directory of an instance: its lock, its process id and one directory per task.
+"""The state directory of an instance: its lock, its process id, and a directory per task and store.
 
 ::
 
     {state.dir}/{application.id}/.lock
                                  process-id
-                                 0_1/checkpoint
-                                     rocksdb/
+                                 0_1/counts/checkpoint
+                                            rocksdb/
 
-A checkpoint is a small file with the changelog position of a task's store, replaced atomically. It
-is like Kafka Streams' ``OffsetCheckpoint``, plus a checksum: with too high a position the store
-would silently lack changes.
+A checkpoint is a small file with the changelog position of a store, replaced atomically. It is like
+Kafka Streams' ``OffsetCheckpoint``, plus a checksum: with too high a position the store would
+silently lack changes. Earlier versions had one store per task, in the task's own directory.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from kafkaclient.errors import StateStoreError
 from kafkaclient.streams.tasks import TaskId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from pathlib import Path
 
 _log = logging.getLogger(__name__)
 
 _FORMAT = re.compile(
-    r"(?P<version>[12])\n(?P<store>\S+) (?P<offset>\d{1,19})"
-    r"(?: (?P<topic>-|[0-9a-f-]{36}) (?P<current_ms>\d{1,15}))?\n"
+    r"3\n(?P<offset>\d{1,19}) (?P<topic>-|[0-9a-f-]{36}) (?P<current_ms>\d{1,15})\n"
 )
 _CHECKSUM = "crc32c "
+_CHECKPOINT = "checkpoint"
 
 
 class ChangelogTopic(NamedTuple):
@@ -56,7 +56,6 @@ UNKNOWN_CHANGELOG = ChangelogTopic(None, 86_400.0)
 class Checkpoint(NamedTuple):
     """The store contains all changes before ``offset`` of its changelog."""
 
-    store: str
     offset: int
     topic_id: UUID | None = None
     """Topic id of the changelog. None: unknown."""
@@ -84,7 +83,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """
     topic = checkpoint.topic_id or "-"
     current_ms = int(checkpoint.current_at * 1000)
-    text = f"2\n{checkpoint.store} {checkpoint.offset} {topic} {current_ms}\n"
+    text = f"3\n{checkpoint.offset} {topic} {current_ms}\n"
     text += f"{_CHECKSUM}{crc32c(text.encode()):08x}\n"
     new = path.with_suffix(".new")
     try:
@@ -108,7 +107,6 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
     :class:`~kafkaclient.errors.StateStoreError` if the file is unreadable or damaged."""
     try:
         data = path.read_bytes()
-        written_at = path.stat().st_mtime
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -119,11 +117,8 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
         raise StateStoreError(
             f"the checkpoint {path} is damaged: its {len(data)} bytes do not match their checksum"
         )
-    store, offset = match["store"], int(match["offset"])
-    if match["current_ms"] is None:  # format 1
-        return Checkpoint(store, offset, None, written_at)
     topic_id = None if match["topic"] == "-" else UUID(match["topic"])
-    return Checkpoint(store, offset, topic_id, int(match["current_ms"]) / 1000)
+    return Checkpoint(int(match["offset"]), topic_id, int(match["current_ms"]) / 1000)
 
 
 def _sync_directory(path: Path) -> None:
@@ -135,46 +130,94 @@ def _sync_directory(path: Path) -> None:
 
 
 class TaskDirectory:
-    """The files of one task."""
+    """The directories of one task's stores."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._checkpoint = path / "checkpoint"
+
+    def store(self, name: str) -> StoreDirectory:
+        return StoreDirectory(self.path / name)
+
+    def prepare(self, stores: Collection[str]) -> None:
+        """Check the directory before its stores are opened. The state of an earlier version, which
+        is not readable any more, is removed.
+
+        Raises :class:`~kafkaclient.errors.StateStoreError` if the directory has another store.
+        """
+        if (self.path / _CHECKPOINT).exists():
+            _log.warning(
+                "the state of task %s is in the layout of an earlier version, with one store per "
+                "task. The task is restored from its changelogs",
+                self.path.name,
+            )
+            self.wipe()
+        for name in self._stores():
+            if name not in stores:
+                raise StateStoreError(
+                    f"{self.path} has the store {name!r}, which task {self.path.name} of this "
+                    f"application does not know: its stores are {', '.join(stores) or 'none'}. "
+                    "Give the changed application another application.id, or delete the directory "
+                    "to restore the stores"
+                )
+
+    def position(self) -> int | None:
+        """Sum of the stores' changelog positions. None: there is no valid checkpoint."""
+        found = [self.store(name).checkpoint() for name in self._stores()]
+        offsets = [checkpoint.offset for checkpoint in found if checkpoint is not None]
+        return sum(offsets) if offsets else None
+
+    def wipe(self) -> None:
+        """Remove the directory, checkpoints first: without its checkpoint, a store is invalid."""
+        for name in self._stores():
+            self.store(name).wipe()
+        try:
+            (self.path / _CHECKPOINT).unlink(missing_ok=True)
+            if self.path.exists():
+                shutil.rmtree(self.path)
+        except OSError as error:
+            raise StateStoreError(f"directory {self.path} cannot be removed: {error}") from error
+
+    def _stores(self) -> list[str]:
+        if not self.path.is_dir():
+            return []
+        return sorted(path.name for path in self.path.iterdir() if path.is_dir())
+
+
+class StoreDirectory:
+    """The files of one store."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._checkpoint = path / _CHECKPOINT
 
     @property
     def rocksdb(self) -> Path:
         return self.path / "rocksdb"
 
     def checkpoint(self) -> Checkpoint | None:
-        """The task's checkpoint. None if it is missing or damaged."""
+        """The store's checkpoint. None if it is missing or damaged."""
         try:
             return read_checkpoint(self._checkpoint)
         except StateStoreError as error:
-            _log.warning("%s; the task is restored from the beginning of its changelog", error)
+            _log.warning("%s; the store is restored from the beginning of its changelog", error)
             return None
 
-    def load_or_wipe(self, store: str, changelog: ChangelogTopic, now: float) -> Checkpoint | None:
+    def load_or_wipe(self, changelog: ChangelogTopic, now: float) -> Checkpoint | None:
         """Prepare the directory for opening the store, and return its checkpoint.
 
         If there is no valid checkpoint, the directory's content is removed: it may lack changes,
         and deletions among them may be gone from the changelog. A checkpoint is invalid if it
-        belongs to another changelog topic or is too old. ``now`` is in seconds since 1970. Raises
-        :class:`~kafkaclient.errors.StateStoreError` if the directory contains another store.
+        belongs to another changelog topic or is too old. ``now`` is in seconds since 1970.
         """
         checkpoint = self.checkpoint()
         if checkpoint is None:
             self.wipe()
-        elif checkpoint.store != store:
-            raise StateStoreError(
-                f"{self.path} has the store {checkpoint.store!r}, which task {self.path.name} of "
-                f"this application does not know: its store is {store!r}. Give the changed "
-                "application another application.id, or delete the directory to restore the store"
-            )
         elif problem := checkpoint.problem(changelog, now):
             _log.warning(
-                "the state of task %s cannot be used: %s. The task is restored from the "
-                "beginning of its changelog",
+                "store %s of task %s cannot be used: %s. The store is restored from the beginning "
+                "of its changelog",
                 self.path.name,
+                self.path.parent.name,
                 problem,
             )
             self.wipe()
@@ -231,12 +274,10 @@ class StateDirectory:
         return TaskDirectory(self.path / str(task))
 
     def report(self) -> dict[TaskId, int]:
-        """Offset of each task on disk with a checkpoint. They are kept until :meth:`release`."""
-        found = {}
-        for task in self._tasks():
-            checkpoint = self.task(task).checkpoint()
-            if checkpoint is not None:
-                found[task] = checkpoint.offset
+        """Position of each task on disk with a checkpoint: the sum over its stores. The tasks are
+        kept until :meth:`release`."""
+        positions = {task: self.task(task).position() for task in self._tasks()}
+        found = {task: position for task, position in positions.items() if position is not None}
         self._reported = frozenset(found)
         return found
 

@@ -4,72 +4,163 @@ from __future__ import annotations
 
 import heapq
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
-from kafkaclient.errors import StreamsError
+from kafkaclient.errors import RecordTooLargeError, StreamsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from kafkaclient.streams.state.rocks import RocksStore
+    from kafkaclient.streams.declarations import Store
+
+K = TypeVar("K")
+V = TypeVar("V")
+D = TypeVar("D")
 
 _ABSENT: Any = object()
 """Marks a key in ``_undo`` that had no uncommitted write."""
+_MAX_CACHED = 10_000  # pairs per store; more changes than that are cached until the next commit
+_MAX_CACHED_BYTES = 256  # of a value
+_MAX_CHANGE_BYTES = 1_048_576 - 128  # max.request.size's default, without the rest of the batch
 
 
-class KeyValueStore:
-    """One task's store: bytes to bytes.
+class Bytes(Protocol):
+    """Where committed pairs are: RocksDB, or memory in tests."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+    def items(self, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]: ...
+    def apply(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None: ...
+
+
+class KeyValueStore(Generic[K, V]):
+    """One task's part of a store, with the types that the :class:`~kafkaclient.streams.Store`
+    declares. It is used like a dict: ``store[key]``, ``get``, ``in``, ``del``, ``items()``.
 
     Writes are visible immediately. A commit writes them to the changelog and then to RocksDB,
     together with the input offsets. If the commit fails, the writes are dropped and the input is
     read again. Like Kafka Streams' cache, the store writes only a key's last value of a commit
     interval to the changelog.
+
+    An object is serialized when it is written: changing it later does not change the store. Each
+    method raises TypeError for a key or value of another type than declared, and
+    :class:`~kafkaclient.errors.StreamsError` after the task was taken away from this instance.
     """
 
-    def __init__(self, rocks: RocksStore) -> None:
-        self._rocks = rocks
+    __slots__ = (
+        "_bytes",
+        "_cache",
+        "_declared",
+        "_decode",
+        "_max_bytes",
+        "_undo",
+        "_write_key",
+        "_write_value",
+        "changes",
+        "is_closed",
+    )
+
+    def __init__(
+        self, declared: Store[K, V], stored: Bytes, max_change_bytes: int = _MAX_CHANGE_BYTES
+    ) -> None:
+        self._declared = declared
+        self._write_key, self._write_value = declared.key.writer, declared.value.writer
+        self._decode = declared.value.decode
+        self._bytes = stored
+        self._cache: dict[bytes, bytes | None] = {}
+        """The newest committed pairs: a read of RocksDB takes longer than all the rest."""
+        self._max_bytes = max_change_bytes
         self.changes: dict[bytes, bytes | None] = {}
-        """The uncommitted writes: key -> value."""
+        """The uncommitted writes: serialized key -> value."""
         self._undo: dict[bytes, bytes | None] | None = None
         """What :meth:`roll_back` restores: key -> earlier value. None: there is no mark."""
         self.is_closed: bool = False
 
-    def get(self, key: bytes) -> bytes | None:
-        """The key's value, or None. Raises TypeError for a key that is not bytes."""
-        self._check(key)
+    def __repr__(self) -> str:
+        return f"<KeyValueStore {self._declared.name!r}>"
+
+    @overload
+    def get(self, key: K) -> V | None: ...
+    @overload
+    def get(self, key: K, default: D) -> V | D: ...
+    def get(self, key: K, default: Any = None) -> Any:
+        """The key's value, or ``default``."""
+        found = self._get(self._written_key(key))
+        if found is None:
+            return default
+        return found if self._decode is None else self._decode(found)
+
+    def __getitem__(self, key: K) -> V:
+        found = self.get(key, _ABSENT)
+        if found is _ABSENT:
+            raise KeyError(key)
+        return found
+
+    def __contains__(self, key: K) -> bool:
+        return self._get(self._written_key(key)) is not None
+
+    def __setitem__(self, key: K, value: V) -> None:
+        """Set the key's value.
+
+        Raises RecordTooLargeError if the two are larger than a record of the changelog may be.
+        """
+        name, data = self._written_key(key), self._write_value(value)
+        if len(data) + len(name) > self._max_bytes:
+            raise RecordTooLargeError(
+                f"store {self._declared.name!r}: the value of key {name[:100]!r} has {len(data)} "
+                f"bytes; a change may have at most {self._max_bytes} with its key. Raise "
+                "max.request.size in producer_options, and max.message.bytes of the changelog"
+            )
+        self._put(name, data)
+
+    def __delitem__(self, key: K) -> None:
+        """Remove the key. Raises KeyError if the store does not have it."""
+        if key not in self:
+            raise KeyError(key)
+        self.delete(key)
+
+    def delete(self, key: K) -> None:
+        """Remove the key, if the store has it. Faster than ``del``, which reads first."""
+        self._put(self._written_key(key), None)
+
+    def pop(self, key: K, default: D = _ABSENT) -> V | D:
+        """Remove the key and return its value, or ``default``. Raises KeyError without default."""
+        found = self[key] if default is _ABSENT else self.get(key, default)
+        if found is not default:
+            self.delete(key)
+        return found
+
+    def items(self, start: K | None = None, end: K | None = None) -> Iterator[tuple[K, V]]:
+        """All pairs with ``start <= key < end``, in the order of the keys' bytes: ``str`` and
+        ``bytes`` sort as usual, ``int`` as its text. The iteration shows the store as of its first
+        step, with or without later writes."""
+        bounds = [None if key is None else self._written_key(key) for key in (start, end)]
+        read_key, read_value = self._declared.key.read, self._declared.value.read
+        return ((read_key(key), read_value(value)) for key, value in self._range(*bounds))
+
+    def __iter__(self) -> Iterator[K]:
+        return (key for key, _ in self.items())
+
+    def _written_key(self, key: Any) -> bytes:
+        if self.is_closed:
+            self.check_open()
+        return self._write_key(key)
+
+    def _get(self, key: bytes) -> bytes | None:
         if key in self.changes:
             return self.changes[key]
-        return self._rocks.get(key)
+        if key in self._cache:
+            return self._cache[key]
+        return self._bytes.get(key)
 
-    def put(self, key: bytes, value: bytes | None) -> None:
-        """Set the key's value. None deletes the key. Raises TypeError unless both are bytes."""
-        self._check(key)
-        if value is not None:
-            self._check(value, "value")
+    def _put(self, key: bytes, value: bytes | None) -> None:
         if self._undo is not None and key not in self._undo:
             self._undo[key] = self.changes.get(key, _ABSENT)
         self.changes[key] = value
 
-    def delete(self, key: bytes) -> None:
-        """Remove the key and its value, if the key is there. Raises TypeError unless the key is
-        bytes."""
-        self.put(key, None)
-
-    def range(
-        self, start: bytes | None = None, end: bytes | None = None
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """All pairs with ``start <= key < end``, sorted. The iteration shows the store as of its
-        first step, with or without later writes. Raises TypeError for a bound that is neither bytes
-        nor None."""
-        for bound in (start, end):
-            if bound is not None:
-                self._check(bound, "bound")
-        return self._range(start, end)
-
     def _range(self, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         self.check_open()
         changes = {k: v for k, v in self.changes.items() if start is None or k >= start}
-        stored = (pair for pair in self._rocks.items(start) if pair[0] not in changes)
+        stored = (pair for pair in self._bytes.items(start) if pair[0] not in changes)
         pairs: Iterator[tuple[bytes, bytes | None]]
         pairs = heapq.merge(sorted(changes.items()), stored, key=itemgetter(0))
         for key, value in pairs:
@@ -79,12 +170,24 @@ class KeyValueStore:
             if value is not None:
                 yield key, value
 
+    # --- for the runtime ------------------------------------------------------------------------
+
     def commit(self) -> None:
         """Write the changes to RocksDB, after the changelog has them."""
         if self.changes:
-            self._rocks.apply(self.changes.items())
+            self._bytes.apply(self.changes.items())
+            self._cache_changes()
             self.changes = {}
         self._undo = None
+
+    def _cache_changes(self) -> None:
+        if len(self._cache) + len(self.changes) > _MAX_CACHED:
+            self._cache = {}
+        for key, value in self.changes.items():
+            if value is not None and len(value) > _MAX_CACHED_BYTES:
+                self._cache.pop(key, None)
+            else:
+                self._cache[key] = value
 
     def mark(self) -> None:
         """Set the mark to which :meth:`roll_back` returns."""
@@ -103,11 +206,6 @@ class KeyValueStore:
         """Drop the uncommitted writes. A running processor cannot use the store any more."""
         self.changes = {}
         self.is_closed = True
-
-    def _check(self, data: Any, what: str = "key") -> None:
-        if not isinstance(data, bytes):
-            raise TypeError(f"a store takes bytes; this {what} is {type(data).__name__}")
-        self.check_open()
 
     def check_open(self) -> None:
         """Raise StreamsError after :meth:`close`."""

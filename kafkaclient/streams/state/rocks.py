@@ -41,9 +41,11 @@ class RocksStore:
             self._db = Rdict(str(path), options)
 
     def get(self, key: bytes) -> bytes | None:
-        with self._store_errors("read"):
+        try:  # called for each record: a context manager takes longer than the read
             value: bytes | None = self._db.get(key)
-            return value
+        except Exception as error:  # the binding has no narrower type
+            raise self._error("read", error) from error
+        return value
 
     def items(self, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """All pairs from ``start`` on. The iteration shows the store as of the call."""
@@ -74,9 +76,12 @@ class RocksStore:
     def _store_errors(self, what: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # the binding has no narrower type
-            raise StateStoreError(
-                f"the store {self._path} cannot be {what}: {error}. No data is lost: the "
-                "changelog has all of it. Free disk space or repair the disk, and restart. A "
-                "deleted directory is restored from the changelog"
-            ) from error
+        except Exception as error:
+            raise self._error(what, error) from error
+
+    def _error(self, what: str, error: Exception) -> StateStoreError:
+        return StateStoreError(
+            f"the store {self._path} cannot be {what}: {error}. No data is lost: the changelog has "
+            "all of it. Free disk space or repair the disk, and restart. A deleted directory is "
+            "restored from the changelog"
+        )

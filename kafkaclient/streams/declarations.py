@@ -1,0 +1,154 @@
+"""What an application declares: topics, stores, and what happens to records that fail.
+
+Kafka Streams: ``deserialization.exception.handler``, ``processing.exception.handler`` and
+``errors.dead.letter.queue.topic.name`` (KIP-161, KIP-1033, KIP-1034).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+
+from kafkaclient.errors import ConfigError, InvalidTopicError
+from kafkaclient.streams.serdes import BYTES_OR_NONE, Codec, TypeLike, codec_of
+from kafkaclient.topic_names import check_topic_name
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+FAIL: Final = "fail"  # end the application with an error that names the record
+_SKIP: Final = "skip"  # log the record and continue; CONTINUE in Kafka Streams
+
+
+class Topic(Generic[K, V]):
+    """A topic and the types of its keys and values, for processors and for ``emit``.
+
+    ``key`` and ``value`` are types or :class:`~kafkaclient.streams.Serde` objects; the manual has
+    the table. The default is ``bytes | None``: None is a null.
+
+    Raises :class:`~kafkaclient.errors.ConfigError` for an invalid name or type.
+    """
+
+    __slots__ = ("key", "name", "value")
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        key: TypeLike[K] = BYTES_OR_NONE,  # type: ignore[assignment]
+        value: TypeLike[V] = BYTES_OR_NONE,  # type: ignore[assignment]
+    ) -> None:
+        self.name = checked_name(name, "topic")
+        self.key: Codec = codec_of(key, f"the key type of topic {name!r}")
+        self.value: Codec = codec_of(value, f"the value type of topic {name!r}")
+
+    def __repr__(self) -> str:
+        types = f"key={self.key.declared}, value={self.value.declared}"
+        return f"{type(self).__name__}({self.name!r}, {types})"
+
+
+class RepartitionTopic(Topic[K, V]):
+    """A topic between two processors of the application, which the application itself makes, as
+    ``{application.id}-{name}-repartition``, and purges: records are deleted once they are
+    processed and committed.
+
+    ``partitions`` is the number of partitions. By default it is the largest number of the inputs of
+    the processors before it.
+    """
+
+    __slots__ = ("partitions",)
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        key: TypeLike[K] = BYTES_OR_NONE,  # type: ignore[assignment]
+        value: TypeLike[V] = BYTES_OR_NONE,  # type: ignore[assignment]
+        partitions: int | None = None,
+    ) -> None:
+        super().__init__(name, key=key, value=value)
+        if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
+            raise ConfigError(
+                f"RepartitionTopic({name!r}) has partitions={partitions!r}: at least 1, or None"
+            )
+        self.partitions = partitions
+
+
+class Store(Generic[K, V]):
+    """A store of a processor: its name and the types of its keys and values, as for
+    :class:`Topic`. Each task has its own :class:`~kafkaclient.streams.KeyValueStore`.
+
+    Raises :class:`~kafkaclient.errors.ConfigError` for an invalid name, a type with None, or a
+    serde that cannot read.
+    """
+
+    __slots__ = ("key", "name", "value")
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        key: TypeLike[K] = bytes,  # type: ignore[assignment]
+        value: TypeLike[V] = bytes,  # type: ignore[assignment]
+    ) -> None:
+        self.name = checked_name(name, "store")
+        self.key: Codec = _store_codec(key, f"the key type of store {name!r}")
+        self.value: Codec = _store_codec(value, f"the value type of store {name!r}")
+
+    def __repr__(self) -> str:
+        return f"Store({self.name!r}, key={self.key.declared}, value={self.value.declared})"
+
+
+def _store_codec(declared: Any, what: str) -> Codec:
+    codec = codec_of(declared, what)
+    if codec.declared.endswith("| None"):
+        raise ConfigError(f"{what} allows None: a store has no None; delete the key instead")
+    if codec.with_context or not codec.readable:
+        raise ConfigError(
+            f"{what} is {codec.declared}: a store needs a Serde with two functions, and a "
+            "serializer with a context is only for topics"
+        )
+    return codec._replace(nullable=False)
+
+
+class DeadLetter:
+    """Write the record to ``topic`` and continue with the next one.
+
+    The record keeps its key, value, timestamp and headers, as bytes. The headers of KIP-1034 are
+    added: ``__streams.errors.exception``, ``.stacktrace``, ``.message``, ``.topic``, ``.partition``
+    and ``.offset``. With ``exactly_once_v2`` the record is written in the task's transaction. The
+    topic must exist when the application starts.
+
+    Raises :class:`~kafkaclient.errors.ConfigError` for an invalid name.
+    """
+
+    __slots__ = ("topic",)
+
+    def __init__(self, topic: str) -> None:
+        self.topic = checked_name(topic, "dead letter topic")
+
+    def __repr__(self) -> str:
+        return f"DeadLetter({self.topic!r})"
+
+
+ErrorHandler: TypeAlias = Literal["fail", "skip"] | DeadLetter
+
+
+def validate_handler(handler: Any, option: str) -> ErrorHandler:
+    """The checked handler. Raises :class:`~kafkaclient.errors.ConfigError` with ``option``."""
+    if isinstance(handler, DeadLetter):
+        return handler
+    if isinstance(handler, str) and handler in (FAIL, _SKIP):
+        return handler  # type: ignore[return-value]
+    raise ConfigError(
+        f"{option} is {handler!r}; it must be {FAIL!r}, {_SKIP!r} or DeadLetter('topic')"
+    )
+
+
+def checked_name(name: Any, what: str) -> str:
+    """The name, which is a topic's, or becomes part of one. Raises ConfigError."""
+    try:
+        check_topic_name(name)
+    except InvalidTopicError as error:
+        text = str(error).removesuffix("; nothing was sent")
+        raise ConfigError(f"{what} {name!r}: {text}") from None
+    return str(name)

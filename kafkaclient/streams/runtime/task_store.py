@@ -1,0 +1,192 @@
+"""One store of a task: its RocksDB, its position in the changelog and its checkpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.streams.state.directory import Checkpoint
+from kafkaclient.streams.state.key_value_store import KeyValueStore
+from kafkaclient.streams.state.rocks import RocksStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from concurrent.futures import Executor, Future
+
+    from kafkaclient.streams.declarations import Store
+    from kafkaclient.streams.state.directory import ChangelogTopic, StoreDirectory
+    from kafkaclient.streams.tasks import TaskId
+    from kafkaclient.types import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_CHECKPOINT_INTERVAL = 10_000  # changes; Java: OFFSET_DELTA_THRESHOLD_FOR_CHECKPOINT
+_CHECKPOINT_INTERVAL_FAR_BEHIND = 200_000  # changes; larger, because each checkpoint is a flush
+_CHECKPOINT_AGE = 0.25  # fraction of delete.retention.ms after which a checkpoint is renewed
+_MIN_CHECKPOINT_AGE_S = 60.0  # a checkpoint is not renewed earlier, unless there are changes
+
+
+class TaskStore:
+    """Methods that use the RocksDB raise :class:`~kafkaclient.errors.StateStoreError` on a disk
+    error, and so does the constructor.
+
+    Checkpoints are written in ``disk``'s threads, because a flush takes as long as the disk does
+    and other tasks must not wait for it. The constructor and :meth:`close` may run there, too.
+    """
+
+    def __init__(
+        self,
+        task: TaskId,
+        declared: Store[Any, Any],
+        changelog: TopicPartition,
+        topic: ChangelogTopic,
+        directory: StoreDirectory,
+        disk: Executor,
+        wall: Callable[[], float],
+        max_change_bytes: int,
+    ) -> None:
+        self.task = task
+        self.declared = declared
+        self.changelog = changelog
+        self.lag: int | None = None
+        """While following the changelog: records behind its end. None: not known yet."""
+        self._topic = topic
+        self._directory = directory
+        self._disk = disk
+        self._wall = wall
+        self._max_change_bytes = max_change_bytes
+        self._checkpoint_write: Future[None] | None = None
+        """The last checkpoint write, done or in progress."""
+        now = wall()
+        checkpoint = directory.load_or_wipe(topic, now)
+        self.position = 0 if checkpoint is None else checkpoint.offset
+        """Offset of the next change of the changelog. The store contains all earlier changes."""
+        self._current_at = now if checkpoint is None else checkpoint.current_at
+        """When the store last had its whole changelog, in seconds since 1970. A new, empty store
+        lacks no deletion, so it counts as current."""
+        self._checkpoint_position, self._checkpoint_current_at = self.position, self._current_at
+        self._restored_at: int | None = None
+        self._restored = asyncio.Event()
+        self._open()
+
+    def _open(self) -> None:
+        self._rocks = RocksStore(self._directory.rocksdb)
+        self.view: KeyValueStore[Any, Any] = self._new_view()
+        """What the task's processors use."""
+
+    def _new_view(self) -> KeyValueStore[Any, Any]:
+        return KeyValueStore(self.declared, self._rocks, self._max_change_bytes)
+
+    def __repr__(self) -> str:
+        return f"<store of task {self.task} at {self.position} of {self.changelog}>"
+
+    # --- following the changelog ----------------------------------------------------------------
+
+    def restore(self, changes: Iterable[tuple[Any, bytes | None]]) -> None:
+        """Apply changes read from the changelog: keys with their values, None if deleted."""
+        self._rocks.apply(changes)
+
+    def reached(self, position: int, end: int | None) -> None:
+        """All changes before ``position`` are applied. ``end``: the changelog's, None if
+        unknown."""
+        self.position = position
+        if end is not None:
+            self.lag = max(0, end - position)
+            if self.lag == 0:
+                self._current_at = self._wall()
+        if self._restored_at is not None and position >= self._restored_at:
+            self._restored.set()
+        self.checkpoint_if_due()
+
+    async def wait_until_restored(self, end: int) -> None:
+        """Wait until all changes before ``end`` are applied. ``end`` is the changelog's end offset:
+        a store with a later position belongs to another changelog, and starts over."""
+        if self.position > end:
+            self.start_over(0)
+        self._restored_at = end
+        self._restored.clear()
+        self.reached(self.position, end)
+        await self._restored.wait()
+
+    def stop_waiting(self) -> None:
+        """The task is not restored any more."""
+        self._restored_at = None
+
+    def start_over(self, position: int) -> None:
+        """Replace the store by an empty one: the changelog does not have its position."""
+        _log.warning(
+            "task %s: its changelog %s has no offset %d; the store is restored from offset %d",
+            self.task,
+            self.changelog,
+            self.position,
+            position,
+        )
+        self._wait_for_checkpoint()
+        self._rocks.close()
+        self._directory.wipe()
+        self._current_at = self._wall()
+        self._directory.load_or_wipe(self._topic, self._current_at)
+        self._open()
+        self.position = self._checkpoint_position = position
+
+    # --- written by the task itself -------------------------------------------------------------
+
+    def drop_changes(self) -> None:
+        """Drop the uncommitted changes. A processor that still runs cannot use the store."""
+        self.view.close()
+        self.view = self._new_view()
+
+    def committed(self, position: int | None) -> None:
+        """The store's changes are in the changelog, up to ``position``. None: it is not known, or
+        there were no changes."""
+        self.view.commit()
+        if position is not None:
+            self.position = position
+        self.checkpoint_if_due()
+
+    def is_current(self) -> None:
+        """The store has its whole changelog now, because its task runs here."""
+        self._current_at = self._wall()
+
+    # --- checkpoints ----------------------------------------------------------------------------
+
+    def checkpoint_if_due(self) -> None:
+        """Start a checkpoint if it is due. Raises the error of the previous one."""
+        if self._checkpoint_write is not None:
+            if not self._checkpoint_write.done():
+                return
+            self._wait_for_checkpoint()
+        far_behind = self.lag is not None and self.lag > _CHECKPOINT_INTERVAL
+        every = _CHECKPOINT_INTERVAL_FAR_BEHIND if far_behind else _CHECKPOINT_INTERVAL
+        aged_s = self._current_at - self._checkpoint_current_at
+        is_old = aged_s > max(
+            _MIN_CHECKPOINT_AGE_S, self._topic.delete_retention_s * _CHECKPOINT_AGE
+        )
+        if self.position - self._checkpoint_position >= every or is_old:
+            self._checkpoint_position, self._checkpoint_current_at = self.position, self._current_at
+            self._checkpoint_write = self._disk.submit(
+                self._write_checkpoint, self.position, self._current_at
+            )
+
+    def close(self) -> None:
+        """Write everything to disk, with a checkpoint. Blocks for as long as the disk takes."""
+        try:
+            self._wait_for_checkpoint()
+            self._write_checkpoint(self.position, self._current_at)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the RocksDB without a checkpoint."""
+        self._rocks.close()
+
+    def _wait_for_checkpoint(self) -> None:
+        checkpoint_write, self._checkpoint_write = self._checkpoint_write, None
+        if checkpoint_write is not None:
+            checkpoint_write.result()
+
+    def _write_checkpoint(self, position: int, current_at: float) -> None:
+        """Flush, and write the checkpoint. Later changes may be flushed, too: that is correct."""
+        self._rocks.flush()
+        self._directory.write_checkpoint(Checkpoint(position, self._topic.topic_id, current_at))

@@ -1,0 +1,267 @@
+"""How keys and values of topics and stores become bytes, and bytes become keys and values.
+
+===============================  ==========================================================
+declared as                      bytes
+===============================  ==========================================================
+``bytes``                        unchanged; a topic's default is ``bytes | None``
+``str``                          UTF-8
+``int``                          decimal text, ``b"-42"``, of any size
+``float``                        shortest text that reads back equal, ``b"0.1"``
+``bool``                         ``b"true"`` or ``b"false"``
+``uuid.UUID``                    text of 36 characters, as Java's ``UUIDSerializer``
+dataclass, ``msgspec.Struct``,   JSON by msgspec, keys of dicts sorted; the type is checked
+``TypedDict``, ``dict``,         when reading and when writing
+``list``, a union, ...
+``T | None``                     as ``T``, and None is allowed: a null key or value
+``Serde(serialize, ...)``        what its functions do
+a producer's serializer          what it does; for topics that are only written
+===============================  ==========================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from inspect import iscoroutine
+from types import NoneType, UnionType
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin
+from uuid import UUID
+
+import msgspec
+
+from kafkaclient.errors import ConfigError
+from kafkaclient.producer.batches.serializers import SerializationContext
+
+__all__ = ["Serde", "TypeLike"]
+
+T = TypeVar("T")
+
+Decode: TypeAlias = Callable[[bytes], Any]
+Encode: TypeAlias = Callable[[Any], bytes]
+
+
+class Serde(Generic[T]):
+    """A pair of functions for keys or values: ``serialize`` makes bytes, ``deserialize`` reads
+    them. Neither is called for None.
+
+    ``serialize`` may also be a :class:`kafkaclient.Serializer`, such as a serializer of
+    :mod:`kafkaclient.schema_registry`. If it returns an awaitable, the serde is only for topics: a
+    store cannot wait. Without ``deserialize`` the serde is only for topics that are written.
+
+    Raises :class:`~kafkaclient.errors.ConfigError` for an argument that is neither.
+    """
+
+    __slots__ = ("deserialize", "serialize")
+
+    def __init__(
+        self,
+        serialize: Callable[[T], Any] | Any,
+        deserialize: Callable[[bytes], T] | None = None,
+    ) -> None:
+        if not callable(serialize) and not callable(getattr(serialize, "serialize", None)):
+            raise ConfigError(
+                f"Serde(serialize={serialize!r}): give a function, or an object with a method "
+                "serialize(value, context)"
+            )
+        if deserialize is not None and not callable(deserialize):
+            raise ConfigError(f"Serde(deserialize={deserialize!r}): give a function")
+        self.serialize = serialize
+        self.deserialize = deserialize
+
+    def __repr__(self) -> str:
+        return f"Serde({self.serialize!r}, {self.deserialize!r})"
+
+
+TypeLike: TypeAlias = type[T] | Serde[T] | UnionType
+"""What ``key=`` and ``value=`` take. A type checker cannot read the type of a union: write
+``Topic[str, int | None]("numbers", key=str, value=int | None)``."""
+
+
+class Codec(NamedTuple):
+    """The functions for the keys or values of one topic or store."""
+
+    declared: str
+    """The declaration, for error messages."""
+    encode: Encode | None
+    """Not for None. None: the values are bytes, which only have to be checked."""
+    decode: Decode | None
+    """Not for None. None: the bytes themselves."""
+    nullable: bool = True
+    with_context: bool = False
+    """Whether ``encode`` is a serializer's method, called with (value, SerializationContext)."""
+    readable: bool = True
+    trusted: bool = False
+    """Whether ``encode`` checks its argument, and always returns bytes."""
+
+    @property
+    def writer(self) -> Encode:
+        """:meth:`write` for a codec that is not nullable, without the checks that ``encode`` itself
+        makes: stores call it for each access."""
+        if self.encode is None:
+            return _checked_bytes
+        return self.encode if self.trusted else self.write  # type: ignore[return-value]
+
+    def read(self, data: bytes | None) -> Any:
+        """The object. Raises what the decoder raises, and TypeError for a null that the declaration
+        does not allow."""
+        if data is None:
+            if not self.nullable:
+                raise TypeError(f"it is null, and declared as {self.declared}, without None")
+            return None
+        return data if self.decode is None else self.decode(data)
+
+    def write(self, value: Any) -> bytes | None:
+        """The bytes. Raises TypeError for an object of another type than declared."""
+        if value is None:
+            if not self.nullable:
+                raise TypeError(f"None is given for {self.declared}")
+            return None
+        if self.encode is None:
+            return _checked_bytes(value)
+        if self.with_context:
+            raise TypeError(f"{self.declared} needs a topic, which a store does not have")
+        return checked_result(self.encode(value), self.declared)
+
+    async def write_for(
+        self, value: Any, topic: str, field: Any, headers: list[Any]
+    ) -> bytes | None:
+        """As :meth:`write`, for serializers that need a context or wait."""
+        if value is None or self.encode is None or not self.with_context:
+            return self.write(value)
+        encode: Any = self.encode
+        data = encode(value, SerializationContext(topic, field, headers))
+        if isinstance(data, Awaitable):
+            data = await data
+        return checked_result(data, self.declared)
+
+
+def codec_of(declared: Any, what: str) -> Codec:
+    """The codec of a declaration. Raises ConfigError, which begins with ``what``."""
+    if isinstance(declared, Codec):
+        return declared
+    if isinstance(declared, Serde):
+        return _serde(declared)
+    if isinstance(declared, type) and declared in _SIMPLE:
+        return Codec(declared.__name__, *_SIMPLE[declared], nullable=False, trusted=True)
+    if get_origin(declared) in (Union, UnionType) and NoneType in get_args(declared):
+        others = [each for each in get_args(declared) if each is not NoneType]
+        inner = codec_of(others[0] if len(others) == 1 else Union[tuple(others)], what)  # noqa: UP007
+        return inner._replace(declared=f"{inner.declared} | None", nullable=True)
+    if declared is None or isinstance(declared, str):
+        raise ConfigError(
+            f"{what} is {declared!r}: give a type such as str, int, a dataclass, or a Serde"
+        )
+    if not isinstance(declared, type) and callable(getattr(declared, "serialize", None)):
+        return _serde(Serde(declared))
+    return _json(declared, what)
+
+
+def checked_result(data: Any, declared: str) -> bytes:
+    """The result of a serializer. Raises TypeError if it is not bytes."""
+    if data.__class__ is bytes:
+        return data
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    if iscoroutine(data):
+        data.close()
+        raise TypeError(f"{declared} is asynchronous: a store cannot wait for it")
+    raise TypeError(f"the serializer of {declared} returned {type(data).__name__}, not bytes")
+
+
+def _checked_bytes(value: Any) -> bytes:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)  # the same object, if it is bytes
+    raise TypeError(f"{_shown(value)} is given for bytes")
+
+
+def _shown(value: Any) -> str:
+    return "None" if value is None else f"an object of type {type(value).__name__}"
+
+
+def _write_str(value: Any) -> bytes:
+    if value.__class__ is not str and not isinstance(value, str):
+        raise TypeError(f"{_shown(value)} is given for str")
+    return value.encode()
+
+
+def _write_int(value: Any) -> bytes:
+    if value.__class__ is not int and not isinstance(value, int):
+        raise TypeError(f"{_shown(value)} is given for int")
+    return b"%d" % value
+
+
+def _write_float(value: Any) -> bytes:
+    if not isinstance(value, (float, int)):
+        raise TypeError(f"{_shown(value)} is given for float")
+    return repr(float(value)).encode()
+
+
+def _write_bool(value: Any) -> bytes:
+    if not isinstance(value, bool):
+        raise TypeError(f"{_shown(value)} is given for bool")
+    return b"true" if value else b"false"
+
+
+def _read_bool(data: bytes) -> bool:
+    if data not in (b"true", b"false"):
+        raise ValueError(f"{data[:20]!r} is neither b'true' nor b'false'")
+    return data == b"true"
+
+
+def _write_uuid(value: Any) -> bytes:
+    if not isinstance(value, UUID):
+        raise TypeError(f"{_shown(value)} is given for UUID")
+    return str(value).encode()
+
+
+def _read_uuid(data: bytes) -> UUID:
+    return UUID(data.decode())
+
+
+_SIMPLE: dict[Any, tuple[Encode | None, Decode | None]] = {
+    bytes: (None, None),
+    str: (_write_str, bytes.decode),
+    int: (_write_int, int),
+    float: (_write_float, float),
+    bool: (_write_bool, _read_bool),
+    UUID: (_write_uuid, _read_uuid),
+}
+
+BYTES_OR_NONE = Codec("bytes | None", None, None)
+
+
+def _serde(serde: Serde[Any]) -> Codec:
+    serialize, with_context = serde.serialize, False
+    if not callable(serialize):
+        serialize, with_context = serialize.serialize, True
+    readable = serde.deserialize is not None
+    return Codec(repr(serde), serialize, serde.deserialize, True, with_context, readable)
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")  # equal dicts must be equal keys
+
+
+def _json(declared: Any, what: str) -> Codec:
+    try:
+        decode = msgspec.json.Decoder(declared).decode
+    except (TypeError, ValueError, NameError) as error:
+        raise ConfigError(
+            f"{what} is {declared!r}, which has no serde: {error}. Give bytes, str, int, float, "
+            "bool, UUID, a type that msgspec reads from JSON, or a Serde"
+        ) from error
+    name = getattr(declared, "__name__", None) if isinstance(declared, type) else None
+    name = name or str(declared)
+    # isinstance does not work with TypedDict; generic types are no classes.
+    plain = get_origin(declared) is None and isinstance(declared, type)
+    expected = declared if plain and not hasattr(declared, "__total__") else None
+
+    def encode(value: Any) -> bytes:
+        if expected is not None and not isinstance(value, expected):
+            raise TypeError(f"{_shown(value)} is given for {name}")
+        data = _encoder.encode(value)
+        try:
+            decode(data)  # the only check of types that msgspec has for objects and their fields
+        except msgspec.ValidationError as error:
+            raise TypeError(f"{_shown(value)} is given for {name}: {error}") from None
+        return data
+
+    return Codec(name, encode, decode, nullable=False, trusted=True)

@@ -1,0 +1,320 @@
+"""Runs an application without brokers, for tests: in memory, and in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict, deque
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+
+from kafkaclient.errors import PartitionOutOfRangeError, StreamsError
+from kafkaclient.producer.batches.record import RawRecord, checked_record, header_pairs
+from kafkaclient.streams.declarations import Topic
+from kafkaclient.streams.records import Record
+from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
+from kafkaclient.streams.runtime.writers import OutgoingRecord
+from kafkaclient.streams.state.key_value_store import KeyValueStore
+from kafkaclient.testing.clock import VirtualTimeLoop
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire.murmur2 import partition_for_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+
+    from kafkaclient.config.producer import ProducerConfig
+    from kafkaclient.streams.app import StreamsApp
+    from kafkaclient.types import Headers, HeadersLike
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+
+
+class _Fetched(NamedTuple):
+    """A record as consumers return it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    headers: Headers
+    key: bytes | None
+    value: bytes | None
+
+
+class _Memory:
+    """The committed pairs of one store."""
+
+    def __init__(self) -> None:
+        self._pairs: dict[bytes, bytes] = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._pairs.get(key)
+
+    def items(self, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        return iter(sorted(p for p in self._pairs.items() if start is None or p[0] >= start))
+
+    def apply(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
+        for key, value in changes:
+            if value is None:
+                self._pairs.pop(key, None)
+            else:
+                self._pairs[key] = value
+
+
+class _Log:
+    """All topics, and the :class:`Writer` of all tasks. The records that a processor emits are
+    appended when it has succeeded."""
+
+    def __init__(
+        self, config: ProducerConfig, partitions: Callable[[str], int], now_ms: Callable[[], int]
+    ) -> None:
+        self.records: defaultdict[str, list[_Fetched]] = defaultdict(list)
+        self.emitted: list[tuple[OutgoingRecord, int]] = []
+        """Records with their partitions, not appended yet."""
+        self._config = config
+        self._partitions = partitions
+        self._now_ms = now_ms
+        self._ends: Counter[TopicPartition] = Counter()
+        self._without_key: Counter[str] = Counter()
+
+    def checked(self, record: OutgoingRecord) -> OutgoingRecord:
+        made = checked_record(self._config, lambda: self._now_ms() / 1000, RawRecord(*record))
+        return record._replace(value=made.value, key=made.key, headers=made.headers)
+
+    async def send(self, record: OutgoingRecord) -> None:
+        checked = self.checked(record)
+        self.emitted.append((checked, self._partition(checked)))
+
+    def _partition(self, record: OutgoingRecord) -> int:
+        count = self._partitions(record.topic)
+        if record.partition is not None:
+            if record.partition >= count:
+                raise PartitionOutOfRangeError(
+                    f"topic {record.topic!r} has {count} partitions, numbered from 0; "
+                    f"{record.partition} is not one of them. TopologyTest(app, partitions=...) "
+                    "sets the number"
+                )
+            return record.partition
+        if record.key is not None:
+            return partition_for_key(record.key, count)
+        self._without_key[record.topic] += 1
+        return (self._without_key[record.topic] - 1) % count
+
+    def append_emitted(self) -> list[_Fetched]:
+        emitted, self.emitted = self.emitted, []
+        return [self._append(record, partition) for record, partition in emitted]
+
+    def _append(self, record: OutgoingRecord, partition: int) -> _Fetched:
+        place = TopicPartition(record.topic, partition)
+        timestamp = self._now_ms() if record.timestamp_ms is None else record.timestamp_ms
+        headers: Any = tuple(record.headers or ())
+        fetched = _Fetched(*place, self._ends[place], timestamp, headers, record.key, record.value)
+        self._ends[place] += 1
+        self.records[record.topic].append(fetched)
+        return fetched
+
+
+def _check_no_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise StreamsError(
+        "TopologyTest has its own event loop, with virtual time: call it in a plain test function, "
+        "not in a coroutine"
+    )
+
+
+class TopologyTest:
+    """An application without brokers (Kafka Streams: ``TopologyTestDriver``)::
+
+        with TopologyTest(app) as test:
+            test.send("lines", "to be or not to be")
+            assert test.store("counts")["be"] == 2
+
+    The processors, types, stores and error handlers are the application's own. Each :meth:`send`
+    returns when the record and all records that processors emitted because of it are processed.
+    Processors run in an event loop of the test's own with a virtual clock, in which
+    ``asyncio.sleep`` takes no real time; so a test is a plain function, not a coroutine function.
+
+    ``partitions`` is the number of partitions of every topic (default 1), or a mapping of topics;
+    repartition topics have the number that the application would give them. ``start_ms`` is the
+    virtual time of the start, in milliseconds since 1970.
+
+    Raises:
+        StreamsError: the number of partitions differs between the inputs of a store, the
+            application has no processor, or an event loop runs in this thread.
+    """
+
+    def __init__(
+        self, app: StreamsApp, *, partitions: int | Mapping[str, int] = 1, start_ms: int = 0
+    ) -> None:
+        _check_no_loop()
+        topology = app.topology
+        if not topology.processors:
+            raise StreamsError("the application has no processor: add one with app.processor(...)")
+        topology = topology.with_repartition_topics(topology.inferred_repartition_topics([]))
+        self._given = partitions
+        made = set(map(topology.topic_name, topology.repartition_topics))
+        counts = {name: self._count_given(name) for name in topology.topics if name not in made}
+        self._counts = counts | topology.repartition_counts(counts)
+        topology.check_partitions(self._counts)
+        self._topology = topology
+        self._start_ms = start_ms
+        self._loop = VirtualTimeLoop()
+        self._outputs = Outputs(topology)
+        self._log = _Log(
+            app.config.producer_config,
+            lambda topic: self._counts.get(topic) or self._count_given(topic),
+            lambda: self.now_ms,
+        )
+        self._stores: dict[tuple[str, int], KeyValueStore[Any, Any]] = {}
+        self._works: dict[TopicPartition, RecordWork] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Cancel what processors left running, and close the event loop."""
+        if self._loop.is_closed():
+            return
+        left = asyncio.all_tasks(self._loop)
+        for task in left:
+            task.cancel()
+        if left:
+            self._run(asyncio.wait(left))
+        self._run(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    @property
+    def now_ms(self) -> int:
+        """The virtual time, in milliseconds since 1970."""
+        return self._start_ms + int(self._loop.time() * 1000)
+
+    def advance(self, seconds: float) -> None:
+        """Let virtual time pass, for what processors left running."""
+        self._run(asyncio.sleep(seconds))
+
+    def send(
+        self,
+        topic: str | Topic[Any, Any],
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = (),
+    ) -> None:
+        """Write a record to an input topic, with the topic's types, and process what follows.
+
+        Raises:
+            TypeError: the key or value is not of the topic's type.
+            PartitionOutOfRangeError: the topic has fewer partitions.
+            DeserializationError, ProcessingError: as :meth:`StreamsApp.run`. The record's changes
+                and emitted records are dropped.
+            StreamsError: no processor reads the topic.
+        """
+        name = topic.name if isinstance(topic, Topic) else topic
+        if name not in self._topology.inputs:
+            raise StreamsError(
+                f"no processor reads topic {name!r}: the inputs are "
+                f"{', '.join(self._topology.inputs)}"
+            )
+        output = self._outputs[topic]
+        for store in self._stores.values():
+            store.commit()  # what the test has prepared
+
+        async def send() -> None:
+            listed = list(header_pairs(headers or ()))
+            key_bytes = await output.key.write_for(key, output.topic, "key", listed)
+            value_bytes = await output.value.write_for(value, output.topic, "value", listed)
+            await self._log.send(
+                OutgoingRecord(
+                    output.topic, value_bytes, key_bytes, partition, timestamp_ms, listed
+                )
+            )
+            await self._process(deque(self._log.append_emitted()))
+
+        self._run(send())
+
+    def records(self, topic: str | Topic[K, V]) -> list[Record[K, V]]:
+        """All records of a topic in the order of writing, decoded with its types: those of the
+        given Topic, or of the processor that reads it, else bytes."""
+        output = self._outputs[topic]
+        name = topic.name if isinstance(topic, Topic) else topic
+        return [
+            Record(
+                name,
+                each.partition,
+                each.offset,
+                each.timestamp,
+                each.headers,
+                output.key.read(each.key),
+                output.value.read(each.value),
+            )
+            for each in self._log.records[output.topic]
+        ]
+
+    def store(self, name: str, partition: int = 0) -> KeyValueStore[Any, Any]:
+        """A task's part of a store, to read it, or to prepare it before records are sent.
+
+        Raises :class:`~kafkaclient.errors.StreamsError` if the application has no such store, or
+        its inputs have fewer partitions.
+        """
+        for subtopology in self._topology.subtopologies:
+            for declared in subtopology.stores:
+                if declared.name == name:
+                    count = self._counts[self._topology.topic_name(subtopology.topics[0])]
+                    if not 0 <= partition < count:
+                        raise StreamsError(
+                            f"store {name!r} has no partition {partition}: its inputs have {count}"
+                        )
+                    found = self._stores.get((name, partition))
+                    if found is None:
+                        found = KeyValueStore(declared, _Memory())
+                        self._stores[name, partition] = found
+                    return found
+        known = [store.name for each in self._topology.subtopologies for store in each.stores]
+        raise StreamsError(f"the application has no store {name!r}: {', '.join(known) or 'none'}")
+
+    def _count_given(self, topic: str) -> int:
+        return self._given if isinstance(self._given, int) else self._given.get(topic, 1)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(work)
+
+    async def _process(self, waiting: deque[_Fetched]) -> None:
+        while waiting:
+            record = waiting.popleft()
+            work = self._work(TopicPartition(record.topic, record.partition))
+            if work is None:
+                continue  # an output
+            try:
+                await work.process(record)
+            except BaseException:
+                self._log.emitted.clear()
+                for store in self._stores.values():
+                    store.changes.clear()
+                raise
+            for store in self._stores.values():
+                store.commit()
+            waiting += self._log.append_emitted()
+
+    def _work(self, source: TopicPartition) -> RecordWork | None:
+        found = self._works.get(source)
+        if found is not None:
+            return found
+        for processor in self._topology.processors:
+            for topic in processor.topics:
+                if self._topology.topic_name(topic.name) == source.topic:
+                    stores = {
+                        s.name: self.store(s.name, source.partition) for s in processor.stores
+                    }
+                    log: Any = self._log  # the part of a Writer that a RecordWork uses
+                    found = RecordWork(source, topic, processor, stores, log, self._outputs)
+                    self._works[source] = found
+                    return found
+        return None

@@ -18,11 +18,13 @@ from kafkaclient.streams.membership.connection import GroupConnection
 from kafkaclient.streams.membership.group_offsets import GroupOffsets
 from kafkaclient.streams.membership.member import Member, MemberOptions
 from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
+from kafkaclient.streams.metrics import TaskGauges
 from kafkaclient.streams.positions import PositionsPublisher
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
 from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.inputs import Inputs
 from kafkaclient.streams.runtime.purge import purge_repartition_topics
+from kafkaclient.streams.runtime.queries import Queries
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Mapping
 
     from kafkaclient.streams.config import StreamsConfig
+    from kafkaclient.streams.runtime.observer import Observer
     from kafkaclient.streams.runtime.task import Task
     from kafkaclient.streams.runtime.writers import Writer
     from kafkaclient.streams.tasks import TaskId
@@ -66,9 +69,13 @@ class TaskDescription(NamedTuple):
 class Instance:
     """One run of the application. A second run needs a new instance."""
 
-    def __init__(self, config: StreamsConfig, topology: Topology) -> None:
+    def __init__(self, config: StreamsConfig, topology: Topology, observer: Observer) -> None:
         self._config = config
         self._topology = topology
+        self._observer = observer
+        self.queries: Queries | None = None
+        """None before the instance is about to join its group."""
+        self._schedule: RebalanceSchedule | None = None
         self._clock = time.monotonic
         self._crashed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._producer: Producer | None = None
@@ -86,6 +93,19 @@ class Instance:
             if task.state is not TaskState.CREATED
         )
 
+    def task_gauges(self) -> dict[TaskId, TaskGauges]:
+        """What the metrics need of the tasks. Empty before the first assignment."""
+        return {
+            task.id: TaskGauges(task.is_active, task.state is TaskState.RUNNING, task.lag)
+            for task in self._tasks.values()
+            if task.state is not TaskState.CREATED
+        }
+
+    @property
+    def warmups(self) -> int:
+        """How many copies have not caught up while tasks are to move."""
+        return 0 if self._schedule is None else self._schedule.warmups
+
     @property
     def changelog_bytes(self) -> ChangelogBytes:
         return ChangelogBytes(0, 0) if self._reader is None else self._reader.bytes_read
@@ -101,6 +121,7 @@ class Instance:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
+            self._observer.run_ending()
             await to_the_end(self._end(stack), on_cancel=self._hurry.set)
             if self._crashed.done():
                 self._crashed.result()
@@ -127,8 +148,10 @@ class Instance:
         if not config.exactly_once:
             self._producer = Producer(config.bootstrap_servers, **config.client_options)
             await stack.enter_async_context(self._producer)
-        self._schedule = RebalanceSchedule(config.acceptable_recovery_lag, self._clock, time.time)
-        self._reader = reader = ChangelogReader(records, self._schedule.observe)
+        schedule = self._schedule = RebalanceSchedule(
+            config.acceptable_recovery_lag, self._clock, time.time
+        )
+        self._reader = reader = ChangelogReader(records, self._schedule.observe, self._observer)
         self._inputs = Inputs(records, config.auto_offset_reset, self._clock)
         self._manager = manager = TaskManager(
             self._topology,
@@ -148,6 +171,7 @@ class Instance:
                 changelogs=topics.changelogs,
                 partitions=topics.partitions,
                 max_change_bytes=config.producer_config.max_request_size - _CHANGE_OVERHEAD,
+                observer=self._observer,
                 clock=self._clock,
             ),
         )
@@ -162,6 +186,14 @@ class Instance:
             fetch_ends,
             partial(partition_counts, admin, self._topology.topics),
             topics.partitions,
+            self._observer,
+        )
+        self.queries = Queries(
+            self._topology,
+            manager.tasks,
+            lambda: protocol.hosts,
+            lambda: protocol.partitions,
+            config.host_info,
         )
         self._gate = CommitGate(config.application_id, config.group_instance_id)
         options = MemberOptions(

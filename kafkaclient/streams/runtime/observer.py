@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.streams.listeners import AppState
+from kafkaclient.streams.metrics import StreamsMetrics
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kafkaclient.streams.listeners import RestoreListener, StateListener
-    from kafkaclient.streams.metrics import StreamsMetrics
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)
-
-_ACTIVE = (TaskState.RESTORING, TaskState.RUNNING)
 
 
 class _Restoring:
@@ -34,18 +33,18 @@ class Observer:
     """Owns the application's state. One observer sees all runs of an application.
 
     The runtime calls it on the event loop. Its methods raise nothing: an exception of a listener is
-    logged.
+    logged. Without arguments it only counts.
     """
 
     def __init__(
         self,
-        metrics: StreamsMetrics,
-        clock: Callable[[], float],
+        metrics: StreamsMetrics | None = None,
+        clock: Callable[[], float] = time.monotonic,
         *,
         state_listener: StateListener | None = None,
         restore_listener: RestoreListener | None = None,
     ) -> None:
-        self.metrics = metrics
+        self.metrics = StreamsMetrics(clock) if metrics is None else metrics
         self.state = AppState.CREATED
         self._clock = clock
         self._state_listener = state_listener
@@ -54,15 +53,15 @@ class Observer:
         self._restoring: defaultdict[TaskId, dict[TopicPartition, _Restoring]] = defaultdict(dict)
         self._joining_since: float | None = None
         """While the instance joins its group: since when, by the clock."""
-        self._is_assigned = False
+        self._assigned: frozenset[TaskId] | None = None
+        """The active tasks of the last assignment. None: there is none."""
 
     # --- runs -----------------------------------------------------------------------------------
 
     def run_started(self) -> None:
         """The instance is about to join its group."""
         self._tasks.clear()
-        self._is_assigned = False
-        self._joining_since = None
+        self._assigned = self._joining_since = None
         self._enter(AppState.REBALANCING)
 
     def run_ending(self) -> None:
@@ -83,17 +82,17 @@ class Observer:
             self._joining_since = self._clock()
         self._update_state()
 
-    def assigned(self) -> None:
-        """The instance has applied its assignment."""
+    def assigned(self, active: Iterable[TaskId]) -> None:
+        """The instance has applied its assignment: these active tasks, which may not run yet."""
         since, self._joining_since = self._joining_since, None
         if since is not None:
             self.metrics.rebalanced(self._clock() - since)
-        self._is_assigned = True
+        self._assigned = frozenset(active)
         self._update_state()
 
     def lost(self) -> None:
         """The instance has lost its membership, and joins again."""
-        self._is_assigned = False
+        self._assigned = None
         self.metrics.rebalance_failed()
         self._update_state()
 
@@ -168,11 +167,11 @@ class Observer:
     def _update_state(self) -> None:
         if self.state not in (AppState.REBALANCING, AppState.RUNNING):
             return
-        are_running = all(
-            state is TaskState.RUNNING for state in self._tasks.values() if state in _ACTIVE
+        running = {task for task, state in self._tasks.items() if state is TaskState.RUNNING}
+        is_settled = (
+            self._assigned is not None and self._joining_since is None and self._assigned <= running
         )
-        settled = self._is_assigned and self._joining_since is None and are_running
-        self._enter(AppState.RUNNING if settled else AppState.REBALANCING)
+        self._enter(AppState.RUNNING if is_settled else AppState.REBALANCING)
 
     def _enter(self, state: AppState) -> None:
         before, self.state = self.state, state

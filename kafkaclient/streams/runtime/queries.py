@@ -143,7 +143,7 @@ class ReadOnlyStore(Generic[K, V]):
         task = queries.task_of(self._declared, key, partition)
         written = self._declared.key.write(key)
         assert written is not None  # a store's types do not allow None
-        found = queries.local(self._declared.name, task).rocks.get(written)
+        found = queries.local(self._declared.name, task).stored.get(written)
         return default if found is None else self._declared.value.read(found)
 
     def __getitem__(self, key: K) -> V:
@@ -179,7 +179,7 @@ class ReadOnlyStore(Generic[K, V]):
         declared = self._declared
         for task in tasks:
             store = queries.local(declared.name, task)
-            for key, value in store.rocks.items(first):
+            for key, value in store.stored.items(first):
                 if last is not None and key >= last:
                     break
                 yield declared.key.read(key), declared.value.read(value)

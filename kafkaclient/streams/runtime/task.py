@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.streams.config import EARLIEST
 from kafkaclient.streams.runtime.inputs import OffsetReset
+from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
 from kafkaclient.streams.runtime.slow_records import SlowRecords
 from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent, TaskState
@@ -49,6 +50,7 @@ class TaskOptions:
     """Input topic -> number of partitions. None: each input has all partitions."""
     max_change_bytes: int = 1_048_448
     """The largest key and value of a store, together."""
+    observer: Observer = field(default_factory=Observer)
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
 

@@ -72,6 +72,7 @@ class TaskManager:
         self.crash = crash
         self._disk = disk
         self._options = options or TaskOptions()
+        self._observer = self._options.observer
         self._loop = asyncio.get_running_loop()
         self._activations: dict[TaskId, asyncio.Task[None]] = {}
         self._writer_stops: dict[TaskId, asyncio.Task[None]] = {}
@@ -176,6 +177,7 @@ class TaskManager:
         """Apply an event to a task."""
         before = task.state
         task.advance(event)
+        self._observer.task_changed(task.id, before, event, task.state)
         if before is task.state and event is not TaskEvent.FAILED:
             return
         if before in (TaskState.RESTORING, TaskState.RUNNING) and event is not TaskEvent.RESTORED:
@@ -252,7 +254,16 @@ class TaskManager:
         task.writer = self._make_writer(task)
         await task.writer.start()
         if changelogs := [store.changelog for store in task.task_stores]:
-            await task.wait_until_restored(await self._fetch_ends(changelogs))
+            ends = await self._fetch_ends(changelogs)
+            for store in task.task_stores:
+                self._observer.restore_started(
+                    task.id,
+                    store.declared.name,
+                    store.changelog,
+                    store.position,
+                    ends[store.changelog],
+                )
+            await task.wait_until_restored(ends)
         found = await task.writer.committed(task.sources)
         offsets = {source: offset for source, offset in found.items() if offset is not None}
         if any(offsets.values()):

@@ -9,7 +9,7 @@ import time
 import weakref
 from concurrent.futures import Future
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from prometheus_client import REGISTRY
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
-    from kafkaclient.streams.app import StreamsApp
     from kafkaclient.streams.metrics import StreamsMetricsSnapshot
 
 _log = logging.getLogger(__name__)
@@ -35,6 +34,16 @@ _log = logging.getLogger(__name__)
 _APP = ("application_id",)
 _STATE = ("application_id", "state")
 _TASK = ("application_id", "task")
+
+
+class Application(Protocol):
+    """A :class:`kafkaclient.streams.StreamsApp`, as far as the collector uses it."""
+
+    @property
+    def config(self) -> Any: ...
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None: ...
+    def metrics(self) -> StreamsMetricsSnapshot: ...
 
 
 class StreamsMetricsCollector:
@@ -67,7 +76,7 @@ class StreamsMetricsCollector:
 
     def __init__(
         self,
-        app: StreamsApp,
+        app: Application,
         registry: CollectorRegistry = REGISTRY,
         *,
         tasks: bool = False,

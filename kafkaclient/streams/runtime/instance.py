@@ -75,7 +75,9 @@ class Instance:
         self._observer = observer
         self.queries: Queries | None = None
         """None before the instance is about to join its group."""
-        self._schedule: RebalanceSchedule | None = None
+        self._schedule = RebalanceSchedule(
+            config.acceptable_recovery_lag, time.monotonic, time.time
+        )
         self._clock = time.monotonic
         self._crashed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._producer: Producer | None = None
@@ -104,7 +106,7 @@ class Instance:
     @property
     def warmups(self) -> int:
         """How many copies have not caught up while tasks are to move."""
-        return 0 if self._schedule is None else self._schedule.warmups
+        return self._schedule.warmups
 
     @property
     def changelog_bytes(self) -> ChangelogBytes:
@@ -148,9 +150,6 @@ class Instance:
         if not config.exactly_once:
             self._producer = Producer(config.bootstrap_servers, **config.client_options)
             await stack.enter_async_context(self._producer)
-        schedule = self._schedule = RebalanceSchedule(
-            config.acceptable_recovery_lag, self._clock, time.time
-        )
         self._reader = reader = ChangelogReader(records, self._schedule.observe, self._observer)
         self._inputs = Inputs(records, config.auto_offset_reset, self._clock)
         self._manager = manager = TaskManager(

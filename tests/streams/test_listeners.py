@@ -90,14 +90,14 @@ def test_the_states_of_a_run(observer: Observer, states: list[str]) -> None:
     observer.run_started()
     observer.joining()
     active(observer, T0)
-    active(observer, T1)
-    observer.assigned()
+    observer.assigned([T0, T1])
+    active(observer, T1)  # its store was opened later
     restored(observer, T0)
     assert states == ["created > rebalancing"]
     restored(observer, T1)
     observer.joining()  # a rebalance that changes nothing
     observer.joining()
-    observer.assigned()
+    observer.assigned([T0, T1])
     observer.run_ending()
     observer.task_changed(T0, TaskState.RUNNING, TaskEvent.REVOKED, TaskState.CLOSED)
     observer.run_ended(None)
@@ -115,7 +115,7 @@ def test_an_instance_without_tasks_runs(observer: Observer) -> None:
     assert observer.state is AppState.REBALANCING
     observer.task_changed(T0, TaskState.CREATED, TaskEvent.ASSIGNED_STANDBY, TaskState.STANDBY)
     observer.joining()
-    observer.assigned()
+    observer.assigned([])
     assert observer.state is AppState.RUNNING
     observer.lost()
     assert observer.state is AppState.REBALANCING
@@ -129,7 +129,7 @@ def test_an_error_and_a_second_run(observer: Observer, states: list[str]) -> Non
     assert states[-1] == "pending shutdown > error"
     observer.run_started()
     observer.joining()
-    observer.assigned()
+    observer.assigned([])
     assert states[-2:] == ["error > rebalancing", "rebalancing > running"]
 
 

@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import logging
 import re
+import signal
 import sys
 from http import HTTPStatus
 from pathlib import Path
@@ -108,6 +109,8 @@ async def main() -> None:
     )
     config = uvicorn.Config(service(app), options.host, options.port, log_level="warning")
     server = uvicorn.Server(config)
+    for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn sends them again when it has ended
+        asyncio.get_running_loop().add_signal_handler(number, app.stop)
     running = asyncio.create_task(app.run())
     running.add_done_callback(lambda _: setattr(server, "should_exit", True))
     await server.serve()

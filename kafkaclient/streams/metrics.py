@@ -85,18 +85,18 @@ class StreamsMetrics:
 
     # --- what the runtime reports ---------------------------------------------------------------
 
-    def processed(self, task: TaskId, records: int, seconds: float) -> None:
-        """``records`` were processed one after the other, in ``seconds`` together."""
+    def processed(self, task: TaskId, records: int, seconds: float, slowest_s: float) -> None:
+        """``records`` were processed, in ``seconds`` together. ``slowest_s``: the longest."""
         now = self._clock()
         self._processed.record(records, now)
         self._process_s.record(seconds, now)
-        self._slowest.record(seconds / records, now)
+        self._slowest.record(slowest_s, now)
         self._totals[task]["process-total"] += records
 
-    def dropped(self, task: TaskId) -> None:
-        """A record could not be processed, and was skipped or became a dead letter."""
-        self._dropped.record(1, self._clock())
-        self._totals[task]["dropped-records-total"] += 1
+    def dropped(self, task: TaskId, records: int) -> None:
+        """Records could not be processed, and were skipped or became dead letters."""
+        self._dropped.record(records, self._clock())
+        self._totals[task]["dropped-records-total"] += records
 
     def committed(self, seconds: float) -> None:
         now = self._clock()

@@ -26,7 +26,7 @@ class App:
             TaskId(0, 0): TaskGauges(is_active=True, is_running=True, lag=None),
             TaskId(0, 1): TaskGauges(is_active=False, is_running=False, lag=7),
         }
-        self.counted.processed(TaskId(0, 0), 20, 0.5)
+        self.counted.processed(TaskId(0, 0), 20, 0.5, 0.1)
         self.counted.committed(0.02)
         self.counted.rebalanced(0.3)
 

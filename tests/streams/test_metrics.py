@@ -39,9 +39,9 @@ def test_names_and_values_of_a_new_application(metrics: StreamsMetrics) -> None:
 
 
 def test_processing(metrics: StreamsMetrics, clock: Clock) -> None:
-    metrics.processed(T0, 90, 0.09)
-    metrics.processed(T1, 10, 0.21)
-    metrics.dropped(T1)
+    metrics.processed(T0, 90, 0.09, 0.002)
+    metrics.processed(T1, 10, 0.21, 0.1)
+    metrics.dropped(T1, 1)
     metrics.committed(0.02)
     metrics.committed(0.04)
     metrics.commit_failed()
@@ -50,7 +50,7 @@ def test_processing(metrics: StreamsMetrics, clock: Clock) -> None:
     values = found.instance
     assert values["process-total"] == 100
     assert values["process-latency-avg"] == pytest.approx(3.0)  # ms per record
-    assert values["process-latency-max"] == pytest.approx(21.0)  # of the slowest share
+    assert values["process-latency-max"] == pytest.approx(100.0)
     assert values["dropped-records-total"] == 1
     assert (values["commit-total"], values["failed-commit-total"]) == (2, 1)
     assert values["commit-latency-avg"] == pytest.approx(30)

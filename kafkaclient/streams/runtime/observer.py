@@ -29,6 +29,26 @@ class _Restoring:
         self.records = 0
 
 
+class Progress:
+    """What a task has processed since its last report. Counted for each record, so it is cheap."""
+
+    __slots__ = ("dropped", "records", "seconds", "slowest_s")
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin at zero again."""
+        self.records = self.dropped = 0
+        self.seconds = self.slowest_s = 0.0
+
+    def processed(self, seconds: float) -> None:
+        """A record was processed, or dropped."""
+        self.records += 1
+        self.seconds += seconds
+        self.slowest_s = max(self.slowest_s, seconds)
+
+
 class Observer:
     """Owns the application's state. One observer sees all runs of an application.
 
@@ -110,11 +130,13 @@ class Observer:
             self._restore_over(task, ended=event is TaskEvent.RESTORED)
         self._update_state()
 
-    def processed(self, task: TaskId, records: int, seconds: float) -> None:
-        self.metrics.processed(task, records, seconds)
-
-    def dropped(self, task: TaskId) -> None:
-        self.metrics.dropped(task)
+    def worked(self, task: TaskId, progress: Progress) -> None:
+        """What a task has done since the last call; starts ``progress`` again."""
+        if progress.records:
+            self.metrics.processed(task, progress.records, progress.seconds, progress.slowest_s)
+        if progress.dropped:
+            self.metrics.dropped(task, progress.dropped)
+        progress.reset()
 
     def committed(self, seconds: float) -> None:
         self.metrics.committed(seconds)

@@ -26,7 +26,7 @@ from kafkaclient.streams.runtime.writers import OutgoingRecord
 from kafkaclient.streams.serdes import BYTES_OR_NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kafkaclient.streams.declarations import ErrorHandler
     from kafkaclient.streams.runtime.writers import Writer
@@ -123,7 +123,7 @@ class _Emit:
 
 class RecordWork:
     """The processing of one input partition of a running task. :meth:`close` it when the task stops
-    running."""
+    running. ``on_dropped`` is called for each record that is skipped or becomes a dead letter."""
 
     def __init__(
         self,
@@ -133,7 +133,9 @@ class RecordWork:
         stores: Mapping[str, KeyValueStore[Any, Any]],
         writer: Writer,
         outputs: Outputs,
+        on_dropped: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_dropped = on_dropped
         self.outputs = outputs
         self._source = source
         self._topic_name = topic.name
@@ -258,6 +260,7 @@ class RecordWork:
             _log.warning("%s; it was written to %s", what, handler.topic)
         else:
             _log.warning("%s; it was skipped", what)
+        self._on_dropped()
 
 
 def _is_record_error(error: BaseException) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.streams.config import EARLIEST
 from kafkaclient.streams.runtime.inputs import OffsetReset
-from kafkaclient.streams.runtime.observer import Observer
+from kafkaclient.streams.runtime.observer import Observer, Progress
 from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
 from kafkaclient.streams.runtime.slow_records import SlowRecords
 from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent, TaskState
@@ -94,6 +94,7 @@ class Task:
         self.commit_at = 0.0
         """While dirty: when the commit is due, by the clock."""
         self._clock = options.clock
+        self._progress = Progress()
         self._topology = topology
         self._subtopology = topology.subtopology(task)
         self._sources = {source.topic: _Source(source) for source in self.sources}
@@ -187,11 +188,21 @@ class Task:
                 source = self._sources.get(self._topology.topic_name(topic.name))
                 if source is not None:
                     source.work = RecordWork(
-                        source.partition, topic, processor, stores, self.writer, outputs
+                        source.partition,
+                        topic,
+                        processor,
+                        stores,
+                        self.writer,
+                        outputs,
+                        on_dropped=self._dropped,
                     )
         self.slow_records.restart()
 
+    def _dropped(self) -> None:
+        self._progress.dropped += 1
+
     def _stop_running(self) -> None:
+        self._options.observer.worked(self.id, self._progress)
         for source in self._sources.values():
             assert source.work is not None
             source.work.close()
@@ -230,12 +241,14 @@ class Task:
             if isinstance(record, OffsetReset):
                 source.offset = record.offset  # committed with the records, or alone
                 continue
-            self.slow_records.start(at, self._clock())
+            began = self._clock()
+            self.slow_records.start(at, began)
             await work.process(record)
             if source.work is not work:
                 return  # the task stopped running, but the processor ignored its cancellation
             now = self._clock()
             self.slow_records.end(now)
+            self._progress.processed(now - began)
             source.offset = record.offset + 1
             if now >= self.commit_at or not keep_going():
                 return
@@ -262,7 +275,13 @@ class Task:
         if not self.is_dirty:
             return
         assert self.writer is not None
-        self.committed(await self.writer.commit(self.changes(), self.offsets))
+        began, observer = self._clock(), self._options.observer
+        try:
+            self.committed(await self.writer.commit(self.changes(), self.offsets))
+        except Exception:
+            observer.commit_failed()
+            raise
+        observer.committed(self._clock() - began)
 
     def changes(self) -> dict[TopicPartition, Mapping[bytes, bytes | None]]:
         """The uncommitted changes of the stores: changelog -> changes."""
@@ -271,6 +290,7 @@ class Task:
     def committed(self, positions: Mapping[TopicPartition, int | None]) -> None:
         """:meth:`changes`, the emitted records and :attr:`offsets` are committed. ``positions``:
         changelog -> offset after its last change. None: unknown, or no change."""
+        self._options.observer.worked(self.id, self._progress)
         for source in self._sources.values():
             source.committed = source.offset
         self.is_dirty = False

@@ -23,7 +23,7 @@ import kafkaclient.telemetry
 from kafkaclient import DeliveryFuture, Producer
 from kafkaclient.reader import Reader
 from kafkaclient.spark.options import WriteOptions
-from kafkaclient.streams import StreamsApp, TaskId
+from kafkaclient.streams import StreamsApp, TaskId, TopologyTest
 from kafkaclient.testing import FakeCluster
 from kafkaclient.testing.clock import virtual_time
 from tests.code_blocks import Block, runs
@@ -179,11 +179,23 @@ def test_a_batch_of_the_reader(block: Block, fake: FakeCluster) -> None:
     assert values(fake, "copy") == [b"value"]
 
 
+@runs("docs/how-to/streams.md", without="DeadLetter", together=True, name="blocks")
+def test_streams(blocks: list[Block]) -> None:
+    names: dict[str, Any] = {"__name__": __name__}
+    for block in blocks:
+        names |= block.run(names, replaced={"from words import app\n": ""})
+    names["test_words_are_counted"]()
+    with TopologyTest(names["app"]) as test:
+        test.send("orders", names["Order"]("tea", 3), key="ann")
+        test.send("orders", names["Order"]("cake", 4), key="ann")
+        assert [record.value for record in test.records(names["totals"])] == [3, 7]
+
+
 @runs("docs/how-to/streams.md", having="DeadLetter")
 def test_dead_letters(block: Block, tmp_path: Path) -> None:
     app = StreamsApp("localhost:9092", application_id="a", state_dir=str(tmp_path))
     block.run({"app": app})
-    (processor,) = app._topology.processors
+    (processor,) = app.topology.processors
     assert processor.processing_exception_handler.topic == "orders-dead"
 
 

@@ -6,7 +6,7 @@ Kafka Streams: ``deserialization.exception.handler``, ``processing.exception.han
 
 from __future__ import annotations
 
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, overload
 
 from kafkaclient.errors import ConfigError, InvalidTopicError
 from kafkaclient.streams.serdes import BYTES_OR_NONE, Codec, TypeLike, codec_of
@@ -30,12 +30,20 @@ class Topic(Generic[K, V]):
 
     __slots__ = ("key", "name", "value")
 
+    @overload
+    def __init__(self: Topic[bytes | None, bytes | None], name: str) -> None: ...
+    @overload
+    def __init__(self: Topic[K, bytes | None], name: str, *, key: TypeLike[K]) -> None: ...
+    @overload
+    def __init__(self: Topic[bytes | None, V], name: str, *, value: TypeLike[V]) -> None: ...
+    @overload
+    def __init__(self, name: str, *, key: TypeLike[K], value: TypeLike[V]) -> None: ...
     def __init__(
         self,
         name: str,
         *,
-        key: TypeLike[K] = BYTES_OR_NONE,  # type: ignore[assignment]
-        value: TypeLike[V] = BYTES_OR_NONE,  # type: ignore[assignment]
+        key: Any = BYTES_OR_NONE,
+        value: Any = BYTES_OR_NONE,
     ) -> None:
         self.name = checked_name(name, "topic")
         self.key: Codec = codec_of(key, f"the key type of topic {name!r}")
@@ -57,12 +65,39 @@ class RepartitionTopic(Topic[K, V]):
 
     __slots__ = ("partitions",)
 
+    @overload
+    def __init__(
+        self: RepartitionTopic[bytes | None, bytes | None],
+        name: str,
+        *,
+        partitions: int | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: RepartitionTopic[K, bytes | None],
+        name: str,
+        *,
+        key: TypeLike[K],
+        partitions: int | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: RepartitionTopic[bytes | None, V],
+        name: str,
+        *,
+        value: TypeLike[V],
+        partitions: int | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, name: str, *, key: TypeLike[K], value: TypeLike[V], partitions: int | None = None
+    ) -> None: ...
     def __init__(
         self,
         name: str,
         *,
-        key: TypeLike[K] = BYTES_OR_NONE,  # type: ignore[assignment]
-        value: TypeLike[V] = BYTES_OR_NONE,  # type: ignore[assignment]
+        key: Any = BYTES_OR_NONE,
+        value: Any = BYTES_OR_NONE,
         partitions: int | None = None,
     ) -> None:
         super().__init__(name, key=key, value=value)
@@ -83,12 +118,20 @@ class Store(Generic[K, V]):
 
     __slots__ = ("key", "name", "value")
 
+    @overload
+    def __init__(self: Store[bytes, bytes], name: str) -> None: ...
+    @overload
+    def __init__(self: Store[K, bytes], name: str, *, key: TypeLike[K]) -> None: ...
+    @overload
+    def __init__(self: Store[bytes, V], name: str, *, value: TypeLike[V]) -> None: ...
+    @overload
+    def __init__(self, name: str, *, key: TypeLike[K], value: TypeLike[V]) -> None: ...
     def __init__(
         self,
         name: str,
         *,
-        key: TypeLike[K] = bytes,  # type: ignore[assignment]
-        value: TypeLike[V] = bytes,  # type: ignore[assignment]
+        key: Any = bytes,
+        value: Any = bytes,
     ) -> None:
         self.name = checked_name(name, "store")
         self.key: Codec = _store_codec(key, f"the key type of store {name!r}")

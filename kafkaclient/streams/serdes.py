@@ -90,7 +90,8 @@ class Codec(NamedTuple):
     """Whether ``encode`` is a serializer's method, called with (value, SerializationContext)."""
     readable: bool = True
     trusted: bool = False
-    """Whether ``encode`` checks its argument, and always returns bytes."""
+    """Whether ``encode`` and ``decode`` check their arguments, and ``encode`` always returns
+    bytes."""
 
     @property
     def writer(self) -> Encode:
@@ -99,6 +100,16 @@ class Codec(NamedTuple):
         if self.encode is None:
             return _checked_bytes
         return self.encode if self.trusted else self.write  # type: ignore[return-value]
+
+    @property
+    def reader(self) -> Decode | None:
+        """:meth:`read` without the checks that ``decode`` itself makes, though with less helpful
+        errors. None: the bytes themselves."""
+        if self.nullable and self.decode is None:
+            return None
+        if self.decode is not None and self.trusted and not self.nullable:
+            return self.decode
+        return self.read
 
     def read(self, data: bytes | None) -> Any:
         """The object. Raises what the decoder raises, and TypeError for a null that the declaration

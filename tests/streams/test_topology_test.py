@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -122,6 +122,81 @@ def test_shared_stores_and_failing_records(steps: list[tuple[str, str, Any]], ha
         assert dict(test.store("sums").items()) == expected
         assert dict(test.store("last").items()) == topics
         assert len(test.records("dead")) == (failed if handler == "dead" else 0)
+
+
+class Step(NamedTuple):
+    """A processor of a random application: it reads ``inputs``, adds ``added`` to each value, adds
+    the value to its stores, and emits it to the topics of ``outputs``."""
+
+    inputs: list[int]
+    added: int
+    stores: list[str]
+    outputs: list[int]
+
+
+@st.composite
+def applications(draw: st.DrawFn) -> list[Step]:
+    """Topic n is read by one processor, which emits to topics with larger numbers only."""
+    made, first = [], 0
+    for _ in range(draw(st.integers(1, 4))):
+        inputs = list(range(first, first + draw(st.integers(1, 2))))
+        first = inputs[-1] + 1
+        outputs = st.lists(st.integers(first, 9), max_size=2)
+        stores = st.lists(st.sampled_from("xyz"), max_size=2, unique=True)
+        made.append(Step(inputs, draw(st.integers(0, 3)), draw(stores), draw(outputs)))
+    return made
+
+
+def application_of(steps: list[Step]) -> StreamsApp:
+    made = app()
+    for step in steps:
+
+        def declared(step: Step = step) -> Any:
+            async def process(record: Any, *rest: Any) -> None:
+                *stores, emit = rest
+                value = record.value + step.added
+                for store in stores:
+                    store[record.key] = store.get(record.key, 0) + value
+                for output in step.outputs:
+                    await emit(Topic(f"t{output}", key=str, value=int), value, record.key)
+
+            return process
+
+        made.processor(
+            *(RepartitionTopic(f"t{number}", key=str, value=int) for number in step.inputs),
+            stores=[Store(name, key=str, value=int) for name in step.stores],
+        )(declared())
+    return made
+
+
+@given(
+    steps=applications(),
+    sent=st.lists(st.tuples(st.integers(0, 1), st.sampled_from("kl"), st.integers(0, 5))),
+)
+def test_random_applications(steps: list[Step], sent: list[tuple[int, str, int]]) -> None:
+    readers = {number: step for step in steps for number in step.inputs}
+    seen: list[Counter[tuple[str, int]]] = [Counter() for _ in range(10)]
+    stores: dict[str, Counter[str]] = {name: Counter() for step in steps for name in step.stores}
+
+    def write(topic: int, key: str, value: int) -> None:
+        seen[topic][key, value] += 1
+        if topic in readers:
+            step = readers[topic]
+            for name in step.stores:
+                stores[name][key] += value + step.added
+            for output in step.outputs:
+                write(output, key, value + step.added)
+
+    with TopologyTest(application_of(steps)) as test:
+        for topic, key, value in sent:
+            number = min(topic, steps[0].inputs[-1])
+            test.send(f"t{number}", value, key)
+            write(number, key, value)
+        for number, expected in enumerate(seen):
+            records = test.records(Topic(f"t{number}", key=str, value=int))
+            assert Counter((each.key, each.value) for each in records) == expected
+        for name, counts in stores.items():
+            assert Counter(dict(test.store(name).items())) == counts
 
 
 def test_headers_and_event_time_are_forwarded() -> None:

@@ -42,6 +42,11 @@ RIGHT = """
     ) -> None: ...
 
 
+    @app.processor(Topic("plain", value=str))
+    async def plain(record: Record[bytes | None, str], emit: Emit) -> None:
+        await emit(Topic("raw"), None)
+
+
     @app.processor("own", value=Serde(str.encode, bytes.decode))
     async def own(record: Record[bytes | None, str], emit: Emit) -> None: ...
 """

@@ -54,17 +54,17 @@ class Outputs:
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
-        self._known: dict[Any, _Output] = {}
+        self._known: dict[str, _Output] = {}
 
     def __getitem__(self, topic: str | Topic[Any, Any]) -> _Output:
+        if isinstance(topic, Topic):  # not kept: a processor may make one for each record
+            return _Output(self._topology.topic_name(topic.name), topic.key, topic.value)
         found = self._known.get(topic)
         if found is None:
             found = self._known[topic] = self._output(topic)
         return found
 
-    def _output(self, topic: str | Topic[Any, Any]) -> _Output:
-        if isinstance(topic, Topic):
-            return _Output(self._topology.topic_name(topic.name), topic.key, topic.value)
+    def _output(self, topic: str) -> _Output:
         declared = self._topology.inputs.get(topic)
         if declared is None:
             return _Output(topic, BYTES_OR_NONE, BYTES_OR_NONE)
@@ -139,8 +139,9 @@ class RecordWork:
         self.outputs = outputs
         self._source = source
         self._topic_name = topic.name
-        self._key = topic.key
-        self._value = topic.value
+        self._topic = topic
+        self._read_key = topic.key.reader
+        self._read_value = topic.value.reader
         self._process = processor.process
         self._stores = tuple(stores[store.name] for store in processor.stores)
         self._writer = writer
@@ -164,9 +165,14 @@ class RecordWork:
         records are sent after the processor has returned, and their errors are raised here.
         """
         try:
-            key, value = self._key.read(record.key), self._value.read(record.value)
+            key, value = record.key, record.value
+            if self._read_key is not None:
+                key = self._read_key(key)
+            if self._read_value is not None:
+                value = self._read_value(value)
         except Exception as error:  # noqa: BLE001 - a deserializer is user code
-            await self._handle(record, error, self._on_undecodable, decoding=True)
+            explained = self._explain(record, error)
+            await self._handle(record, explained, self._on_undecodable, decoding=True)
             return
         decoded: Record[Any, Any] = Record(
             self._topic_name,
@@ -197,6 +203,15 @@ class RecordWork:
             emit.close()
         if self._buffered:
             await self._send_buffered(record)
+
+    def _explain(self, record: Any, error: Exception) -> Exception:
+        """The error of the slower, more helpful way to decode the record."""
+        try:
+            self._topic.key.read(record.key)
+            self._topic.value.read(record.value)
+        except Exception as explained:  # noqa: BLE001 - a deserializer is user code
+            return explained
+        return error
 
     def _roll_back(self) -> None:
         if self._buffers_output:

@@ -16,8 +16,10 @@ from kafkaclient.reader import Reader
 from kafkaclient.testing import ClusterSecurity, SecureListener
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.testing.inspect import inspect
+from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.produce import MAX_VERSION, MIN_VERSION
+from tests.streams.range_protocol import RangeProtocol, member
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,6 +164,27 @@ async def test_mutual_tls(kafka_cluster, topic, create_topic):
         ssl_keystore_location=kafka_cluster.certificates / "client.pem",
     ) as producer:
         assert (await producer.send_and_wait(topic, b"x" * 50_000)).offset == 0
+
+
+async def test_membership(kafka_cluster, topic, create_topic):
+    """Static members, a cooperative handover, offsets."""
+    await create_topic(topic, 4)
+    bootstrap = kafka_cluster.bootstrap
+
+    def joining(name: str):
+        return member(bootstrap, RangeProtocol(topic, 4), group=topic, group_instance_id=name)
+
+    async with joining("a") as a:
+        await a.owns(0, 1, 2, 3)
+        async with joining("b") as b:
+            await b.until(lambda: len(a.protocol.owned) == len(b.protocol.owned) == 2)
+            own, theirs = a.protocol.numbers(), b.protocol.numbers()
+            await a.offsets.commit({TopicPartition(topic, own[0]): 5})
+        async with joining("b") as again:
+            await again.owns(*theirs)
+            assert a.protocol.log == [("added", [0, 1, 2, 3]), ("revoked", theirs)]
+            offsets = await again.offsets.committed([TopicPartition(topic, own[0])])
+            assert list(offsets.values()) == [5]
 
 
 async def test_transactions(kafka_cluster, topic, create_topic):

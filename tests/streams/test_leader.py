@@ -143,6 +143,24 @@ def test_an_unreadable_member_gets_nothing_and_the_others_their_tasks(bad: bytes
     assert (answers["b"].partitions, answers["b"].info.error_code) == ([], 3)
 
 
+def test_a_member_with_other_processors_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """It would wait for ever for tasks of its topics."""
+    answers = compute_assignments(
+        {
+            "a": ConsumerSubscription(("words",), subscription(1, {})),
+            "b": ConsumerSubscription(("lines",), subscription(2, {})),
+        },
+        topology(),
+        {"words": 4},
+        ENDS,
+        AssignmentConfigs(),
+        PROBING_MS,
+    )
+    assert active(answers["a"]) == [0, 1, 2, 3]
+    assert (answers["b"].partitions, answers["b"].info.error_code) == ([], 3)
+    assert "member b reads the topics ['lines']" in caplog.text
+
+
 def test_a_newer_member_gets_this_version() -> None:
     answers = led({"a": subscription(1, {}), "b": b"\0\0\0\x0c\0\0\0\x0c whatever"})
     assert (answers["b"].info.version, answers["b"].info.error_code) == (11, 0)

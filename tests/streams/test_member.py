@@ -169,6 +169,19 @@ async def test_a_generation_that_was_missed_loses_the_partitions() -> None:
 
 
 @virtual_time
+async def test_a_generation_that_passed_before_the_next_join_loses_the_partitions() -> None:
+    """A static member stays in the group while others have generations without it."""
+    fake = cluster()
+    async with member(fake.bootstrap, protocol(), dialer=fake) as a:
+        await a.owns(0, 1, 2, 3)
+        fake._state.groups.groups["g"].generation += 1
+        a.member.request_rejoin("a test")
+        await a.until(lambda: len(a.protocol.generations) == 2)
+        assert a.protocol.log[1:] == [("lost", [0, 1, 2, 3]), ("added", [0, 1, 2, 3])]
+        await a.offsets.commit({P[0]: 1})
+
+
+@virtual_time
 async def test_a_commit_that_waits_is_refused_after_a_loss() -> None:
     fake = cluster()
     async with member(fake.bootstrap, protocol(), dialer=fake) as a:

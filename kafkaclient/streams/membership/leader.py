@@ -81,6 +81,13 @@ def compute_assignments(
     shutdown = False
     for member, told in subscriptions.items():
         subscription = _decode(member, told.user_data)
+        if subscription is not None and set(told.topics) != set(topology.topics):
+            _log.error(
+                "member %s reads the topics %s, and this one, the group's leader, %s: the same "
+                "application.id needs the same processors. The member gets no tasks, and ends",
+                *(member, sorted(told.topics), sorted(topology.topics)),
+            )
+            subscription = None
         if subscription is None:
             answers[member] = _error_answer(AssignorError.ASSIGNMENT_ERROR)
         elif isinstance(subscription, FutureSubscriptionInfo):

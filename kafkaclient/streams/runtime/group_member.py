@@ -42,8 +42,8 @@ _log = logging.getLogger(__name__)
 _REVOKE_TIMEOUT_S = 1.0  # how long the next owner of a task waits for a record
 _ERROR_MEANINGS: Mapping[int, str] = {
     AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA: "an input topic does not exist",
-    AssignorError.ASSIGNMENT_ERROR: "the tasks could not be assigned, for example because "
-    "another application has the same application.id; the leader's log says why",
+    AssignorError.ASSIGNMENT_ERROR: "the tasks could not be assigned, or the leader has other "
+    "processors under the same application.id; the leader's log says why",
     AssignorError.SHUTDOWN_REQUESTED: "a member requested the shutdown of the application",
 }
 

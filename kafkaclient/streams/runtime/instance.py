@@ -125,8 +125,8 @@ class Instance:
             stopping.cancel()
             self._observer.run_ending()
             await to_the_end(self._end(stack), on_cancel=self._hurry.set)
-            if self._crashed.done():
-                self._crashed.result()
+        if self._crashed.done():
+            self._crashed.result()
 
     async def _start(self, stack: AsyncExitStack) -> None:
         """Make the parts, and start them. What ends them is on the stack as soon as they exist."""
@@ -307,7 +307,15 @@ class Instance:
             )
             await _cancel(hurrying)
             await _cancel(committing)
-        await stack.aclose()
+        try:
+            await stack.aclose()
+        except Exception as error:
+            if not self._crashed.done():
+                raise
+            _log.warning("the instance has crashed, and could not end all its parts: %r", error)
+        finally:
+            if self._crashed.done():
+                self._crashed.exception()  # run() raises it, unless it is cancelled
 
 
 async def _cancel(task: asyncio.Task[Any]) -> None:

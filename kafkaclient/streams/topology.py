@@ -173,17 +173,6 @@ class Topology:
         """The changelog topic's name, as in Kafka Streams."""
         return f"{self.application_id}-{store}-changelog"
 
-    def difference(self, subscribed: Collection[str]) -> str | None:
-        """Why a group member that subscribes to these topics runs another application under the
-        same ``application.id``. None: it has the same inputs."""
-        if set(subscribed) == set(self.topics):
-            return None
-        return (
-            f"members of group {self.application_id!r} read different topics: "
-            f"{', '.join(sorted(subscribed))}, and {', '.join(sorted(self.topics))}. Another "
-            "application has the same application.id, or instances run different versions"
-        )
-
     # --- tasks ----------------------------------------------------------------------------------
 
     def subtopology(self, task: TaskId) -> Subtopology:

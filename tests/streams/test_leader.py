@@ -193,18 +193,6 @@ def test_group_errors_go_to_all_members(
     assert all(not answer.partitions for answer in answers.values())
 
 
-def test_another_application_with_the_same_id_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    members = {
-        "a": ConsumerSubscription(("words",), subscription(1, {})),
-        "b": ConsumerSubscription(("lines",), subscription(2, {})),
-    }
-    answers = compute_assignments(
-        members, topology(), {"words": 4}, ENDS, AssignmentConfigs(), PROBING_MS
-    )
-    assert {answer.info.error_code for answer in answers.values()} == {3}
-    assert "members of group 'app' read different topics: lines, and words" in caplog.text
-
-
 async def nothing_stateless(record: object, emit: object) -> None:
     """Nothing is processed here."""
 

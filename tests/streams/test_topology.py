@@ -113,12 +113,6 @@ def test_repartition_topics_match_the_other_inputs_of_their_store() -> None:
     }
 
 
-def test_another_application_is_named() -> None:
-    made = topology(processor("a"), processor("b"))
-    assert made.difference(["b", "a"]) is None
-    assert "'app' read different topics: c, and a, b" in str(made.difference(["c"]))
-
-
 def test_topics_have_one_processor() -> None:
     made = app()
     made.processor("a", store="x")(nothing)

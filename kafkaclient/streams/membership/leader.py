@@ -97,11 +97,6 @@ def compute_assignments(
             shutdown |= subscription.error_code == AssignorError.SHUTDOWN_REQUESTED
             _add_member(processes, member, subscription)
     error = _group_error(topology, partitions, end_offsets, shutdown=shutdown)
-    for told in subscriptions.values():
-        # An unreadable member has no topics.
-        if told.topics and (difference := topology.difference(told.topics)) is not None:
-            _log.error("%s. No tasks are assigned", difference)
-            error = AssignorError.ASSIGNMENT_ERROR
     if error is not None:
         return dict.fromkeys(subscriptions, _error_answer(error))
     if not processes:

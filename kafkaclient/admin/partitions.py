@@ -37,16 +37,24 @@ class PartitionAdmin(Runnable):
         return await self.list_offsets(partitions, EARLIEST_TIMESTAMP, timeout_s=timeout_s)
 
     async def end_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        read_committed: bool = True,
+        timeout_s: float | None = None,
     ) -> dict[TopicPartition, int]:
-        """The last stable offsets of partitions. Otherwise as :meth:`beginning_offsets`."""
-        return await self.list_offsets(partitions, LATEST_TIMESTAMP, timeout_s=timeout_s)
+        """The end offsets of partitions: the last stable offsets, or without ``read_committed`` the
+        high watermarks. Otherwise as :meth:`beginning_offsets`."""
+        return await self.list_offsets(
+            partitions, LATEST_TIMESTAMP, read_committed=read_committed, timeout_s=timeout_s
+        )
 
     async def list_offsets(
         self,
         partitions: Iterable[TopicPartition],
         timestamp_ms: int,
         *,
+        read_committed: bool = True,
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, int]:
         """The offset of each partition's first record that is not older than ``timestamp_ms``
@@ -56,7 +64,9 @@ class PartitionAdmin(Runnable):
             session = running.session
             if not wanted:
                 return {}
-            return await session.until_answered(lambda: _offsets(session, wanted, timestamp_ms))
+            return await session.until_answered(
+                lambda: _offsets(session, wanted, timestamp_ms, read_committed=read_committed)
+            )
 
     async def without_visible_records(
         self,
@@ -104,7 +114,7 @@ async def _led(
 
 
 async def _offsets(
-    session: Session, wanted: set[TopicPartition], timestamp: int
+    session: Session, wanted: set[TopicPartition], timestamp: int, *, read_committed: bool
 ) -> dict[TopicPartition, int]:
     led = await _led(session, wanted)
 
@@ -112,7 +122,8 @@ async def _offsets(
         topics: defaultdict[str, list[int]] = defaultdict(list)
         for topic, number in led[leader]:
             topics[topic].append(number)
-        return await session.once(ListOffsetsCall(topics, timestamp, read_committed=True), leader)
+        call = ListOffsetsCall(topics, timestamp, read_committed=read_committed)
+        return await session.once(call, leader)
 
     answers = await asyncio.gather(*map(answer_of, led))
     found = {}

@@ -193,8 +193,8 @@ class StreamsApp:
         :class:`~kafkaclient.streams.DeadLetter` writes the record to a topic and continues. In each
         case the processor's store changes and emitted records for this record are dropped. The two
         other handlers, named as in Kafka Streams, override ``on_error`` for decoding or for
-        processing. Unless the processing handler is ``"fail"``, emitted records are sent after the
-        processor has returned.
+        processing. Emitted records are sent after the processor has returned, which may take any
+        time. Topics that it emits to must exist.
 
         Raises:
             ConfigError: another processor reads a topic, a store is declared with two types, an
@@ -238,8 +238,7 @@ class StreamsApp:
             DeserializationError: a record cannot be decoded; the message names the record.
             ProcessingError: a processor raised, see the cause; the message names the record.
             StreamsError: an input or dead letter topic is missing, inputs of a store have different
-                numbers of partitions, a record takes longer than its transaction may, or the group
-                or the brokers are unreachable.
+                numbers of partitions, or the group or the brokers are unreachable.
             KafkaError: an emitted record was rejected with an error that retries do not cure.
         """
         if not self._topology.processors:

@@ -40,6 +40,7 @@ EARLIEST = "earliest"
 LATEST = "latest"
 
 _EXACTLY_ONCE = {"linger_ms": 0, "transaction_timeout_ms": 10_000}
+_PRODUCER = {"allow_auto_create_topics": False}
 _SET_BY_RUNTIME = "the streams runtime sets it"
 _APPLICATION_OPTION = "use the application option {}"
 _BYTES_ONLY = "changelogs are bytes; processors declare the types of their topics"
@@ -61,7 +62,7 @@ _READING: Mapping[str, Any] = {"isolation_level": "read_committed", "fetch_max_w
 _NOT_FOR_PRODUCERS = {
     "bootstrap_servers": "use the application option bootstrap_servers",
     "key_serializer": "changelogs are bytes; topics declare their types",
-    "transactional_id": "it is built from application_id and the task",
+    "transactional_id": "it is built from application_id and the process id",
     "value_serializer": "changelogs are bytes; topics declare their types",
 }
 _SECURITY = frozenset(field.name for field in fields(SecurityOptions))
@@ -191,6 +192,12 @@ class StreamsConfig(AssignmentConfigs):
         options = ProducerConfig.OPTIONS
         producer = read_options(options, [self.producer_options])
         security = read_options(options, [self.security_options])
+        creates = producer.get("allow_auto_create_topics")
+        if creates is not None and creates.value is not False:
+            raise ConfigError(
+                f"producer_options has {creates.spelling}: output topics must exist, and a "
+                "changelog that was deleted must not be created without its configuration"
+            )
         if others := [given.spelling for name, given in security.items() if name not in _SECURITY]:
             raise ConfigError(
                 f"security_options has {others[0]}, which is not a security option: put it in "
@@ -225,7 +232,7 @@ class StreamsConfig(AssignmentConfigs):
 
     @property
     def client_options(self) -> dict[str, Any]:
-        """Options of admin clients and of the shared producer."""
+        """Options of admin clients, and of the producer without its defaults."""
         return {**self.security_options, **self.producer_options}
 
     @property
@@ -236,11 +243,13 @@ class StreamsConfig(AssignmentConfigs):
         return {**defaults, **self.security_options, **self.consumer_options}
 
     @property
-    def transactional_options(self) -> dict[str, Any]:
-        """Options of each task's producer with ``exactly_once_v2``."""
+    def producer_defaults(self) -> dict[str, Any]:
+        """Options of the instance's producer. It creates no topics."""
+        if not self.exactly_once:
+            return {**self.client_options, **_PRODUCER}
         given = read_options(ProducerConfig.OPTIONS, [self.producer_options])
         defaults = {name: value for name, value in _EXACTLY_ONCE.items() if name not in given}
-        return {**defaults, **self.client_options}
+        return {**defaults, **self.client_options, **_PRODUCER}
 
     @property
     def producer_config(self) -> ProducerConfig:
@@ -252,7 +261,7 @@ class StreamsConfig(AssignmentConfigs):
         """How long a transaction may stay open. None with ``at_least_once``."""
         if not self.exactly_once:
             return None
-        config = ProducerConfig.build(self.bootstrap_servers, self.transactional_options)
+        config = ProducerConfig.build(self.bootstrap_servers, self.producer_defaults)
         return config.transaction_timeout_ms / 1000
 
     @property

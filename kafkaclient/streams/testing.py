@@ -10,8 +10,8 @@ from kafkaclient.errors import PartitionOutOfRangeError, StreamsError
 from kafkaclient.producer.batches.record import RawRecord, checked_record, header_pairs
 from kafkaclient.streams.declarations import Topic
 from kafkaclient.streams.records import Record
+from kafkaclient.streams.runtime.outputs import OutgoingRecord
 from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
-from kafkaclient.streams.runtime.writers import OutgoingRecord
 from kafkaclient.streams.state.key_value_store import KeyValueStore
 from kafkaclient.testing.clock import VirtualTimeLoop
 from kafkaclient.types import TopicPartition
@@ -62,7 +62,7 @@ class _Memory:
 
 
 class _Log:
-    """All topics, and the :class:`Writer` of all tasks. The records that a processor emits are
+    """All topics, and the :class:`Output` of all tasks. The records that a processor emits are
     appended when it has succeeded."""
 
     def __init__(
@@ -81,19 +81,27 @@ class _Log:
         made = checked_record(self._config, lambda: self._now_ms() / 1000, RawRecord(*record))
         return record._replace(value=made.value, key=made.key, headers=made.headers)
 
+    async def prepare(self, records: Iterable[OutgoingRecord]) -> None:
+        for record in records:
+            self._check_partition(record)
+
     async def send(self, record: OutgoingRecord) -> None:
         checked = self.checked(record)
+        self._check_partition(checked)
         self.emitted.append((checked, self._partition(checked)))
+
+    def _check_partition(self, record: OutgoingRecord) -> None:
+        count = self._partitions(record.topic)
+        if record.partition is not None and record.partition >= count:
+            raise PartitionOutOfRangeError(
+                f"topic {record.topic!r} has {count} partitions, numbered from 0; "
+                f"{record.partition} is not one of them. TopologyTest(app, partitions=...) "
+                "sets the number"
+            )
 
     def _partition(self, record: OutgoingRecord) -> int:
         count = self._partitions(record.topic)
         if record.partition is not None:
-            if record.partition >= count:
-                raise PartitionOutOfRangeError(
-                    f"topic {record.topic!r} has {count} partitions, numbered from 0; "
-                    f"{record.partition} is not one of them. TopologyTest(app, partitions=...) "
-                    "sets the number"
-                )
             return record.partition
         if record.key is not None:
             return partition_for_key(record.key, count)
@@ -292,15 +300,19 @@ class TopologyTest:
             work = self._work(TopicPartition(record.topic, record.partition))
             if work is None:
                 continue  # an output
+            for store in self._stores.values():
+                store.mark()  # what the test has written belongs to no record
             try:
-                await work.process(record)
+                emitted = await work.process(record)
             except BaseException:
-                self._log.emitted.clear()
                 for store in self._stores.values():
-                    store.changes.clear()
+                    store.roll_back()
                 raise
             for store in self._stores.values():
+                store.mark()
                 store.commit()
+            for each in emitted:
+                await self._log.send(each)
             waiting += self._log.append_emitted()
 
     def _work(self, source: TopicPartition) -> RecordWork | None:
@@ -313,7 +325,7 @@ class TopologyTest:
                     stores = {
                         s.name: self.store(s.name, source.partition) for s in processor.stores
                     }
-                    log: Any = self._log  # the part of a Writer that a RecordWork uses
+                    log: Any = self._log  # the part of an Output that a RecordWork uses
                     found = RecordWork(source, topic, processor, stores, log, self._outputs)
                     self._works[source] = found
                     return found

@@ -1,16 +1,20 @@
-"""Fakes of the consumer, the inputs, the changelog reader and the writers: they record calls."""
+"""Fakes of the consumer, the inputs, the changelog reader and the output: they record calls."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from concurrent.futures import Executor, Future
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import PartitionOutOfRangeError
 from kafkaclient.producer.batches.record import RawRecord, checked_record
 from kafkaclient.streams.declarations import Store, Topic
+from kafkaclient.streams.membership.commit_gate import CommitGate
+from kafkaclient.streams.runtime.committer import Committer
+from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.state.key_value_store import KeyValueStore
 from kafkaclient.streams.topology import Processor, Topology
@@ -18,8 +22,8 @@ from kafkaclient.streams.topology import Processor, Topology
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from kafkaclient.streams.runtime.outputs import OutgoingRecord, Work
     from kafkaclient.streams.runtime.task import Task
-    from kafkaclient.streams.runtime.writers import OutgoingRecord
     from kafkaclient.streams.state.directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.types import TopicPartition
@@ -120,7 +124,9 @@ class FakeEnds:
         self.source_end = 1_000_000
         self.problem: Callable[[], Awaitable[None]] | None = None
 
-    async def __call__(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def __call__(
+        self, partitions: Iterable[TopicPartition], *, read_committed: bool = True
+    ) -> dict[TopicPartition, int]:
         self.log.append("ends")
         if self.problem is not None:
             await self.problem()
@@ -145,52 +151,88 @@ def checked(record: OutgoingRecord) -> OutgoingRecord:
     return record._replace(value=made.value, key=made.key, headers=made.headers)
 
 
-class FakeWriter:
-    """``fail`` is raised by the next commit."""
+class FakeOutput:
+    """``fail`` is raised by the next commit, ``problem`` by each :meth:`prepare`. Records its calls
+    in ``log``."""
 
-    def __init__(self, log: list[str], name: str = "w") -> None:
-        self.log = log
-        self.name = name
+    is_transactional = True
+    max_change_bytes = 1_000
+
+    def __init__(self, log: list[str] | None = None) -> None:
+        self.log = [] if log is None else log
         self.fail: BaseException | None = None
+        self.problem: BaseException | None = None
         self.offset: int | None = None
+        """The committed offset of each partition."""
         self.next_position: int | None = 10
-        self.emitted: list[tuple[Any, ...]] = []
+        self.emitted: list[OutgoingRecord] = []
         self.partitions = 1
-        self.commits: list[tuple[dict[bytes, bytes | None], int]] = []
-        self.may_stop = asyncio.Event()
-        self.may_stop.set()
+        self.commits: list[dict[TopicPartition, int]] = []
+        """The offsets of each commit."""
+        self.changes: list[dict[bytes, bytes | None]] = []
+        """The changes of each commit."""
+        self.may_commit = asyncio.Event()
+        self.may_commit.set()
 
     async def start(self) -> None:
-        self.log.append(f"{self.name} start")
+        self.log.append("start")
 
-    async def begin(self) -> None:
-        self.log.append(f"{self.name} begin")
+    async def stop(self) -> None:
+        self.log.append("stop")
+
+    async def abandon(self) -> None:
+        self.log.append("abandon")
 
     def checked(self, record: OutgoingRecord) -> OutgoingRecord:
         return checked(record)
 
-    async def send(self, record: OutgoingRecord) -> None:
-        made = checked(record)
-        if record.partition is not None and record.partition >= self.partitions:
-            raise PartitionOutOfRangeError(
-                f"topic {record.topic!r} has no partition {record.partition}"
-            )
-        self.emitted.append(made)
+    async def prepare(self, records: Iterable[OutgoingRecord]) -> None:
+        if self.problem is not None:
+            raise self.problem
+        for record in records:
+            if record.partition is not None and record.partition >= self.partitions:
+                raise PartitionOutOfRangeError(
+                    f"topic {record.topic!r} has no partition {record.partition}"
+                )
 
-    async def commit(self, changes: Any, offsets: Any) -> dict[Any, int | None]:
+    async def send(self, record: OutgoingRecord) -> None:
+        self.emitted.append(record)
+
+    async def commit(self, work: Iterable[Work], losses: int) -> dict[TopicPartition, int]:
+        await self.may_commit.wait()
         if self.fail is not None:
-            raise self.fail
-        changed: dict[bytes, bytes | None] = {}
-        for pairs in changes.values():
-            changed |= pairs
-        (offset,) = offsets.values()
-        self.commits.append((changed, offset))
-        return dict.fromkeys(changes, self.next_position)
+            failure, self.fail = self.fail, None
+            raise failure
+        self.commits.append({p: offset for one in work for p, offset in one.offsets.items()})
+        changes = {c: found for one in work for c, found in one.changes.items() if found}
+        self.changes.append({k: v for found in changes.values() for k, v in found.items()})
+        return {} if self.next_position is None else dict.fromkeys(changes, self.next_position)
 
     async def committed(self, sources: Any) -> dict[Any, int | None]:
-        self.log.append(f"{self.name} committed")
+        self.log.append("committed")
         return dict.fromkeys(sources, self.offset)
 
-    async def stop(self) -> None:
-        await self.may_stop.wait()
-        self.log.append(f"{self.name} stop")
+
+def opened_gate() -> CommitGate:
+    gate = CommitGate("app", None)
+    gate.begin_generation(1, "member")
+    gate.open()
+    return gate
+
+
+def new_committer(
+    output: Any,
+    clock: Callable[[], float] = time.monotonic,
+    interval_s: float = 0.1,
+    observer: Observer | None = None,
+) -> Callable[..., Committer]:
+    """As a manager makes its committer."""
+
+    return partial(
+        Committer,
+        output,
+        opened_gate(),
+        interval_s=interval_s,
+        observer=observer or Observer(),
+        clock=clock,
+    )

@@ -22,7 +22,7 @@ from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.records import BatchBuilder
-from tests.streams.fakes import FakeWriter, InlineDisk, counting
+from tests.streams.fakes import FakeOutput, InlineDisk, counting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -50,7 +50,13 @@ class World:
         self.fake.create_topic(TOPIC, 2)
         self.lags: list[tuple[TaskId, int | None]] = []
         self.a, self.b = (
-            Task(TaskId(0, number), counting(), TaskDirectory(path / f"0_{number}"), InlineDisk())
+            Task(
+                TaskId(0, number),
+                counting(),
+                TaskDirectory(path / f"0_{number}"),
+                InlineDisk(),
+                FakeOutput(),
+            )
             for number in (0, 1)
         )
         self.reader: ChangelogReader
@@ -149,7 +155,6 @@ async def test_a_returning_task_is_read_from_its_current_position(world: World) 
     world.reader.follow([world.a, world.b])
     await world.settle()
     world.a.advance(TaskEvent.ASSIGNED_ACTIVE)
-    world.a.writer = FakeWriter([])
     world.a.advance(TaskEvent.RESTORED)
     world.reader.follow([world.b])
     world.write(0, (b"own", b"1"), (b"own", b"2"), (b"others", b"3"))

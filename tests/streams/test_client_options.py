@@ -100,7 +100,7 @@ def test_given_producer_options_override_the_defaults() -> None:
     options = {"transaction.timeout.ms": 60_000, "linger_ms": 3}
     found = config(processing_guarantee="exactly_once_v2", producer_options=options)
     assert found.transaction_timeout_s == 60
-    assert found.transactional_options == options
+    assert found.producer_defaults == {**options, "allow_auto_create_topics": False}
     assert config().transaction_timeout_s is None
 
 

@@ -23,7 +23,9 @@ class FakeAdmin:
     def __init__(self, *answers: dict[TopicPartition, int]) -> None:
         self.answers = list(answers)
 
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, read_committed: bool
+    ) -> dict[TopicPartition, int]:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 

@@ -34,10 +34,11 @@ from kafkaclient.wire.groups import (
 from tests.streams.fakes import (
     FakeEnds,
     FakeInputs,
+    FakeOutput,
     FakeReader,
-    FakeWriter,
     InlineDisk,
     counting,
+    new_committer,
     on_disk,
     record,
 )
@@ -56,6 +57,7 @@ class World:
     def __init__(self, path: Path) -> None:
         self.log: list[str] = []
         self.crashes: list[BaseException] = []
+        self.output = FakeOutput(self.log)
         self.inputs = FakeInputs()
         self.reader = FakeReader()
         self.ends = FakeEnds(self.log)
@@ -70,7 +72,7 @@ class World:
             self.inputs,  # type: ignore[arg-type]
             self.reader,  # type: ignore[arg-type]
             self.ends,  # type: ignore[arg-type]
-            make_writer=lambda task: FakeWriter(self.log),
+            new_committer=new_committer(self.output),
             on_migrated=lambda: None,
             crash=self.crashes.append,
             disk=InlineDisk(),
@@ -131,9 +133,11 @@ class World:
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     made = World(tmp_path)
+    await made.manager.committer.start()
+    made.log.clear()
     yield made
     await made.member.close()
-    await made.manager.end_writers()
+    await made.manager.end_work()
     made.manager.close()
     made.directory.close()
 
@@ -164,23 +168,14 @@ async def test_a_member_that_lost_its_tasks_reports_no_running_task(world: World
 
 async def test_a_task_is_owned_until_it_has_committed(world: World) -> None:
     await world.rebalance([A], [])
-    held = asyncio.Event()
-    writer = world.manager.tasks[A].writer
-    commit = writer.commit  # type: ignore[union-attr]
-
-    async def slow(*arguments: Any) -> int | None:
-        await held.wait()
-        return await commit(*arguments)
-
-    writer.commit = slow  # type: ignore[union-attr, method-assign]
-    world.manager.workers[A].task.commit_at = 1e9
+    world.output.may_commit.clear()
     await world.process({SOURCE: [record(8, b"a")]})
     revoking = asyncio.create_task(world.assign([B], []))
     for _ in range(20):
         await asyncio.sleep(0)
     assert world.told().owned == (SOURCE, TopicPartition("words", 1))
     assert world.manager.tasks[B].state is TaskState.RUNNING, "it waited for the other one"
-    held.set()
+    world.output.may_commit.set()
     assert await revoking, "its next owner waits for this"
     assert world.told().owned == (TopicPartition("words", 1),)
     assert world.told().generation_id == 2
@@ -212,8 +207,8 @@ async def test_a_task_that_stays_continues_at_its_offset(world: World) -> None:
     world.inputs.positions[SOURCE] = 9
     assert not await world.rebalance([A, B], [])
     assert world.inputs.positions[SOURCE] == 9, "fetched again, or left out"
-    log = ["w start", "ends", "w committed"]
-    assert world.log == [*log, "w begin", *log], "the second is the new task's"
+    log = ["committed", "ends"]
+    assert world.log == [*log, *log], "the second is the new task's"
 
 
 async def test_state_that_was_reported_is_kept_until_the_assignment(world: World) -> None:

@@ -6,17 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.errors import ProcessingError, StreamsError
+from kafkaclient.errors import (
+    MetadataTimeoutError,
+    ProcessingError,
+    StreamsError,
+    UnknownTopicError,
+)
 from kafkaclient.streams import DeadLetter
 from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
 from kafkaclient.streams.state.rocks import RocksStore
 from kafkaclient.types import TopicPartition
-from tests.streams.fakes import FakeWriter, Record, bytes_store, record, topology_of
+from tests.streams.fakes import FakeOutput, Record, bytes_store, record, topology_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from kafkaclient.streams.runtime.outputs import OutgoingRecord
     from kafkaclient.streams.topology import Process
 
 DEAD = DeadLetter("dead")
@@ -26,7 +32,8 @@ class World:
     def __init__(self, path: Path) -> None:
         self.rocks = RocksStore(path)
         self.store = bytes_store(self.rocks)
-        self.writer = FakeWriter([])
+        self.output = FakeOutput()
+        self.emitted: list[OutgoingRecord] = []
 
     async def process(self, process: Process, handler: Any, message: Any) -> None:
         topology = topology_of(process, processing_exception_handler=handler)
@@ -36,14 +43,14 @@ class World:
             made.topics[0],
             made,
             {"counts": self.store},
-            self.writer,
+            self.output,
             Outputs(topology),
         )
-        await work.process(message)
+        self.emitted += await work.process(message)
 
     @property
-    def emitted(self) -> list[tuple[Any, ...]]:
-        return [arguments[:2] for arguments in self.writer.emitted]
+    def values(self) -> list[tuple[Any, ...]]:
+        return [each[:2] for each in self.emitted]
 
 
 @pytest.fixture
@@ -73,7 +80,7 @@ async def test_an_invalid_emitted_record_fails_its_record(
         await emit(**{"topic": "out", **refused})
 
     await world.process(process, handler, record(7, b"a", b"poison"))
-    assert world.emitted == ([("dead", b"poison")] if handler is DEAD else [])
+    assert world.values == ([("dead", b"poison")] if handler is DEAD else [])
     assert world.store.changes == {}
 
 
@@ -83,15 +90,35 @@ async def test_a_nonexistent_partition_fails_its_record(world: World) -> None:
         await emit("out", b"", partition=7)
 
     await world.process(process, DEAD, record(7, b"a", b"poison"))
-    assert world.emitted == [("dead", b"poison")]
+    assert world.values == [("dead", b"poison")]
     assert world.store.changes == {}
 
-    async def too_late(record: Any, store: Any, emit: Any) -> None:
-        await emit("out", b"sent already")
-        await emit("out", b"", partition=7)
-
     with pytest.raises(ProcessingError, match=r"words-0, offset 7, .*no partition 7"):
-        await world.process(too_late, "skip", record(7, b"a", b"poison"))
+        await world.process(process, "fail", record(7, b"a"))
+
+
+@pytest.mark.parametrize("handler", ["fail", "skip", DEAD])
+async def test_a_missing_output_topic_is_not_skipped(world: World, handler: Any) -> None:
+    async def process(record: Any, store: Any, emit: Any) -> None:
+        await emit("nowhere", b"")
+
+    missing = MetadataTimeoutError("topic 'nowhere'")
+    missing.__cause__ = UnknownTopicError("UNKNOWN_TOPIC_OR_PARTITION")
+    world.output.problem = missing
+    with pytest.raises(ProcessingError, match=r"words-0, offset 7, .*'nowhere'"):
+        await world.process(process, handler, record(7, b"a"))
+
+
+async def test_nothing_is_emitted_after_the_processor_has_returned(world: World) -> None:
+    leaked = []
+
+    async def process(record: Any, store: Any, emit: Any) -> None:
+        leaked.append(emit)
+
+    await world.process(process, "fail", record(7, b"a"))
+    with pytest.raises(StreamsError, match=r"is called after the processor has returned"):
+        await leaked[0]("out", b"late")
+    assert world.emitted == []
 
 
 @pytest.mark.parametrize("handler", ["fail", "skip"])
@@ -103,7 +130,7 @@ async def test_a_mutable_buffer_is_copied(world: World, handler: Any) -> None:
         await emit("out", buffer)
 
     await world.process(process, handler, record(7, b"a"))
-    assert world.emitted == [("out", b"1"), ("out", b"2")]
+    assert world.values == [("out", b"1"), ("out", b"2")]
 
 
 class OddError(Exception):
@@ -126,7 +153,7 @@ async def test_any_error_text_fits_into_a_dead_letter(
         raise error
 
     await world.process(process, DEAD, record(7, b"a"))
-    ((*_, headers),) = world.writer.emitted
+    ((*_, headers),) = world.emitted
     assert dict(headers)["__streams.errors.message"] == message
 
 
@@ -135,7 +162,7 @@ async def test_a_dead_letter_without_timestamp_gets_the_current_time(world: Worl
         raise ValueError("no")
 
     await world.process(process, DEAD, Record(7, b"a", b"", timestamp=-1))
-    assert world.writer.emitted[0][4] is None
+    assert world.emitted[0][4] is None
 
 
 async def test_a_dead_letter_that_is_too_large_names_its_record(world: World) -> None:

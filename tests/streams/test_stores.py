@@ -81,7 +81,9 @@ def test_writes_are_visible_at_once_and_kept_only_when_committed(tmp_path: Path)
     rocks = RocksStore(tmp_path / "s")
     store = bytes_store(rocks)
     store[b"a"] = b"1"
-    assert (store.get(b"a"), rocks.get(b"a")) == (b"1", None)
+    store.commit()
+    assert (store.get(b"a"), rocks.get(b"a")) == (b"1", None), "the record may still fail"
+    store.mark()
     store.commit()
     assert (rocks.get(b"a"), store.changes) == (b"1", {})
     store.delete(b"a")
@@ -123,7 +125,8 @@ def test_a_store_is_a_sorted_dictionary_with_commits(
     store = bytes_store(rocks)
     settled: dict[bytes, bytes] = {}
     seen: dict[bytes, bytes] = {}
-    marked: dict[bytes, bytes] | None = None
+    marked: dict[bytes, bytes] = {}
+    """What the store was at the last mark: a commit contains this, and nothing later."""
     for what, key, value in steps:
         if what == "put":
             seen.pop(key, None)
@@ -133,19 +136,17 @@ def test_a_store_is_a_sorted_dictionary_with_commits(
                 store[key] = seen[key] = value
         elif what == "commit":
             store.commit()
-            settled = dict(seen)
-            marked = None
+            settled = dict(marked)
         elif what == "close":
             store.close()
             store = bytes_store(rocks)
-            seen, marked = dict(settled), None
+            seen, marked = dict(settled), dict(settled)
         elif what == "mark":
             store.mark()
             marked = dict(seen)
         elif what == "roll_back":
-            if marked is not None:
-                store.roll_back()
-                seen = dict(marked)
+            store.roll_back()
+            seen = dict(marked)
         else:
             assert value is not None
             expected = sorted(item for item in seen.items() if key <= item[0] < value)

@@ -9,13 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from kafkaclient.errors import ProcessingError, StateStoreError, TransactionAbortableError
+from kafkaclient.errors import ProcessingError, StateStoreError
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
 from kafkaclient.streams.state.directory import ChangelogTopic, StoreDirectory, TaskDirectory
 from kafkaclient.types import TopicPartition
-from tests.streams.fakes import FakeWriter, InlineDisk, counting, record, topology_of
+from tests.streams.fakes import FakeOutput, InlineDisk, counting, record, topology_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ def directory(tmp_path: Path) -> TaskDirectory:
 
 @pytest.fixture
 def task(directory: TaskDirectory) -> Iterator[Task]:
-    made = Task(ID, counting(), directory, InlineDisk())
+    made = Task(ID, counting(), directory, InlineDisk(), FakeOutput())
     yield made
     made.close()
 
@@ -42,94 +42,113 @@ def saved(directory: TaskDirectory) -> int | None:
     return None if checkpoint is None else checkpoint.offset
 
 
-def running(task: Task) -> FakeWriter:
-    writer = FakeWriter([])
-    task.writer = writer
+def run(task: Task) -> None:
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
     task.advance(TaskEvent.RESTORED)
-    return writer
+
+
+async def process(task: Task, *records: Any) -> list[tuple[Any, ...]]:
+    """What the records emit."""
+    emitted: list[tuple[Any, ...]] = []
+    for each in records:
+        if results := await task.process(each):
+            emitted += results[0]
+            task.record_done(results[1])
+    return emitted
+
+
+def commit(task: Task, position: int | None = 10) -> tuple[dict[bytes, bytes | None], int]:
+    """The changes and the offset that are committed."""
+    work = task.work()
+    (changelog,) = work.changes
+    task.committed({changelog: position})
+    return dict(work.changes[changelog]), work.offsets[task.sources[0]]
 
 
 async def test_a_commit_keeps_changes_records_and_offset(task: Task) -> None:
-    writer = running(task)
-    await task.process([record(5, b"a"), record(6, b"a"), record(9, b"b")], lambda: True)
-    assert (task.offsets[task.sources[0]], task.is_dirty) == (10, True)
-    assert writer.log == ["w begin"]
-    await task.commit()
-    assert writer.commits == [({b"a": b"2", b"b": b"1"}, 10)]
-    assert [arguments[:3] for arguments in writer.emitted][1] == ("counts", b"2", b"a")
-    assert (task.position, task.is_dirty, task.stores["counts"].changes) == (10, False, {})
-    await task.commit()
-    assert len(writer.commits) == 1, "nothing was done"
-    await task.process([record(10, b"a")], lambda: True)
-    assert task.stores["counts"].get(b"a") == b"3"
+    run(task)
+    emitted = await process(task, record(5, b"a"), record(6, b"a"), record(9, b"b"))
+    assert [each[:3] for each in emitted][1] == ("counts", b"2", b"a")
+    assert commit(task) == ({b"a": b"2", b"b": b"1"}, 10)
+    assert (task.position, task.stores["counts"].changes) == (10, {})
+    assert commit(task, None) == ({}, 10)
+    await process(task, record(10, b"a"))
+    assert (task.position, task.stores["counts"].get(b"a")) == (10, b"3")
+
+
+async def test_a_commit_contains_nothing_of_a_record_in_progress(
+    directory: TaskDirectory,
+) -> None:
+    may_return = asyncio.Event()
+
+    async def process_slowly(record: Any, store: Any, emit: Any) -> None:
+        store[b"a"] = record.value
+        store[record.value] = b""
+        if record.offset == 1:
+            await may_return.wait()
+
+    task = Task(ID, topology_of(process_slowly), directory, InlineDisk(), FakeOutput())
+    run(task)
+    await process(task, record(0, b"", b"0"))
+    second = asyncio.create_task(process(task, record(1, b"", b"1")))
+    await asyncio.sleep(0)
+    assert commit(task) == ({b"a": b"0", b"0": b""}, 1)
+    assert commit(task) == ({}, 1)
+    assert task.stores["counts"].get(b"a") == b"1"
+    may_return.set()
+    await second
+    assert commit(task) == ({b"a": b"1", b"1": b""}, 2)
+    assert task.stores["counts"].changes == {}
+    task.close()
 
 
 @pytest.mark.parametrize("is_blocking", [True, False])
-@pytest.mark.parametrize("transaction_timeout_s", [None, 10.0])
 async def test_a_blocked_event_loop_is_logged(
-    directory: TaskDirectory,
-    caplog: pytest.LogCaptureFixture,
-    *,
-    transaction_timeout_s: float | None,
-    is_blocking: bool,
+    directory: TaskDirectory, caplog: pytest.LogCaptureFixture, *, is_blocking: bool
 ) -> None:
     now = 100.0
 
-    async def process(_record: Any, _store: Any, _emit: Any) -> None:
+    async def process_slowly(_record: Any, _store: Any, _emit: Any) -> None:
         nonlocal now
         for _ in range(4):
             now += 3
             if not is_blocking:
                 task.check_slow_record()
 
-    topology = topology_of(process)
-    options = TaskOptions(
-        clock=lambda: now, session_timeout_s=6.0, transaction_timeout_s=transaction_timeout_s
-    )
-    task = Task(ID, topology, directory, InlineDisk(), options)
-    running(task)
-    await task.process([record(5, b"a")], lambda: True)
+    topology = topology_of(process_slowly)
+    options = TaskOptions(clock=lambda: now, session_timeout_s=6.0)
+    task = Task(ID, topology, directory, InlineDisk(), FakeOutput(), options)
+    run(task)
+    await process(task, record(5, b"a"))
     message = (
         "the record at words-0, offset 5, was processed, the event loop was blocked for 12.0 s"
     )
     assert (f"{message}, longer than session.timeout.ms, 6 s" in caplog.text) == is_blocking
-    assert ("transaction.timeout.ms" in caplog.text) == (transaction_timeout_s is not None)
     task.close()
 
 
-async def test_a_rebalance_interrupts_between_records(task: Task) -> None:
-    running(task)
-    answers = iter([True, True, False])
-    await task.process([record(n, b"a") for n in range(9)], lambda: next(answers))
-    assert (task.offsets[task.sources[0]], task.stores["counts"].get(b"a")) == (2, b"2")
-
-
 async def test_a_failed_commit_drops_the_changes(task: Task) -> None:
-    writer = running(task)
-    await task.process([record(0, b"a")], lambda: True)
-    writer.fail = TransactionAbortableError("no")
-    with pytest.raises(TransactionAbortableError):
-        await task.commit()
+    run(task)
+    await process(task, record(0, b"a"))
     task.advance(TaskEvent.FAILED)
     assert task.state is TaskState.RESTORING
-    assert (task.stores["counts"].get(b"a"), task.is_dirty, task.position) == (None, False, 0)
+    assert (task.stores["counts"].get(b"a"), task.position) == (None, 0)
 
 
 async def test_a_failed_record_leaves_no_output(task: Task) -> None:
-    running(task)
+    run(task)
     with pytest.raises(ProcessingError):
-        await task.process([record(0, b"a"), record(1, b"boom")], lambda: True)
+        await process(task, record(0, b"a"), record(1, b"boom"))
     task.advance(TaskEvent.REVOKED)
     assert (task.stores["counts"].get(b"a"), task.stores["counts"].get(b"boom")) == (None, None)
 
 
-async def test_a_commit_without_offset_keeps_the_position(task: Task) -> None:
-    writer = running(task)
-    writer.next_position = None
-    await task.process([record(0, b"a")], lambda: True)
-    await task.commit()
-    assert (task.position, task.stores["counts"].get(b"a")) == (0, b"1")
+async def test_a_change_that_is_too_large_fails_its_record(task: Task) -> None:
+    run(task)
+    with pytest.raises(
+        ProcessingError, match=r"words-0, offset 3, .*store 'counts': .*key b'kkk.* at most 1000"
+    ):
+        await process(task, record(3, b"k" * 2000))
 
 
 async def test_restoring_ends_at_the_changelogs_end(task: Task) -> None:
@@ -157,18 +176,18 @@ async def test_an_empty_changelog_is_restored_at_once(task: Task) -> None:
 
 
 def test_a_closed_task_reopens_at_its_position(directory: TaskDirectory) -> None:
-    task = Task(ID, counting(), directory, InlineDisk())
+    task = Task(ID, counting(), directory, InlineDisk(), FakeOutput())
     task.advance(TaskEvent.ASSIGNED_STANDBY)
     task.task_stores[0].restore([(b"a", b"1")])
     task.task_stores[0].reached(1, 1)
     task.close()
-    task = Task(ID, counting(), directory, InlineDisk())
+    task = Task(ID, counting(), directory, InlineDisk(), FakeOutput())
     assert (task.position, task.stores["counts"].get(b"a")) == (1, b"1")
     task.close()
 
 
 def test_a_killed_task_reopens_at_its_last_checkpoint(directory: TaskDirectory) -> None:
-    task = Task(ID, counting(), directory, InlineDisk())
+    task = Task(ID, counting(), directory, InlineDisk(), FakeOutput())
     task.advance(TaskEvent.ASSIGNED_STANDBY)
     task.task_stores[0].restore([(b"a", b"1")])
     task.task_stores[0].reached(9_999, 20_000)
@@ -209,7 +228,7 @@ def test_a_checkpoint_has_the_position_at_its_start(directory: TaskDirectory) ->
             return future
 
     disk = LaterDisk()
-    task = Task(ID, counting(), directory, disk)
+    task = Task(ID, counting(), directory, disk, FakeOutput())
     task.advance(TaskEvent.ASSIGNED_STANDBY)
     task.task_stores[0].reached(10_000, 10_000)
     task.task_stores[0].reached(30_000, 30_000)
@@ -230,7 +249,7 @@ def test_a_failed_checkpoint_raises(
     def full(*arguments: object) -> None:
         raise StateStoreError("no space")
 
-    task = Task(ID, counting(), directory, InlineDisk())
+    task = Task(ID, counting(), directory, InlineDisk(), FakeOutput())
     task.advance(TaskEvent.ASSIGNED_STANDBY)
     with monkeypatch.context() as patch:
         patch.setattr(StoreDirectory, "write_checkpoint", full)
@@ -262,7 +281,7 @@ def test_a_checkpoint_is_renewed_without_changes(directory: TaskDirectory) -> No
     now = 1_000_000.0
     changelog = ChangelogTopic(UUID(int=1), 3600.0)
     options = TaskOptions(changelogs={"counts": changelog}, wall=lambda: now)
-    task = Task(ID, counting(), directory, InlineDisk(), options)
+    task = Task(ID, counting(), directory, InlineDisk(), FakeOutput(), options)
     task.advance(TaskEvent.ASSIGNED_STANDBY)
     task.task_stores[0].reached(5, 5)
     assert directory.store("counts").checkpoint() is None
@@ -271,19 +290,19 @@ def test_a_checkpoint_is_renewed_without_changes(directory: TaskDirectory) -> No
     assert directory.store("counts").checkpoint() is None, "it is not known to be at the end"
     task.task_stores[0].reached(5, 5)
     assert directory.store("counts").checkpoint() == (5, UUID(int=1), now)
-    running(task)
+    run(task)
     now += 1000
     task.refresh_checkpoint()
     assert directory.store("counts").checkpoint() == (5, UUID(int=1), now)
     task.close()
     now += 3599
-    task = Task(ID, counting(), directory, InlineDisk(), options)
+    task = Task(ID, counting(), directory, InlineDisk(), FakeOutput(), options)
     assert task.position == 5
     task.advance(TaskEvent.ASSIGNED_STANDBY)
     task.task_stores[0].reached(6, 9)  # it lacks what came meanwhile, deletions among it
     task.close()
     now += 2
-    task = Task(ID, counting(), directory, InlineDisk(), options)
+    task = Task(ID, counting(), directory, InlineDisk(), FakeOutput(), options)
     assert task.position == 0
     task.close()
 
@@ -292,7 +311,7 @@ def test_a_recreated_changelog_invalidates_the_checkpoint(directory: TaskDirecto
     def opened(topic_id: int) -> Task:
         changelog = ChangelogTopic(UUID(int=topic_id), 3600.0)
         options = TaskOptions(changelogs={"counts": changelog})
-        return Task(ID, counting(), directory, InlineDisk(), options)
+        return Task(ID, counting(), directory, InlineDisk(), FakeOutput(), options)
 
     for topic_id, position in ((1, 0), (1, 1), (2, 0)):
         task = opened(topic_id)

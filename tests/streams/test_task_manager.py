@@ -11,13 +11,14 @@ import pytest
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import (
+    MetadataTimeoutError,
     ProcessingError,
     RecordTooLargeError,
     StateStoreError,
     TransactionAbortableError,
 )
 from kafkaclient.streams import TaskId
-from kafkaclient.streams.runtime import task_manager
+from kafkaclient.streams.runtime import committer, task_manager
 from kafkaclient.streams.runtime.inputs import OffsetReset
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
@@ -27,10 +28,11 @@ from kafkaclient.types import TopicPartition
 from tests.streams.fakes import (
     FakeEnds,
     FakeInputs,
+    FakeOutput,
     FakeReader,
-    FakeWriter,
     InlineDisk,
     counting,
+    new_committer,
     on_disk,
     record,
 )
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from kafkaclient.streams.runtime.task import Task
 
 A, B = TaskId(0, 0), TaskId(0, 1)
 SOURCE = TopicPartition("words", 0)
@@ -53,31 +54,33 @@ class World:
         self, path: Path, disk: Executor | None = None, options: TaskOptions | None = None
     ) -> None:
         self.log: list[str] = []
-        self.writers: list[FakeWriter] = []
+        self.output = FakeOutput(self.log)
         self.crashes: list[BaseException] = []
         self.inputs = FakeInputs()
         self.reader = FakeReader()
         self.ends = FakeEnds(self.log)
         self.directory = StateDirectory(path, float)
-        self.committed: int | None = None
         self.manager = TaskManager(
             counting(),
             self.directory,
             self.inputs,  # type: ignore[arg-type]
             self.reader,  # type: ignore[arg-type]
             self.ends,  # type: ignore[arg-type]
-            make_writer=self.writer,
+            new_committer=new_committer(self.output),
             on_migrated=lambda: self.log.append("migrated"),
             crash=self.crashes.append,
             disk=disk or InlineDisk(),
             options=options,
         )
 
-    def writer(self, task: Task) -> FakeWriter:
-        made = FakeWriter(self.log, f"w{len(self.writers) + 1}")
-        made.offset = self.committed
-        self.writers.append(made)
-        return made
+    async def start(self) -> None:
+        await self.manager.committer.start()
+        self.log.clear()
+
+    async def close(self) -> None:
+        await self.manager.end_work()
+        self.manager.close()
+        self.directory.close()
 
     async def assign(self, active: list[TaskId], standby: list[TaskId]) -> None:
         await self.manager.give_up(self.manager.assign(active, standby), 1)
@@ -88,10 +91,7 @@ class World:
         await self.run_until_idle()
 
     async def commit(self) -> None:
-        for worker in self.manager.workers.values():
-            worker.task.commit_at = 0.0
-            worker.add_records(())
-        await self.run_until_idle()
+        await self.manager.committer.commit()
 
     async def run_until_idle(self) -> None:
         for _ in range(20):
@@ -104,19 +104,19 @@ class World:
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setattr(task_manager, "_RETRY_BACKOFF_S", 0)
+    monkeypatch.setattr(committer, "_RETRY_BACKOFF_S", 0)
     made = World(tmp_path)
+    await made.start()
     yield made
-    await made.manager.end_writers()
-    made.manager.close()
-    made.directory.close()
+    await made.close()
 
 
-async def test_the_writer_starts_before_offsets_are_read(world: World) -> None:
-    world.committed = 42
+async def test_the_offset_is_read_before_the_changelogs_end(world: World) -> None:
+    world.output.offset = 42
     await world.assign([A], [])
     assert world.state(A) is TaskState.RESTORING
     await world.run_until_idle()
-    assert world.log == ["w1 start", "ends", "w1 committed", "ends"]
+    assert world.log == ["committed", "ends", "ends"]
     assert world.state(A) is TaskState.RUNNING
     assert world.inputs.positions == {SOURCE: 42}
     assert world.reader.followed == []
@@ -128,14 +128,13 @@ async def test_an_offset_beyond_the_end_is_reset(
 ) -> None:
     """The topic was created again: records below would be skipped in silence."""
     world = World(tmp_path, options=TaskOptions(auto_offset_reset=reset))
-    world.committed, world.ends.source_end = 71, 70
+    await world.start()
+    world.output.offset, world.ends.source_end = 71, 70
     await world.assign([A], [])
     await world.run_until_idle()
     assert world.inputs.positions == {SOURCE: offset}
     assert "has committed offset 71 of words-0, which ends at 70" in caplog.text
-    await world.manager.end_writers()
-    world.manager.close()
-    world.directory.close()
+    await world.close()
 
 
 async def test_records_of_a_restarted_task_are_fetched_again(world: World) -> None:
@@ -150,12 +149,12 @@ async def test_records_of_a_restarted_task_are_fetched_again(world: World) -> No
     assert world.state(A) is TaskState.RUNNING
     assert world.inputs.positions == {SOURCE: 3}
     await world.commit()
-    assert world.writers[1].commits == []
+    assert world.output.commits == []
 
 
 async def test_an_offset_reset_is_committed_with_the_records_or_alone(world: World) -> None:
     """After a restart, the old offset could be in the new log."""
-    world.committed = 42
+    world.output.offset = 42
     await world.assign([A], [])
     await world.run_until_idle()
     await world.process({SOURCE: [record(42, b"a"), OffsetReset("words", 0)]})
@@ -164,7 +163,8 @@ async def test_an_offset_reset_is_committed_with_the_records_or_alone(world: Wor
     await world.commit()
     await world.process({SOURCE: [OffsetReset("words", 7)]})
     await world.commit()
-    assert world.writers[0].commits == [({b"a": b"1"}, 0), ({b"a": b"3"}, 2), ({}, 7)]
+    assert world.output.commits == [{SOURCE: 0}, {SOURCE: 2}, {SOURCE: 7}]
+    assert world.output.changes == [{b"a": b"1"}, {b"a": b"3"}, {}]
 
 
 async def test_a_task_without_committed_offset_begins_at_the_earliest_offset(world: World) -> None:
@@ -177,13 +177,12 @@ async def test_a_latest_offset_is_committed_at_once(tmp_path: Path) -> None:
     """Committed at once: what arrives before the next commit is not left out after a failure."""
     world = World(tmp_path, options=TaskOptions(auto_offset_reset="latest"))
     world.ends.source_end = 70
+    await world.start()
     await world.assign([A], [])
     await world.run_until_idle()
     assert world.inputs.positions == {SOURCE: 70}
-    assert world.writers[0].commits == [({}, 70)]
-    await world.manager.end_writers()
-    world.manager.close()
-    world.directory.close()
+    assert world.output.commits == [{SOURCE: 70}]
+    await world.close()
 
 
 async def test_a_task_runs_after_its_changelog_is_read_to_the_end(world: World) -> None:
@@ -215,7 +214,6 @@ async def test_roles_change_without_a_store_being_closed(world: World) -> None:
     await world.run_until_idle()
     assert world.manager.tasks == tasks
     assert (world.state(A), world.state(B)) == (TaskState.STANDBY, TaskState.RUNNING)
-    assert "w1 stop" in world.log
 
 
 async def test_a_revoked_task_is_closed_with_its_checkpoint(world: World) -> None:
@@ -225,51 +223,89 @@ async def test_a_revoked_task_is_closed_with_its_checkpoint(world: World) -> Non
     await world.commit()
     await world.assign([], [])
     await world.run_until_idle()
-    assert (world.manager.tasks, world.log[-1]) == ({}, "w1 stop")
+    assert world.manager.tasks == {}
     assert world.directory.report() == {A: 10}
 
 
-async def test_a_failed_commit_restores_with_a_new_writer_after_the_old_one(world: World) -> None:
-    await world.assign([A], [])
+async def test_a_failed_commit_restores_its_tasks(world: World) -> None:
+    """Those without uncommitted work go on."""
+    await world.assign([A, B], [])
     await world.run_until_idle()
-    first = world.writers[0]
-    first.fail = TransactionAbortableError("no")
-    first.may_stop.clear()
+    world.output.fail = TransactionAbortableError("no")
     await world.process({SOURCE: [record(3, b"a")]})
     world.log.clear()
     await world.commit()
-    assert SOURCE not in world.inputs.positions
     await world.run_until_idle()
-    assert world.log == [], "the new writer does not wait for the old one"
-    first.may_stop.set()
-    await world.run_until_idle()
-    assert world.log == ["w1 stop", "w2 start", "ends", "w2 committed"]
+    assert world.log == ["abandon", "start", "committed", "ends"]
     assert world.state(A) is TaskState.RUNNING
     assert world.manager.tasks[A].stores["counts"].get(b"a") is None
     assert world.inputs.paused == set()
 
 
-async def test_a_migrated_task_becomes_a_standby(world: World) -> None:
+async def test_a_task_waits_for_the_commit_under_way_before_it_reads_its_offset(
+    world: World,
+) -> None:
+    """Else it begins at the offset before that commit."""
     await world.assign([A], [])
     await world.run_until_idle()
-    world.writers[0].fail = broker_error(90)
+    await world.process({SOURCE: [record(3, b"a")]})
+    world.output.may_commit.clear()
+    committing = asyncio.create_task(world.commit())
+    await world.run_until_idle()
+    world.log.clear()
+    world.manager.failed(world.manager.tasks[A], TransactionAbortableError("no"))
+    await world.run_until_idle()
+    assert world.log == []
+    world.output.may_commit.set()
+    await committing
+    await world.run_until_idle()
+    assert world.log == ["committed", "ends"]
+
+
+async def test_a_fenced_task_becomes_a_standby(world: World) -> None:
+    await world.assign([A], [])
+    await world.run_until_idle()
+    world.output.fail = broker_error(90)
     await world.process({SOURCE: [record(3, b"a")]})
     await world.commit()
     assert world.state(A) is TaskState.STANDBY
     assert "migrated" in world.log
     assert SOURCE not in world.inputs.positions
     assert world.crashes == []
-    await world.run_until_idle()
-    assert len(world.writers) == 1, "it would fence the new owner"
+
+
+async def test_an_instance_that_is_fenced_again_and_again_ends(world: World) -> None:
+    await world.assign([A], [])
+    for _ in range(3):
+        await world.run_until_idle()
+        world.output.fail = broker_error(90)
+        await world.process({SOURCE: [record(3, b"a")]})
+        await world.commit()
+        await world.assign([A], [])
+    (error,) = world.crashes
+    assert "fenced 3 times in a row" in str(error)
+    assert "copy of this state directory" in str(error)
 
 
 async def test_permanent_errors_end_the_instance(world: World) -> None:
     await world.assign([A], [])
     await world.run_until_idle()
-    world.writers[0].fail = error = RecordTooLargeError("too large")
+    world.output.fail = error = RecordTooLargeError("too large")
     await world.process({SOURCE: [record(3, b"a")]})
     await world.commit()
     assert world.crashes == [error]
+
+
+async def test_a_retriable_error_of_a_record_keeps_the_records_before_it(world: World) -> None:
+    await world.assign([A], [])
+    await world.run_until_idle()
+    await world.process({SOURCE: [record(3, b"a")]})
+    world.output.problem = MetadataTimeoutError("no broker answers")
+    await world.process({SOURCE: [record(4, b"a")]})
+    world.output.problem = None
+    await world.run_until_idle()
+    assert world.output.commits == [{SOURCE: 4}]
+    assert (world.state(A), world.crashes) == (TaskState.RUNNING, [])
 
 
 async def test_a_processor_that_raises_ends_the_instance_but_not_other_tasks(
@@ -286,7 +322,7 @@ async def test_a_processor_that_raises_ends_the_instance_but_not_other_tasks(
         error
     )
     await world.commit()
-    assert world.writers[1].commits == [({b"a": b"1"}, 4)]
+    assert (world.output.commits, world.output.changes) == ([{other: 4}], [{b"a": b"1"}])
 
 
 async def test_a_task_revoked_while_restoring_is_closed(world: World) -> None:
@@ -299,17 +335,17 @@ async def test_a_task_revoked_while_restoring_is_closed(world: World) -> None:
     task.task_stores[0].reached(5, 5)
     await world.run_until_idle()
     assert world.state(A) is TaskState.STANDBY
-    assert world.log == ["w1 start", "ends", "w1 stop"]
+    assert world.log == ["committed", "ends"]
 
 
-async def test_the_shutdown_stops_writers_and_ignores_assignments(world: World) -> None:
+async def test_the_shutdown_ends_the_output_and_ignores_assignments(world: World) -> None:
     await world.assign([A], [])
     await world.run_until_idle()
-    await world.manager.end_writers()
-    assert world.log[-1] == "w1 stop"
+    await world.manager.end_work()
+    assert world.log[-1] == "stop"
     await world.assign([A], [B])
     await world.run_until_idle()
-    assert (world.state(A), len(world.writers)) == (TaskState.STANDBY, 1)
+    assert world.state(A) is TaskState.STANDBY
 
 
 async def test_tasks_on_disk_are_opened_before_joining(world: World) -> None:

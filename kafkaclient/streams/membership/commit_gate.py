@@ -28,20 +28,26 @@ class CommitGate:
         self._nobody_inside = asyncio.Event()
         self._nobody_inside.set()
         self._inside = 0
-        self._losses = 0
+        self.losses = 0
+        """How often the member has lost its partitions."""
 
     @property
     def is_open(self) -> bool:
         return self._opened.is_set()
 
-    @asynccontextmanager
-    async def commit(self) -> AsyncIterator[ConsumerGroupMetadata]:
-        """Enter to commit, as soon as the gate is open. Raises BrokerError (UNKNOWN_MEMBER_ID) if
-        the member has lost its partitions meanwhile."""
-        losses = self._losses
+    async def opened(self) -> None:
+        """Wait until the gate is open."""
         while not self._opened.is_set():
             await self._opened.wait()
-        if losses != self._losses:
+
+    @asynccontextmanager
+    async def commit(self, losses: int | None = None) -> AsyncIterator[ConsumerGroupMetadata]:
+        """Enter to commit, as soon as the gate is open. Raises BrokerError (UNKNOWN_MEMBER_ID) if
+        the member has lost its partitions since :attr:`losses` was ``losses``, or this call."""
+        if losses is None:
+            losses = self.losses
+        await self.opened()
+        if losses != self.losses:
             raise broker_error(
                 _UNKNOWN_MEMBER_ID,
                 f"committing offsets of group {self.group.group_id!r}",
@@ -79,4 +85,4 @@ class CommitGate:
 
     def lose(self) -> None:
         """The partitions are lost: refuse the commits that wait."""
-        self._losses += 1
+        self.losses += 1

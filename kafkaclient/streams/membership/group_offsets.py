@@ -39,23 +39,26 @@ class GroupOffsets:
         self._on_refused = on_refused
         self._timeout_s = timeout_s
 
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit offsets of partitions that this member owns. A commit that meets the end of its
-        generation is repeated in the next one.
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int], losses: int | None = None
+    ) -> None:
+        """Commit offsets of partitions that this member owns, and has not lost since the gate had
+        ``losses``, or since the call. A commit that meets the end of its generation is repeated in
+        the next one.
 
         Raises BrokerError if the coordinator refuses it (UNKNOWN_MEMBER_ID: the member was
         evicted), and KafkaTimeoutError if no coordinator answers in time.
         """
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._commit(offsets)
+                await self._commit(offsets, losses)
         except TimeoutError as error:
             raise self._late("OffsetCommit", error) from error
 
-    async def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    async def _commit(self, offsets: Mapping[TopicPartition, int], losses: int | None) -> None:
         name = self._connection.group_id
         while True:
-            async with self._gate.commit() as group:
+            async with self._gate.commit(losses) as group:
                 call = OffsetCommitCall(name, offsets, group)
                 code = (await self._connection.call(call)).error_code
             if not code:

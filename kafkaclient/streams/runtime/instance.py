@@ -21,8 +21,11 @@ from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.metrics import TaskGauges
 from kafkaclient.streams.positions import PositionsPublisher
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
+from kafkaclient.streams.runtime.committer import Committer
+from kafkaclient.streams.runtime.dead_transactions import DeadTransactions, transactional_id
 from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.inputs import Inputs
+from kafkaclient.streams.runtime.outputs import PlainOutput, TransactionalOutput
 from kafkaclient.streams.runtime.purge import purge_repartition_topics
 from kafkaclient.streams.runtime.queries import Queries
 from kafkaclient.streams.runtime.task import TaskOptions
@@ -30,7 +33,6 @@ from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.runtime.to_the_end import to_the_end
 from kafkaclient.streams.runtime.topics import end_offsets, partition_counts, prepare_topics
-from kafkaclient.streams.runtime.writers import AtLeastOnceWriter, ExactlyOnceWriter
 from kafkaclient.streams.state.directory import StateDirectory
 
 if TYPE_CHECKING:
@@ -38,11 +40,11 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.runtime.observer import Observer
+    from kafkaclient.streams.runtime.outputs import Output
     from kafkaclient.streams.runtime.task import Task
-    from kafkaclient.streams.runtime.writers import Writer
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
-    from kafkaclient.types import TopicPartition
+    from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +54,6 @@ _COMMIT_TIMEOUT_S = 20.0  # how long it waits for records and commits together
 _LEAVE_TIMEOUT_S = 5.0
 _CLEANUP_INTERVAL_S = 10.0
 _DISK_THREADS = 2
-_CHANGE_OVERHEAD = 128  # bytes of a batch and a record, without key and value
 
 
 class TaskDescription(NamedTuple):
@@ -80,8 +81,6 @@ class Instance:
         )
         self._clock = time.monotonic
         self._crashed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._producer: Producer | None = None
-        """With ``at_least_once``: the producer that all tasks share."""
         self._tasks: Mapping[TaskId, Task] = {}
         self._reader: ChangelogReader | None = None
         self._is_working = False
@@ -147,9 +146,7 @@ class Instance:
         )
         stack.push_async_callback(connection.close)
         await connection.start()
-        if not config.exactly_once:
-            self._producer = Producer(config.bootstrap_servers, **config.client_options)
-            await stack.enter_async_context(self._producer)
+        gate = CommitGate(config.application_id, config.group_instance_id)
         self._reader = reader = ChangelogReader(records, self._schedule.observe, self._observer)
         self._inputs = Inputs(records, config.auto_offset_reset, self._clock)
         self._manager = manager = TaskManager(
@@ -158,24 +155,30 @@ class Instance:
             self._inputs,
             reader,
             fetch_ends,
-            make_writer=self._make_writer,
+            new_committer=partial(
+                Committer,
+                self._new_output(stack, admin, connection, gate),
+                gate,
+                interval_s=config.commit_interval_ms / 1000,
+                observer=self._observer,
+                clock=self._clock,
+            ),
             on_migrated=self._schedule.request_soon,
             crash=self.crash,
             disk=disk,
             options=TaskOptions(
-                commit_interval_s=config.commit_interval_ms / 1000,
-                transaction_timeout_s=config.transaction_timeout_s,
                 session_timeout_s=config.session_timeout_ms / 1000,
                 auto_offset_reset=config.auto_offset_reset,
                 changelogs=topics.changelogs,
                 partitions=topics.partitions,
-                max_change_bytes=config.producer_config.max_request_size - _CHANGE_OVERHEAD,
                 observer=self._observer,
                 clock=self._clock,
             ),
         )
         stack.callback(manager.close)
         self._tasks = manager.tasks
+        stack.push_async_callback(manager.end_work)
+        await manager.committer.start()
         protocol = GroupMember(
             config,
             self._topology,
@@ -194,20 +197,13 @@ class Instance:
             lambda: protocol.partitions,
             config.host_info,
         )
-        self._gate = CommitGate(config.application_id, config.group_instance_id)
         options = MemberOptions(
             session_timeout_ms=config.session_timeout_ms,
             rebalance_timeout_ms=config.rebalance_timeout_ms,
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             group_instance_id=config.group_instance_id,
         )
-        self._member = member = Member(connection, protocol, options, self._gate, self._clock)
-        self._offsets = GroupOffsets(
-            connection,
-            self._gate,
-            member.commit_refused,
-            config.producer_config.call_limit.seconds,
-        )
+        self._member = member = Member(connection, protocol, options, gate, self._clock)
         known = self._topology.tasks(topics.partitions)
         # Stores of tasks that are likely to be assigned here are opened before joining the group.
         await manager.open_stores(task for task in self._directory.report() if task in known)
@@ -219,7 +215,7 @@ class Instance:
         )
         stack.push_async_callback(positions.close)
         stack.push_async_callback(member.leave, "the instance ends", _LEAVE_TIMEOUT_S)
-        stack.push_async_callback(manager.end_writers)
+        stack.push_async_callback(manager.end_work)
         stack.push_async_callback(protocol.close)
         for name, work in (
             ("work", self._fetch_records()),
@@ -254,15 +250,32 @@ class Instance:
             },
         )
 
-    def _make_writer(self, task: Task) -> Writer:
-        if self._producer is not None:
-            return AtLeastOnceWriter(self._producer, self._offsets)
-        producer = Producer(
-            self._config.bootstrap_servers,
-            transactional_id=f"{self._config.application_id}-{task.id}",
-            **self._config.transactional_options,
+    def _new_output(
+        self, stack: AsyncExitStack, admin: Admin, connection: GroupConnection, gate: CommitGate
+    ) -> Output:
+        config = self._config
+        if not config.exactly_once:
+            offsets = GroupOffsets(
+                connection,
+                gate,
+                self._commit_refused,
+                config.producer_config.call_limit.seconds,
+            )
+            new = partial(Producer, config.bootstrap_servers, **config.producer_defaults)
+            return PlainOutput(config.producer_config, new, offsets)
+        identity = config.application_id, self._directory.process_id
+        dead = DeadTransactions(admin, *identity, self._clock)
+        stack.push_async_callback(dead.close)
+        new = partial(
+            Producer,
+            config.bootstrap_servers,
+            transactional_id=transactional_id(*identity),
+            **config.producer_defaults,
         )
-        return ExactlyOnceWriter(producer, self._gate)
+        return TransactionalOutput(config.producer_config, new, gate, dead)
+
+    def _commit_refused(self, code: int, group: ConsumerGroupMetadata) -> None:
+        self._member.commit_refused(code, group)  # it is made later
 
     async def _fetch_records(self) -> None:
         """Fetch, in a loop, for the tasks that want records. Their workers process them."""

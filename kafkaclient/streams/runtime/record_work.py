@@ -21,15 +21,15 @@ from kafkaclient.errors import (
 from kafkaclient.producer.batches.record import header_pairs
 from kafkaclient.streams.declarations import FAIL, DeadLetter, Topic
 from kafkaclient.streams.records import Record
+from kafkaclient.streams.runtime.outputs import OutgoingRecord
 from kafkaclient.streams.runtime.task_states import event_for, is_being_cancelled
-from kafkaclient.streams.runtime.writers import OutgoingRecord
 from kafkaclient.streams.serdes import BYTES_OR_NONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkaclient.streams.declarations import ErrorHandler
-    from kafkaclient.streams.runtime.writers import Writer
+    from kafkaclient.streams.runtime.outputs import Output
     from kafkaclient.streams.serdes import Codec
     from kafkaclient.streams.state.key_value_store import KeyValueStore
     from kafkaclient.streams.topology import Processor, Topology
@@ -54,17 +54,17 @@ class Outputs:
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
-        self._known: dict[str, _Output] = {}
+        self._known: dict[Any, _Output] = {}
 
     def __getitem__(self, topic: str | Topic[Any, Any]) -> _Output:
-        if isinstance(topic, Topic):  # not kept: a processor may make one for each record
-            return _Output(self._topology.topic_name(topic.name), topic.key, topic.value)
         found = self._known.get(topic)
         if found is None:
             found = self._known[topic] = self._output(topic)
         return found
 
-    def _output(self, topic: str) -> _Output:
+    def _output(self, topic: str | Topic[Any, Any]) -> _Output:
+        if isinstance(topic, Topic):
+            return _Output(self._topology.topic_name(topic.name), topic.key, topic.value)
         declared = self._topology.inputs.get(topic)
         if declared is None:
             return _Output(topic, BYTES_OR_NONE, BYTES_OR_NONE)
@@ -74,9 +74,10 @@ class Outputs:
 class _Emit:
     """:class:`~kafkaclient.streams.Emit` for one record."""
 
-    __slots__ = ("_record", "_work")
+    __slots__ = ("_record", "_work", "emitted")
 
     def __init__(self, work: RecordWork, record: Record[Any, Any]) -> None:
+        self.emitted: list[OutgoingRecord] = []
         self._work: RecordWork | None = work
         self._record = record
 
@@ -118,7 +119,8 @@ class _Emit:
                 f"a record for topic {output.topic!r} is not of the types (key="
                 f"{output.key.declared}, value={output.value.declared}): {error}"
             ) from error
-        await work.send(OutgoingRecord(output.topic, value, key, partition, timestamp_ms, headers))
+        outgoing = OutgoingRecord(output.topic, value, key, partition, timestamp_ms, headers)
+        self.emitted.append(work.checked(outgoing))
 
 
 class RecordWork:
@@ -131,7 +133,7 @@ class RecordWork:
         topic: Topic[Any, Any],
         processor: Processor,
         stores: Mapping[str, KeyValueStore[Any, Any]],
-        writer: Writer,
+        output: Output,
         outputs: Outputs,
         on_dropped: Callable[[], None] = lambda: None,
     ) -> None:
@@ -144,25 +146,21 @@ class RecordWork:
         self._read_value = topic.value.reader
         self._process = processor.process
         self._stores = tuple(stores[store.name] for store in processor.stores)
-        self._writer = writer
+        self._output = output
         self._is_closed = False
         self._on_undecodable = processor.deserialization_exception_handler
         self._on_unprocessable = processor.processing_exception_handler
-        # A skipped record must leave no output, so its output is buffered until it succeeds.
-        self._buffers_output = self._on_unprocessable != FAIL
-        self._buffered: list[OutgoingRecord] = []
 
     def close(self) -> None:
         """A processor that is still running cannot emit any more."""
-        self._buffered = []
         self._is_closed = True
 
-    async def process(self, record: Any) -> None:
-        """Process one record, as it was fetched.
+    async def process(self, record: Any) -> list[OutgoingRecord]:
+        """Process one record, as it was fetched. Returns what is to be sent: all topics are known
+        then. A failed record leaves no output, and a commit never has a part of a record's.
 
         Raises DeserializationError or ProcessingError if the record fails and its handler is FAIL.
-        Errors of the store and retriable errors are raised unchanged. With another handler, emitted
-        records are sent after the processor has returned, and their errors are raised here.
+        Errors of the store and retriable errors are raised unchanged.
         """
         try:
             key, value = record.key, record.value
@@ -172,8 +170,7 @@ class RecordWork:
                 value = self._read_value(value)
         except Exception as error:  # noqa: BLE001 - a deserializer is user code
             explained = self._explain(record, error)
-            await self._handle(record, explained, self._on_undecodable, decoding=True)
-            return
+            return await self._handle(record, explained, self._on_undecodable, decoding=True)
         decoded: Record[Any, Any] = Record(
             self._topic_name,
             self._source.partition,
@@ -184,25 +181,23 @@ class RecordWork:
             value,
         )
         emit = _Emit(self, decoded)
-        if self._buffers_output:
-            for store in self._stores:
-                store.mark()
         try:
             await self._process(decoded, *self._stores, emit)
+            emit.close()
+            if emit.emitted:
+                await self._output.prepare(emit.emitted)
         except (Exception, asyncio.CancelledError) as error:
             cancelled = isinstance(error, asyncio.CancelledError) and is_being_cancelled()
             if cancelled or self._is_closed or not _is_record_error(error):
                 raise
-            emit.close()
-            self._roll_back()
+            for store in self._stores:
+                store.roll_back()
             # Every record would be skipped, not this one only.
             handler = FAIL if isinstance(error, _NO_OUTPUT) else self._on_unprocessable
-            await self._handle(record, error, handler, decoding=False)
-            return
+            return await self._handle(record, error, handler, decoding=False)
         finally:
             emit.close()
-        if self._buffered:
-            await self._send_buffered(record)
+        return emit.emitted
 
     def _explain(self, record: Any, error: Exception) -> Exception:
         """The error of the slower, more helpful way to decode the record."""
@@ -213,40 +208,19 @@ class RecordWork:
             return explained
         return error
 
-    def _roll_back(self) -> None:
-        if self._buffers_output:
-            self._buffered = []
-            for store in self._stores:
-                store.roll_back()
-
-    async def _send_buffered(self, record: Any) -> None:
-        buffered, self._buffered = self._buffered, []
-        for number, outgoing in enumerate(buffered):
-            try:
-                await self._writer.send(outgoing)
-            except InvalidRecordError as error:  # such as a partition that does not exist
-                self._roll_back()
-                # Skipping the record would not undo the records that were already sent.
-                handler = FAIL if number else self._on_unprocessable
-                await self._handle(record, error, handler, decoding=False)
-                return
-
-    async def send(self, outgoing: OutgoingRecord) -> None:
-        """Send a record that the processor emits."""
+    def checked(self, outgoing: OutgoingRecord) -> OutgoingRecord:
+        """A record that the processor emits, to be sent when it has returned. Invalid records are
+        rejected here, inside the processor. Mutable buffers are copied, as in send()."""
         if self._is_closed:
             raise StreamsError(
                 "the task was taken away from this instance while it processed this record"
             )
-        if self._buffers_output:
-            # Invalid records are rejected here, inside the processor. Mutable buffers are copied,
-            # as in send(), in case the processor changes them later.
-            self._buffered.append(self._writer.checked(outgoing))
-        else:
-            await self._writer.send(outgoing)
+        return self._output.checked(outgoing)
 
     async def _handle(
         self, record: Any, error: BaseException, handler: ErrorHandler, *, decoding: bool
-    ) -> None:
+    ) -> list[OutgoingRecord]:
+        """The record's dead letter, if it gets one."""
         topic, partition = self._source
         step, code, failure_type = _DECODING if decoding else _PROCESSING
         what = (
@@ -260,22 +234,24 @@ class RecordWork:
             )
             failure.topic_partition, failure.offset = self._source, record.offset
             raise failure from error
+        self._on_dropped()
         if isinstance(handler, DeadLetter):
             timestamp_ms = None if record.timestamp < 0 else record.timestamp  # -1: there is none
             headers = _dead_letter_headers(record, self._source, error)
             rest = (record.value, record.key, None, timestamp_ms, headers)
             try:
-                await self._writer.send(OutgoingRecord(handler.topic, *rest))
+                dead_letter = self._output.checked(OutgoingRecord(handler.topic, *rest))
+                await self._output.prepare([dead_letter])
             except InvalidRecordError as refused:
                 raise StreamsError(
                     f"{what}. With the added error headers it cannot be written to {handler.topic} "
                     f"either: {refused}. Raise max.request.size in producer_options, and "
                     "max.message.bytes of that topic"
                 ) from refused
-            _log.warning("%s; it was written to %s", what, handler.topic)
-        else:
-            _log.warning("%s; it was skipped", what)
-        self._on_dropped()
+            _log.warning("%s; it is written to %s", what, handler.topic)
+            return [dead_letter]
+        _log.warning("%s; it was skipped", what)
+        return []
 
 
 def _is_record_error(error: BaseException) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.streams.config import EARLIEST
 from kafkaclient.streams.runtime.inputs import OffsetReset
 from kafkaclient.streams.runtime.observer import Observer, Progress
+from kafkaclient.streams.runtime.outputs import Work
 from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
 from kafkaclient.streams.runtime.slow_records import SlowRecords
 from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent, TaskState
@@ -20,10 +21,10 @@ from kafkaclient.streams.runtime.task_store import TaskStore
 from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, ChangelogTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
 
-    from kafkaclient.streams.runtime.writers import Writer
+    from kafkaclient.streams.runtime.outputs import OutgoingRecord, Output
     from kafkaclient.streams.state.directory import TaskDirectory
     from kafkaclient.streams.state.key_value_store import KeyValueStore
     from kafkaclient.streams.tasks import TaskId
@@ -32,24 +33,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MAX_TURN_S = 0.01  # processing time after which the event loop runs other tasks
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
     """Options that all tasks of an instance share."""
 
-    commit_interval_s: float = 0.1
-    transaction_timeout_s: float | None = None
-    """None: there are no transactions."""
     session_timeout_s: float = math.inf
     auto_offset_reset: str = EARLIEST
     changelogs: Mapping[str, ChangelogTopic] = field(default_factory=dict)
     """Store -> its changelog topic."""
     partitions: Mapping[str, int] | None = None
     """Input topic -> number of partitions. None: each input has all partitions."""
-    max_change_bytes: int = 1_048_448
-    """The largest key and value of a store, together."""
     observer: Observer = field(default_factory=Observer)
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
@@ -82,25 +76,20 @@ class Task:
         topology: Topology,
         directory: TaskDirectory,
         disk: Executor,
+        output: Output,
         options: TaskOptions | None = None,
     ) -> None:
         options = self._options = options or TaskOptions()
         self.id = task
         self.sources: tuple[TopicPartition, ...] = topology.sources(task, options.partitions)
         self.state = TaskState.CREATED
-        self.writer: Writer | None = None
-        self.is_dirty = False
-        """Whether processed records are not committed yet."""
-        self.commit_at = 0.0
-        """While dirty: when the commit is due, by the clock."""
+        self._output = output
         self._clock = options.clock
         self._progress = Progress()
         self._topology = topology
         self._subtopology = topology.subtopology(task)
         self._sources = {source.topic: _Source(source) for source in self.sources}
-        self.slow_records = SlowRecords(
-            task, options.transaction_timeout_s, options.session_timeout_s
-        )
+        self._slow_records = SlowRecords(task, options.session_timeout_s)
         self.task_stores: list[TaskStore] = []
         directory.prepare([store.name for store in self._subtopology.stores])
         try:
@@ -116,7 +105,7 @@ class Task:
                         directory.store(store.name),
                         disk,
                         options.wall,
-                        options.max_change_bytes,
+                        output.max_change_bytes,
                     )
                 )
         except BaseException:
@@ -180,7 +169,6 @@ class Task:
                 store.stop_waiting()
 
     def _start_running(self) -> None:
-        assert self.writer is not None
         outputs = Outputs(self._topology)
         stores = self.stores
         for processor in self._subtopology.processors:
@@ -192,11 +180,10 @@ class Task:
                         topic,
                         processor,
                         stores,
-                        self.writer,
+                        self._output,
                         outputs,
                         on_dropped=self._dropped,
                     )
-        self.slow_records.restart()
 
     def _dropped(self) -> None:
         self._progress.dropped += 1
@@ -207,7 +194,7 @@ class Task:
             assert source.work is not None
             source.work.close()
             source.work = source.committed = None
-        self.is_dirty = False
+        self._slow_records.stop()
         for store in self.task_stores:
             store.drop_changes()
             store.lag = None
@@ -215,85 +202,54 @@ class Task:
 
     # --- processing -----------------------------------------------------------------------------
 
-    async def process(self, records: Iterable[Any], keep_going: Callable[[], bool]) -> None:
-        """Process records in order, until a commit is due or ``keep_going`` returns False. Every
-        record taken from ``records`` is processed.
+    async def process(
+        self, record: Any
+    ) -> tuple[Sequence[OutgoingRecord], Mapping[TopicPartition, int]] | None:
+        """Process one record. Returns what it emitted, and the offset behind it, for
+        :meth:`.Committer.add`. None: the task stopped running.
 
         Raises as :meth:`RecordWork.process`. The caller must then drop what was done since the last
         commit.
         """
-        assert self.writer is not None
-        if not keep_going() or self.is_commit_due:
-            return
-        pause_at = self._clock() + _MAX_TURN_S
-        for record in records:
-            source = self._sources[record.topic]
-            work = source.work
-            assert work is not None
-            at = (source.partition, record.offset)
-            if self.is_dirty and self.slow_records.needs_own_transaction(at):
-                await self.commit()
-            if not self.is_dirty:
-                await self.writer.begin()
-                self.is_dirty = True
-                self.commit_at = self._clock() + self._options.commit_interval_s
-                self.slow_records.begin(at)
-            if isinstance(record, OffsetReset):
-                source.offset = record.offset  # committed with the records, or alone
-                continue
-            began = self._clock()
-            self.slow_records.start(at, began)
-            await work.process(record)
-            if source.work is not work:
-                return  # the task stopped running, but the processor ignored its cancellation
-            now = self._clock()
-            self.slow_records.end(now)
-            self._progress.processed(now - began)
-            source.offset = record.offset + 1
-            if now >= self.commit_at or not keep_going():
-                return
-            if now >= pause_at:
-                await asyncio.sleep(0)
-                pause_at = self._clock() + _MAX_TURN_S
+        source = self._sources[record.topic]
+        work = source.work
+        assert work is not None
+        if isinstance(record, OffsetReset):
+            # Committed with the records, or alone.
+            return (), {source.partition: record.offset}
+        began = self._clock()
+        self._slow_records.start(source.partition, record.offset, began)
+        emitted = await work.process(record)
+        if source.work is not work:
+            return None  # the processor ignored its cancellation
+        now = self._clock()
+        self._slow_records.end(now)
+        self._progress.processed(now - began)
+        return emitted, {source.partition: record.offset + 1}
 
-    @property
-    def is_commit_due(self) -> bool:
-        """Whether there is something to commit, and the commit interval is over."""
-        return self.is_dirty and self._clock() >= self.commit_at
-
-    @property
-    def commit_due_in(self) -> float | None:
-        """Seconds until the commit is due. None: there is nothing to commit."""
-        return max(0.0, self.commit_at - self._clock()) if self.is_dirty else None
+    def record_done(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """All that the task has done belongs to the next commit. ``offsets``: input partition ->
+        next offset to process."""
+        self.start_at(offsets)
+        for store in self.task_stores:
+            store.view.mark()
 
     def check_slow_record(self) -> None:
-        """Log the current record if it is slow. Call it several times per session timeout."""
-        self.slow_records.check(self._clock())
+        """Log it if the event loop was blocked. Call it several times per session timeout."""
+        self._slow_records.check(self._clock())
 
-    async def commit(self) -> None:
-        """Write the changes, the emitted records and the offsets, then update the stores."""
-        if not self.is_dirty:
-            return
-        assert self.writer is not None
-        began, observer = self._clock(), self._options.observer
-        try:
-            self.committed(await self.writer.commit(self.changes(), self.offsets))
-        except Exception:
-            observer.commit_failed()
-            raise
-        observer.committed(self._clock() - began)
-
-    def changes(self) -> dict[TopicPartition, Mapping[bytes, bytes | None]]:
-        """The uncommitted changes of the stores: changelog -> changes."""
-        return {store.changelog: store.view.changes for store in self.task_stores}
+    def work(self) -> Work:
+        """What to commit: everything up to the last :meth:`record_done`."""
+        return Work(
+            self.offsets, {store.changelog: store.view.marked() for store in self.task_stores}
+        )
 
     def committed(self, positions: Mapping[TopicPartition, int | None]) -> None:
-        """:meth:`changes`, the emitted records and :attr:`offsets` are committed. ``positions``:
-        changelog -> offset after its last change. None: unknown, or no change."""
+        """The last :meth:`work` is committed. ``positions``: changelog -> offset behind the last
+        change. None: there was no change, or its offset is unknown."""
         self._options.observer.worked(self.id, self._progress)
         for source in self._sources.values():
             source.committed = source.offset
-        self.is_dirty = False
         for store in self.task_stores:
             store.committed(positions.get(store.changelog))
 

@@ -4,30 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.streams.config import LATEST
 from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState, event_for
+from kafkaclient.streams.runtime.turns import Turns
 from kafkaclient.streams.runtime.worker import Worker
-from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
     from kafkaclient.streams.runtime.changelog_reader import ChangelogReader
+    from kafkaclient.streams.runtime.committer import Committer
     from kafkaclient.streams.runtime.inputs import Inputs, Row
-    from kafkaclient.streams.runtime.writers import Writer
     from kafkaclient.streams.state.directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
+    from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)
 
-FetchEnds: TypeAlias = Callable[[Collection[TopicPartition]], Awaitable[dict[TopicPartition, int]]]
+
+class FetchEnds(Protocol):
+    """End offsets of partitions, by default of their committed records."""
+
+    async def __call__(
+        self, partitions: Collection[TopicPartition], *, read_committed: bool = True
+    ) -> dict[TopicPartition, int]: ...
+
+
+class NewCommitter(Protocol):
+    """Makes the committer, with the arguments of :class:`Committer` of these names."""
+
+    def __call__(
+        self,
+        *,
+        on_failed: Callable[[Task, BaseException], None],
+        crash: Callable[[BaseException], None],
+    ) -> Committer: ...
+
 
 _RETRY_BACKOFF_S = 0.5  # delay until a failed task is restored again
 _CANCEL_TIMEOUT_S = 5.0  # how long a cancelled processor may take at the end of the instance
@@ -48,7 +66,7 @@ class TaskManager:
         reader: ChangelogReader,
         fetch_ends: FetchEnds,
         *,
-        make_writer: Callable[[Task], Writer],
+        new_committer: NewCommitter,
         on_migrated: Callable[[], None],
         crash: Callable[[BaseException], None],
         disk: Executor,
@@ -67,16 +85,15 @@ class TaskManager:
         self._inputs = inputs
         self._reader = reader
         self._fetch_ends = fetch_ends
-        self._make_writer = make_writer
         self._on_migrated = on_migrated
         self.crash = crash
         self._disk = disk
         self._options = options or TaskOptions()
         self._observer = self._options.observer
+        self._turns = Turns(self._options.clock)
+        self.committer = new_committer(on_failed=self.failed, crash=crash)
         self._loop = asyncio.get_running_loop()
         self._activations: dict[TaskId, asyncio.Task[None]] = {}
-        self._writer_stops: dict[TaskId, asyncio.Task[None]] = {}
-        """Task -> the stop of its previous writer, done or in progress."""
         self._opening: set[TaskId] = set()
         self._store_closings: dict[TaskId, Future[None]] = {}
         """Task -> the close of its store, done or in progress."""
@@ -171,7 +188,9 @@ class TaskManager:
         if closing := self._store_closings.get(task_id):
             closing.result()
         directory = self._directory.task(task_id)
-        return Task(task_id, self._topology, directory, self._disk, self._options)
+        return Task(
+            task_id, self._topology, directory, self._disk, self.committer.output, self._options
+        )
 
     def handle(self, task: Task, event: TaskEvent) -> None:
         """Apply an event to a task."""
@@ -208,16 +227,18 @@ class TaskManager:
         activation = self._activations.pop(task.id, None)
         if activation is not None and activation is not asyncio.current_task():
             activation.cancel()
-        if task.writer is not None:
-            stopping = _stop_writer(task.writer, task, before=self._writer_stops.get(task.id))
-            self._writer_stops[task.id] = asyncio.create_task(
-                stopping, name=f"kafkaclient-end-{task.id}"
-            )
-            task.writer = None
+        self.committer.lost(task)
 
     def _start_worker(self, task: Task) -> None:
         self._activations.pop(task.id, None)
-        self.workers[task.id] = Worker(task, self._may_work, self._inputs.wake, self.failed)
+        self.workers[task.id] = Worker(
+            task,
+            self.committer,
+            self._turns,
+            self._may_work,
+            self._inputs.wake,
+            self.failed,
+        )
         for source, offset in task.offsets.items():
             self._inputs.add(source, offset)
             self._inputs.resume(source)
@@ -247,14 +268,13 @@ class TaskManager:
             self.handle(task, TaskEvent.RESTORED)
 
     async def _make_ready(self, task: Task) -> None:
-        if ending := self._writer_stops.get(task.id):
-            await asyncio.wait({ending})  # does not cancel it if this is cancelled
-        # Exactly once depends on this order. Once the writer has started, earlier owners of the
-        # task are fenced, and their transactions are over. Only then read the offsets.
-        task.writer = self._make_writer(task)
-        await task.writer.start()
+        # Exactly once depends on this order. The committed offset is final: earlier owners of the
+        # task cannot commit any more. All changes before it are in the changelog, though perhaps
+        # without their transaction's marker: the end includes open transactions.
+        await self.committer.ready(task)
+        found = await self.committer.output.committed(task.sources)
         if changelogs := [store.changelog for store in task.task_stores]:
-            ends = await self._fetch_ends(changelogs)
+            ends = await self._fetch_ends(changelogs, read_committed=False)
             for store in task.task_stores:
                 self._observer.restore_started(
                     task.id,
@@ -264,7 +284,6 @@ class TaskManager:
                     ends[store.changelog],
                 )
             await task.wait_until_restored(ends)
-        found = await task.writer.committed(task.sources)
         offsets = {source: offset for source, offset in found.items() if offset is not None}
         if any(offsets.values()):
             # Fetched after the committed offsets, so they are not smaller unless a topic is new.
@@ -277,23 +296,18 @@ class TaskManager:
                         *(task.id, offsets.pop(source), *source, end),
                         self._options.auto_offset_reset,
                     )
-        missing = [source for source in task.sources if source not in offsets]
-        task.start_at(offsets | await self._first_offsets(task, missing))
+        task.start_at(offsets)
+        if missing := [source for source in task.sources if source not in offsets]:
+            await self._start_at_first(task, missing)
 
-    async def _first_offsets(
-        self, task: Task, sources: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, int]:
-        """Where a task begins that has not committed offsets of these inputs."""
+    async def _start_at_first(self, task: Task, sources: Sequence[TopicPartition]) -> None:
+        """Begin where a task begins that has not committed offsets of these inputs."""
         if self._options.auto_offset_reset != LATEST:
-            return {source: await self._inputs.beginning(source) for source in sources}
-        if not sources:
-            return {}
+            task.start_at({source: await self._inputs.beginning(source) for source in sources})
+            return
         # Committed now: after a failure, a later end offset would skip records.
-        ends = await self._fetch_ends(sources)
-        assert task.writer is not None
-        await task.writer.begin()
-        await task.writer.commit({}, ends)
-        return ends
+        await self.committer.add(task, (), await self._fetch_ends(sources))
+        await self.committer.commit()
 
     def failed(self, task: Task, error: BaseException) -> None:
         """Handle an error of a task, unless the task has been taken away meanwhile."""
@@ -329,7 +343,7 @@ class TaskManager:
 
     async def suspend(self, timeout_s: float) -> None:
         """Finish the current records and commit all tasks. If a record takes longer than
-        ``timeout_s``, its task is not committed."""
+        ``timeout_s``, it is not committed."""
         self.stop_work()
         await self._suspend(list(self.workers.values()), timeout_s)
 
@@ -338,9 +352,10 @@ class TaskManager:
         for worker, is_suspended in zip(workers, suspended, strict=True):
             if not is_suspended:
                 _log.info(
-                    "task %s: its record is still being processed; the task is not committed",
+                    "task %s: its record is still being processed, and is not committed",
                     worker.task.id,
                 )
+        await self.committer.commit()
 
     def stop_work(self) -> None:
         """The instance ends: start no further record."""
@@ -348,14 +363,14 @@ class TaskManager:
 
     # --- shutdown -------------------------------------------------------------------------------
 
-    async def end_writers(self) -> None:
-        """Stop all writers; uncommitted changes are dropped. Later assignments are ignored."""
+    async def end_work(self) -> None:
+        """End all work; uncommitted changes are dropped. Later assignments are ignored."""
         self._ended = True
         activations = list(self._activations.values())
         for task in self.tasks.values():
             if task.is_active:
                 self.handle(task, TaskEvent.STOPPED)
-        await asyncio.gather(*activations, *self._writer_stops.values(), return_exceptions=True)
+        await asyncio.gather(*activations, self.committer.close(), return_exceptions=True)
         if self._cancelled_workers:
             _, left = await asyncio.wait(self._cancelled_workers, timeout=_CANCEL_TIMEOUT_S)
             for work in left:
@@ -373,12 +388,3 @@ class TaskManager:
 def _close_opened(opening: Future[Task]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
-
-
-async def _stop_writer(writer: Writer, task: Task, before: asyncio.Task[None] | None) -> None:
-    if before is not None:
-        await before
-    try:
-        await writer.stop()
-    except Exception as error:  # noqa: BLE001 - the writer is not used again
-        _log.warning("task %s: its writer could not be stopped: %s", task.id, error)

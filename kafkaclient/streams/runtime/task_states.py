@@ -87,16 +87,6 @@ def event_for(error: BaseException) -> TaskEvent | None:
     return TaskEvent.FAILED if ended or aborted or retriable else None
 
 
-def is_abort_error(error: BaseException) -> bool:
-    """Whether brokers may have aborted the transaction because it was open for too long. Some
-    brokers report this as a fenced producer."""
-    if isinstance(error, TransactionAbortableError) and error.__cause__ is not None:
-        return is_abort_error(error.__cause__)
-    return isinstance(error, BrokerError) and (
-        isinstance(error, ProducerFencedError) or error.code in _ABORTED
-    )
-
-
 def is_being_cancelled() -> bool:
     """Whether the current asyncio task is being cancelled, and not just what it awaits."""
     task = asyncio.current_task()

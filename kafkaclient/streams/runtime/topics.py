@@ -210,9 +210,10 @@ async def partition_counts(admin: Admin, topics: Collection[str]) -> dict[str, i
 
 
 async def end_offsets(
-    admin: Admin, partitions: Collection[TopicPartition]
+    admin: Admin, partitions: Collection[TopicPartition], *, read_committed: bool = True
 ) -> dict[TopicPartition, int]:
-    """End offset of the committed records of each partition. Waits for partitions without leader.
+    """End offset of each partition, by default of its committed records. Waits for partitions
+    without leader.
 
     Raises KafkaTimeoutError if a partition has no leader for 30 s, and KafkaError if the brokers do
     not answer.
@@ -220,7 +221,10 @@ async def end_offsets(
     found: dict[TopicPartition, int] = {}
     try:
         async with asyncio.timeout(_LEADER_TIMEOUT_S):
-            while len(found := await admin.end_offsets(partitions)) < len(set(partitions)):  # noqa: ASYNC110
+            while True:
+                found = await admin.end_offsets(partitions, read_committed=read_committed)
+                if len(found) == len(set(partitions)):
+                    return found
                 await asyncio.sleep(_POLL_INTERVAL_S)
     except TimeoutError as error:
         if isinstance(error, KafkaError):
@@ -230,4 +234,3 @@ async def end_offsets(
             f"no end offset for {_LEADER_TIMEOUT_S:g} s, because there is no leader: "
             f"{', '.join(without)}. They are deleted, or their brokers are down"
         ) from error
-    return found

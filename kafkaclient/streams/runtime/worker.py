@@ -1,4 +1,4 @@
-"""The asyncio task that processes and commits the records of one running task."""
+"""The asyncio task that processes the records of one running task."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
+from kafkaclient.streams.runtime.task_states import event_for
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkaclient.streams.runtime.committer import Committer
     from kafkaclient.streams.runtime.task import Task
+    from kafkaclient.streams.runtime.turns import Turns
 
 _MAX_WAITING_RECORDS = 500  # no more are fetched for the task while this many wait
 
@@ -17,18 +21,22 @@ _MAX_WAITING_RECORDS = 500  # no more are fetched for the task while this many w
 class Worker:
     """Works until it is cancelled, or until an error, with which ``on_error`` is called.
 
-    While ``may_work`` is not set, no record is started, and only :meth:`suspend` commits.
+    While ``may_work`` is not set, no record is started.
     ``on_room`` is called when more records may be fetched.
     """
 
     def __init__(
         self,
         task: Task,
+        committer: Committer,
+        turns: Turns,
         may_work: asyncio.Event,
         on_room: Callable[[], None],
-        on_error: Callable[[Task, Exception], None],
+        on_error: Callable[[Task, BaseException], None],
     ) -> None:
         self.task = task
+        self._committer = committer
+        self._turns = turns
         self._may_work = may_work
         self._on_room = on_room
         self._on_error = on_error
@@ -39,8 +47,8 @@ class Worker:
         self._between_records.set()
         self._is_over = False
         self._is_suspended = False
-        self._lock = asyncio.Lock()
-        """Held while records are processed or committed."""
+        self._is_late = False
+        """Whether the current record was not waited for: its results are dropped."""
         self.asyncio_task = asyncio.create_task(self._run(), name=f"kafkaclient-work-{task.id}")
 
     @property
@@ -54,18 +62,15 @@ class Worker:
         self._wake.set()
 
     async def suspend(self, timeout_s: float) -> bool:
-        """Start no further record, and commit the processed ones. Returns False, without a commit,
-        if the current record takes longer than ``timeout_s`` seconds; its processing goes on.
-        Otherwise returns True, also if the commit failed and ``on_error`` was called."""
+        """Start no further record, and wait for the current one. Returns False if it takes longer
+        than ``timeout_s`` seconds; its processing goes on, and its results are dropped."""
         self._is_suspended = True
         try:
             async with asyncio.timeout(timeout_s):
                 await self._between_records.wait()
         except TimeoutError:
-            return False
-        async with self._lock:
-            await self._report_error(self.task.commit)
-        return True
+            self._is_late = True
+        return not self._is_late
 
     def cancel(self) -> None:
         """End the worker. Call it when the task does not run any more."""
@@ -75,44 +80,30 @@ class Worker:
 
     async def _run(self) -> None:
         while not (self._is_over or self._is_suspended):
-            await self._wait_for_work()
-            await self._may_work.wait()
-            async with self._lock:
-                await self._report_error(self._process_and_commit)
+            if not self._records:
+                self._wake.clear()
+                await self._wake.wait()
+            elif not self._may_work.is_set():
+                await self._may_work.wait()
+            elif self._turns.is_over:
+                await self._turns.next()
+            else:
+                await self._process_next()
 
-    async def _process_and_commit(self) -> None:
+    async def _process_next(self) -> None:
+        record = self._records.popleft()
+        if len(self._records) == _MAX_WAITING_RECORDS - 1:
+            self._on_room()
         self._between_records.clear()
         try:
-            await self.task.process(self._take_records(), self._may_start)
+            results = await self.task.process(record)
+            if results is not None and not self._is_late:
+                await self._committer.add(self.task, *results)
+        except Exception as error:  # noqa: BLE001 - on_error gets it
+            if event_for(error) is not None:
+                await self._committer.commit()  # the records before it need not be done again
+            if not self._is_over:
+                self._is_over = True
+                self._on_error(self.task, error)
         finally:
             self._between_records.set()
-        if self.task.is_commit_due and self._may_start():
-            await self.task.commit()
-
-    def _may_start(self) -> bool:
-        return self._may_work.is_set() and not self._is_suspended
-
-    async def _report_error(self, work: Callable[[], Awaitable[None]]) -> None:
-        if self._is_over:
-            return  # nothing may be committed any more
-        try:
-            await work()
-        except Exception as error:  # noqa: BLE001 - on_error gets it
-            self._is_over = True
-            self._on_error(self.task, self.task.slow_records.explain_error(error))
-
-    async def _wait_for_work(self) -> None:
-        while not self._records and not self.task.is_commit_due:
-            self._wake.clear()
-            try:
-                async with asyncio.timeout(self.task.commit_due_in):
-                    await self._wake.wait()
-            except TimeoutError:
-                return
-
-    def _take_records(self) -> Iterator[Any]:
-        while self._records:
-            record = self._records.popleft()
-            if len(self._records) == _MAX_WAITING_RECORDS - 1:
-                self._on_room()
-            yield record

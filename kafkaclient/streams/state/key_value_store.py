@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 from kafkaclient.errors import RecordTooLargeError, StreamsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from kafkaclient.streams.declarations import Store
 
@@ -71,8 +71,8 @@ class KeyValueStore(Generic[K, V]):
         self._max_bytes = max_change_bytes
         self.changes: dict[bytes, bytes | None] = {}
         """The uncommitted writes: serialized key -> value."""
-        self._undo: dict[bytes, bytes | None] | None = None
-        """What :meth:`roll_back` restores: key -> earlier value. None: there is no mark."""
+        self._undo: dict[bytes, bytes | None] = {}
+        """What :meth:`roll_back` restores: key -> value at the last :meth:`mark`."""
         self.is_closed: bool = False
 
     def __repr__(self) -> str:
@@ -153,7 +153,7 @@ class KeyValueStore(Generic[K, V]):
         return self._bytes.get(key)
 
     def _put(self, key: bytes, value: bytes | None) -> None:
-        if self._undo is not None and key not in self._undo:
+        if key not in self._undo:
             self._undo[key] = self.changes.get(key, _ABSENT)
         self.changes[key] = value
 
@@ -172,30 +172,35 @@ class KeyValueStore(Generic[K, V]):
 
     # --- for the runtime ------------------------------------------------------------------------
 
-    def commit(self) -> None:
-        """Write the changes to RocksDB, after the changelog has them."""
-        if self.changes:
-            self._bytes.apply(self.changes.items())
-            self._cache_changes()
-            self.changes = {}
-        self._undo = None
+    def mark(self) -> None:
+        """All writes until now belong to whole records."""
+        self._undo = {}
 
-    def _cache_changes(self) -> None:
-        if len(self._cache) + len(self.changes) > _MAX_CACHED:
+    def marked(self) -> dict[bytes, bytes | None]:
+        """The uncommitted writes until :meth:`mark`."""
+        before = {**self.changes, **self._undo}
+        return {key: value for key, value in before.items() if value is not _ABSENT}
+
+    def commit(self) -> None:
+        """Write the changes until :meth:`mark` to RocksDB, after the changelog has them."""
+        if marked := self.marked():
+            self._bytes.apply(marked.items())
+            self._cache_changes(marked)
+        self.changes = {key: self.changes[key] for key in self._undo}
+        self._undo = dict.fromkeys(self._undo, _ABSENT)
+
+    def _cache_changes(self, changes: Mapping[bytes, bytes | None]) -> None:
+        if len(self._cache) + len(changes) > _MAX_CACHED:
             self._cache = {}
-        for key, value in self.changes.items():
+        for key, value in changes.items():
             if value is not None and len(value) > _MAX_CACHED_BYTES:
                 self._cache.pop(key, None)
             else:
                 self._cache[key] = value
 
-    def mark(self) -> None:
-        """Set the mark to which :meth:`roll_back` returns."""
-        self._undo = {}
-
     def roll_back(self) -> None:
         """Drop the writes since :meth:`mark`."""
-        for key, value in (self._undo or {}).items():
+        for key, value in self._undo.items():
             if value is _ABSENT:
                 del self.changes[key]
             else:

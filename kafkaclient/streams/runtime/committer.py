@@ -1,0 +1,302 @@
+"""Commits the work of all tasks of an instance together.
+
+Exactly once, a commit is one transaction (KIP-447). It contains only whole records: what a record
+emits and changes is added when its processor has returned. So a slow record delays no commit, and a
+transaction is open only for about ``commit.interval.ms``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import ProducerFencedError, StreamsError, TransactionAbortableError
+from kafkaclient.streams.runtime.commit_states import TRANSITIONS, CommitEvent, CommitState
+from kafkaclient.streams.runtime.task_states import event_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kafkaclient.streams.membership.commit_gate import CommitGate
+    from kafkaclient.streams.runtime.observer import Observer
+    from kafkaclient.streams.runtime.outputs import OutgoingRecord, Output, Work
+    from kafkaclient.streams.runtime.task import Task
+    from kafkaclient.streams.tasks import TaskId
+    from kafkaclient.types import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_S, _E = CommitState, CommitEvent
+_RETRY_BACKOFF_S = 0.5  # delay until the producer is started again
+_MAX_FENCED = 3  # producers that are fenced in a row, before the instance ends
+
+
+class _Batch:
+    """The work of one commit."""
+
+    def __init__(self, due_at: float) -> None:
+        self.tasks: dict[Task, None] = {}
+        self.ids: set[TaskId] = set()
+        """Also of tasks that were lost."""
+        self.due_at = due_at
+        self.done = asyncio.Event()
+        """Set when the batch is committed or aborted."""
+
+
+class Committer:
+    """Owns the instance's ``output``, and commits ``interval_s`` seconds after the first record
+    that is not committed.
+
+    No commit begins while the ``gate`` is closed: tasks go on meanwhile. ``on_failed`` is called
+    for each task of a failed commit, ``crash`` when the output cannot be used.
+    """
+
+    def __init__(
+        self,
+        output: Output,
+        gate: CommitGate,
+        *,
+        interval_s: float,
+        on_failed: Callable[[Task, BaseException], None],
+        crash: Callable[[BaseException], None],
+        observer: Observer,
+        clock: Callable[[], float],
+    ) -> None:
+        self.state = CommitState.STARTING
+        self._observer = observer
+        self.output = output
+        self._gate = gate
+        self._interval_s = interval_s
+        self._on_failed = on_failed
+        self._crash = crash
+        self._clock = clock
+        self._batch: _Batch | None = None
+        """None while there is nothing to commit."""
+        self._adding = 0
+        """How many results are being added."""
+        self._fixed: tuple[dict[Task, Work], int] | None = None
+        """While COMMITTING: the content of the commit, and how often the member had lost its
+        partitions, both of the same moment."""
+        self._failure: BaseException | None = None
+        """While ABORTING."""
+        self._fenced = 0
+        """Producers fenced since the last successful commit."""
+        self._wake = asyncio.Event()
+        """Wakes the loop."""
+        self._accepts = asyncio.Event()
+        """Set while CLEAN or DIRTY."""
+        self._loop: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start the output and the commits. Raises as :meth:`.Output.start`."""
+        await self.output.start()
+        self._advance(_E.STARTED)
+        self._loop = asyncio.create_task(self._run(), name="kafkaclient-commit")
+
+    async def close(self) -> None:
+        """End without a commit: work that is not committed is dropped."""
+        self._advance(_E.ENDED)
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+        self._settle()
+        await self.output.stop()
+
+    # --- what tasks and workers call ------------------------------------------------------------
+
+    async def ready(self, task: Task) -> None:
+        """Wait until no commit under way has work of the task: its offset is final then."""
+        if self._batch is not None and task.id in self._batch.ids:
+            await self._batch.done.wait()
+
+    async def add(
+        self,
+        task: Task,
+        records: Sequence[OutgoingRecord],
+        offsets: Mapping[TopicPartition, int],
+    ) -> None:
+        """Add a processed record: what it emitted, and the offsets behind it. Its store changes
+        are already in the store. Waits for a commit under way.
+
+        If the commit fails because of this call, that is reported by ``on_failed``, which has to
+        cancel the caller.
+        """
+        while not self._accepts.is_set():
+            await self._accepts.wait()
+        self._advance(_E.ADDED)
+        if self._batch is None:
+            self._batch = _Batch(self._clock() + self._interval_s)
+            self._wake.set()
+        batch = self._batch
+        batch.tasks[task] = None
+        batch.ids.add(task.id)
+        if records:
+            self._adding += 1
+            try:
+                for record in records:
+                    await self.output.send(record)
+            except Exception as error:
+                # A part of what the record emitted is there.
+                self._fail(error)
+                await batch.done.wait()
+                raise
+            except asyncio.CancelledError:
+                self.lost(task)
+                raise
+            finally:
+                self._adding -= 1
+                self._wake.set()
+        if task in batch.tasks:
+            task.record_done(offsets)
+
+    def lost(self, task: Task) -> None:
+        """The task does not run here any more, and drops what it has not committed."""
+        batch = self._batch
+        if batch is None or task not in batch.tasks:
+            return
+        del batch.tasks[task]
+        # A commit under way may end either way: the task's next owner waits for its outcome.
+        if self.output.is_transactional:
+            self._fail(
+                TransactionAbortableError(f"task {task.id} stopped before its work was committed")
+            )
+
+    async def commit(self) -> None:
+        """Commit now. Returns when all that was added is committed, or has failed."""
+        if self._batch is not None:
+            self._batch.due_at = self._clock()
+            self._wake.set()
+            await self._batch.done.wait()
+
+    # --- the states -----------------------------------------------------------------------------
+
+    def _advance(self, event: CommitEvent) -> None:
+        """Enter the next state. Raises KeyError for an event that is impossible in this state."""
+        self.state = TRANSITIONS[self.state, event]
+        if self.state in (_S.CLEAN, _S.DIRTY):
+            self._accepts.set()
+        else:
+            self._accepts.clear()
+
+    def _fail(self, error: BaseException) -> None:
+        """What was added cannot be committed any more."""
+        if self.state in (_S.DIRTY, _S.CLOSING):
+            self._failure = error
+            self._advance(_E.FAILED)
+            self._wake.set()
+
+    async def _run(self) -> None:
+        work = {
+            _S.STARTING: self._start_again,
+            _S.CLEAN: self._wait_until_due,
+            _S.DIRTY: self._wait_until_due,
+            _S.CLOSING: self._fix,
+            _S.COMMITTING: self._commit,
+            _S.ABORTING: self._abort,
+        }
+        try:
+            while self.state in work:
+                await work[self.state]()
+        except Exception as error:  # noqa: BLE001 - raised by run
+            self._crash(error)
+            self._settle()
+
+    async def _wait_until_due(self) -> None:
+        self._wake.clear()
+        batch = self._batch
+        wait_s = None if batch is None else batch.due_at - self._clock()
+        if wait_s is None or wait_s > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+        elif self._gate.is_open:
+            self._advance(_E.DUE)
+        else:
+            await self._wait_for_gate()
+
+    async def _wait_for_gate(self) -> None:
+        """Wait until the gate is open, or the work has failed."""
+        waiting = [asyncio.ensure_future(each) for each in (self._gate.opened(), self._wake.wait())]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+
+    async def _fix(self) -> None:
+        """CLOSING: wait for results that are being added, then fix the commit's content."""
+        self._wake.clear()
+        if self._adding:
+            await self._wake.wait()
+            return
+        assert self._batch is not None
+        self._fixed = {task: task.work() for task in self._batch.tasks}, self._gate.losses
+        self._advance(_E.FIXED)
+
+    async def _commit(self) -> None:
+        assert self._fixed is not None
+        assert self._batch is not None
+        (work, losses), self._fixed = self._fixed, None
+        began = self._clock()
+        try:
+            positions = await self.output.commit(list(work.values()), losses)
+        except Exception as error:  # noqa: BLE001 - _abort handles it
+            self._failure = error
+            self._advance(_E.FAILED)
+            return
+        for task in self._batch.tasks:
+            task.committed({c: positions.get(c) for c in work[task].changes})
+        seconds = self._clock() - began
+        self._observer.committed(seconds)
+        self._fenced = 0
+        self._settle()
+        self._advance(_E.COMMITTED)
+
+    async def _abort(self) -> None:
+        failure, self._failure = self._failure, None
+        assert failure is not None
+        assert self._batch is not None
+        self._observer.commit_failed()
+        failure = self._checked(failure)
+        for task in list(self._batch.tasks):
+            self._on_failed(task, failure)
+        if not self._batch.tasks and event_for(failure) is None:
+            self._crash(failure)
+        await self.output.abandon()
+        self._settle()
+        self._advance(_E.ABORTED)
+
+    def _checked(self, failure: BaseException) -> BaseException:
+        """The failure, or the error of producers that are fenced again and again."""
+        cause = failure if isinstance(failure, ProducerFencedError) else failure.__cause__
+        if not isinstance(cause, ProducerFencedError):
+            return failure
+        self._fenced += 1
+        if self._fenced < _MAX_FENCED:
+            return failure
+        error = StreamsError(
+            f"the producer was fenced {self._fenced} times in a row: {cause}. Either another "
+            "process runs with a copy of this state directory: give each process its own, without "
+            "the file process-id. Or processors block the event loop for longer than "
+            "transaction.timeout.ms"
+        )
+        error.__cause__ = failure
+        return error
+
+    async def _start_again(self) -> None:
+        try:
+            await self.output.start()
+        except Exception as error:
+            if event_for(error) is None:
+                raise
+            _log.warning("the producer cannot be started yet: %s", error)
+            await asyncio.sleep(_RETRY_BACKOFF_S)
+        else:
+            self._advance(_E.STARTED)
+
+    def _settle(self) -> None:
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            batch.done.set()

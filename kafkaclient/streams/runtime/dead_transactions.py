@@ -1,0 +1,136 @@
+"""Ends the transactions that processes of the application have left open: those that were killed,
+or that the group has removed while they were paused.
+
+Offsets of an open transaction cannot be read yet, nor what follows its records in a changelog. So
+the next owner of a task would wait for up to ``transaction.timeout.ms``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kafkaclient.errors import AuthorizationError, KafkaError, UnsupportedVersionError
+from kafkaclient.streams.group_protocol import SubscriptionInfo, decode_subscription
+from kafkaclient.wire.groups import subscription_in
+from kafkaclient.wire.transaction_states import TxnState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.admin.admin import Admin
+    from kafkaclient.wire.groups import DescribedGroup
+
+_log = logging.getLogger(__name__)
+
+_REQUEST_TIMEOUT_S = 5.0
+_PATIENCE_S = 30.0  # how long the group may rebalance, or brokers may not answer
+_RETRY_BACKOFF_S = 0.1
+
+
+def transactional_id(application_id: str, process_id: UUID) -> str:
+    """The transactional id of a process's producer."""
+    return f"{application_id}-{process_id}"
+
+
+class DeadTransactions:
+    """Lists the application's open transactions (KIP-664), and fences the producers of processes
+    that are not in the group any more: that aborts their transactions.
+
+    A process begins transactions only as a member. So one that has a transaction, and then is no
+    member, cannot commit it: the group's coordinator refuses its offsets (KIP-447).
+    """
+
+    def __init__(
+        self, admin: Admin, application_id: str, process_id: UUID, clock: Callable[[], float]
+    ) -> None:
+        self._admin = admin
+        self._application_id = application_id
+        self._own = transactional_id(application_id, process_id)
+        self._clock = clock
+        self._search: asyncio.Task[None] | None = None
+        self._again = False
+        """Whether to search once more after the present search."""
+        self._has_warned = False
+
+    def search(self) -> None:
+        """Search in the background. Call it when a task is taken over."""
+        if self._search is not None and not self._search.done():
+            self._again = True
+            return
+        self._search = asyncio.create_task(self._run(), name="kafkaclient-dead-transactions")
+
+    async def close(self) -> None:
+        if self._search is not None:
+            self._search.cancel()
+            await asyncio.gather(self._search, return_exceptions=True)
+
+    async def _run(self) -> None:
+        self._again = True
+        while self._again:
+            self._again = False
+            until = self._clock() + _PATIENCE_S
+            while True:
+                problem = "the group goes on rebalancing"
+                try:
+                    if await self._end_all():
+                        break
+                except (AuthorizationError, UnsupportedVersionError) as error:
+                    self._warn(error)
+                    break
+                except KafkaError as error:
+                    problem = str(error)
+                if self._clock() > until:
+                    self._warn(problem)
+                    break
+                await asyncio.sleep(_RETRY_BACKOFF_S)
+
+    async def _end_all(self) -> bool:
+        """Returns False while the group's members are not known."""
+        prefix = f"{self._application_id}-"
+        listed = await self._admin.list_transactions(prefix, timeout_s=_REQUEST_TIMEOUT_S)
+        if all(each.transactional_id != self._own for each in listed):
+            self._warn("this client lacks the permission Describe on its own transactional id")
+            return True
+        found: dict[UUID, str] = {}
+        for name, _, state in listed:
+            if state is TxnState.ONGOING and name != self._own:
+                with suppress(ValueError):  # another application's, whose name begins the same
+                    found[UUID(name.removeprefix(prefix))] = name
+        if not found:
+            return True
+        # After the list: a process that has joined meanwhile must count as a member.
+        group = await self._admin.describe_group(self._application_id, timeout_s=_REQUEST_TIMEOUT_S)
+        if group.state not in ("Stable", "Empty", "Dead"):
+            return False
+        dead = [name for process, name in found.items() if process not in _processes(group)]
+        if dead:
+            outcomes = await self._admin.fence_producers(dead, timeout_s=_REQUEST_TIMEOUT_S)
+            for name, error in outcomes.items():
+                if error is not None:
+                    raise error
+                _log.info("aborted the transaction that %s has left open", name)
+        return True
+
+    def _warn(self, problem: object) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "transactions of ended processes of %s cannot be ended here, so their tasks wait "
+                "for transaction.timeout.ms: %s",
+                self._application_id,
+                problem,
+            )
+
+
+def _processes(group: DescribedGroup) -> set[UUID]:
+    """The ids of the members' processes."""
+    found = set()
+    for member in group.members:
+        subscription = decode_subscription(subscription_in(member.metadata).user_data or b"")
+        if isinstance(subscription, SubscriptionInfo):
+            found.add(subscription.process_id)
+    return found

@@ -1,0 +1,317 @@
+"""Writes the tasks' emitted records, changes and offsets: at least once, or exactly once.
+
+All tasks of an instance share one producer, and so its connections (KIP-447).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkaclient.errors import (
+    KafkaError,
+    PartitionOutOfRangeError,
+    ProducerStateError,
+    RecordTooLargeError,
+    StreamsError,
+    TransactionAbortableError,
+)
+from kafkaclient.producer.batches.record import RawRecord, checked_record
+from kafkaclient.types import NO_OFFSET, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kafkaclient.config import ProducerConfig
+    from kafkaclient.producer.batches.delivery import Delivery
+    from kafkaclient.producer.producer import Producer
+    from kafkaclient.streams.membership.commit_gate import CommitGate
+    from kafkaclient.streams.membership.group_offsets import GroupOffsets
+    from kafkaclient.streams.runtime.dead_transactions import DeadTransactions
+    from kafkaclient.types import HeadersLike
+
+_MAX_CHANGES_PER_TURN = 1_000  # about 5 ms; then the event loop runs other tasks
+_STOP_TIMEOUT_S = 5.0  # records in flight after that belong to an aborted transaction
+_RECORD_OVERHEAD = 128  # bytes of a batch with one record, without key and value
+
+
+class OutgoingRecord(NamedTuple):
+    """A record that a task emits: the arguments of :meth:`kafkaclient.Producer.send`."""
+
+    topic: str
+    value: Any
+    key: Any
+    partition: int | None
+    timestamp_ms: int | None
+    headers: HeadersLike
+
+
+class Work(NamedTuple):
+    """What one task has done since its last commit, up to the end of a record."""
+
+    offsets: Mapping[TopicPartition, int]
+    """Input partition -> next offset to process."""
+    changes: Mapping[TopicPartition, Mapping[bytes, bytes | None]]
+    """Changelog -> changes."""
+
+
+class Output:
+    """Where an instance writes. One producer, made by ``new_producer``, serves all tasks.
+
+    A failed commit is followed by :meth:`abandon`, and then by :meth:`start`.
+    """
+
+    is_transactional = False
+    """Whether a failed commit undoes what was sent for it."""
+
+    def __init__(self, config: ProducerConfig, new_producer: Callable[[], Producer]) -> None:
+        self._config = config
+        self._new_producer = new_producer
+        self._producer: Producer | None = None
+        self._started = asyncio.Event()
+
+    @property
+    def max_change_bytes(self) -> int:
+        """How large the key and value of a store's change may be together."""
+        return self._config.max_request_size - _RECORD_OVERHEAD
+
+    async def start(self) -> None:
+        """Start the producer, unless it runs already. Raises as :meth:`kafkaclient.Producer.start`.
+        Exactly once: fences an earlier producer of this process."""
+        if self._producer is None:
+            producer = self._new_producer()
+            await producer.start()
+            self._producer = producer
+            self._started.set()
+
+    async def stop(self) -> None:
+        """Stop the producer. Exactly once: an open transaction is aborted."""
+        producer, self._producer = self._producer, None
+        self._started.clear()
+        if producer is not None:
+            await producer.stop(_STOP_TIMEOUT_S)
+
+    async def abandon(self) -> None:
+        """Have nothing of the failed commit in the next one."""
+
+    # --- emitted records ------------------------------------------------------------------------
+
+    def checked(self, record: OutgoingRecord) -> OutgoingRecord:
+        """The record for a later :meth:`send`, with mutable buffers copied. Raises
+        InvalidRecordError for a record that is invalid even without metadata."""
+        made = checked_record(self._config, time.time, RawRecord(*record))
+        return record._replace(value=made.value, key=made.key, headers=made.headers)
+
+    async def prepare(self, records: Sequence[OutgoingRecord]) -> None:
+        """Wait until the records' topics are known, so that :meth:`send` needs no metadata.
+
+        Raises PartitionOutOfRangeError for a partition that does not exist, and
+        MetadataTimeoutError, with the topic's name, after ``max.block.ms``.
+        """
+        wanted: dict[str, int] = {}
+        for record in records:
+            number = -1 if record.partition is None else record.partition
+            wanted[record.topic] = max(number, wanted.get(record.topic, -1))
+        for topic, highest in wanted.items():
+            count = await self._count_partitions(topic, highest)
+            if highest >= count:
+                raise PartitionOutOfRangeError(
+                    f"topic {topic!r} has no partition {highest}: it has {count} partitions"
+                )
+
+    async def _count_partitions(self, topic: str, highest: int) -> int:
+        while True:
+            await self._started.wait()
+            producer = self._running()
+            try:
+                known = producer.known_partitions(topic) or await producer.partitions_for(topic)
+                if highest >= len(known):  # the topic may have more partitions by now
+                    await producer.refresh_metadata()
+                    known = producer.known_partitions(topic) or known
+                return len(known)
+            except ProducerStateError:
+                if producer is self._producer:
+                    raise
+
+    async def send(self, record: OutgoingRecord) -> Delivery:
+        """Send a record whose topic is known."""
+        topic, value, key, partition, timestamp_ms, headers = record
+        return await self._running().send(
+            topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+        )
+
+    # --- commits --------------------------------------------------------------------------------
+
+    async def commit(self, work: Sequence[Work], losses: int) -> dict[TopicPartition, int]:
+        """Write the changes, wait until all records are written, and commit the offsets, unless
+        the member has lost its partitions since the commit gate had ``losses``. Returns
+        changelog -> the store's position: no change before it is missing in the store. Changelogs
+        for which the broker returned no offset are missing."""
+        producer = self._running()
+        sent: dict[TopicPartition, list[Delivery]] = {}
+        changes = {each: found for one in work for each, found in one.changes.items() if found}
+        total = 0
+        for changelog, found in changes.items():
+            topic, partition = changelog
+            deliveries = sent[changelog] = []
+            for key, value in found.items():
+                deliveries.append(await producer.send(topic, value, key, partition=partition))
+                total += 1
+                if total % _MAX_CHANGES_PER_TURN == 0:
+                    await asyncio.sleep(0)
+        offsets = {each: offset for one in work for each, offset in one.offsets.items()}
+        try:
+            await self._finish(producer, sent, offsets, losses)
+        except KafkaError as error:
+            if (too_large := _too_large(error, changes, sent)) is not None:
+                raise too_large from error
+            raise
+        positions = {}
+        for changelog, deliveries in sent.items():
+            # A partition's records are written in the order of sending.
+            last = (await deliveries[-1]).offset
+            if last != NO_OFFSET:
+                positions[changelog] = self._position(last)
+        return positions
+
+    async def _finish(
+        self,
+        producer: Producer,
+        changes: Mapping[TopicPartition, Sequence[Delivery]],
+        offsets: Mapping[TopicPartition, int],
+        losses: int,
+    ) -> None:
+        """Wait until everything is written, and commit."""
+        raise NotImplementedError
+
+    def _position(self, last: int) -> int:
+        return last + 1
+
+    async def committed(
+        self, sources: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        """The group's committed offset of each input partition. None if there is none."""
+        raise NotImplementedError
+
+    def _running(self) -> Producer:
+        if self._producer is None:
+            raise ProducerStateError("the application's producer is not running")
+        return self._producer
+
+
+class TransactionalOutput(Output):
+    """Exactly once: each commit is a transaction. After a failed one, a new producer with the same
+    transactional id ends it, whatever its state is."""
+
+    is_transactional = True
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        new_producer: Callable[[], Producer],
+        gate: CommitGate,
+        dead: DeadTransactions,
+    ) -> None:
+        super().__init__(config, new_producer)
+        self._gate = gate
+        self._dead = dead
+
+    async def send(self, record: OutgoingRecord) -> Delivery:
+        await self._begin()
+        return await super().send(record)
+
+    async def _begin(self) -> None:
+        producer = self._running()
+        if not producer.in_transaction:
+            await producer.begin_transaction()
+
+    async def commit(self, work: Sequence[Work], losses: int) -> dict[TopicPartition, int]:
+        await self._begin()
+        return await super().commit(work, losses)
+
+    async def _finish(
+        self,
+        producer: Producer,
+        changes: Mapping[TopicPartition, Sequence[Delivery]],
+        offsets: Mapping[TopicPartition, int],
+        losses: int,
+    ) -> None:
+        async with self._gate.commit(losses) as group:
+            await producer.send_offsets_to_transaction(offsets, group)
+        await producer.commit_transaction()
+
+    def _position(self, last: int) -> int:
+        # Behind the transaction's marker. If another producer's record is there instead, its
+        # transaction was fenced and aborted: else this one could not have been committed.
+        return last + 2
+
+    async def committed(
+        self, sources: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        await self._started.wait()
+        self._dead.search()  # it may be what the offset waits for
+        found = await self._running().committed(self._gate.group.group_id, sources)
+        return {source: None if each is None else each.offset for source, each in found.items()}
+
+    async def abandon(self) -> None:
+        await self.stop()
+
+
+class PlainOutput(Output):
+    """At least once."""
+
+    def __init__(
+        self, config: ProducerConfig, new_producer: Callable[[], Producer], offsets: GroupOffsets
+    ) -> None:
+        super().__init__(config, new_producer)
+        self._offsets = offsets
+        self._emitted: list[Delivery] = []
+
+    async def send(self, record: OutgoingRecord) -> Delivery:
+        delivery = await super().send(record)
+        self._emitted.append(delivery)
+        return delivery
+
+    async def _finish(
+        self,
+        producer: Producer,
+        changes: Mapping[TopicPartition, Sequence[Delivery]],
+        offsets: Mapping[TopicPartition, int],
+        losses: int,
+    ) -> None:
+        emitted, self._emitted = self._emitted, []
+        await producer.flush()
+        for deliveries in (emitted, *changes.values()):
+            for delivery in deliveries:
+                await delivery
+        await self._offsets.commit(offsets, losses)
+
+    async def committed(
+        self, sources: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        return await self._offsets.committed(sources)
+
+    async def abandon(self) -> None:
+        self._emitted = []
+
+
+def _too_large(
+    error: KafkaError,
+    changes: Mapping[TopicPartition, Mapping[bytes, bytes | None]],
+    sent: Mapping[TopicPartition, Sequence[Delivery]],
+) -> StreamsError | None:
+    """If the broker refused a change because of its size: an error that names the change."""
+    cause = error.__cause__ if isinstance(error, TransactionAbortableError) else error
+    if not isinstance(cause, RecordTooLargeError):
+        return None
+    for (topic, partition), deliveries in sent.items():
+        pairs = changes[TopicPartition(topic, partition)].items()
+        for (key, value), delivery in zip(pairs, deliveries, strict=True):
+            if delivery.done() and delivery.exception() is not None:
+                return StreamsError(
+                    f"a change of {len(key) + len(value or b'')} bytes, with the key {key[:50]!r}, "
+                    f"is too large for {topic}-{partition}, its store's changelog: {cause}. Raise "
+                    "max.message.bytes of the topic, or store less under one key"
+                )
+    return None

@@ -141,7 +141,7 @@ async def test_brokers_are_killed_during_commits(
     @app.processor(topic, store="counts")
     async def count(record, store, emit) -> None:
         number = int(store.get(record.key) or 0) + 1
-        store.put(record.key, b"%d" % number)
+        store[record.key] = b"%d" % number
         await emit(target, b"%d" % number, record.key)
 
     async with running(app) as task:
@@ -189,7 +189,7 @@ async def test_many_tasks_need_no_more_connections_than_two(
 
         @app.processor(source, store="s")
         async def copy(record, store, emit) -> None:
-            store.put(b"last", record.value)
+            store[b"last"] = record.value
             await emit(out, record.value, partition=0)
 
         async def committed() -> int:
@@ -227,14 +227,14 @@ async def test_changes_that_are_too_large_are_named(
 
         @app.processor(topic, store="s", **handler)
         async def keep(record, store, emit) -> None:
-            store.put(b"key", bytes(int(record.value)))
+            store[b"key"] = bytes(int(record.value))
 
         return app
 
     async with Producer(bootstrap) as producer, Admin(bootstrap) as admin:
         await producer.send_and_wait(topic, b"2000000")
         with pytest.raises(
-            ProcessingError, match=r"-0, offset 0, .*store 's', with the key b'key', has 2000003"
+            ProcessingError, match=r"-0, offset 0, .*store 's': the value of key b'key' has 2000000"
         ):
             await made().run()
         changelog = ConfigResource.topic(f"app-{topic}-s-changelog")

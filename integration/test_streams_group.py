@@ -48,7 +48,7 @@ def made(
 
     @app.processor(topic, store="s")
     async def note(record, store, emit) -> None:
-        store.put(b"last", b"%d" % record.offset)
+        store[b"last"] = b"%d" % record.offset
         seen.times[record.partition].append(time.monotonic())
         seen.by[record.partition].add(path.name)
         if cpu_s:

@@ -58,7 +58,7 @@ def counting(bootstrap: str, topic: str, path: Path, **options: Any) -> StreamsA
     @app.processor(topic, store="counts")
     async def count(record, store, emit) -> None:
         number = int(store.get(record.key) or 0) + 1
-        store.put(record.key, b"%d" % number)
+        store[record.key] = b"%d" % number
         await emit(f"{topic}-out", b"%d" % number, record.key)
 
     return app

@@ -6,7 +6,16 @@ from typing import Any
 
 from docsite.tables import table
 from kafkaclient.prometheus.families import Families
-from kafkaclient.prometheus.names import BROKER, PARTITION, PRODUCER, TOPIC
+from kafkaclient.prometheus.names import (
+    BROKER,
+    PARTITION,
+    PRODUCER,
+    STREAMS,
+    STREAMS_PREFIX,
+    STREAMS_TASK,
+    TOPIC,
+)
+from kafkaclient.prometheus.streams import Families as StreamsFamilies
 
 _HEAD = """\
 # Prometheus metrics
@@ -23,28 +32,45 @@ native histograms with these buckets.
 """
 
 
+_STREAMS = """
+## Streams applications
+
+`kafkaclient.prometheus.StreamsMetricsCollector` exports these metrics
+([how to](../how-to/watch-streams.md)). All series have the label `application_id`. Averages and
+maxima are of the last minute. The last column has the name in `app.metrics()`.
+"""
+
+
 def page() -> str:
     """The Markdown text."""
-    sources = {
-        each.name: each.source for tab in (PRODUCER, BROKER, TOPIC, PARTITION) for each in tab
-    }
+    producer = (PRODUCER, BROKER, TOPIC, PARTITION)
+    return "\n".join(
+        (
+            _HEAD,
+            _table(Families().all(), "kafkaclient_producer_", "client_id", producer),
+            _STREAMS,
+            _table(
+                StreamsFamilies().all(), STREAMS_PREFIX, "application_id", (STREAMS, STREAMS_TASK)
+            ),
+        )
+    )
+
+
+def _table(families: list[Any], prefix: str, common: str, tables: Any) -> str:
+    sources = {each.name: each.source for tab in tables for each in tab}
     rows = (
         (
             f"`{family.name}{'_total' if family.type == 'counter' else ''}`",
             family.type,
-            ", ".join(label for label in label_names(family) if label != "client_id"),
+            ", ".join(label for label in label_names(family) if label != common),
             family.documentation.removesuffix("."),
-            f"`{source}`" if (source := sources.get(_own_name(family.name))) else "",
+            f"`{source}`" if (source := sources.get(family.name.removeprefix(prefix))) else "",
         )
-        for family in Families().all()
+        for family in families
     )
-    return _HEAD + "\n" + table(("name", "type", "labels", "meaning", "`metrics()`"), rows)
+    return table(("name", "type", "labels", "meaning", "`metrics()`"), rows)
 
 
 def label_names(family: Any) -> tuple[str, ...]:
     """The labels of a metric family; prometheus-client has no public name for them."""
     return tuple(family._labelnames)
-
-
-def _own_name(name: str) -> str:
-    return name.removeprefix("kafkaclient_producer_")

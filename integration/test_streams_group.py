@@ -48,7 +48,7 @@ def made(
 
     @app.processor(topic, store="s")
     async def note(record, store, emit) -> None:
-        store.put(b"last", b"%d" % record.offset)
+        store[b"last"] = b"%d" % record.offset
         seen.times[record.partition].append(time.monotonic())
         seen.by[record.partition].add(path.name)
         if cpu_s:
@@ -143,11 +143,11 @@ async def test_a_static_instance_restarts_without_a_rebalance(
             await runs(first, 2, task)
             own = states(second)
             member, *_ = await generation(kafka_cluster.bootstrap, f"app-{topic}")
-        known = first._instance._gate.group.generation_id  # type: ignore[union-attr]
+        known = first._instance._member._gate.group.generation_id  # type: ignore[union-attr]
         async with running(second) as other:
             await runs(second, 2, other)
             assert states(second) == own
-            assert first._instance._gate.group.generation_id == known  # type: ignore[union-attr]
+            assert first._instance._member._gate.group.generation_id == known  # type: ignore[union-attr]
             assert len(states(first)) == 2
         assert member.startswith("a-")
 
@@ -187,9 +187,9 @@ async def test_a_busy_processor_is_not_evicted(
     async with running(app) as task:
         await runs(app, 4, task)
         began = time.monotonic()
-        before = app._instance._gate.group  # type: ignore[union-attr]
+        before = app._instance._member._gate.group  # type: ignore[union-attr]
         await asyncio.sleep(12)
-        assert app._instance._gate.group == before  # type: ignore[union-attr]
+        assert app._instance._member._gate.group == before  # type: ignore[union-attr]
         gaps = [seen.longest_gap(partition, began) for partition in range(PARTITIONS)]
         assert max(gaps) < 1
     assert "loses" not in caplog.text

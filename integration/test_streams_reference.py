@@ -20,6 +20,7 @@ from kafkaclient.streams.assignment import assignor
 from kafkaclient.streams.assignment.clients import task_lags
 from kafkaclient.streams.group_protocol import (
     AssignmentInfo,
+    HostInfo,
     SubscriptionInfo,
     decode_subscription,
 )
@@ -28,8 +29,6 @@ from kafkaclient.testing.jars import JarCache, parse_lock
 from kafkaclient.testing.jre import find_java
 from kafkaclient.types import TopicPartition
 from tests.streams.older_formats import (
-    HostInfo,
-    Hosts,
     assignment_bytes,
     subscription_bytes,
 )
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkaclient.streams import Assignment
+    from kafkaclient.streams.group_protocol import Hosts
 
     Ask = Callable[[Sequence[str]], list[str]]
 
@@ -274,10 +274,12 @@ def random_assignment(rng: random.Random) -> AssignmentInfo:
         standby_tasks={TaskId(9, n): random_partitions(rng) for n in range(rng.randrange(4))},
         error_code=rng.randrange(5),
         next_rebalance_ms=rng.choice([0, 1_700_000_000_000, MAX_LAG]),
+        hosts=random_hosts(rng),
+        standby_hosts=random_hosts(rng),
     )
 
 
-def assignment_words(info: AssignmentInfo, *by_host: Hosts) -> str:
+def assignment_words(info: AssignmentInfo) -> str:
     def each(found: Mapping[object, frozenset[TopicPartition]]) -> str:
         return listed(
             "/".join([str(key), *sorted(f"{topic}-{number}" for topic, number in partitions)])
@@ -286,7 +288,7 @@ def assignment_words(info: AssignmentInfo, *by_host: Hosts) -> str:
 
     by_name, standby_by_name = (
         {f"{host}:{port}": partitions for (host, port), partitions in found.items()}
-        for found in by_host
+        for found in (info.hosts, info.standby_hosts)
     )
     words = [
         *(info.version, info.commonly_supported_version, listed(info.active_tasks)),
@@ -299,19 +301,15 @@ def assignment_words(info: AssignmentInfo, *by_host: Hosts) -> str:
 @pytest.mark.parametrize("version", range(7, 12))
 def test_assignments_mean_the_same_to_both(ask: Ask, version: int) -> None:
     rng = random.Random(version)
-    sent = [
-        (replace(random_assignment(rng), version=version), random_hosts(rng), random_hosts(rng))
-        for _ in range(60)
-    ]
-    encoded = ask([f"encode-assignment {assignment_words(*each)}" for each in sent])
+    sent = [replace(random_assignment(rng), version=version) for _ in range(60)]
+    encoded = ask([f"encode-assignment {assignment_words(each)}" for each in sent])
     same = 0
     for each, theirs in zip(sent, map(bytes.fromhex, encoded), strict=True):
-        assert AssignmentInfo.decode(theirs) == each[0]
-        assert len(assignment_bytes(*each)) == len(theirs)
-        same += assignment_bytes(*each) == theirs
+        assert AssignmentInfo.decode(theirs) == each
+        assert len(assignment_bytes(each)) == len(theirs)
+        same += assignment_bytes(each) == theirs
     assert same > 0  # the assignments for which a HashMap's order is the order of topics
-    answers = ask([f"decode-assignment {assignment_bytes(*each).hex()}" for each in sent])
-    assert answers == [assignment_words(*each) for each in sent]
+    answers = ask([f"decode-assignment {assignment_bytes(each).hex()}" for each in sent])
+    assert answers == [assignment_words(each) for each in sent]
     if version == 11:
-        answers = ask([f"decode-assignment {info.encode().hex()}" for info, *_ in sent])
-        assert answers == [assignment_words(info, {}, {}) for info, *_ in sent]
+        assert [each.encode() for each in sent] == [assignment_bytes(each) for each in sent]

@@ -59,6 +59,7 @@ __all__ = [
     "SerializationError",
     "SslAuthenticationError",
     "StateStoreError",
+    "StoreUnavailableError",
     "StreamsError",
     "TaskAssignmentError",
     "TopicExistsError",
@@ -219,6 +220,16 @@ class ProcessingError(StreamsError):
 
     topic_partition: TopicPartition
     offset: int
+
+
+class StoreUnavailableError(KafkaError):
+    """This instance of a streams application cannot answer a query: another instance has the key,
+    or the state is being restored. :attr:`instance` answers queries for the key."""
+
+    retriable = True
+    instance: tuple[str, int] | None = None
+    """``application.server`` of the instance that has the key: host and port. None: this instance,
+    or the address is not known."""
 
 
 class StateStoreError(KafkaError):

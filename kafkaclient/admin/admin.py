@@ -16,6 +16,7 @@ from kafkaclient.admin.description import (
 )
 from kafkaclient.admin.groups import GroupAdmin
 from kafkaclient.admin.limits_guard import usage_of
+from kafkaclient.admin.partitions import PartitionAdmin
 from kafkaclient.admin.reassign.quotas import ReplicationQuotas
 from kafkaclient.admin.reassign.reassigner import Reassigner
 from kafkaclient.admin.reassign.throttled_reassignment import ThrottledReassignment
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.reassignments import OngoingReassignment
 
 
-class Admin(TransactionAdmin, GroupAdmin, RecordAdmin, Client):
+class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
     """Manages a cluster: topics, configurations, partition limits (KIP-578), transactions.
 
     ::

@@ -1,27 +1,27 @@
-"""The methods of :class:`~kafkaclient.admin.Admin` for consumer groups: their members, their
-committed offsets, and the end offsets of partitions."""
+"""The methods of :class:`~kafkaclient.admin.Admin` for consumer groups: their members and their
+committed offsets."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkaclient.admin.error_codes import GROUP_ID_NOT_FOUND
+from kafkaclient.admin.error_codes import GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID
 from kafkaclient.admin.running import Runnable
 from kafkaclient.broker_errors import broker_error, denied
-from kafkaclient.types import TopicPartition
+from kafkaclient.errors import KafkaError
+from kafkaclient.wire.group_admin import DeleteGroupsCall, ListGroupsCall, RemoveMembersCall
 from kafkaclient.wire.groups import DescribeGroupsCall, OffsetCommitCall
-from kafkaclient.wire.offsets import ListOffsetsCall
 from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall, OffsetFetchCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kafkaclient.admin.session import Session
+    from kafkaclient.types import TopicPartition
     from kafkaclient.wire.api import Call
-    from kafkaclient.wire.groups import DescribedGroup
-    from kafkaclient.wire.offsets import ListOffsetsResult
+    from kafkaclient.wire.group_admin import GroupListing
+    from kafkaclient.wire.groups import DescribedGroup, DescribedMember
 
 T = TypeVar("T")
 
@@ -45,12 +45,17 @@ class GroupAdmin(Runnable):
             return await running.session.until_answered(attempt)
 
     async def committed_offsets(
-        self, group: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_s: float | None = None,
     ) -> dict[TopicPartition, int]:
-        """The committed offsets of a group. The result omits partitions without a committed offset.
-        Raises as :meth:`describe_group`."""
+        """The committed offsets of a group, by default of all its partitions. The result omits
+        partitions without a committed offset. Raises as :meth:`describe_group`."""
         what = "reading the offsets of"
-        call = OffsetFetchCall(group, tuple(partitions), require_stable=False)
+        wanted = None if partitions is None else tuple(partitions)
+        call = OffsetFetchCall(group, wanted, require_stable=False)
         async with self._operation(f"{what} group {group!r}", timeout_s) as running:
 
             async def attempt() -> dict[TopicPartition, int]:
@@ -58,7 +63,7 @@ class GroupAdmin(Runnable):
                 _check(found.error_code, group, what)
                 return {p: each.offset for p, each in found.offsets.items() if each.offset >= 0}
 
-            return await running.session.until_answered(attempt) if call.partitions else {}
+            return await running.session.until_answered(attempt) if wanted != () else {}
 
     async def alter_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
@@ -75,47 +80,70 @@ class GroupAdmin(Runnable):
 
             await running.session.until_answered(attempt)
 
-    async def end_offsets(
-        self,
-        partitions: Iterable[TopicPartition],
-        *,
-        read_committed: bool = True,
-        timeout_s: float | None = None,
-    ) -> dict[TopicPartition, int]:
-        """The end offsets of partitions: the last stable offsets, or without ``read_committed`` the
-        high watermarks. The result omits partitions that do not exist or have no leader. Raises
-        AuthorizationError, or the leader's BrokerError."""
-        wanted = set(partitions)
-        async with self._operation("reading the end offsets of partitions", timeout_s) as running:
+    async def list_groups(self, *, timeout_s: float | None = None) -> list[GroupListing]:
+        """All groups that this client may describe, sorted by name. Sends a request to every
+        broker. Raises BrokerError."""
+        async with self._operation("listing groups", timeout_s) as running:
             session = running.session
-            if not wanted:
-                return {}
-            return await session.until_answered(
-                lambda: _ends(session, wanted, read_committed=read_committed)
-            )
 
+            async def listed(node: int) -> tuple[GroupListing, ...]:
+                answer = await session.once(ListGroupsCall(), node)
+                if answer.error_code:
+                    raise broker_error(answer.error_code, f"listing the groups of broker {node}")
+                return answer.groups
 
-async def _ends(
-    session: Session, wanted: set[TopicPartition], *, read_committed: bool
-) -> dict[TopicPartition, int]:
-    led: defaultdict[int, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for info in (await session.metadata(tuple(sorted({p.topic for p in wanted})))).topics:
-        for view in info.partitions:
-            if view.leader >= 0 and TopicPartition(info.name, view.partition) in wanted:
-                led[view.leader][info.name].append(view.partition)
+            async def attempt() -> list[GroupListing]:
+                brokers = (await session.metadata(())).brokers
+                answers = await asyncio.gather(*(listed(broker.node_id) for broker in brokers))
+                return sorted({group for groups in answers for group in groups})
 
-    async def answer_of(leader: int) -> ListOffsetsResult:
-        topics = {topic: tuple(numbers) for topic, numbers in led[leader].items()}
-        return await session.once(ListOffsetsCall(topics, read_committed=read_committed), leader)
+            return await session.until_answered(attempt)
 
-    answers = await asyncio.gather(*map(answer_of, led))
-    ends = {}
-    for each in (each for answer in answers for each in answer.partitions):
-        if each.error_code:
-            what = f"reading the end offset of {each.topic}-{each.partition}"
-            raise broker_error(each.error_code, what)
-        ends[TopicPartition(each.topic, each.partition)] = each.offset
-    return ends
+    async def delete_groups(
+        self, groups: Iterable[str], *, timeout_s: float | None = None
+    ) -> dict[str, KafkaError | None]:
+        """Delete groups without members, with their committed offsets. Returns by group None or the
+        error: NON_EMPTY_GROUP if it has members, GROUP_ID_NOT_FOUND if there is no such group."""
+        names = tuple(dict.fromkeys(groups))
+
+        async def delete(session: Session, name: str) -> KafkaError | None:
+            async def attempt() -> None:
+                found = await _request_coordinator(session, name, DeleteGroupsCall((name,)))
+                _check(found.error_code, name, "deleting", operation="Delete")
+
+            try:
+                await session.until_answered(attempt)
+            except KafkaError as error:
+                return error
+            return None
+
+        async with self._operation("deleting groups", timeout_s) as running:
+            results = await asyncio.gather(*(delete(running.session, name) for name in names))
+            return dict(zip(names, results, strict=True))
+
+    async def remove_members(
+        self,
+        group: str,
+        members: Iterable[DescribedMember],
+        *,
+        reason: str = "",
+        timeout_s: float | None = None,
+    ) -> None:
+        """Remove members of :meth:`describe_group` from a group (Java:
+        ``removeMembersFromConsumerGroup``). A member that runs joins again; a static member does
+        not, and fails. Members that have left meanwhile are no error. Raises AuthorizationError, or
+        the coordinator's BrokerError. Needs brokers from 2.4."""
+        call = RemoveMembersCall(group, tuple(members), reason)
+        async with self._operation(f"removing members of group {group!r}", timeout_s) as running:
+
+            async def attempt() -> None:
+                found = await _request_coordinator(running.session, group, call)
+                left = (code for code in found.codes.values() if code != UNKNOWN_MEMBER_ID)
+                code = next(filter(None, left), 0)
+                _check(code, group, "removing members of", operation="Read")
+
+            if call.members:
+                await running.session.until_answered(attempt)
 
 
 async def _request_coordinator(session: Session, group: str, call: Call[T]) -> T:

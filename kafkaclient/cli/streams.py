@@ -1,4 +1,4 @@
-"""``kafkaclient streams``: which instance runs which task of a streams application."""
+"""``kafkaclient streams``: which instance runs which task of a streams application, and a reset."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kafkaclient.cli.admin import Connect, on_cluster
 from kafkaclient.cli.options import AsJson
 from kafkaclient.cli.output import picked, print_json, print_table
 from kafkaclient.cli.run import FAILED
+from kafkaclient.cli.streams_reset import reset
 from kafkaclient.streams.description import Role, describe_application
 
 if TYPE_CHECKING:
@@ -31,11 +32,6 @@ app = typer.Typer(
     help="Applications with state, of `kafkaclient.streams` and of Kafka Streams.",
     no_args_is_help=True,
 )
-
-
-@app.callback()
-def streams() -> None:
-    """Makes ``streams`` a group of commands although it has only one."""
 
 
 @app.command()
@@ -149,3 +145,6 @@ def _outlook(found: ApplicationDescription) -> str:
         f"not balanced: {warmups} tasks warm up; the next rebalance is when one of them has caught "
         f"up, or {when}"
     )
+
+
+app.command()(reset)

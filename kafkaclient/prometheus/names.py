@@ -151,3 +151,107 @@ PARTITION = (
     Exported("batch-send-total", "partition_batches_sent", "Batches sent. Retries count again."),
     Exported("queued-bytes", "partition_queue_bytes", "Bytes of batches that wait."),
 )
+
+STREAMS_PREFIX = "kafkaclient_streams_"
+
+STREAMS_STATES = (
+    "created",
+    "rebalancing",
+    "running",
+    "pending shutdown",
+    "not running",
+    "error",
+)
+"""The values of ``kafkaclient.streams.AppState``."""
+
+STREAMS = (
+    Exported("process-total", "records_processed", "Records processed."),
+    Exported(
+        "process-latency-avg",
+        "process_latency_avg_seconds",
+        "Time of the processor for a record, with its waits, in the last minute.",
+        _PER_MS,
+    ),
+    Exported(
+        "dropped-records-total",
+        "records_dropped",
+        "Records that failed and were skipped, or became dead letters.",
+    ),
+    Exported("commit-total", "commits", "Commits; with exactly once, transactions."),
+    Exported(
+        "failed-commit-total", "commits_failed", "Commits that failed and transactions aborted."
+    ),
+    Exported(
+        "commit-latency-avg",
+        "commit_latency_avg_seconds",
+        "Length of a commit, in the last minute.",
+        _PER_MS,
+    ),
+    Exported(
+        "commit-latency-max",
+        "commit_latency_max_seconds",
+        "Length of the longest commit in the last minute.",
+        _PER_MS,
+    ),
+    Exported("rebalance-total", "rebalances", "Rebalances that this instance took part in."),
+    Exported(
+        "rebalance-latency-total",
+        "rebalance_seconds",
+        "Time from joining the group to the applied assignment.",
+        _PER_MS,
+    ),
+    Exported(
+        "last-rebalance-seconds-ago",
+        "last_rebalance_age_seconds",
+        "Time since the last rebalance; -1 before the first.",
+    ),
+    Exported(
+        "failed-rebalance-total", "memberships_lost", "How often the group removed this instance."
+    ),
+    Exported("active-tasks", "active_tasks", "Active tasks of this instance."),
+    Exported("running-tasks", "running_tasks", "Active tasks that process records."),
+    Exported(
+        "active-restoring-tasks",
+        "restoring_tasks",
+        "Active tasks whose state is being restored.",
+    ),
+    Exported("standby-tasks", "standby_tasks", "Standbys and warm-ups of this instance."),
+    Exported(
+        "warmup-tasks",
+        "warmup_tasks",
+        "Copies that have not caught up while tasks are to move (KIP-441).",
+    ),
+    Exported(
+        "restore-remaining-records",
+        "restore_remaining_records",
+        "Changelog records that restoring tasks lack.",
+    ),
+    Exported("standby-lag", "standby_lag_records", "Changelog records that all copies lack."),
+    Exported(
+        "standby-lag-max",
+        "standby_lag_max_records",
+        "Changelog records that the copy lacks which is furthest behind.",
+    ),
+    Exported(
+        "restore-records-total", "restored_records", "Changelog records read for active tasks."
+    ),
+    Exported("restore-bytes-total", "restored_bytes", "Changelog bytes read for active tasks."),
+    Exported(
+        "standby-update-records-total",
+        "standby_updated_records",
+        "Changelog records read for standbys and warm-ups.",
+    ),
+    Exported("restored-tasks-total", "restores_ended", "Tasks that got all their state."),
+    Exported(
+        "suspended-restores-total",
+        "restores_suspended",
+        "Tasks that were taken away, or failed, while they were restored.",
+    ),
+)
+
+STREAMS_TASK = (
+    Exported("process-total", "task_records_processed", "Records processed here."),
+    Exported("dropped-records-total", "task_records_dropped", "Records dropped here."),
+    Exported("running", "task_running", "1: the task processes records here. 0: it does not."),
+    Exported("lag", "task_lag_records", "Changelog records that the task lacks here."),
+)

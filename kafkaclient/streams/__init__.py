@@ -27,6 +27,9 @@ from kafkaclient.streams.description import (
     Role,
     describe_application,
 )
+from kafkaclient.streams.group_protocol import HostInfo
+from kafkaclient.streams.listeners import AppState, RestoreListener
+from kafkaclient.streams.metrics import StreamsMetricsSnapshot
 from kafkaclient.streams.tasks import TaskId
 
 if TYPE_CHECKING:
@@ -36,12 +39,14 @@ if TYPE_CHECKING:
     from kafkaclient.streams.records import Emit, Record
     from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes
     from kafkaclient.streams.runtime.instance import TaskDescription
+    from kafkaclient.streams.runtime.queries import ReadOnlyStore
     from kafkaclient.streams.runtime.task_states import TaskState
     from kafkaclient.streams.serdes import Serde
     from kafkaclient.streams.state.key_value_store import KeyValueStore
     from kafkaclient.streams.testing import TopologyTest
 
 __all__ = [
+    "AppState",
     "ApplicationDescription",
     "Assignment",
     "AssignmentConfigs",
@@ -52,15 +57,19 @@ __all__ = [
     "CopyDescription",
     "DeadLetter",
     "Emit",
+    "HostInfo",
     "KeyValueStore",
     "MemberDescription",
+    "ReadOnlyStore",
     "Record",
     "RepartitionTopic",
+    "RestoreListener",
     "Role",
     "Serde",
     "Store",
     "StreamsApp",
     "StreamsConfig",
+    "StreamsMetricsSnapshot",
     "TaskDescription",
     "TaskId",
     "TaskState",
@@ -77,6 +86,7 @@ _RUNTIME_MODULES = {
     "DeadLetter": "declarations",
     "Emit": "records",
     "KeyValueStore": "state.key_value_store",
+    "ReadOnlyStore": "runtime.queries",
     "Record": "records",
     "RepartitionTopic": "declarations",
     "Serde": "serdes",

@@ -6,18 +6,23 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from kafkaclient.errors import ConfigError, StreamsError
+from kafkaclient.errors import ConfigError, StoreUnavailableError, StreamsError
 from kafkaclient.streams.config import StreamsConfig
 from kafkaclient.streams.declarations import FAIL, ErrorHandler, Store, Topic, validate_handler
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes
-from kafkaclient.streams.runtime.committer import CommitCounts
 from kafkaclient.streams.runtime.instance import Instance
+from kafkaclient.streams.runtime.observer import Observer
+from kafkaclient.streams.runtime.queries import Queries, ReadOnlyStore
+from kafkaclient.streams.state.directory import remove_state
 from kafkaclient.streams.topology import Processor, Topology
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from typing import TypeAlias
 
+    from kafkaclient.streams.group_protocol import HostInfo
+    from kafkaclient.streams.listeners import AppState
+    from kafkaclient.streams.metrics import StreamsMetricsSnapshot
     from kafkaclient.streams.records import Emit, Record
     from kafkaclient.streams.runtime.instance import TaskDescription
     from kafkaclient.streams.serdes import TypeLike
@@ -73,8 +78,14 @@ class StreamsApp:
             )
         except TypeError as error:
             raise ConfigError(f"StreamsApp got invalid options: {error}") from error
+        self._observer = Observer(
+            state_listener=self.config.state_listener,
+            restore_listener=self.config.restore_listener,
+        )
         self._topology = Topology(self.config.application_id)
         self._instance: Instance | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """While :meth:`run` runs."""
         self._is_stopped = False
         self._stopped: asyncio.Event | None = None
         """While :meth:`run` runs."""
@@ -237,12 +248,20 @@ class StreamsApp:
         self._stopped = asyncio.Event()  # belongs to this event loop
         if self._is_stopped:
             self._stopped.set()
-        self._instance = Instance(self.config, self._topology)
+        self._instance = Instance(self.config, self._topology, self._observer)
+        self._loop = asyncio.get_running_loop()
+        self._observer.run_started()
+        failure: BaseException | None = None
         try:
             await self._instance.run(self._stopped)
+        except BaseException as error:
+            failure = error
+            raise
         finally:
-            self._instance = self._stopped = None
+            self._instance = self._stopped = self._loop = None
             self._is_stopped = False
+            is_cancelled = isinstance(failure, asyncio.CancelledError)
+            self._observer.run_ended(None if is_cancelled else failure)
 
     def stop(self) -> None:
         """Make :meth:`run` commit and return. Before :meth:`run`, the next run returns at once."""
@@ -250,15 +269,84 @@ class StreamsApp:
         if self._stopped is not None:
             self._stopped.set()
 
+    def clean_up(self) -> None:
+        """Remove this instance's local state, for example after ``kafkaclient streams reset``
+        (Java: ``KafkaStreams.cleanUp``). The tasks' state is restored from the changelogs.
+
+        Raises :class:`~kafkaclient.errors.StreamsError` while the application runs, and
+        :class:`~kafkaclient.errors.StateStoreError` if another process uses the directory.
+        """
+        if self._instance is not None:
+            raise StreamsError("the application is running; its state is in use")
+        remove_state(self.config.directory)
+
+    @property
+    def state(self) -> AppState:
+        """The state of this instance; ``state_listener`` is told its changes."""
+        return self._observer.state
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop in which :meth:`run` runs. None: the application does not run."""
+        return self._loop
+
+    def metrics(self) -> StreamsMetricsSnapshot:
+        """The metrics of this instance, under Kafka Streams' names (docs/reference/metrics.md).
+        Totals count over all runs of this object. Call it on the application's event loop."""
+        instance = self._instance
+        tasks = {} if instance is None else instance.task_gauges()
+        warmups = 0 if instance is None else instance.warmups
+        return self._observer.metrics.snapshot(self.state, tasks, warmups)
+
+    @overload
+    def store(self, store: Store[SK, SV]) -> ReadOnlyStore[SK, SV]: ...
+    @overload
+    def store(self, store: str) -> ReadOnlyStore[Any, Any]: ...
+    def store(self, store: Any) -> ReadOnlyStore[Any, Any]:
+        """A read-only view of a store, by its name or its declaration: the committed state of the
+        active tasks of this instance. It can be made before :meth:`run`, and used while the
+        application runs, on its event loop.
+
+        Raises :class:`~kafkaclient.errors.ConfigError` if no processor has this store.
+        """
+        return ReadOnlyStore(self._declared(store), self._queries)
+
+    def instance_for(
+        self, store: str | Store[Any, Any], key: Any, *, partition: int | None = None
+    ) -> HostInfo:
+        """The ``application_server`` of the instance that has the key, which may be this one (Java:
+        ``queryMetadataForKey``). Without ``partition`` the key is in the partition to which
+        producers send it.
+
+        Raises:
+            ConfigError: no processor has this store, or it has no such partition.
+            StoreUnavailableError: the application does not run, or the instance is not known,
+                because it has no ``application_server`` or the group rebalances.
+        """
+        queries = self._queries()
+        return queries.instance_of(queries.task_of(self._declared(store), key, partition))
+
+    def _declared(self, store: Any) -> Store[Any, Any]:
+        name = store.name if isinstance(store, Store) else store
+        stores = {each.name: each for s in self._topology.subtopologies for each in s.stores}
+        if not isinstance(name, str) or name not in stores:
+            known = ", ".join(sorted(stores)) or "none"
+            raise ConfigError(f"the application has no store {name!r}; its stores are: {known}")
+        return stores[name]
+
+    def _queries(self) -> Queries:
+        queries = None if self._instance is None else self._instance.queries
+        if queries is None:
+            raise StoreUnavailableError(
+                f"application {self.config.application_id!r} does not run here, or has not joined "
+                "its group yet"
+            )
+        return queries
+
     @property
     def changelog_bytes(self) -> ChangelogBytes:
         """How much this instance has read from changelogs since :meth:`run` began."""
         return ChangelogBytes(0, 0) if self._instance is None else self._instance.changelog_bytes
-
-    @property
-    def commits(self) -> CommitCounts:
-        """This instance's commits since :meth:`run` began."""
-        return CommitCounts() if self._instance is None else self._instance.commits
 
     def tasks(self) -> list[TaskDescription]:
         """This instance's current tasks, sorted."""

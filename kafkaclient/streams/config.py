@@ -16,6 +16,13 @@ from kafkaclient.config.security import SecurityOptions
 from kafkaclient.errors import ConfigError
 from kafkaclient.streams.assignment.clients import AssignmentConfigs
 from kafkaclient.streams.declarations import checked_name
+from kafkaclient.streams.group_protocol import HostInfo
+from kafkaclient.streams.listeners import (
+    RestoreListener,
+    StateListener,
+    checked_restore_listener,
+    checked_state_listener,
+)
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "Mapping": (Mapping,),
@@ -24,6 +31,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "str | None": (str, type(None)),
     "str | Path": (str, Path),
     "tuple": (tuple,),
+    "StateListener | None": (object,),  # checked_state_listener says more
+    "RestoreListener | None": (object,),
 }
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE_V2 = "exactly_once_v2"
@@ -96,6 +105,13 @@ class StreamsConfig(AssignmentConfigs):
     """``group.instance.id`` (KIP-345), another one for each instance: an instance that restarts
     within ``session.timeout.ms`` gets its tasks back without a rebalance. It does not leave the
     group when it ends: its tasks wait for it, up to ``session.timeout.ms``."""
+    application_server: str | None = None
+    """``application.server``: ``host:port`` at which this instance answers queries. The leader
+    tells it to the other instances (:meth:`~kafkaclient.streams.StreamsApp.instance_for`)."""
+    state_listener: StateListener | None = None
+    """Called with the new and the old :class:`~kafkaclient.streams.AppState`."""
+    restore_listener: RestoreListener | None = None
+    """Is told how stores are restored."""
     client_tags: Mapping[str, str] = field(default_factory=dict)
     """``client.tag.*``, used by ``rack_aware_assignment_tags``."""
     auto_offset_reset: str = EARLIEST
@@ -127,6 +143,9 @@ class StreamsConfig(AssignmentConfigs):
         checked_name(self.application_id, "application.id")  # the prefix of topics, and a directory
         if self.group_instance_id is not None and not self.group_instance_id:
             raise ConfigError("group.instance.id is empty; it names one instance of the group")
+        _ = self.host_info
+        checked_state_listener(self.state_listener)
+        checked_restore_listener(self.restore_listener)
         if not 0 < self.heartbeat_interval_ms < self.session_timeout_ms:
             raise ConfigError(
                 f"heartbeat.interval.ms is {self.heartbeat_interval_ms}; it must be at least 1 and "
@@ -197,6 +216,19 @@ class StreamsConfig(AssignmentConfigs):
         if security:
             _ = self.producer_config
         _ = ReaderConfig.build(self.bootstrap_servers, self.reader_options)
+
+    @property
+    def host_info(self) -> HostInfo | None:
+        """The parsed :attr:`application_server`. Raises ConfigError."""
+        if self.application_server is None:
+            return None
+        try:
+            return HostInfo.parse(self.application_server)
+        except ValueError as error:
+            raise ConfigError(
+                f"application.server: {error}; give the address at which the other instances reach "
+                "this one, such as '10.0.0.7:8001'"
+            ) from None
 
     @property
     def client_options(self) -> dict[str, Any]:

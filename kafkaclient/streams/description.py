@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kafkaclient.errors import StreamsError
+from kafkaclient.errors import AuthorizationError, StreamsError
 from kafkaclient.streams.group_protocol import (
     NO_REBALANCE,
     AssignmentInfo,
@@ -25,13 +25,14 @@ from kafkaclient.types import TopicPartition
 from kafkaclient.wire.groups import assignment_in, subscription_in
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Set
     from uuid import UUID
 
     from kafkaclient.admin.admin import Admin
     from kafkaclient.wire.groups import DescribedGroup, DescribedMember
 
-_ASSIGNOR = "stream"
+ASSIGNOR = "stream"
+"""The assignor that the members of a streams application agree on."""
 
 
 class Role(Enum):
@@ -54,7 +55,8 @@ class CopyDescription:
     the changelogs are unknown, because members of Kafka Streams do not report them. ``end`` and
     ``lag`` are None then."""
     position: int | None
-    """Sum over ``partitions``. Of an active task: its committed offsets. Of a standby or warm-up:
+    """Sum over ``partitions``. Of an active task: its committed offsets, or the end offset if only
+    transaction markers and aborted records follow. Of a standby or warm-up:
     the position that its instance publishes every second, or else the one reported when the member
     last joined. None: unknown, for example before the first commit."""
     end: int | None
@@ -140,13 +142,32 @@ async def describe_application(admin: Admin, group: str) -> ApplicationDescripti
     changelogs: defaultdict[UUID, set[TopicPartition]] = defaultdict(set)
     for member in decoded:
         changelogs[member.subscription.process_id].update(*member.copies.values())
-    committed = await admin.committed_offsets(group, sorted(sources))
     ends = await admin.end_offsets(sources.union(*changelogs.values()))
+    committed = await _processed(admin, group, sources, ends)
     published = {
         process: await admin.committed_offsets(positions_group(group, process), partitions)
         for process, partitions in changelogs.items()
     }
     return build_description(found, decoded, committed, ends, published)
+
+
+async def _processed(
+    admin: Admin, group: str, sources: Set[TopicPartition], ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The committed offsets. The end offset where a ``read_committed`` consumer finds no record
+    behind the committed offset: the offset is committed that follows the last processed record, and
+    transaction markers and aborted records may be behind it. Without committed offset: the end
+    offset of an empty partition."""
+    committed = await admin.committed_offsets(group, sorted(sources))
+    missing = sources - committed.keys()
+    beginnings = await admin.beginning_offsets(missing)
+    committed |= {p: begin for p, begin in beginnings.items() if begin == ends.get(p)}
+    behind = {p: (at, ends[p]) for p, at in committed.items() if at < ends.get(p, at)}
+    try:
+        done = await admin.without_visible_records(behind)
+    except AuthorizationError:
+        done = set()  # this client may describe topics, but not read them
+    return committed | {partition: ends[partition] for partition in done}
 
 
 def decode_members(
@@ -160,10 +181,10 @@ def decode_members(
     """
     if not group.members or group.state != "Stable":
         return []
-    if group.protocol_type != "consumer" or group.protocol != _ASSIGNOR:
+    if group.protocol_type != "consumer" or group.protocol != ASSIGNOR:
         raise StreamsError(
             f"group {group.group_id!r} is not a streams application: its members agreed on "
-            f"{group.protocol or 'no'!r} of the {group.protocol_type!r} protocol, not {_ASSIGNOR!r}"
+            f"{group.protocol or 'no'!r} of the {group.protocol_type!r} protocol, not {ASSIGNOR!r}"
         )
     decoded = [_decode_member(member, group.group_id) for member in group.members]
     subtopologies = {t.subtopology for member in decoded for t in (*member.active, *member.copies)}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 from uuid import UUID
 
 from kafkaclient.errors import ProtocolError, TaskAssignmentError
@@ -42,10 +42,12 @@ _ERROR_CODE = 9
 _FLAT_SUMS = 10
 _CLIENT_TAGS = 11
 
+_PORTS = 65536
+
 _INT8 = struct.Struct(">b")
 _UINT16 = struct.Struct(">H")
 _INT64 = struct.Struct(">q")
-_TASK = struct.Struct(">ii")
+_TASK = _PAIR = struct.Struct(">ii")
 _TASK_SUM = struct.Struct(">iiq")
 
 
@@ -57,6 +59,34 @@ class AssignorError(IntEnum):
     VERSION_PROBING = 2
     ASSIGNMENT_ERROR = 3
     SHUTDOWN_REQUESTED = 4
+
+
+class HostInfo(NamedTuple):
+    """Address at which an instance answers queries about its stores (``application.server``)."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The address written as ``host:port``; IPv6 addresses are in brackets. Raises ValueError
+        for other text."""
+        host, colon, port = text.rpartition(":")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        elif ":" in host:
+            host = ""
+        if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < _PORTS):
+            raise ValueError(f"{text!r} is no host:port")
+        return cls(host, int(port))
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+Hosts: TypeAlias = "Mapping[HostInfo, Set[TopicPartition]]"
+"""Input partitions of the tasks that instances have, by instance."""
 
 
 class FutureSubscriptionInfo(NamedTuple):
@@ -159,10 +189,7 @@ def _read_tags(reader: Reader) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentInfo:
-    """A member's tasks, in addition to the partitions that its consumer is assigned.
-
-    Kafka Streams also sends each host's partitions, for queries. They are skipped, and sent empty.
-    """
+    """A member's tasks, in addition to the partitions that its consumer is assigned."""
 
     version: int = LATEST_SUPPORTED_VERSION
     """The version that the assignment was read in."""
@@ -171,6 +198,11 @@ class AssignmentInfo:
     active_tasks: tuple[TaskId, ...] = ()
     """The task of each assigned partition, in the order of :func:`align`."""
     standby_tasks: Mapping[TaskId, Set[TopicPartition]] = field(default_factory=dict)
+    hosts: Hosts = field(default_factory=dict)
+    """The input partitions of active tasks, by the address of the instance that has the task. For
+    queries; without instances that have no ``application.server``."""
+    standby_hosts: Hosts = field(default_factory=dict)
+    """The same of standbys and warm-ups."""
     error_code: int = 0
     """A code of :class:`AssignorError`."""
     next_rebalance_ms: int = NO_REBALANCE
@@ -185,7 +217,7 @@ class AssignmentInfo:
             out += _task(task) + INT32.pack(len(partitions))
             for topic, partition in sorted(partitions):
                 out += modified_utf8(topic) + INT32.pack(partition)
-        out += bytes(3 * INT32.size)  # no topic names, and no partitions of hosts
+        out += _hosts(self.hosts, self.standby_hosts)
         return bytes(out) + INT32.pack(self.error_code) + _INT64.pack(self.next_rebalance_ms)
 
     @classmethod
@@ -211,12 +243,15 @@ class AssignmentInfo:
             )
             for _ in reader.array(12)
         }
-        _skip_hosts(reader)
+        topics = {reader.int32(): read_modified_utf8(reader) for _ in reader.array(6)}
+        hosts, standby_hosts = _read_hosts(reader, topics), _read_hosts(reader, topics)
         return cls(
             version=version,
             commonly_supported_version=commonly_supported,
             active_tasks=active,
             standby_tasks=standby,
+            hosts=hosts,
+            standby_hosts=standby_hosts,
             error_code=reader.int32(),
             next_rebalance_ms=reader.int64(),
         )
@@ -248,16 +283,33 @@ def tasks_by_partition(
     return dict(zip(assigned, tasks, strict=True))
 
 
-def _skip_hosts(reader: Reader) -> None:
-    """Step over the topic names, and over the active and standby partitions of each host."""
-    for _ in reader.array(6):
-        reader.int32()
-        read_modified_utf8(reader)
-    for _ in range(2):
-        for _ in reader.array(10):
-            read_modified_utf8(reader)
-            reader.int32()
-            reader.advance(8 * len(reader.array(8)))
+def _hosts(*by_host: Hosts) -> bytes:
+    """The topic names, and then the partitions, which have indexes in place of the names."""
+    topics = sorted({p.topic for hosts in by_host for found in hosts.values() for p in found})
+    indexes = {topic: index for index, topic in enumerate(topics)}
+    out = bytearray(INT32.pack(len(topics)))
+    for topic, index in indexes.items():
+        out += INT32.pack(index) + modified_utf8(topic)
+    for hosts in by_host:
+        out += INT32.pack(len(hosts))
+        for (host, port), partitions in sorted(hosts.items()):
+            out += modified_utf8(host) + INT32.pack(port) + INT32.pack(len(partitions))
+            for topic, number in sorted(partitions):
+                out += _PAIR.pack(indexes[topic], number)
+    return bytes(out)
+
+
+def _read_hosts(
+    reader: Reader, topics: Mapping[int, str]
+) -> dict[HostInfo, frozenset[TopicPartition]]:
+    found = {}
+    for _ in reader.array(10):
+        host = HostInfo(read_modified_utf8(reader), reader.int32())
+        pairs = [(reader.int32(), reader.int32()) for _ in reader.array(_PAIR.size)]
+        if unknown := {index for index, _ in pairs} - topics.keys():
+            raise ProtocolError(f"the assignment names no topic with the index {min(unknown)}")
+        found[host] = frozenset(TopicPartition(topics[index], number) for index, number in pairs)
+    return found
 
 
 def _task(task: TaskId) -> bytes:

@@ -31,6 +31,8 @@ class DescribedMember(NamedTuple):
     host: str
     metadata: bytes
     assignment: bytes
+    group_instance_id: str | None = None
+    """Of a static member (KIP-345)."""
 
 
 class DescribedGroup(NamedTuple):
@@ -80,6 +82,7 @@ class DescribeGroupsCall(
                         member.client_host,
                         bytes(member.member_metadata),
                         bytes(member.member_assignment),
+                        member.group_instance_id,
                     )
                     for member in group.members
                 ),

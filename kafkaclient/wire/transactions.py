@@ -225,17 +225,20 @@ class EndTxnV2Call(EndTxnCall, versions=(5, 5)):
 @dataclass(frozen=True)
 class OffsetFetchCall(CodecCall[FetchedOffsets], api_key=ApiKey.OFFSET_FETCH, versions=(7, 9)):
     """Requests a group's committed offsets. With ``require_stable`` a partition whose offset is
-    part of an open transaction gets UNSTABLE_OFFSET_COMMIT (KIP-447, version 7)."""
+    part of an open transaction gets UNSTABLE_OFFSET_COMMIT (KIP-447, version 7). Without
+    ``partitions``: all offsets of the group."""
 
     group_id: str
-    partitions: tuple[TopicPartition, ...]
+    partitions: tuple[TopicPartition, ...] | None
     require_stable: bool = True
 
     def _fields(self) -> dict[str, Any]:
-        topics = [
-            {"name": topic, "partition_indexes": numbers}
-            for topic, numbers in by_topic(self.partitions).items()
-        ]
+        topics = None
+        if self.partitions is not None:
+            topics = [
+                {"name": topic, "partition_indexes": numbers}
+                for topic, numbers in by_topic(self.partitions).items()
+            ]
         group = {"group_id": self.group_id, "topics": topics}
         # Version 8 is the first with several groups (KIP-709).
         return {**group, "groups": [group], "require_stable": self.require_stable}

@@ -14,9 +14,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from experiments.dashboard.promql import PromqlError, parse
 from experiments.dashboard.scrapes import page_of
 from kafkaclient import Producer
-from kafkaclient.prometheus import ALERT_RULES, DASHBOARD, ProducerMetricsCollector
+from kafkaclient.prometheus import (
+    ALERT_RULES,
+    DASHBOARD,
+    ProducerMetricsCollector,
+    StreamsMetricsCollector,
+)
 from kafkaclient.testing.clock import run_virtual
 from tests.producer.support import one_topic
+from tests.prometheus.streams_scrape import App
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +35,9 @@ _ADDED = {"job", "instance"}
 
 async def _scraped() -> list[str]:
     fake, registry = one_topic(round_trip_s=0.01), CollectorRegistry()
-    metrics = ProducerMetricsCollector(registry)
+    metrics, app = ProducerMetricsCollector(registry), App()
+    running: Any = app
+    StreamsMetricsCollector(running, registry)
     pages = []
     async with Producer(fake.bootstrap, dialer=fake, hooks=metrics) as producer:
         for _ in range(2):
@@ -54,8 +62,8 @@ def _panels() -> list[dict[str, Any]]:
 
 
 def _rules() -> list[dict[str, Any]]:
-    (group,) = yaml.safe_load(ALERT_RULES.read_text("utf-8"))["groups"]
-    return group["rules"]
+    groups = yaml.safe_load(ALERT_RULES.read_text("utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
 
 
 def _expressions() -> Iterator[tuple[str, str]]:
@@ -95,7 +103,7 @@ def test_every_panel_has_values_and_a_legend(
 
 
 @pytest.mark.parametrize("rule", _rules(), ids=lambda rule: rule["alert"])
-def test_no_alert_fires_for_a_healthy_producer(
+def test_no_alert_fires_for_healthy_clients(
     rule: dict[str, Any], pages: list[tuple[float, Page]]
 ) -> None:
     assert parse(rule["expr"]).evaluate(pages) == {}
@@ -112,13 +120,17 @@ def test_no_alert_fires_for_a_healthy_producer(
         ("KafkaProducerEventLoopBlocked", "event_loop_lag_max_seconds", 2.0),
         ("KafkaProducerBrokerExcluded", "broker_excluded", 1.0),
         ("KafkaProducerMetadataStale", "metadata_age_seconds", 1000.0),
+        ("KafkaStreamsDown", "kafkaclient_streams_up", 0.0),
+        ("KafkaStreamsRebalancesOften", "kafkaclient_streams_rebalances_total", 30.0),
+        ("KafkaStreamsDropsRecords", "kafkaclient_streams_records_dropped_total", 3.0),
+        ("KafkaStreamsCommitsFail", "kafkaclient_streams_commits_failed_total", 9.0),
     ],
 )
 def test_an_alert_fires(
     alert: str, metric: str, value: float, pages: list[tuple[float, Page]]
 ) -> None:
     (rule,) = [rule for rule in _rules() if rule["alert"] == alert]
-    name = f"kafkaclient_producer_{metric}"
+    name = metric if metric.startswith("kafkaclient_") else f"kafkaclient_producer_{metric}"
     at, page = pages[-1]
     ill = {**page, name: dict.fromkeys(page[name], value)}
     assert parse(rule["expr"]).evaluate([*pages[:-1], (at, ill)])

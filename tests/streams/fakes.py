@@ -13,7 +13,8 @@ from kafkaclient.errors import PartitionOutOfRangeError
 from kafkaclient.producer.batches.record import RawRecord, checked_record
 from kafkaclient.streams.declarations import Store, Topic
 from kafkaclient.streams.membership.commit_gate import CommitGate
-from kafkaclient.streams.runtime.committer import CommitCounts, Committer
+from kafkaclient.streams.runtime.committer import Committer
+from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.state.key_value_store import KeyValueStore
 from kafkaclient.streams.topology import Processor, Topology
@@ -220,10 +221,18 @@ def opened_gate() -> CommitGate:
 
 
 def new_committer(
-    output: Any, clock: Callable[[], float] = time.monotonic, interval_s: float = 0.1
+    output: Any,
+    clock: Callable[[], float] = time.monotonic,
+    interval_s: float = 0.1,
+    observer: Observer | None = None,
 ) -> Callable[..., Committer]:
     """As a manager makes its committer."""
 
     return partial(
-        Committer, output, opened_gate(), interval_s=interval_s, counts=CommitCounts(), clock=clock
+        Committer,
+        output,
+        opened_gate(),
+        interval_s=interval_s,
+        observer=observer or Observer(),
+        clock=clock,
     )

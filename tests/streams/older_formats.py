@@ -1,33 +1,22 @@
-"""Subscriptions and assignments in any version, and with the hosts that Kafka Streams sends.
+"""Subscriptions and assignments in any version.
 
-The package writes the latest version only, and no hosts, but it reads all of these.
+The package writes the latest version only, but it reads all of these.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 from kafkaclient.streams.group_protocol import modified_utf8
 from kafkaclient.wire.writer import string
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from kafkaclient.streams import TaskId
     from kafkaclient.streams.group_protocol import AssignmentInfo, SubscriptionInfo
-    from kafkaclient.types import TopicPartition
-
-
-class HostInfo(NamedTuple):
-    """Address at which a client answers queries about its state."""
-
-    host: str
-    port: int
-
-
-Hosts: TypeAlias = "Mapping[HostInfo, frozenset[TopicPartition]]"
 
 
 def ints(*numbers: int) -> bytes:
@@ -75,9 +64,9 @@ def _sums(sums: Sequence[tuple[TaskId, int]], version: int) -> bytes:
     )
 
 
-def assignment_bytes(info: AssignmentInfo, *by_host: Hosts) -> bytes:
-    """The assignment in ``info.version``. ``by_host``: active, then standby partitions."""
-    by_host = by_host or ({}, {})
+def assignment_bytes(info: AssignmentInfo) -> bytes:
+    """The assignment in ``info.version``."""
+    by_host = (info.hosts, info.standby_hosts)
     out = ints(info.version, info.commonly_supported_version, len(info.active_tasks))
     out += b"".join(_task(task, info.version) for task in info.active_tasks)
     out += ints(len(info.standby_tasks))

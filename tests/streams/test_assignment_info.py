@@ -13,6 +13,7 @@ from kafkaclient.streams import TaskId
 from kafkaclient.streams.group_protocol import (
     NO_REBALANCE,
     AssignmentInfo,
+    HostInfo,
     align,
     modified_utf8,
     read_modified_utf8,
@@ -20,17 +21,15 @@ from kafkaclient.streams.group_protocol import (
 )
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.reader import Reader
-from tests.streams.older_formats import HostInfo, Hosts, assignment_bytes
+from tests.streams.older_formats import assignment_bytes
 
 A0 = AssignmentInfo()
 A1 = AssignmentInfo(
     active_tasks=(TaskId(0, 0), TaskId(1, 0)),
     standby_tasks={TaskId(0, 1): {TopicPartition("in", 1)}},
+    hosts={HostInfo("h1", 9090): frozenset({TopicPartition("in", 0), TopicPartition("in2", 0)})},
+    standby_hosts={HostInfo("h1", 9090): frozenset({TopicPartition("in", 1)})},
     next_rebalance_ms=1_700_000_000_000,
-)
-A1_HOSTS = (
-    {HostInfo("h1", 9090): frozenset({TopicPartition("in", 0), TopicPartition("in2", 0)})},
-    {HostInfo("h1", 9090): frozenset({TopicPartition("in", 1)})},
 )
 A2 = AssignmentInfo(version=9, active_tasks=(TaskId(0, 0),), next_rebalance_ms=0)
 A3 = AssignmentInfo(error_code=4)
@@ -65,9 +64,8 @@ def test_bytes_of_kafka_streams_are_decoded(info: AssignmentInfo, encoded: str) 
 
 
 def test_encoded_assignments_equal_those_of_kafka_streams() -> None:
-    for info, encoded in (VECTORS["A0"], VECTORS["A3"]):
+    for info, encoded in (VECTORS["A0"], VECTORS["A1"], VECTORS["A3"]):
         assert info.encode() == bytes.fromhex(encoded)
-    assert assignment_bytes(A1, *A1_HOSTS) == bytes.fromhex(VECTORS["A1"][1])
     assert assignment_bytes(A2) == bytes.fromhex(VECTORS["A2"][1])
 
 
@@ -98,6 +96,8 @@ infos = st.builds(
     commonly_supported_version=int32s,
     active_tasks=st.lists(task_ids, max_size=4).map(tuple),
     standby_tasks=st.dictionaries(task_ids, partition_sets, max_size=3),
+    hosts=hosts,
+    standby_hosts=hosts,
     error_code=int32s,
     next_rebalance_ms=st.integers(0, 2**63 - 1),
 )
@@ -109,11 +109,35 @@ def test_an_encoded_assignment_decodes_to_the_same_values(info: AssignmentInfo) 
     assert info.encode() == assignment_bytes(info)
 
 
-@given(infos, hosts, hosts)
-def test_hosts_are_skipped(info: AssignmentInfo, active: Hosts, standby: Hosts) -> None:
-    for version in (10, 11):
-        sent = replace(info, version=version)
-        assert AssignmentInfo.decode(assignment_bytes(sent, active, standby)) == sent
+def test_hosts_of_a_topic_without_name_are_rejected() -> None:
+    encoded = bytes.fromhex(
+        VECTORS["A1"][1].replace(
+            "00000002 00000000 0002 696e 00000001 0003", "00000002 00000000 0002 696e 00000007 0003"
+        )
+    )
+    with pytest.raises(ProtocolError, match="no topic with the index 1"):
+        AssignmentInfo.decode(encoded)
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("h1:9090", HostInfo("h1", 9090)),
+        ("10.0.0.1:1", HostInfo("10.0.0.1", 1)),
+        ("[::1]:65535", HostInfo("::1", 65535)),
+    ],
+)
+def test_addresses(text: str, host: HostInfo) -> None:
+    assert HostInfo.parse(text) == host
+    assert str(host) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "h1", "h1:", ":9090", "h1:0", "h1:65536", "h1:x", "::1:80", "h1:²", "[]:80"]
+)
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(ValueError, match="no host:port"):
+        HostInfo.parse(text)
 
 
 @pytest.mark.parametrize("version", [7, 8, 9])
@@ -128,11 +152,9 @@ def test_before_version_10_tasks_are_two_numbers(version: int, info: AssignmentI
     assert AssignmentInfo.decode(assignment_bytes(old)) == old
 
 
-@given(infos, hosts, st.data())
-def test_a_truncated_assignment_is_rejected(
-    info: AssignmentInfo, active: Hosts, data: st.DataObject
-) -> None:
-    encoded = assignment_bytes(info, active, {})
+@given(infos, st.data())
+def test_a_truncated_assignment_is_rejected(info: AssignmentInfo, data: st.DataObject) -> None:
+    encoded = info.encode()
     with pytest.raises(ProtocolError):
         AssignmentInfo.decode(encoded[: data.draw(st.integers(0, len(encoded) - 1))])
 

@@ -13,6 +13,7 @@ from kafkaclient.errors import AuthorizationError
 from kafkaclient.reader import Reader
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
+from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.task import Task
 from kafkaclient.streams.runtime.task_states import TaskEvent
 from kafkaclient.streams.state.directory import TaskDirectory
@@ -78,7 +79,9 @@ async def world(path: Path) -> AsyncIterator[World]:
     made = World(path)
     options: dict[str, Any] = {"isolation_level": "read_committed", "fetch_max_wait_ms": 100}
     async with Reader(made.fake.bootstrap, dialer=made.fake, rng=Random(1), **options) as reader:
-        made.reader = ChangelogReader(reader, lambda task, lag: made.lags.append((task, lag)))
+        made.reader = ChangelogReader(
+            reader, lambda task, lag: made.lags.append((task, lag)), Observer()
+        )
         made.running = asyncio.create_task(made.reader.run())
         try:
             yield made

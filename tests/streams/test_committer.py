@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import TransactionAbortableError
+from kafkaclient.streams.listeners import AppState
 from kafkaclient.streams.runtime.commit_states import TRANSITIONS, CommitEvent, CommitState
-from kafkaclient.streams.runtime.committer import CommitCounts, Committer
+from kafkaclient.streams.runtime.committer import Committer
+from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.outputs import OutgoingRecord, Work
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
@@ -93,16 +95,20 @@ class World:
         self.problems: list[str] = []
         self.crashes: list[BaseException] = []
         self.gate = opened_gate()
+        self.observer = Observer(clock=asyncio.get_running_loop().time)
         self.committer = Committer(
             self,  # type: ignore[arg-type]
             self.gate,
             interval_s=INTERVAL_S,
             on_failed=self.failed,  # type: ignore[arg-type]
             crash=self.crashes.append,
-            counts=CommitCounts(),
+            observer=self.observer,
             clock=asyncio.get_running_loop().time,
         )
         self.tasks: dict[int, ModelTask] = {}
+
+    def counts(self) -> dict[str, float]:
+        return self.observer.metrics.snapshot(AppState.RUNNING, {}, 0).instance
 
     def failed(self, task: ModelTask, error: BaseException) -> None:
         if self.tasks.get(task.id) is task:
@@ -250,10 +256,10 @@ async def test_all_tasks_are_committed_after_the_interval() -> None:
     await world.committer.start()
     world.tasks = {number: ModelTask(world, number) for number in range(3)}
     await asyncio.sleep(1.05)
-    counts = world.committer.counts
-    assert (counts.commits, counts.aborts) == (9, 0)
-    assert counts.max_commit_s == pytest.approx(0.004)
-    assert counts.commit_s == pytest.approx(9 * 0.004)
+    counts = world.counts()
+    assert (counts["commit-total"], counts["failed-commit-total"]) == (9, 0)
+    assert counts["commit-latency-max"] == pytest.approx(4)
+    assert counts["commit-latency-avg"] == pytest.approx(4)
     await world.close()
 
 
@@ -265,7 +271,7 @@ async def test_tasks_go_on_while_the_group_begins_a_generation() -> None:
     await asyncio.sleep(0.05)
     world.gate.shut()
     await asyncio.sleep(1)
-    assert world.committer.counts.commits == 0
+    assert world.counts()["commit-total"] == 0
     assert task.offset > 200
     world.gate.open()
     await asyncio.sleep(0.01)

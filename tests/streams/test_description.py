@@ -13,6 +13,7 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 
+from kafkaclient import Producer
 from kafkaclient.admin import Admin
 from kafkaclient.errors import BrokerError, StreamsError
 from kafkaclient.streams import AssignmentConfigs, Role, TaskId, describe_application
@@ -29,6 +30,16 @@ if TYPE_CHECKING:
     from kafkaclient.streams.topology import Topology
 
 A, B = UUID(int=1), UUID(int=2)
+DENIED = {
+    "partition_index": 0,
+    "error_code": 29,
+    "high_watermark": -1,
+    "last_stable_offset": -1,
+    "log_start_offset": -1,
+    "aborted_transactions": None,
+    "preferred_read_replica": -1,
+    "records": b"",
+}
 TASKS = [TaskId(0, 0), TaskId(0, 1)]
 
 
@@ -256,7 +267,7 @@ async def test_describe_application_sends_requests_to_brokers() -> None:
         copies = [copy for member in described.members for copy in member.copies]
         assert [copy.role for copy in copies] == [Role.ACTIVE, Role.ACTIVE, Role.WARMUP]
         # Nothing is committed; the topic is empty; there is no changelog.
-        assert [(c.position, c.end) for c in copies] == [(None, 0), (None, 0), (None, None)]
+        assert [(c.position, c.end) for c in copies] == [(0, 0), (0, 0), (None, None)]
         running.remove()
         denied = answer_with(fake, group({})._replace(error_code=69, state=""))
         assert (await describe_application(admin, "app")).state == "Dead"
@@ -264,3 +275,32 @@ async def test_describe_application_sends_requests_to_brokers() -> None:
         answer_with(fake, group({})._replace(error_code=30))
         with pytest.raises(BrokerError, match="Describe on the group 'app'"):
             await describe_application(admin, "app")
+
+
+async def test_transaction_markers_are_no_lag() -> None:
+    fake = FakeCluster(3, partitions=2)
+    fake.set_versions(ApiKey.DESCRIBE_GROUPS, 0, 6)
+    source = TopicPartition("in", 0)
+
+    async def lags() -> list[int | None]:
+        described = await describe_application(admin, "app")
+        return [copy.lag for copy in described.members[0].copies]
+
+    async with (
+        Admin(fake.bootstrap, dialer=fake, rng=Random(1)) as admin,
+        Producer(fake.bootstrap, dialer=fake, transactional_id="x") as producer,
+    ):
+        await admin.create_topic("in", 2)
+        answer_with(fake, group({A: dict.fromkeys(TASKS, -2)}))
+        async with producer.transaction():
+            await producer.send("in", b"", partition=0)
+        await producer.begin_transaction()
+        await (await producer.send("in", b"", partition=0))
+        await producer.abort_transaction()
+        assert await lags() == [None, 0]  # nothing is committed, so the first lag is not known
+        await admin.alter_offsets("app", {source: 0})
+        assert await lags() == [4, 0]
+        await admin.alter_offsets("app", {source: 1})
+        assert await lags() == [0, 0]
+        fake.control(ApiKey.FETCH, {"responses": [{"topic": "in", "partitions": [DENIED]}]})
+        assert await lags() == [3, 0]

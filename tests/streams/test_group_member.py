@@ -20,6 +20,7 @@ from kafkaclient.streams.group_protocol import (
 from kafkaclient.streams.membership.member import Generation
 from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.runtime.group_member import GroupMember
+from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory
@@ -92,6 +93,7 @@ class World:
             self.ends,  # type: ignore[arg-type]
             self.fetch_counts,
             {"words": 2},
+            Observer(),
         )
 
     async def fetch_counts(self) -> dict[str, int]:

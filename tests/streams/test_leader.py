@@ -9,7 +9,12 @@ import pytest
 
 from kafkaclient.streams import AssignmentConfigs, TaskId
 from kafkaclient.streams.declarations import Topic
-from kafkaclient.streams.group_protocol import NO_REBALANCE, SubscriptionInfo
+from kafkaclient.streams.group_protocol import (
+    NO_REBALANCE,
+    AssignmentInfo,
+    HostInfo,
+    SubscriptionInfo,
+)
 from kafkaclient.streams.membership.leader import MemberAssignment, compute_assignments
 from kafkaclient.streams.tasks import LATEST_OFFSET
 from kafkaclient.streams.topology import Processor, Topology
@@ -211,3 +216,31 @@ def test_stateless_tasks_have_neither_lags_nor_copies() -> None:
     for answer in answers.values():
         assert (len(set(answer.info.active_tasks)), answer.info.standby_tasks) == (2, {})
         assert answer.info.next_rebalance_ms == NO_REBALANCE
+
+
+def test_members_learn_which_instance_has_which_partitions() -> None:
+    owned = {"a": tuple(TopicPartition("words", number) for number in range(4))}
+    answers = led(
+        {
+            "a": subscription(1, dict.fromkeys(TASKS, LATEST_OFFSET), user_end_point="h1:1"),
+            "b": subscription(2, dict.fromkeys(TASKS, 50_000), user_end_point="[::1]:2"),
+            "c": subscription(3, {}),
+            "d": subscription(4, {}, user_end_point="nonsense"),
+        },
+        owned=owned,
+        num_standby_replicas=1,
+    )
+    told = answers["a"].info
+    assert all(
+        (each.info.hosts, each.info.standby_hosts) == (told.hosts, told.standby_hosts)
+        for each in answers.values()
+    )
+    one, two = HostInfo("h1", 1), HostInfo("::1", 2)
+    assert told.hosts.keys() == told.standby_hosts.keys() == {one, two}
+    # A task that moves counts for its new owner.
+    moving = set(standby(answers["b"]))
+    assert {p.partition for p in told.hosts[two]} <= moving
+    assert told.hosts[one] == set(answers["a"].partitions)
+    assert {p.partition for p in told.hosts[one]} == set(active(answers["a"]))
+    assert not told.hosts[one] & told.hosts[two]
+    assert AssignmentInfo.decode(answers["a"].info.encode()) == answers["a"].info

@@ -16,6 +16,7 @@ from kafkaclient.streams.group_protocol import (
     AssignmentInfo,
     AssignorError,
     FutureSubscriptionInfo,
+    HostInfo,
     SubscriptionInfo,
     align,
     decode_subscription,
@@ -53,6 +54,7 @@ class _ClientMembers:
     lags: dict[TaskId, int] = field(default_factory=dict)
     """Empty if the end offsets are not known."""
     tags: Mapping[str, str] = field(default_factory=dict)
+    end_point: HostInfo | None = None
 
 
 def compute_assignments(
@@ -133,6 +135,11 @@ def _add_member(
     process = processes.setdefault(subscription.process_id, _ClientMembers())
     process.members[member] = set(subscription.task_offset_sums)
     process.tags = subscription.client_tags
+    if subscription.user_end_point is not None:
+        try:
+            process.end_point = HostInfo.parse(subscription.user_end_point)
+        except ValueError as error:
+            _log.warning("member %s has a wrong application.server: %s", member, error)
     for task, offsets in subscription.task_offset_sums.items():
         running = LATEST_OFFSET in (offsets, process.sums.get(task))
         process.sums[task] = LATEST_OFFSET if running else max(offsets, process.sums.get(task, 0))
@@ -203,6 +210,8 @@ def _member_assignments(
     next_probing_ms: int,
 ) -> dict[str, MemberAssignment]:
     answers = {}
+    hosts = _hosts(assignment, processes, sources, standby=False)
+    standby_hosts = _hosts(assignment, processes, sources, standby=True)
     when = next_probing_ms if assignment.probing_rebalance_needed else NO_REBALANCE
     for process, given in assignment.clients.items():
         client = processes[process]
@@ -220,7 +229,29 @@ def _member_assignments(
             copies = (*share.standby, *filter(topology.is_stateful, withheld))
             standby = {task: frozenset(topology.changelogs(task)) for task in copies}
             info = AssignmentInfo(
-                active_tasks=active, standby_tasks=standby, next_rebalance_ms=when
+                active_tasks=active,
+                standby_tasks=standby,
+                hosts=hosts,
+                standby_hosts=standby_hosts,
+                next_rebalance_ms=when,
             )
             answers[member] = MemberAssignment(partitions, info)
     return answers
+
+
+def _hosts(
+    assignment: Assignment,
+    processes: Mapping[UUID, _ClientMembers],
+    sources: Mapping[TaskId, Collection[TopicPartition]],
+    *,
+    standby: bool,
+) -> dict[HostInfo, set[TopicPartition]]:
+    """The input partitions of the tasks that processes with an end point have, as active tasks or
+    as standbys. A task that is withheld counts for its new owner, as in Kafka Streams."""
+    hosts: dict[HostInfo, set[TopicPartition]] = {}
+    for process, given in assignment.clients.items():
+        end_point = processes[process].end_point
+        if end_point is not None:
+            tasks = given.standby if standby else given.active
+            hosts.setdefault(end_point, set()).update(p for task in tasks for p in sources[task])
+    return hosts

@@ -34,6 +34,11 @@ class RebalanceSchedule:
         self.due_at: float | None = None
         """When to request the rebalance, by the clock. None: no request is scheduled."""
 
+    @property
+    def warmups(self) -> int:
+        """How many copies have not caught up while tasks are to move."""
+        return len(self._behind)
+
     def subscribed(self, running: Iterable[TaskId]) -> None:
         """This member sends its positions to the leader. A ``running`` task counts as caught up: if
         it moves away, its copy here is caught up."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.reader.batch import FetchedBatch
     from kafkaclient.reader.reader import Reader
+    from kafkaclient.streams.runtime.observer import Observer
     from kafkaclient.streams.runtime.task import Task
     from kafkaclient.streams.runtime.task_store import TaskStore
     from kafkaclient.streams.tasks import TaskId
@@ -37,10 +38,13 @@ class ChangelogReader:
     """Reads all changelogs in one read, with ``read_committed``. Standbys pause while a task is
     restoring."""
 
-    def __init__(self, reader: Reader, on_lag: Callable[[TaskId, int], None]) -> None:
+    def __init__(
+        self, reader: Reader, on_lag: Callable[[TaskId, int], None], observer: Observer
+    ) -> None:
         self._reading = reader.read({})
         self._on_lag = on_lag
         """Called with the lag of each standby, in records."""
+        self._observer = observer
         self._stores: dict[TopicPartition, tuple[Task, TaskStore]] = {}
         self._positions: dict[TopicPartition, int] = {}
         """The stores' positions, as this reader knows them. A store that has started over meanwhile
@@ -90,9 +94,10 @@ class ChangelogReader:
         again."""
         partition = batch.topic_partition
         task, store = entry = self._stores[partition]
-        changes = batch.pairs()
+        changes, records = batch.pairs(), 0
         while part := list(islice(changes, _MAX_CHANGES)):
             store.restore(part)
+            records += len(part)
             await asyncio.sleep(0)
             if self._stores.get(partition) != entry or self._has_moved(store):
                 return
@@ -102,6 +107,8 @@ class ChangelogReader:
         else:
             followed += batch.content_bytes
         self.bytes_read = ChangelogBytes(restored, followed)
+        offset = self._reading.positions[partition]
+        self._observer.changelog_read(task.id, partition, offset, records, batch.content_bytes)
 
     def _update_tasks(self) -> None:
         positions, ends = self._reading.positions, self._reading.ends

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import ProducerFencedError, StreamsError, TransactionAbortableError
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkaclient.streams.membership.commit_gate import CommitGate
+    from kafkaclient.streams.runtime.observer import Observer
     from kafkaclient.streams.runtime.outputs import OutgoingRecord, Output, Work
     from kafkaclient.streams.runtime.task import Task
     from kafkaclient.streams.tasks import TaskId
@@ -45,19 +45,6 @@ class _Batch:
         """Set when the batch is committed or aborted."""
 
 
-@dataclass(slots=True)
-class CommitCounts:
-    """Totals of an instance's commits."""
-
-    commits: int = 0
-    """Successful commits, each of all tasks with work."""
-    aborts: int = 0
-    """Failed commits."""
-    commit_s: float = 0.0
-    """Seconds that the successful commits took."""
-    max_commit_s: float = 0.0
-
-
 class Committer:
     """Owns the instance's ``output``, and commits ``interval_s`` seconds after the first record
     that is not committed.
@@ -74,11 +61,11 @@ class Committer:
         interval_s: float,
         on_failed: Callable[[Task, BaseException], None],
         crash: Callable[[BaseException], None],
-        counts: CommitCounts,
+        observer: Observer,
         clock: Callable[[], float],
     ) -> None:
         self.state = CommitState.STARTING
-        self.counts = counts
+        self._observer = observer
         self.output = output
         self._gate = gate
         self._interval_s = interval_s
@@ -262,9 +249,7 @@ class Committer:
         for task in self._batch.tasks:
             task.committed({c: positions.get(c) for c in work[task].changes})
         seconds = self._clock() - began
-        self.counts.commits += 1
-        self.counts.commit_s += seconds
-        self.counts.max_commit_s = max(seconds, self.counts.max_commit_s)
+        self._observer.committed(seconds)
         self._fenced = 0
         self._settle()
         self._advance(_E.COMMITTED)
@@ -273,7 +258,7 @@ class Committer:
         failure, self._failure = self._failure, None
         assert failure is not None
         assert self._batch is not None
-        self.counts.aborts += 1
+        self._observer.commit_failed()
         failure = self._checked(failure)
         for task in list(self._batch.tasks):
             self._on_failed(task, failure)

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from kafkaclient.streams.config import StreamsConfig
+    from kafkaclient.streams.group_protocol import Hosts
     from kafkaclient.streams.membership.member import Generation
     from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
+    from kafkaclient.streams.runtime.observer import Observer
     from kafkaclient.streams.runtime.task_manager import FetchEnds, TaskManager
     from kafkaclient.streams.state.directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
@@ -67,6 +69,7 @@ class GroupMember:
         fetch_ends: FetchEnds,
         fetch_counts: Callable[[], Awaitable[Mapping[str, int]]],
         partitions: Mapping[str, int],
+        observer: Observer,
     ) -> None:
         self._config = config
         self._topology = topology
@@ -76,6 +79,9 @@ class GroupMember:
         self._fetch_ends = fetch_ends
         self._fetch_counts = fetch_counts
         self._partitions = partitions
+        self._observer = observer
+        self.hosts: Hosts = {}
+        """Input partitions of all active tasks by instance, as the leader has told."""
         self._joins = 0
         self._owned: set[TopicPartition] = set()
         """Assigned, and not given up or lost yet. Until then no other member gets them."""
@@ -83,7 +89,13 @@ class GroupMember:
         """The generation of the last assignment."""
         self._opening: asyncio.Task[None] | None = None
 
+    @property
+    def partitions(self) -> Mapping[str, int]:
+        """Input topic -> number of partitions, as far as this member knows."""
+        return self._partitions
+
     def subscription(self) -> bytes:
+        self._observer.joining()
         sums = self._directory.report()
         running = set(self._manager.running())
         for task in self._manager.tasks.values():
@@ -94,6 +106,7 @@ class GroupMember:
         self._joins += 1
         info = SubscriptionInfo(
             process_id=self._directory.process_id,
+            user_end_point=self._config.application_server,
             task_offset_sums=sums,
             unique_field=(self._joins + 128) % 256 - 128,
             client_tags=self._config.client_tags,
@@ -153,6 +166,8 @@ class GroupMember:
         self._opening = asyncio.create_task(self._open(after=self._opening))
         await self._manager.give_up(leaving, _REVOKE_TIMEOUT_S)
         self._owned &= tasks.keys()  # it may have been lost meanwhile
+        self.hosts = info.hosts
+        self._observer.assigned(tasks.values())
         return gives_up
 
     async def _open(self, after: asyncio.Task[None] | None) -> None:
@@ -165,6 +180,7 @@ class GroupMember:
             self._manager.crash(error)
 
     def lost(self) -> None:
+        self._observer.lost()
         self._owned.clear()
         self._manager.lose()
 

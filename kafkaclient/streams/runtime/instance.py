@@ -18,14 +18,16 @@ from kafkaclient.streams.membership.connection import GroupConnection
 from kafkaclient.streams.membership.group_offsets import GroupOffsets
 from kafkaclient.streams.membership.member import Member, MemberOptions
 from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
-from kafkaclient.streams.positions import positions_group, publish_positions
+from kafkaclient.streams.metrics import TaskGauges
+from kafkaclient.streams.positions import PositionsPublisher
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
-from kafkaclient.streams.runtime.committer import CommitCounts, Committer
+from kafkaclient.streams.runtime.committer import Committer
 from kafkaclient.streams.runtime.dead_transactions import DeadTransactions, transactional_id
 from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.inputs import Inputs
 from kafkaclient.streams.runtime.outputs import PlainOutput, TransactionalOutput
 from kafkaclient.streams.runtime.purge import purge_repartition_topics
+from kafkaclient.streams.runtime.queries import Queries
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
@@ -37,11 +39,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Mapping
 
     from kafkaclient.streams.config import StreamsConfig
+    from kafkaclient.streams.runtime.observer import Observer
     from kafkaclient.streams.runtime.outputs import Output
     from kafkaclient.streams.runtime.task import Task
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
-    from kafkaclient.types import ConsumerGroupMetadata
+    from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -67,12 +70,17 @@ class TaskDescription(NamedTuple):
 class Instance:
     """One run of the application. A second run needs a new instance."""
 
-    def __init__(self, config: StreamsConfig, topology: Topology) -> None:
+    def __init__(self, config: StreamsConfig, topology: Topology, observer: Observer) -> None:
         self._config = config
         self._topology = topology
+        self._observer = observer
+        self.queries: Queries | None = None
+        """None before the instance is about to join its group."""
+        self._schedule = RebalanceSchedule(
+            config.acceptable_recovery_lag, time.monotonic, time.time
+        )
         self._clock = time.monotonic
         self._crashed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.commits = CommitCounts()
         self._tasks: Mapping[TaskId, Task] = {}
         self._reader: ChangelogReader | None = None
         self._is_working = False
@@ -85,6 +93,19 @@ class Instance:
             for task in self._tasks.values()
             if task.state is not TaskState.CREATED
         )
+
+    def task_gauges(self) -> dict[TaskId, TaskGauges]:
+        """What the metrics need of the tasks. Empty before the first assignment."""
+        return {
+            task.id: TaskGauges(task.is_active, task.state is TaskState.RUNNING, task.lag)
+            for task in self._tasks.values()
+            if task.state is not TaskState.CREATED
+        }
+
+    @property
+    def warmups(self) -> int:
+        """How many copies have not caught up while tasks are to move."""
+        return self._schedule.warmups
 
     @property
     def changelog_bytes(self) -> ChangelogBytes:
@@ -101,6 +122,7 @@ class Instance:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
+            self._observer.run_ending()
             await to_the_end(self._end(stack), on_cancel=self._hurry.set)
         if self._crashed.done():
             self._crashed.result()
@@ -125,8 +147,7 @@ class Instance:
         stack.push_async_callback(connection.close)
         await connection.start()
         gate = CommitGate(config.application_id, config.group_instance_id)
-        self._schedule = RebalanceSchedule(config.acceptable_recovery_lag, self._clock, time.time)
-        self._reader = reader = ChangelogReader(records, self._schedule.observe)
+        self._reader = reader = ChangelogReader(records, self._schedule.observe, self._observer)
         self._inputs = Inputs(records, config.auto_offset_reset, self._clock)
         self._manager = manager = TaskManager(
             self._topology,
@@ -139,7 +160,7 @@ class Instance:
                 self._new_output(stack, admin, connection, gate),
                 gate,
                 interval_s=config.commit_interval_ms / 1000,
-                counts=self.commits,
+                observer=self._observer,
                 clock=self._clock,
             ),
             on_migrated=self._schedule.request_soon,
@@ -150,6 +171,7 @@ class Instance:
                 auto_offset_reset=config.auto_offset_reset,
                 changelogs=topics.changelogs,
                 partitions=topics.partitions,
+                observer=self._observer,
                 clock=self._clock,
             ),
         )
@@ -166,6 +188,14 @@ class Instance:
             fetch_ends,
             partial(partition_counts, admin, self._topology.topics),
             topics.partitions,
+            self._observer,
+        )
+        self.queries = Queries(
+            self._topology,
+            manager.tasks,
+            lambda: protocol.hosts,
+            lambda: protocol.partitions,
+            config.host_info,
         )
         options = MemberOptions(
             session_timeout_ms=config.session_timeout_ms,
@@ -177,13 +207,20 @@ class Instance:
         known = self._topology.tasks(topics.partitions)
         # Stores of tasks that are likely to be assigned here are opened before joining the group.
         await manager.open_stores(task for task in self._directory.report() if task in known)
+        positions = PositionsPublisher(
+            self._new_admin,
+            config.application_id,
+            self._directory.process_id,
+            self._standby_positions,
+        )
+        stack.push_async_callback(positions.close)
         stack.push_async_callback(member.leave, "the instance ends", _LEAVE_TIMEOUT_S)
         stack.push_async_callback(manager.end_work)
         stack.push_async_callback(protocol.close)
         for name, work in (
             ("work", self._fetch_records()),
             ("changelogs", reader.run()),
-            ("positions", self._publish_positions()),
+            ("positions", positions.run()),
             ("purge", self._purge(topics.repartition_topics)),
             ("group", member.run()),
         ):
@@ -193,17 +230,13 @@ class Instance:
     def _new_admin(self) -> Admin:
         return Admin(self._config.bootstrap_servers, **self._config.client_options)
 
-    async def _publish_positions(self) -> None:
-        await publish_positions(
-            self._new_admin,
-            positions_group(self._config.application_id, self._directory.process_id),
-            lambda: {
-                store.changelog: store.position
-                for task in self._tasks.values()
-                if task.state is TaskState.STANDBY
-                for store in task.task_stores
-            },
-        )
+    def _standby_positions(self) -> dict[TopicPartition, int]:
+        return {
+            store.changelog: store.position
+            for task in self._tasks.values()
+            if task.state is TaskState.STANDBY
+            for store in task.task_stores
+        }
 
     async def _purge(self, repartition_topics: Collection[str]) -> None:
         await purge_repartition_topics(

@@ -26,7 +26,7 @@ from kafkaclient.streams.runtime.task_states import event_for, is_being_cancelle
 from kafkaclient.streams.serdes import BYTES_OR_NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kafkaclient.streams.declarations import ErrorHandler
     from kafkaclient.streams.runtime.outputs import Output
@@ -125,7 +125,7 @@ class _Emit:
 
 class RecordWork:
     """The processing of one input partition of a running task. :meth:`close` it when the task stops
-    running."""
+    running. ``on_dropped`` is called for each record that is skipped or becomes a dead letter."""
 
     def __init__(
         self,
@@ -135,7 +135,9 @@ class RecordWork:
         stores: Mapping[str, KeyValueStore[Any, Any]],
         output: Output,
         outputs: Outputs,
+        on_dropped: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_dropped = on_dropped
         self.outputs = outputs
         self._source = source
         self._topic_name = topic.name
@@ -232,6 +234,7 @@ class RecordWork:
             )
             failure.topic_partition, failure.offset = self._source, record.offset
             raise failure from error
+        self._on_dropped()
         if isinstance(handler, DeadLetter):
             timestamp_ms = None if record.timestamp < 0 else record.timestamp  # -1: there is none
             headers = _dead_letter_headers(record, self._source, error)

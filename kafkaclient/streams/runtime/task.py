@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.streams.config import EARLIEST
 from kafkaclient.streams.runtime.inputs import OffsetReset
+from kafkaclient.streams.runtime.observer import Observer, Progress
 from kafkaclient.streams.runtime.outputs import Work
 from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
 from kafkaclient.streams.runtime.slow_records import SlowRecords
@@ -43,6 +44,7 @@ class TaskOptions:
     """Store -> its changelog topic."""
     partitions: Mapping[str, int] | None = None
     """Input topic -> number of partitions. None: each input has all partitions."""
+    observer: Observer = field(default_factory=Observer)
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
 
@@ -83,6 +85,7 @@ class Task:
         self.state = TaskState.CREATED
         self._output = output
         self._clock = options.clock
+        self._progress = Progress()
         self._topology = topology
         self._subtopology = topology.subtopology(task)
         self._sources = {source.topic: _Source(source) for source in self.sources}
@@ -173,10 +176,20 @@ class Task:
                 source = self._sources.get(self._topology.topic_name(topic.name))
                 if source is not None:
                     source.work = RecordWork(
-                        source.partition, topic, processor, stores, self._output, outputs
+                        source.partition,
+                        topic,
+                        processor,
+                        stores,
+                        self._output,
+                        outputs,
+                        on_dropped=self._dropped,
                     )
 
+    def _dropped(self) -> None:
+        self._progress.dropped += 1
+
     def _stop_running(self) -> None:
+        self._options.observer.worked(self.id, self._progress)
         for source in self._sources.values():
             assert source.work is not None
             source.work.close()
@@ -204,11 +217,14 @@ class Task:
         if isinstance(record, OffsetReset):
             # Committed with the records, or alone.
             return (), {source.partition: record.offset}
-        self._slow_records.start(source.partition, record.offset, self._clock())
+        began = self._clock()
+        self._slow_records.start(source.partition, record.offset, began)
         emitted = await work.process(record)
         if source.work is not work:
             return None  # the processor ignored its cancellation
-        self._slow_records.end(self._clock())
+        now = self._clock()
+        self._slow_records.end(now)
+        self._progress.processed(now - began)
         return emitted, {source.partition: record.offset + 1}
 
     def record_done(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -231,6 +247,7 @@ class Task:
     def committed(self, positions: Mapping[TopicPartition, int | None]) -> None:
         """The last :meth:`work` is committed. ``positions``: changelog -> offset behind the last
         change. None: there was no change, or its offset is unknown."""
+        self._options.observer.worked(self.id, self._progress)
         for source in self._sources.values():
             source.committed = source.offset
         for store in self.task_stores:

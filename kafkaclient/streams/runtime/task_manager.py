@@ -89,6 +89,7 @@ class TaskManager:
         self.crash = crash
         self._disk = disk
         self._options = options or TaskOptions()
+        self._observer = self._options.observer
         self._turns = Turns(self._options.clock)
         self.committer = new_committer(on_failed=self.failed, crash=crash)
         self._loop = asyncio.get_running_loop()
@@ -195,6 +196,7 @@ class TaskManager:
         """Apply an event to a task."""
         before = task.state
         task.advance(event)
+        self._observer.task_changed(task.id, before, event, task.state)
         if before is task.state and event is not TaskEvent.FAILED:
             return
         if before in (TaskState.RESTORING, TaskState.RUNNING) and event is not TaskEvent.RESTORED:
@@ -273,6 +275,14 @@ class TaskManager:
         found = await self.committer.output.committed(task.sources)
         if changelogs := [store.changelog for store in task.task_stores]:
             ends = await self._fetch_ends(changelogs, read_committed=False)
+            for store in task.task_stores:
+                self._observer.restore_started(
+                    task.id,
+                    store.declared.name,
+                    store.changelog,
+                    store.position,
+                    ends[store.changelog],
+                )
             await task.wait_until_restored(ends)
         offsets = {source: offset for source, offset in found.items() if offset is not None}
         if any(offsets.values()):

@@ -81,6 +81,11 @@ class TaskStore:
     def __repr__(self) -> str:
         return f"<store of task {self.task} at {self.position} of {self.changelog}>"
 
+    @property
+    def stored(self) -> RocksStore:
+        """The committed pairs, for reading."""
+        return self._rocks
+
     # --- following the changelog ----------------------------------------------------------------
 
     def restore(self, changes: Iterable[tuple[Any, bytes | None]]) -> None:

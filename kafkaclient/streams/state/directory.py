@@ -312,6 +312,23 @@ class StateDirectory:
         return sorted(found)
 
 
+def remove_state(path: Path) -> bool:
+    """Remove an application's state directory, with the state of all tasks. Returns whether it
+    existed. Raises :class:`~kafkaclient.errors.StateStoreError` if a process uses it, or if it
+    cannot be removed."""
+    if not path.exists():
+        return False
+    try:
+        lock = _acquire_lock(path / ".lock")
+        try:
+            shutil.rmtree(path)
+        finally:
+            lock.release()
+    except OSError as error:
+        raise StateStoreError(f"the state directory {path} cannot be removed: {error}") from error
+    return True
+
+
 def _acquire_lock(path: Path) -> FileLock:
     lock = FileLock(path, blocking=False, thread_local=False, fallback_to_soft=False)
     try:

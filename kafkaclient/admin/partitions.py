@@ -1,0 +1,186 @@
+"""The methods of :class:`~kafkaclient.admin.Admin` for the offsets that partitions have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from kafkaclient.admin.error_codes import OFFSET_OUT_OF_RANGE
+from kafkaclient.admin.running import Runnable
+from kafkaclient.broker_errors import broker_error
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire.fetch import FetchByNameCall, FetchPartition, FetchTopic
+from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
+from kafkaclient.wire.record_reader import BATCH_OVERHEAD, CONTROL, HEADER, BatchHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from kafkaclient.admin.session import Session
+    from kafkaclient.wire.fetch import FetchedPartition
+    from kafkaclient.wire.offsets import ListOffsetsResult
+
+_FETCH_BYTES = 64 * 1024
+_MAX_FETCHES = 16  # of a partition; a longer tail without visible records counts as lag
+_CONCURRENT_FETCHES = 50
+
+
+class PartitionAdmin(Runnable):
+    """The partition methods of :class:`~kafkaclient.admin.Admin`."""
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offsets of partitions. The result omits partitions that do not exist or have no
+        leader. Raises AuthorizationError, or the leader's BrokerError."""
+        return await self.list_offsets(partitions, EARLIEST_TIMESTAMP, timeout_s=timeout_s)
+
+    async def end_offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        read_committed: bool = True,
+        timeout_s: float | None = None,
+    ) -> dict[TopicPartition, int]:
+        """The end offsets of partitions: the last stable offsets, or without ``read_committed`` the
+        high watermarks. Otherwise as :meth:`beginning_offsets`."""
+        return await self.list_offsets(
+            partitions, LATEST_TIMESTAMP, read_committed=read_committed, timeout_s=timeout_s
+        )
+
+    async def list_offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        timestamp_ms: int,
+        *,
+        read_committed: bool = True,
+        timeout_s: float | None = None,
+    ) -> dict[TopicPartition, int]:
+        """The offset of each partition's first record that is not older than ``timestamp_ms``
+        (milliseconds since 1970); -1 if there is none. Otherwise as :meth:`beginning_offsets`."""
+        wanted = set(partitions)
+        async with self._operation("reading the offsets of partitions", timeout_s) as running:
+            session = running.session
+            if not wanted:
+                return {}
+            return await session.until_answered(
+                lambda: _offsets(session, wanted, timestamp_ms, read_committed=read_committed)
+            )
+
+    async def without_visible_records(
+        self,
+        ranges: Mapping[TopicPartition, tuple[int, int]],
+        *,
+        timeout_s: float | None = None,
+    ) -> set[TopicPartition]:
+        """The partitions of ``ranges`` (partition -> start and end offset, end excluded) where a
+        ``read_committed`` reader finds no record: only transaction markers, aborted records, and
+        offsets that compaction has removed. Raises as :meth:`beginning_offsets`."""
+        limit = asyncio.Semaphore(_CONCURRENT_FETCHES)
+        async with self._operation("looking for records in partitions", timeout_s) as running:
+            session = running.session
+
+            async def is_empty(tp: TopicPartition, start: int, end: int, leader: int) -> bool:
+                async with limit:
+                    return await _is_empty(session, tp, start, end, leader)
+
+            async def attempt() -> set[TopicPartition]:
+                leaders = {
+                    tp: leader
+                    for leader, led in (await _led(session, ranges)).items()
+                    for tp in led
+                }
+                found = await asyncio.gather(
+                    *(is_empty(tp, *ranges[tp], leader) for tp, leader in leaders.items())
+                )
+                return {tp for tp, empty in zip(leaders, found, strict=True) if empty}
+
+            return await session.until_answered(attempt) if ranges else set()
+
+
+async def _led(
+    session: Session, wanted: Iterable[TopicPartition]
+) -> dict[int, list[TopicPartition]]:
+    """Leader -> its partitions."""
+    wanted = set(wanted)
+    led: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+    for info in (await session.metadata(tuple(sorted({p.topic for p in wanted})))).topics:
+        for view in info.partitions:
+            tp = TopicPartition(info.name, view.partition)
+            if view.leader >= 0 and tp in wanted:
+                led[view.leader].append(tp)
+    return led
+
+
+async def _offsets(
+    session: Session, wanted: set[TopicPartition], timestamp: int, *, read_committed: bool
+) -> dict[TopicPartition, int]:
+    led = await _led(session, wanted)
+
+    async def answer_of(leader: int) -> ListOffsetsResult:
+        topics: defaultdict[str, list[int]] = defaultdict(list)
+        for topic, number in led[leader]:
+            topics[topic].append(number)
+        call = ListOffsetsCall(topics, timestamp, read_committed=read_committed)
+        return await session.once(call, leader)
+
+    answers = await asyncio.gather(*map(answer_of, led))
+    found = {}
+    for each in (each for answer in answers for each in answer.partitions):
+        if each.error_code:
+            what = f"reading an offset of {each.topic}-{each.partition}"
+            raise broker_error(each.error_code, what)
+        found[TopicPartition(each.topic, each.partition)] = each.offset
+    return found
+
+
+async def _is_empty(
+    session: Session, tp: TopicPartition, start: int, end: int, leader: int
+) -> bool:
+    position = start
+    for _ in range(_MAX_FETCHES):
+        wanted = FetchTopic(tp.topic, None, (FetchPartition(tp.partition, position, _FETCH_BYTES),))
+        call = FetchByNameCall((wanted,), 0, 1, _FETCH_BYTES, read_committed=True)
+        for found in (await session.once(call, leader)).partitions:
+            if found.error_code == OFFSET_OUT_OF_RANGE:
+                return False
+            if found.error_code:
+                raise broker_error(found.error_code, f"reading {tp.topic}-{tp.partition}")
+            following = _after_invisible(found, position, end)
+            if following is None:
+                return False
+            if following >= end or following == position:
+                # Offsets up to the end that a fetch skips were removed by compaction.
+                return True
+            position = following
+    return False
+
+
+def _after_invisible(found: FetchedPartition, position: int, end: int) -> int | None:
+    """The offset behind the fetched batches if none of them is visible before ``end``."""
+    aborted = sorted(found.aborted, key=lambda each: each.first_offset)
+    aborting: set[int] = set()
+    for header in _headers(found.records):
+        last = header.base_offset + header.last_offset_delta
+        while aborted and aborted[0].first_offset <= last:
+            aborting.add(aborted.pop(0).producer_id)
+        if header.attributes & CONTROL:
+            aborting.discard(header.producer_id)
+        elif (
+            last >= position
+            and header.base_offset < end
+            and not (header.is_transactional and header.producer_id in aborting)
+        ):
+            return None
+        position = max(position, last + 1)
+    return position
+
+
+def _headers(records: memoryview) -> Iterator[BatchHeader]:
+    while len(records) >= BATCH_OVERHEAD:
+        header = BatchHeader._make(HEADER.unpack_from(records))
+        if header.size > len(records):
+            return
+        yield header
+        records = records[header.size :]

@@ -1,0 +1,187 @@
+"""What an application counts, under Kafka Streams' and its consumers' names.
+
+Sources in Java: ``ThreadMetrics``, ``TaskMetrics``, ``DefaultStateUpdater``,
+``ConsumerCoordinator``. docs/reference/metrics.md has the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkaclient.metrics.group import Group
+from kafkaclient.metrics.stats import Windowed, Windows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kafkaclient.metrics.snapshot import Values
+    from kafkaclient.streams.listeners import AppState
+    from kafkaclient.streams.tasks import TaskId
+
+_WINDOW_S = 30.0
+_WINDOWS = 2
+_S_PER_HOUR = 3600.0
+_MS_PER_S = 1000.0
+
+
+class TaskGauges(NamedTuple):
+    """A task at one moment, as the runtime has it."""
+
+    is_active: bool
+    is_running: bool
+    lag: int | None
+    """Changelog records that the task's stores lack. None: unknown, or the task is running."""
+
+
+class StreamsMetricsSnapshot(NamedTuple):
+    """All metrics of an application's instance at one moment. Averages and maxima without values
+    are NaN. A name that ends in ``-total`` counts since the application was made, over all its
+    runs. Rates, averages and maxima are of the last minute."""
+
+    state: AppState
+    instance: Values
+    """Of all tasks together."""
+    tasks: dict[TaskId, Values]
+    """By task that this instance has, in order."""
+
+
+class StreamsMetrics:
+    """Counts what an application's runs report. ``clock`` gives monotonic seconds; times are
+    recorded in seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        windows = Windows(_WINDOW_S, _WINDOWS)
+        group = self._group = Group(windows)
+        self._processed = group.meter("process")
+        self._process_s = Windowed(windows)
+        self._slowest = Windowed(windows)
+        group.read_by("process-latency-avg", self._process_latency)
+        group.read_by("process-latency-max", lambda now: self._slowest.maximum(now) * _MS_PER_S)
+        self._dropped = group.meter("dropped-records")
+        self._commits = group.meter("commit")
+        self._commit_s = group.duration("commit-latency")
+        self._failed_commits = group.meter("failed-commit")
+        self._rebalance_s = group.duration("rebalance-latency")
+        group.read_by("rebalance-total", lambda _now: self._rebalance_s.events)
+        group.read_by("rebalance-latency-total", lambda _now: self._rebalance_s.total * _MS_PER_S)
+        group.read_by(
+            "rebalance-rate-per-hour",
+            lambda now: self._rebalance_s.frequency(now) * _S_PER_HOUR,
+        )
+        group.read_by("last-rebalance-seconds-ago", self._last_rebalance_ago)
+        self._failed_rebalances = group.meter("failed-rebalance")
+        self._restored = group.meter("restore-records"), group.meter("restore-bytes")
+        self._updated = (
+            group.meter("standby-update-records"),
+            group.meter("standby-update-bytes"),
+        )
+        self._restored_tasks = group.meter("restored-tasks")
+        self._suspended = group.meter("suspended-restores")
+        self._rebalanced_at: float | None = None
+        self._totals: defaultdict[TaskId, Counter[str]] = defaultdict(Counter)
+
+    # --- what the runtime reports ---------------------------------------------------------------
+
+    def processed(self, task: TaskId, records: int, seconds: float, slowest_s: float) -> None:
+        """``records`` were processed, in ``seconds`` together. ``slowest_s``: the longest."""
+        now = self._clock()
+        self._processed.record(records, now)
+        self._process_s.record(seconds, now)
+        self._slowest.record(slowest_s, now)
+        self._totals[task]["process-total"] += records
+
+    def dropped(self, task: TaskId, records: int) -> None:
+        """Records could not be processed, and were skipped or became dead letters."""
+        self._dropped.record(records, self._clock())
+        self._totals[task]["dropped-records-total"] += records
+
+    def committed(self, seconds: float) -> None:
+        now = self._clock()
+        self._commits.record(1, now)
+        self._commit_s.record(seconds, now)
+
+    def commit_failed(self) -> None:
+        """A commit failed; exactly once, its transaction was aborted."""
+        self._failed_commits.record(1, self._clock())
+
+    def rebalanced(self, seconds: float) -> None:
+        """A rebalance took ``seconds``, from joining to the applied assignment."""
+        self._rebalanced_at = self._clock()
+        self._rebalance_s.record(seconds, self._rebalanced_at)
+
+    def rebalance_failed(self) -> None:
+        """The instance lost its membership."""
+        self._failed_rebalances.record(1, self._clock())
+
+    def restored(self, task: TaskId, records: int, nbytes: int) -> None:
+        """Changes were read for an active task."""
+        self._read(self._restored, records, nbytes)
+        self._totals[task]["restore-records-total"] += records
+
+    def updated(self, task: TaskId, records: int, nbytes: int) -> None:
+        """Changes were read for a standby or warm-up."""
+        self._read(self._updated, records, nbytes)
+        self._totals[task]["standby-update-records-total"] += records
+
+    def _read(self, meters: tuple[Windowed, Windowed], records: int, nbytes: int) -> None:
+        now = self._clock()
+        meters[0].record(records, now)
+        meters[1].record(nbytes, now)
+
+    def restore_ended(self) -> None:
+        """A task has all its state, and runs."""
+        self._restored_tasks.record(1, self._clock())
+
+    def restore_suspended(self) -> None:
+        """A task was taken away, or failed, before it had all its state."""
+        self._suspended.record(1, self._clock())
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def snapshot(
+        self, state: AppState, tasks: Mapping[TaskId, TaskGauges], warmups: int
+    ) -> StreamsMetricsSnapshot:
+        """The values of all metrics now. ``warmups``: copies that are to become active tasks."""
+        now = self._clock()
+        restoring = [t for t in tasks.values() if t.is_active and not t.is_running]
+        standby = [t for t in tasks.values() if not t.is_active]
+        values = self._group.snapshot(now) | {
+            "active-tasks": sum(task.is_active for task in tasks.values()),
+            "running-tasks": sum(task.is_running for task in tasks.values()),
+            "active-restoring-tasks": len(restoring),
+            "standby-tasks": len(standby),
+            "warmup-tasks": warmups,
+            "restore-remaining-records": _sum(restoring),
+            "standby-lag": _sum(standby),
+            "standby-lag-max": max((t.lag or 0 for t in standby), default=0),
+        }
+        by_task: dict[TaskId, Values] = {}
+        for task, gauges in sorted(tasks.items()):
+            found: Values = {
+                "dropped-records-total": 0,
+                "process-total": 0,
+                "restore-records-total": 0,
+                "standby-update-records-total": 0,
+                **self._totals.get(task, {}),
+                "active": gauges.is_active,
+                "running": gauges.is_running,
+            }
+            if gauges.lag is not None:
+                found["lag"] = gauges.lag
+            by_task[task] = dict(sorted(found.items()))
+        return StreamsMetricsSnapshot(state, dict(sorted(values.items())), by_task)
+
+    def _process_latency(self, now: float) -> float:
+        records = self._processed.rate(now)
+        return self._process_s.rate(now) / records * _MS_PER_S if records else math.nan
+
+    def _last_rebalance_ago(self, now: float) -> float:
+        """-1 before the first rebalance, as in Java."""
+        return -1.0 if self._rebalanced_at is None else now - self._rebalanced_at
+
+
+def _sum(tasks: list[TaskGauges]) -> int:
+    return sum(task.lag or 0 for task in tasks)

@@ -1,0 +1,259 @@
+"""Resets an application to process its input topics again (Java: ``StreamsResetter``)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkaclient.errors import StreamsError, UnsupportedVersionError
+from kafkaclient.streams.description import ASSIGNOR
+from kafkaclient.streams.positions import is_positions_group
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire.transaction_states import TxnState
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from kafkaclient.admin.admin import Admin
+    from kafkaclient.wire.group_admin import GroupListing
+    from kafkaclient.wire.groups import DescribedGroup, DescribedMember
+
+_SETTLE_S = 3.5  # a member that runs joins again with its next heartbeat (Java's default: 3 s)
+_LOOK_EVERY_S = 0.5
+_CLASSIC = ("", "classic", "Classic")  # the kind of group of this package's applications
+_TASK_OR_PROCESS = r"(\d+_\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-\d+)?)"
+
+
+class Position(Enum):
+    """Where the application begins in its input topics."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSET = "offset"
+    TIME = "time"
+    """The first record that is not older than a time; without one, the end."""
+    SHIFT = "shift"
+    """A number of offsets after the committed offset; before it, if the number is negative."""
+
+
+class ResetTo(NamedTuple):
+    """The new offsets. ``value``: an offset, milliseconds since 1970, or a number of offsets. An
+    offset that a partition does not have becomes its first or its end offset."""
+
+    position: Position
+    value: int = 0
+
+
+BEGINNING: Final = ResetTo(Position.EARLIEST)
+
+
+class OffsetChange(NamedTuple):
+    """A partition of an input topic. ``before``: its committed offset, None if there is none."""
+
+    partition: TopicPartition
+    before: int | None
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetPlan:
+    """What a reset changes on the brokers."""
+
+    application_id: str
+    members: tuple[DescribedMember, ...]
+    """Members of the group. The application cannot be reset while it has members."""
+    offsets: tuple[OffsetChange, ...]
+    internal_topics: tuple[str, ...]
+    """The changelogs and repartition topics. They are deleted; the application makes new ones."""
+    positions_groups: tuple[str, ...]
+    """Groups in which instances have published the positions of standbys. They are deleted."""
+
+
+async def plan_reset(
+    admin: Admin,
+    application_id: str,
+    to: ResetTo = BEGINNING,
+    *,
+    input_topics: Collection[str] | None = None,
+    internal_topics: Collection[str] | None = None,
+) -> ResetPlan:
+    """What :func:`carry_out` would change. Changes nothing.
+
+    ``input_topics``: by default all topics for which the application has committed offsets.
+    ``internal_topics``: those to delete, by default all; a name that is not an internal topic of
+    the application is refused.
+
+    Raises :class:`~kafkaclient.errors.StreamsError` if brokers know nothing of the application, a
+    topic does not exist, or the group is not the group of a streams application.
+    """
+    group = await admin.describe_group(application_id)
+    listed = await admin.list_groups()
+    _check_kind(group, listed)
+    topics = await admin.describe_topics()
+    groups = [each.group_id for each in listed]
+    internal = _internal_topics(topics, application_id, groups)
+    positions = tuple(name for name in groups if is_positions_group(name, application_id))
+    committed = await admin.committed_offsets(application_id)
+    if not (group.members or internal or positions or committed):
+        raise StreamsError(
+            f"there is no application {application_id!r}: brokers have no group, no offsets and no "
+            "internal topics of it. Is this its application.id, and the right cluster?"
+        )
+    if internal_topics is not None and (unknown := set(internal_topics) - set(internal)):
+        raise StreamsError(
+            f"{', '.join(sorted(unknown))}: not an internal topic of application "
+            f"{application_id!r}, which has {', '.join(internal) or 'none'}"
+        )
+    inputs = {p.topic for p in committed} - set(internal)
+    if input_topics is None:
+        inputs &= topics.keys()
+    elif unknown := set(input_topics) - topics.keys():
+        raise StreamsError(f"there is no topic {', '.join(sorted(unknown))}")
+    else:
+        inputs = set(input_topics)
+    partitions = [
+        TopicPartition(topic, view.partition)
+        for topic in sorted(inputs)
+        for view in topics[topic].partitions
+    ]
+    return ResetPlan(
+        application_id=application_id,
+        members=group.members,
+        offsets=await _offsets(admin, partitions, committed, to),
+        internal_topics=tuple(internal if internal_topics is None else sorted(internal_topics)),
+        positions_groups=positions,
+    )
+
+
+async def carry_out(
+    admin: Admin, plan: ResetPlan, *, force: bool = False, settle_s: float = _SETTLE_S
+) -> None:
+    """Reset the application: end its open transactions, set its offsets, and delete its internal
+    topics and positions groups. After an error call it again, before an instance starts.
+
+    ``force``: first remove the group's members, such as instances that were killed and whose
+    session has not expired. A member that runs joins again: the group is watched for ``settle_s``
+    seconds, and members in it are an error.
+
+    Raises :class:`~kafkaclient.errors.StreamsError` if the application has members, or a topic or
+    group cannot be deleted. Errors of the admin client are raised unchanged.
+    """
+    application_id = plan.application_id
+    members = (await admin.describe_group(application_id)).members
+    if members:
+        if not force:
+            raise StreamsError(_still_members(application_id, members) + ". Stop all instances")
+        await admin.remove_members(application_id, members, reason="the application is reset")
+        await _watch(admin, application_id, settle_s)
+    await _end_transactions(admin, application_id)
+    if plan.offsets:
+        offsets = {change.partition: change.after for change in plan.offsets}
+        await admin.alter_offsets(application_id, offsets)
+    # Brokers remove the offsets of deleted topics from all groups.
+    results = await admin.delete_topics(plan.internal_topics) if plan.internal_topics else {}
+    if plan.positions_groups:
+        results |= await admin.delete_groups(plan.positions_groups)
+    if failed := {name: error for name, error in results.items() if error is not None}:
+        name, error = next(iter(failed.items()))
+        raise StreamsError(
+            f"application {application_id!r} is not completely reset: {len(failed)} of its "
+            f"internal topics and positions groups could not be deleted, such as {name}: {error}. "
+            "Reset it again before you start an instance"
+        ) from error
+
+
+def _check_kind(group: DescribedGroup, listed: Iterable[GroupListing]) -> None:
+    kinds = {each.group_id: each.kind for each in listed}
+    kind = kinds.get(group.group_id, "")
+    if kind not in _CLASSIC:
+        raise StreamsError(
+            f"group {group.group_id!r} has the {kind} protocol: reset it with Kafka's own tools"
+        )
+    if group.protocol_type not in ("", "consumer") or group.protocol not in ("", ASSIGNOR):
+        raise StreamsError(
+            f"group {group.group_id!r} is not a streams application: its members agreed on "
+            f"{group.protocol or 'no'!r} of the {group.protocol_type!r} protocol, not {ASSIGNOR!r}"
+        )
+
+
+def _internal_topics(
+    topics: Iterable[str], application_id: str, groups: Iterable[str]
+) -> list[str]:
+    """The changelogs and repartition topics. The topics of an application ``words-2`` do not belong
+    to the application ``words``."""
+    pattern = re.compile(rf"{re.escape(application_id)}-.+-(changelog|repartition)")
+    others = tuple(
+        f"{group}-"
+        for group in groups
+        if group.startswith(f"{application_id}-") and not is_positions_group(group, application_id)
+    )
+    return sorted(
+        name for name in topics if pattern.fullmatch(name) and not name.startswith(others)
+    )
+
+
+async def _offsets(
+    admin: Admin,
+    partitions: list[TopicPartition],
+    committed: Mapping[TopicPartition, int],
+    to: ResetTo,
+) -> tuple[OffsetChange, ...]:
+    beginnings = await admin.beginning_offsets(partitions)
+    ends = await admin.end_offsets(partitions)
+    if missing := set(partitions) - (beginnings.keys() & ends.keys()):
+        without = ", ".join(f"{p.topic}-{p.partition}" for p in sorted(missing))
+        raise StreamsError(f"the offsets of {without} are not known: there is no leader")
+    at_time = await admin.list_offsets(partitions, to.value) if to.position is Position.TIME else {}
+    changes = []
+    for partition in partitions:
+        first, end, before = beginnings[partition], ends[partition], committed.get(partition)
+        match to.position:
+            case Position.EARLIEST:
+                after = first
+            case Position.LATEST:
+                after = end
+            case Position.OFFSET:
+                after = to.value
+            case Position.TIME:
+                found = at_time.get(partition, -1)
+                after = end if found < 0 else found
+            case Position.SHIFT:
+                after = (first if before is None else before) + to.value
+        changes.append(OffsetChange(partition, before, min(max(after, first), end)))
+    return tuple(changes)
+
+
+async def _watch(admin: Admin, application_id: str, settle_s: float) -> None:
+    until = asyncio.get_running_loop().time() + settle_s
+    while True:
+        if members := (await admin.describe_group(application_id)).members:
+            raise StreamsError(
+                f"{_still_members(application_id, members)}: they were removed, and have joined "
+                "again, so they run. Nothing was reset. Stop all instances"
+            )
+        if asyncio.get_running_loop().time() >= until:
+            return
+        await asyncio.sleep(_LOOK_EVERY_S)
+
+
+def _still_members(application_id: str, members: Iterable[DescribedMember]) -> str:
+    shown = [f"{each.group_instance_id or each.member_id} on {each.host}" for each in members]
+    more = f" and {len(shown) - 3} others" if len(shown) > 3 else ""
+    return f"application {application_id!r} has members: {', '.join(shown[:3])}{more}"
+
+
+async def _end_transactions(admin: Admin, application_id: str) -> None:
+    """Abort the transactions that killed instances have left open, and fence their producers. An
+    instance that was paused could otherwise still commit its offsets."""
+    pattern = re.compile(rf"{re.escape(application_id)}-{_TASK_OR_PROCESS}")
+    try:
+        found = await admin.list_transactions(f"{application_id}-", states=[TxnState.ONGOING])
+    except UnsupportedVersionError:
+        return  # brokers before 3.0 abort them after transaction.timeout.ms
+    names = [each.transactional_id for each in found if pattern.fullmatch(each.transactional_id)]
+    for error in (await admin.fence_producers(names)).values() if names else ():
+        if error is not None:
+            raise error

@@ -1,0 +1,209 @@
+"""Receives what happens in an application's runs: counts it, and tells the listeners."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.streams.listeners import AppState
+from kafkaclient.streams.metrics import StreamsMetrics
+from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkaclient.streams.listeners import RestoreListener, StateListener
+    from kafkaclient.streams.tasks import TaskId
+    from kafkaclient.types import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class _Restoring:
+    """A changelog partition from which a store is restored."""
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+        self.records = 0
+
+
+class Progress:
+    """What a task has processed since its last report. Counted for each record, so it is cheap."""
+
+    __slots__ = ("dropped", "records", "seconds", "slowest_s")
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin at zero again."""
+        self.records = self.dropped = 0
+        self.seconds = self.slowest_s = 0.0
+
+    def processed(self, seconds: float) -> None:
+        """A record was processed, or dropped."""
+        self.records += 1
+        self.seconds += seconds
+        self.slowest_s = max(self.slowest_s, seconds)
+
+
+class Observer:
+    """Owns the application's state. One observer sees all runs of an application.
+
+    The runtime calls it on the event loop. Its methods raise nothing: an exception of a listener is
+    logged. Without arguments it only counts.
+    """
+
+    def __init__(
+        self,
+        metrics: StreamsMetrics | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        state_listener: StateListener | None = None,
+        restore_listener: RestoreListener | None = None,
+    ) -> None:
+        self.metrics = StreamsMetrics(clock) if metrics is None else metrics
+        self.state = AppState.CREATED
+        self._clock = clock
+        self._state_listener = state_listener
+        self._restore_listener = restore_listener
+        self._tasks: dict[TaskId, TaskState] = {}
+        self._restoring: defaultdict[TaskId, dict[TopicPartition, _Restoring]] = defaultdict(dict)
+        self._joining_since: float | None = None
+        """While the instance joins its group: since when, by the clock."""
+        self._assigned: frozenset[TaskId] | None = None
+        """The active tasks of the last assignment. None: there is none."""
+
+    # --- runs -----------------------------------------------------------------------------------
+
+    def run_started(self) -> None:
+        """The instance is about to join its group."""
+        self._tasks.clear()
+        self._assigned = self._joining_since = None
+        self._enter(AppState.REBALANCING)
+
+    def run_ending(self) -> None:
+        """The instance begins to shut down."""
+        self._enter(AppState.PENDING_SHUTDOWN)
+
+    def run_ended(self, error: BaseException | None) -> None:
+        """The instance has ended; ``error``: what it failed with."""
+        self._tasks.clear()
+        self._restoring.clear()
+        self._enter(AppState.NOT_RUNNING if error is None else AppState.ERROR)
+
+    # --- the group ------------------------------------------------------------------------------
+
+    def joining(self) -> None:
+        """The instance joins its group, perhaps again."""
+        if self._joining_since is None:
+            self._joining_since = self._clock()
+        self._update_state()
+
+    def assigned(self, active: Iterable[TaskId]) -> None:
+        """The instance has applied its assignment: these active tasks, which may not run yet."""
+        since, self._joining_since = self._joining_since, None
+        if since is not None:
+            self.metrics.rebalanced(self._clock() - since)
+        self._assigned = frozenset(active)
+        self._update_state()
+
+    def lost(self) -> None:
+        """The instance has lost its membership, and joins again."""
+        self._assigned = None
+        self.metrics.rebalance_failed()
+        self._update_state()
+
+    # --- tasks ----------------------------------------------------------------------------------
+
+    def task_changed(
+        self, task: TaskId, before: TaskState, event: TaskEvent, after: TaskState
+    ) -> None:
+        """A task has entered a state, perhaps the same again."""
+        if after is TaskState.CLOSED:
+            self._tasks.pop(task, None)
+        else:
+            self._tasks[task] = after
+        if before is TaskState.RESTORING and (after is not before or event is TaskEvent.FAILED):
+            self._restore_over(task, ended=event is TaskEvent.RESTORED)
+        self._update_state()
+
+    def worked(self, task: TaskId, progress: Progress) -> None:
+        """What a task has done since the last call; starts ``progress`` again."""
+        if progress.records:
+            self.metrics.processed(task, progress.records, progress.seconds, progress.slowest_s)
+        if progress.dropped:
+            self.metrics.dropped(task, progress.dropped)
+        progress.reset()
+
+    def committed(self, seconds: float) -> None:
+        self.metrics.committed(seconds)
+
+    def commit_failed(self) -> None:
+        self.metrics.commit_failed()
+
+    # --- changelogs -----------------------------------------------------------------------------
+
+    def restore_started(
+        self, task: TaskId, store: str, partition: TopicPartition, start: int, end: int
+    ) -> None:
+        """A store of an active task is restored. ``partition``: of its changelog."""
+        self._restoring[task][partition] = _Restoring(store)
+        if self._restore_listener is not None:
+            self._tell(self._restore_listener.on_restore_start, partition, store, start, end)
+
+    def changelog_read(
+        self, task: TaskId, partition: TopicPartition, offset: int, records: int, nbytes: int
+    ) -> None:
+        """``records`` changes before ``offset`` were applied."""
+        if not records:
+            return
+        if self._tasks.get(task) is not TaskState.RESTORING:
+            self.metrics.updated(task, records, nbytes)
+            return
+        self.metrics.restored(task, records, nbytes)
+        restoring = self._restoring[task].get(partition)
+        if restoring is not None:
+            restoring.records += records
+            if self._restore_listener is not None:
+                told = self._restore_listener.on_batch_restored
+                self._tell(told, partition, restoring.store, offset, records)
+
+    def _restore_over(self, task: TaskId, *, ended: bool) -> None:
+        restoring = self._restoring.pop(task, {})
+        if ended:
+            self.metrics.restore_ended()
+        else:
+            self.metrics.restore_suspended()
+        if self._restore_listener is None:
+            return
+        listener = self._restore_listener
+        told = listener.on_restore_end if ended else listener.on_restore_suspended
+        for partition, each in restoring.items():
+            self._tell(told, partition, each.store, each.records)
+
+    # --- the state ------------------------------------------------------------------------------
+
+    def _update_state(self) -> None:
+        if self.state not in (AppState.REBALANCING, AppState.RUNNING):
+            return
+        running = {task for task, state in self._tasks.items() if state is TaskState.RUNNING}
+        is_settled = (
+            self._assigned is not None and self._joining_since is None and self._assigned <= running
+        )
+        self._enter(AppState.RUNNING if is_settled else AppState.REBALANCING)
+
+    def _enter(self, state: AppState) -> None:
+        before, self.state = self.state, state
+        if before is not state:
+            _log.info("the application is %s; it was %s", state.value, before.value)
+            if self._state_listener is not None:
+                self._tell(self._state_listener, state, before)
+
+    def _tell(self, listener: Callable[..., object], *told: Any) -> None:
+        try:
+            listener(*told)
+        except Exception:  # noqa: BLE001 - the listener is the application's code
+            _log.exception("a listener failed: %r", listener)

@@ -66,9 +66,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
                 self.set_default_executor(executor)
         work = executor.submit(func, *args)
         self._executor_jobs += 1
-        # Not the future that the caller awaits: a thread goes on when that is cancelled.
+        future = asyncio.wrap_future(work, loop=self)
+        # Of the thread's future: the thread goes on when the other one is cancelled. And behind the
+        # other one's callback, so that its result is there before the clock may go on.
         work.add_done_callback(self._executor_job_done)
-        return asyncio.wrap_future(work, loop=self)
+        return future
 
     async def shutdown_default_executor(self, *args: Any, **kwargs: Any) -> None:
         self._executor_jobs += 1  # Python 3.12 and newer set a timer, which must not end the wait

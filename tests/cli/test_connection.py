@@ -59,6 +59,7 @@ COMMANDS = {
     "throttle set": ("--replication-quota", "9"),
     "throttle clear": (),
     "streams describe": ("app",),
+    "streams reset": ("--application-id", "app", "--yes"),
     "cluster describe": (),
     "perf-test": (*LOAD[1:], "--record-size", "1"),
 }

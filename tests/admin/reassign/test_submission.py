@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 
 import pytest
 
 from kafkaclient.admin.announcements import Announcement, Intent
 from kafkaclient.errors import (
     AuthorizationError,
+    BrokerError,
     PartitionLimitRaceError,
     PolicyViolationError,
 )
@@ -176,6 +178,53 @@ async def test_clearing_waits_for_a_plan_that_begins(fake, new_admin, configured
         assert unthrottled(fake) == []
         await one.reassigner.cancel()
         assert configured() == {}
+
+
+@virtual_time
+@pytest.mark.parametrize("additional", [True, False])
+async def test_of_two_plans_the_later_reads_the_replicas_after_the_earlier_has_begun(
+    fake, new_admin, additional
+) -> None:
+    """The later would move the partition and be done, while the earlier sets its throttles for the
+    replicas from before."""
+    async with new_admin() as one, new_admin(rng=Random(2)) as two:
+        fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: delay(3))
+        earlier = asyncio.create_task(one.reassigner.begin({FOO0: [1, 2, 3]}, 1000))
+        await asyncio.sleep(1)
+        plan = {FOO0: [3, 4, 0]}
+        later = asyncio.create_task(two.reassigner.begin(plan, 1000, additional=additional))
+        await asyncio.sleep(1)
+        fake.finish_reassignments()
+        await earlier
+        assert unthrottled(fake) == []
+        if additional:
+            await later
+            assert unthrottled(fake) == []
+            assert inspect(fake).partition(*FOO0).moving_to == [3, 4, 0]
+        else:
+            with pytest.raises(BrokerError, match="already in progress"):
+                await later
+
+
+@virtual_time
+async def test_the_move_whose_target_is_replaced_may_complete_before(
+    fake, new_admin, configured
+) -> None:
+    async with new_admin() as admin:
+        before = configured()
+        await admin.reassigner.begin({FOO0: [3, 4, 0]}, 1000)
+        fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: delay(3))
+        again = asyncio.create_task(
+            admin.reassigner.begin({FOO0: [1, 2, 3]}, 1000, additional=True)
+        )
+        await asyncio.sleep(1)
+        fake.finish_reassignments()
+        await again
+        assert inspect(fake).partition(*FOO0).moving_from == [3, 4, 0]
+        assert unthrottled(fake) == []
+        fake.finish_reassignments()
+        await admin.reassigner.verify({FOO0: [1, 2, 3]})
+        assert configured() == before
 
 
 @virtual_time

@@ -33,7 +33,8 @@ async def replicas(admin, partition: TopicPartition) -> tuple[int, ...]:
 @virtual_time
 @pytest.mark.parametrize("quota", [1000, None])
 async def test_a_limit_race_is_undone(fake, new_admin, configured, quota) -> None:
-    """The later of two, or both, get an error, and their partitions keep their replicas."""
+    """The later of two, or both, get an error, and their partitions keep their replicas. (Two with
+    a quota begin one after the other.)"""
     async with new_admin() as one, new_admin() as two:
         await one.set_limits({"max.broker.partitions": 4})
         before = configured()
@@ -41,7 +42,7 @@ async def test_a_limit_race_is_undone(fake, new_admin, configured, quota) -> Non
         fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: delay(0.2), keep=True)
         outcomes = await asyncio.gather(
             one.reassigner.begin({FOO0: [0, 1, 4]}, quota, additional=True),
-            two.reassigner.begin({FOO1: [1, 2, 4]}, quota, additional=True),
+            two.reassigner.begin({FOO1: [1, 2, 4]}, additional=True),
             return_exceptions=True,
         )
         errors = [each for each in outcomes if isinstance(each, Exception)]
@@ -70,7 +71,7 @@ async def test_a_limit_race_is_undone_also_for_moves_that_have_completed(fake, n
         )
         outcomes = await asyncio.gather(
             one.reassigner.begin({FOO0: [0, 1, 4]}, 1000, additional=True),
-            two.reassigner.begin({FOO1: [1, 2, 4]}, 1000, additional=True),
+            two.reassigner.begin({FOO1: [1, 2, 4]}, additional=True),
             return_exceptions=True,
         )
         assert any(isinstance(each, PartitionLimitRaceError) for each in outcomes)

@@ -58,10 +58,12 @@ class Submission:
         try:
             begun = await asyncio.shield(working)
         except asyncio.CancelledError:
-            await asyncio.wait({working}, timeout=_ANSWER_S)
-            working.cancel()
-            await asyncio.wait({working})
-            await self._undo()  # ``working`` may have succeeded, but the caller gets no result
+            try:
+                await asyncio.wait({working}, timeout=_ANSWER_S)
+            finally:  # also if cancelled again: ``working`` must not start anything after this
+                working.cancel()
+                await asyncio.wait({working})
+                await self._undo()  # ``working`` may have succeeded, but the caller gets no result
             raise
         finally:
             if begun is None and self._may_have_set:

@@ -122,6 +122,24 @@ async def test_cancelled_while_it_begins(fake, new_admin, configured, quota, aft
 
 
 @virtual_time
+@pytest.mark.parametrize("after_s", [0.5, 2.5, 4.5, 6.5])
+async def test_cancelled_twice_while_it_begins(fake, new_admin, configured, after_s) -> None:
+    async with new_admin() as admin:
+        for key in SLOW:
+            fake.control(key, lambda _: delay(2), keep=True)
+        beginning = asyncio.create_task(admin.reassigner.begin({FOO0: [3, 1, 4]}, 1000))
+        await asyncio.sleep(after_s)
+        beginning.cancel()
+        await asyncio.sleep(0.1)
+        beginning.cancel()
+        await asyncio.wait({beginning})
+        await asyncio.sleep(60)
+        assert await admin.list_partition_reassignments() == {}
+        assert await replicas(admin, FOO0) == (0, 1, 2)
+        assert configured() == {}
+
+
+@virtual_time
 async def test_the_way_back_is_told_before_anything_is_changed(fake, new_admin, configured) -> None:
     told = []
 

@@ -9,6 +9,7 @@ import pytest
 
 from kafkaclient.admin.announcements import Announcement, Intent
 from kafkaclient.errors import (
+    AdminTimeoutError,
     AuthorizationError,
     BrokerError,
     PartitionLimitRaceError,
@@ -262,6 +263,18 @@ async def test_who_died_while_it_set_throttles_is_waited_for_once(
         told = await admin.reassigner.verify({FOO0: (0, 1, 3)})
         assert told.lifted.topics == ("foo",)
         assert configured() == {}
+
+
+@virtual_time
+async def test_a_plan_waits_for_who_died_while_it_set_throttles(fake, new_admin) -> None:
+    async with new_admin() as admin:
+        inspect(fake).broker_configs[""] = {"kafkaclient.throttle.setting.100.00aa": "1"}
+        with pytest.raises(AdminTimeoutError, match=r"is setting .* 00:01:40 UTC"):
+            await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
+        assert await admin.list_partition_reassignments() == {}
+        begun = await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
+        assert asyncio.get_running_loop().time() >= 100
+        assert begun.started == {FOO0}
 
 
 @virtual_time

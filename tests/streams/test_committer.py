@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.errors import TransactionAbortableError
+from kafkaclient.errors import StreamsError, TransactionAbortableError
 from kafkaclient.streams.listeners import AppState
 from kafkaclient.streams.runtime.commit_states import TRANSITIONS, CommitEvent, CommitState
 from kafkaclient.streams.runtime.committer import Committer
 from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.outputs import OutgoingRecord, Work
+from kafkaclient.streams.runtime.task_states import event_for
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import opened_gate
@@ -111,7 +112,9 @@ class World:
         return self.observer.metrics.snapshot(AppState.RUNNING, {}, 0).instance
 
     def failed(self, task: ModelTask, error: BaseException) -> None:
-        if self.tasks.get(task.id) is task:
+        if event_for(error) is None:
+            self.crashes.append(error)
+        elif self.tasks.get(task.id) is task:
             task.end()
             self.tasks[task.id] = ModelTask(self, task.id)
 
@@ -146,6 +149,8 @@ class World:
             self.problems.remove(problem)
         if problem == "before":
             raise TransactionAbortableError("no")
+        if problem == "permanent":
+            raise StreamsError("a change is too large")
         self.check(pending, work)
         for one in work:
             for source, offset in one.offsets.items():
@@ -276,6 +281,21 @@ async def test_tasks_go_on_while_the_group_begins_a_generation() -> None:
     world.gate.open()
     await asyncio.sleep(0.01)
     assert world.offsets[0] > 200
+    await world.close()
+
+
+@virtual_time
+async def test_nothing_is_committed_after_a_permanent_error() -> None:
+    """The tasks still run until the instance ends, and are ahead of what was committed."""
+    world = World([0.001] * 5, 2)
+    await world.committer.start()
+    world.tasks = {number: ModelTask(world, number) for number in range(2)}
+    world.problems.append("permanent")
+    await asyncio.sleep(5)
+    (error,) = world.crashes
+    assert str(error) == "a change is too large"
+    assert (world.offsets, world.committer.state) == ([0, 0], CommitState.ENDED)
+    await world.committer.commit()  # nothing is left to wait for
     await world.close()
 
 

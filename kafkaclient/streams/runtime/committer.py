@@ -200,8 +200,13 @@ class Committer:
             while self.state in work:
                 await work[self.state]()
         except Exception as error:  # noqa: BLE001 - raised by run
-            self._crash(error)
-            self._settle()
+            self._end(error)
+
+    def _end(self, error: BaseException) -> None:
+        """End the instance."""
+        self._advance(_E.ENDED)
+        self._crash(error)
+        self._settle()
 
     async def _wait_until_due(self) -> None:
         self._wake.clear()
@@ -260,10 +265,12 @@ class Committer:
         assert self._batch is not None
         self._observer.commit_failed()
         failure = self._checked(failure)
+        if event_for(failure) is None:
+            # Nothing is committed any more: the tasks are ahead of what the output has of them.
+            self._end(failure)
+            return
         for task in list(self._batch.tasks):
             self._on_failed(task, failure)
-        if not self._batch.tasks and event_for(failure) is None:
-            self._crash(failure)
         await self.output.abandon()
         self._settle()
         self._advance(_E.ABORTED)

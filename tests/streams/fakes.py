@@ -208,7 +208,7 @@ class FakeOutput:
         self.changes.append({k: v for found in changes.values() for k, v in found.items()})
         return {} if self.next_position is None else dict.fromkeys(changes, self.next_position)
 
-    async def committed(self, sources: Any) -> dict[Any, int | None]:
+    async def fetch_committed(self, sources: Any) -> dict[Any, int | None]:
         self.log.append("committed")
         return dict.fromkeys(sources, self.offset)
 

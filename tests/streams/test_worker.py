@@ -135,7 +135,7 @@ class Brokers:
             raise TransactionAbortableError("perhaps")
         return positions
 
-    async def committed(
+    async def fetch_committed(
         self, sources: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int | None]:
         return {each: self.partitions[TaskId(0, each.partition)].offset for each in sources}

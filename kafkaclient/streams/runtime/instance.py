@@ -254,13 +254,10 @@ class Instance:
         self, stack: AsyncExitStack, admin: Admin, connection: GroupConnection, gate: CommitGate
     ) -> Output:
         config = self._config
+        offsets = GroupOffsets(
+            connection, gate, self._commit_refused, config.producer_config.call_limit.seconds
+        )
         if not config.exactly_once:
-            offsets = GroupOffsets(
-                connection,
-                gate,
-                self._commit_refused,
-                config.producer_config.call_limit.seconds,
-            )
             new = partial(Producer, config.bootstrap_servers, **config.producer_defaults)
             return PlainOutput(config.producer_config, new, offsets)
         identity = config.application_id, self._directory.process_id
@@ -272,7 +269,7 @@ class Instance:
             transactional_id=transactional_id(*identity),
             **config.producer_defaults,
         )
-        return TransactionalOutput(config.producer_config, new, gate, dead)
+        return TransactionalOutput(config.producer_config, new, offsets, gate, dead)
 
     def _commit_refused(self, code: int, group: ConsumerGroupMetadata) -> None:
         self._member.commit_refused(code, group)  # it is made later

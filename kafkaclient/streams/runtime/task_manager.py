@@ -272,7 +272,7 @@ class TaskManager:
         # task cannot commit any more. All changes before it are in the changelog, though perhaps
         # without their transaction's marker: the end includes open transactions.
         await self.committer.ready(task)
-        found = await self.committer.output.committed(task.sources)
+        found = await self.committer.output.fetch_committed(task.sources)
         if changelogs := [store.changelog for store in task.task_stores]:
             ends = await self._fetch_ends(changelogs, read_committed=False)
             for store in task.task_stores:

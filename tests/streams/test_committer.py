@@ -15,7 +15,7 @@ from kafkaclient.streams.runtime.commit_states import TRANSITIONS, CommitEvent, 
 from kafkaclient.streams.runtime.committer import Committer
 from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.outputs import OutgoingRecord, Work
-from kafkaclient.streams.runtime.task_states import event_for
+from kafkaclient.streams.runtime.task_states import is_recoverable
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import opened_gate
@@ -112,7 +112,7 @@ class World:
         return self.observer.metrics.snapshot(AppState.RUNNING, {}, 0).instance
 
     def failed(self, task: ModelTask, error: BaseException) -> None:
-        if event_for(error) is None:
+        if not is_recoverable(error):
             self.crashes.append(error)
         elif self.tasks.get(task.id) is task:
             task.end()

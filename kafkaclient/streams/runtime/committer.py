@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.errors import ProducerFencedError, StreamsError, TransactionAbortableError
 from kafkaclient.streams.runtime.commit_states import TRANSITIONS, CommitEvent, CommitState
-from kafkaclient.streams.runtime.task_states import event_for
+from kafkaclient.streams.runtime.task_states import is_recoverable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -265,7 +265,7 @@ class Committer:
         assert self._batch is not None
         self._observer.commit_failed()
         failure = self._checked(failure)
-        if event_for(failure) is None:
+        if not is_recoverable(failure):
             # Nothing is committed any more: the tasks are ahead of what the output has of them.
             self._end(failure)
             return
@@ -296,7 +296,7 @@ class Committer:
         try:
             await self.output.start()
         except Exception as error:
-            if event_for(error) is None:
+            if not is_recoverable(error):
                 raise
             _log.warning("the producer cannot be started yet: %s", error)
             await asyncio.sleep(_RETRY_BACKOFF_S)

@@ -163,7 +163,6 @@ class Instance:
                 observer=self._observer,
                 clock=self._clock,
             ),
-            on_migrated=self._schedule.request_soon,
             crash=self.crash,
             disk=disk,
             options=TaskOptions(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.streams.config import LATEST
 from kafkaclient.streams.runtime.task import Task, TaskOptions
-from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState, event_for
+from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState, is_recoverable
 from kafkaclient.streams.runtime.turns import Turns
 from kafkaclient.streams.runtime.worker import Worker
 
@@ -54,8 +54,7 @@ _CANCEL_TIMEOUT_S = 5.0  # how long a cancelled processor may take at the end of
 class TaskManager:
     """The tasks of this instance.
 
-    ``on_migrated`` is called when only another assignment can help, ``crash`` when the instance
-    must end. ``disk``'s threads open, flush and close stores.
+    ``crash`` is called when the instance must end. ``disk``'s threads open, flush and close stores.
     """
 
     def __init__(
@@ -67,7 +66,6 @@ class TaskManager:
         fetch_ends: FetchEnds,
         *,
         new_committer: NewCommitter,
-        on_migrated: Callable[[], None],
         crash: Callable[[BaseException], None],
         disk: Executor,
         options: TaskOptions | None = None,
@@ -85,7 +83,6 @@ class TaskManager:
         self._inputs = inputs
         self._reader = reader
         self._fetch_ends = fetch_ends
-        self._on_migrated = on_migrated
         self.crash = crash
         self._disk = disk
         self._options = options or TaskOptions()
@@ -150,7 +147,7 @@ class TaskManager:
         self._active = set()
         for task in list(self.tasks.values()):
             if task.is_active:
-                self.handle(task, TaskEvent.MIGRATED)
+                self.handle(task, TaskEvent.LOST)
 
     async def open(self) -> None:
         """Open the assignment's stores that are not open yet, active tasks first."""
@@ -313,14 +310,11 @@ class TaskManager:
         """Handle an error of a task, unless the task has been taken away meanwhile."""
         if self.tasks.get(task.id) is not task or not task.is_active:
             return
-        event = event_for(error)
-        if event is None:
+        if is_recoverable(error):
+            _log.warning("task %s failed: %s", task.id, error)
+            self.handle(task, TaskEvent.FAILED)
+        else:
             self.crash(error)
-            return
-        _log.warning("task %s %s: %s", task.id, event.value, error)
-        self.handle(task, event)
-        if event is TaskEvent.MIGRATED:
-            self._on_migrated()
 
     # --- work -----------------------------------------------------------------------------------
 

@@ -224,7 +224,7 @@ class TaskManager:
         activation = self._activations.pop(task.id, None)
         if activation is not None and activation is not asyncio.current_task():
             activation.cancel()
-        self.committer.lost(task)
+        self.committer.drop(task)
 
     def _start_worker(self, task: Task) -> None:
         self._activations.pop(task.id, None)
@@ -268,7 +268,7 @@ class TaskManager:
         # Exactly once depends on this order. The committed offset is final: earlier owners of the
         # task cannot commit any more. All changes before it are in the changelog, though perhaps
         # without their transaction's marker: the end includes open transactions.
-        await self.committer.ready(task)
+        await self.committer.wait_until_settled(task)
         found = await self.committer.output.fetch_committed(task.sources)
         if changelogs := [store.changelog for store in task.task_stores]:
             ends = await self._fetch_ends(changelogs, read_committed=False)

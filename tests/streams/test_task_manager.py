@@ -238,7 +238,7 @@ async def test_a_failed_commit_restores_its_tasks(world: World) -> None:
     assert world.log == ["abandon", "start", "committed", "ends"]
     assert world.state(A) is TaskState.RUNNING
     assert world.manager.tasks[A].stores["counts"].get(b"a") is None
-    assert world.inputs.paused == set()
+    assert world.inputs.positions.keys() == {SOURCE, TopicPartition("words", 1)}
 
 
 async def test_a_task_waits_for_the_commit_under_way_before_it_reads_its_offset(

@@ -176,7 +176,7 @@ class Instance:
         )
         stack.callback(manager.close)
         self._tasks = manager.tasks
-        stack.push_async_callback(manager.end_work)
+        stack.push_async_callback(manager.end_work)  # if the rest of the start fails
         await manager.committer.start()
         protocol = GroupMember(
             config,
@@ -214,7 +214,7 @@ class Instance:
         )
         stack.push_async_callback(positions.close)
         stack.push_async_callback(member.leave, "the instance ends", _LEAVE_TIMEOUT_S)
-        stack.push_async_callback(manager.end_work)
+        stack.push_async_callback(manager.end_work)  # before the member leaves
         stack.push_async_callback(protocol.close)
         for name, work in (
             ("work", self._fetch_records()),
@@ -279,6 +279,7 @@ class Instance:
         while True:
             wanted = self._manager.wanted_partitions()
             self._manager.deliver(await self._inputs.take(wanted, _TAKE_TIMEOUT_S))
+            # A request that is due during a rebalance is dropped: the assignment schedules anew.
             if self._schedule.take_due() and not self._member.is_rebalancing:
                 self._member.request_rejoin("tasks may be assigned better")
             if self._clock() >= clean_at:

@@ -37,7 +37,11 @@ class FetchEnds(Protocol):
 
 
 class NewCommitter(Protocol):
-    """Makes the committer, with the arguments of :class:`Committer` of these names."""
+    """Makes the committer, with the arguments of :class:`Committer` of these names.
+
+    The committer and the manager need each other: so the manager makes its committer, and gives it
+    its own methods.
+    """
 
     def __call__(
         self,
@@ -211,6 +215,8 @@ class TaskManager:
             self._follow()
 
     def _follow(self) -> None:
+        """Read the changelogs of the tasks that need it: once for all tasks of an assignment,
+        otherwise after each event."""
         following = (TaskState.RESTORING, TaskState.STANDBY)
         self._reader.follow([task for task in self.tasks.values() if task.state in following])
 
@@ -238,7 +244,6 @@ class TaskManager:
         )
         for source, offset in task.offsets.items():
             self._inputs.add(source, offset)
-            self._inputs.resume(source)
 
     def _close_store(self, task: Task) -> None:
         del self.tasks[task.id]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -85,9 +84,3 @@ def event_for(error: BaseException) -> TaskEvent | None:
     aborted = isinstance(error, TransactionAbortableError)
     retriable = isinstance(error, KafkaError) and error.retriable
     return TaskEvent.FAILED if ended or aborted or retriable else None
-
-
-def is_being_cancelled() -> bool:
-    """Whether the current asyncio task is being cancelled, and not just what it awaits."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

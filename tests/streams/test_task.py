@@ -61,7 +61,7 @@ def commit(task: Task, position: int | None = 10) -> tuple[dict[bytes, bytes | N
     """The changes and the offset that are committed."""
     work = task.work()
     (changelog,) = work.changes
-    task.committed({changelog: position})
+    task.on_committed(task.offsets, {changelog: position})
     return dict(work.changes[changelog]), work.offsets[task.sources[0]]
 
 
@@ -74,6 +74,16 @@ async def test_a_commit_keeps_changes_records_and_offset(task: Task) -> None:
     assert commit(task, None) == ({}, 10)
     await process(task, record(10, b"a"))
     assert (task.position, task.stores["counts"].get(b"a")) == (10, b"3")
+
+
+async def test_the_committed_offset_is_the_commits_not_the_tasks(task: Task) -> None:
+    """Records before it are deleted from repartition topics."""
+    run(task)
+    await process(task, record(5, b"a"))
+    work = task.work()
+    await process(task, record(6, b"a"))
+    task.on_committed(work.offsets, {})
+    assert (list(task.offsets.values()), list(task.committed_offsets.values())) == ([7], [6])
 
 
 async def test_a_commit_contains_nothing_of_a_record_in_progress(

@@ -47,8 +47,8 @@ class ChangelogReader:
         self._observer = observer
         self._stores: dict[TopicPartition, tuple[Task, TaskStore]] = {}
         self._positions: dict[TopicPartition, int] = {}
-        """The stores' positions, as this reader knows them. A store that has started over meanwhile
-        has another one."""
+        """Where this reader last left each store. The store's own position differs after
+        :meth:`.TaskStore.start_over`."""
         self._has_tasks = asyncio.Event()
         self.bytes_read = ChangelogBytes(0, 0)
 

@@ -28,7 +28,7 @@ from kafkaclient.streams.runtime.cancellation import (
     take_cancellation,
 )
 from kafkaclient.streams.runtime.outputs import OutgoingRecord
-from kafkaclient.streams.runtime.task_states import event_for
+from kafkaclient.streams.runtime.task_states import is_recoverable
 from kafkaclient.streams.serdes import BYTES_OR_NONE
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class _Emit:
                 key = output.key.write(key)
                 value = output.value.write(value)
         except KafkaError as error:
-            if event_for(error) is not None:
+            if is_recoverable(error):
                 self.failure = error
             raise
         except TypeError as error:
@@ -285,7 +285,7 @@ def _is_record_error(error: BaseException, emit: _Emit, has_returned: bool) -> b
         return False
     if isinstance(error, StateStoreError) or error is emit.failure:
         return False
-    return not has_returned or event_for(error) is None
+    return not has_returned or not is_recoverable(error)
 
 
 def _dead_letter_headers(

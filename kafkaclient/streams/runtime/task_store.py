@@ -142,7 +142,7 @@ class TaskStore:
         self.view.close()
         self.view = self._new_view()
 
-    def committed(self, position: int | None) -> None:
+    def on_committed(self, position: int | None) -> None:
         """The store's changes are in the changelog, up to ``position``. None: it is not known, or
         there were no changes."""
         self.view.commit()
@@ -150,7 +150,7 @@ class TaskStore:
             self.position = position
         self.checkpoint_if_due()
 
-    def is_current(self) -> None:
+    def mark_current(self) -> None:
         """The store has its whole changelog now, because its task runs here."""
         self._current_at = self._wall()
 

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import StreamsError
-from kafkaclient.streams.runtime.task_states import event_for
+from kafkaclient.streams.runtime.task_states import is_recoverable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -124,7 +124,7 @@ class Worker:
             if results is not None and not self._is_late:
                 await self._committer.add(self.task, *results)
         except Exception as error:  # noqa: BLE001 - on_error gets it
-            if event_for(error) is not None:
+            if is_recoverable(error):
                 await self._committer.commit()  # the records before it need not be done again
             self._report(error)
         except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):

@@ -23,7 +23,7 @@ from integration.test_streams_app import (
 )
 from kafkaclient import Producer
 from kafkaclient.admin import Admin, ConfigResource
-from kafkaclient.errors import ProcessingError, StreamsError
+from kafkaclient.errors import ProcessingError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -218,7 +218,7 @@ async def test_changes_that_are_too_large_are_named(
     tmp_path: Path,
     guarantee: str,
 ) -> None:
-    """Too large for the producer: the record's error. For the changelog: the commit's."""
+    """Too large for the producer or for the changelog: the record's error."""
     bootstrap = kafka_cluster.bootstrap
     await create_topic(topic, 1)
 
@@ -240,10 +240,9 @@ async def test_changes_that_are_too_large_are_named(
         changelog = ConfigResource.topic(f"app-{topic}-s-changelog")
         await admin.alter_configs(changelog, {"max.message.bytes": "10000"})
         await producer.send_and_wait(topic, b"50000")
-        with pytest.raises(
-            StreamsError, match=r"a change of 50003 bytes, with the key b'key', .*s-changelog-0"
-        ):
-            await made(on_error="skip").run()
+        message = r"-0, offset 1, .*a change of 50003 bytes, with the key b'key', .*s-changelog-0"
+        with pytest.raises(ProcessingError, match=message):
+            await made(deserialization_exception_handler="skip").run()
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])

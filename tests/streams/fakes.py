@@ -159,8 +159,8 @@ class FakeDelivery:
 
 
 class FakeOutput:
-    """``refused`` has values that the broker refuses. ``fail`` is raised by the next commit, ``problem`` by each :meth:`prepare`. Records its calls
-    in ``log``."""
+    """``refused`` has values that the broker refuses. ``fail`` is raised by the next commit,
+    ``problem`` by each :meth:`prepare`. Records its calls in ``log``."""
 
     is_transactional = True
     max_change_bytes = 1_000

@@ -546,3 +546,22 @@ async def test_a_cancellation_after_its_record_ends_the_instance(tmp_path: Path)
     assert isinstance(error, StreamsError)
     assert "task 0_0 of itself, after the record at words-0, offset 1" in str(error)
     await world.close()
+
+
+@virtual_time
+async def test_a_task_that_fails_again_waits_before_it_starts_again(tmp_path: Path) -> None:
+    now = asyncio.get_running_loop().time
+    world = World(tmp_path, topology(), [feed(b"", b"")])
+    world.brokers.problems = ["before"]
+    began = now()
+    await world.rebalance([A])
+    await world.done(A)
+    assert now() - began < 0.5, "the first failure is retried at once"
+
+    world.partitions[A].records += feed(b"", b"", b"")[2:]
+    world.brokers.problems = ["before"] * 4
+    began = now()
+    await world.done(A)
+    assert 1.5 <= now() - began < 3
+    assert world.crashes == []
+    await world.close()

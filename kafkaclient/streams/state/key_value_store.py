@@ -45,6 +45,7 @@ class KeyValueStore(Generic[K, V]):
     An object is serialized when it is written: changing it later does not change the store. Each
     method raises TypeError for a key or value of another type than declared, and
     :class:`~kafkaclient.errors.StreamsError` after the task was taken away from this instance.
+    A processor must not leave a task behind that writes: the writes would belong to another record.
     """
 
     __slots__ = (

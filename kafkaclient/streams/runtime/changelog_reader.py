@@ -94,6 +94,9 @@ class ChangelogReader:
         again."""
         partition = batch.topic_partition
         task, store = entry = self._stores[partition]
+        await store.until_emptied()
+        if self._stores.get(partition) != entry or self._has_moved(store):
+            return
         changes, records = batch.pairs(), 0
         while part := list(islice(changes, _MAX_CHANGES)):
             store.restore(part)

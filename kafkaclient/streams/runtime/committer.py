@@ -129,13 +129,15 @@ class Committer:
         """
         while not self._accepts.is_set():
             await self._accepts.wait()
-        self._advance(_E.ADDED)
+        if self.state is not _S.DIRTY:  # called for each record
+            self._advance(_E.ADDED)
         if self._open is None:
             self._open = _OpenCommit(self._clock() + self._interval_s)
             self._wake.set()
         commit = self._open
-        commit.tasks.setdefault(task, False)
-        commit.ids.add(task.id)
+        if task not in commit.tasks:
+            commit.tasks[task] = False
+            commit.ids.add(task.id)
         if records:
             commit.tasks[task] = True
             self._adding += 1

@@ -21,7 +21,7 @@ from kafkaclient.producer.batches.record import RawRecord, checked_record
 from kafkaclient.types import NO_OFFSET, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.batches.delivery import Delivery
@@ -114,7 +114,8 @@ class Output:
         """The record for a later :meth:`send`, with mutable buffers copied. Raises
         InvalidRecordError for a record that is invalid even without metadata."""
         made = checked_record(self._config, time.time, RawRecord(*record))
-        return record._replace(value=made.value, key=made.key, headers=made.headers)
+        topic, _, _, partition, timestamp_ms, _ = record
+        return OutgoingRecord(topic, made.value, made.key, partition, timestamp_ms, made.headers)
 
     async def prepare(self, records: Sequence[OutgoingRecord]) -> None:
         """Wait until the records' topics are known, so that :meth:`send` needs no metadata.
@@ -147,10 +148,10 @@ class Output:
                 if producer is self._producer:
                     raise
 
-    async def send(self, record: OutgoingRecord) -> Delivery:
+    def send(self, record: OutgoingRecord) -> Awaitable[Delivery]:
         """Send a record whose topic is known."""
         topic, value, key, partition, timestamp_ms, headers = record
-        return await self._running().send(
+        return self._running().send(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )
 
@@ -229,7 +230,8 @@ class TransactionalOutput(Output):
         self._dead = dead
 
     async def send(self, record: OutgoingRecord) -> Delivery:
-        await self._begin()
+        if not self._running().in_transaction:
+            await self._begin()
         return await super().send(record)
 
     async def _begin(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkaclient.errors import RecordTooLargeError, StreamsError, TransactionAbortableError
 from kafkaclient.streams.runtime.outputs import RefusedChangeError
@@ -17,25 +17,19 @@ if TYPE_CHECKING:
 _MIN_PRUNED = 10_000
 
 
-class _Sent(NamedTuple):
-    task: Task
-    offsets: Mapping[TopicPartition, int]
-    """Behind the input record."""
-    delivery: Delivery
-
-
 class SentRecords:
     """What was sent for one commit: which input record each record comes from."""
 
     def __init__(self) -> None:
-        self._sent: list[_Sent] = []
+        self._sent: list[tuple[Task, Mapping[TopicPartition, int], Delivery]] = []
+        """With the offsets behind the input record."""
         self._prune_at = _MIN_PRUNED
 
     def add(self, task: Task, offsets: Mapping[TopicPartition, int], delivery: Delivery) -> None:
         """A record was sent for the input record before these offsets."""
-        self._sent.append(_Sent(task, offsets, delivery))
+        self._sent.append((task, offsets, delivery))
         if len(self._sent) >= self._prune_at:
-            self._sent = [each for each in self._sent if not _is_written(each.delivery)]
+            self._sent = [each for each in self._sent if not _is_written(each[2])]
             self._prune_at = max(_MIN_PRUNED, 2 * len(self._sent))
 
     def blame(self, failure: BaseException, tasks: Collection[Task]) -> BaseException:

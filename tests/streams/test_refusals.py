@@ -108,7 +108,7 @@ def test_a_record_is_blamed_once() -> None:
     world.send(2, RecordTooLargeError("5000 bytes to dead-0"))
     failure = world.blame(TOO_LARGE)
     assert not is_recoverable(failure)
-    assert "on_error writes for the record before " in str(failure)
+    assert "the dead letter of the record at words-0, offset 1, is refused" in str(failure)
     assert "5000 bytes to dead-0" in str(failure)
 
 

@@ -41,9 +41,10 @@ class SentRecords:
         found = self._refused() | _changed(failure, tasks)
         for (task, offsets), error in found.items():
             if task in tasks and not task.refuse(dict(offsets), error):
+                (((topic, partition), offset),) = offsets
                 return StreamsError(
-                    f"task {task.id}: what on_error writes for the record before {dict(offsets)} "
-                    f"is refused, too: {error}"
+                    f"the dead letter of the record at {topic}-{partition}, offset {offset - 1}, "
+                    f"is refused: {error} Raise max.message.bytes of the dead letter topic"
                 )
         return failure if not found else TransactionAbortableError(str(failure))
 

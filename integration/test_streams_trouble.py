@@ -475,7 +475,9 @@ async def test_a_dead_letter_that_the_broker_refuses_ends_run(
     async with Producer(bootstrap) as producer, Admin(bootstrap) as admin:
         await admin.alter_configs(ConfigResource.topic(dead), {"max.message.bytes": "2000"})
         await producer.send_and_wait(topic, os.urandom(5000))
-    with pytest.raises(StreamsError, match=rf"the dead letter of the record at {topic}-0, offset 0, .*to {dead}-0"):
+    with pytest.raises(
+        StreamsError, match=rf"the dead letter of the record at {topic}-0, offset 0, .*to {dead}-0"
+    ):
         await app.run()
 
 

@@ -210,6 +210,10 @@ class Committer:
                 await work[self.state]()
         except Exception as error:  # noqa: BLE001 - raised by run
             self._end(error)
+        except asyncio.CancelledError:
+            if self.state is not _S.ENDED:  # all asyncio tasks are cancelled, perhaps
+                self._end(StreamsError("the application cancelled the asyncio task that commits"))
+            raise
 
     def _end(self, error: BaseException) -> None:
         """End the instance."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from integration.streams_support import application, equals, records, running, until
 from kafkaclient import Producer
-from kafkaclient.admin import Admin
+from kafkaclient.admin import Admin, ConfigResource
 from kafkaclient.errors import DeserializationError, ProcessingError, StreamsError
 from kafkaclient.streams import DeadLetter, StreamsApp
 from kafkaclient.types import TopicPartition
@@ -398,3 +399,151 @@ async def test_the_word_count_in_the_docs(
 
     async with running(app) as task:
         await until(equals(last, {b"a": b"4", b"b": b"1", b"c": b"1"}), task)
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+async def test_what_a_broker_refuses_is_its_records_error(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: CreateTopic,
+    tmp_path: Path,
+    guarantee: str,
+) -> None:
+    """Emitted records and store changes beyond max.message.bytes, which differ each time."""
+    bootstrap, out, dead = kafka_cluster.bootstrap, f"{topic}-out", f"{topic}-dead"
+    changelog = f"app-{topic}-s-changelog"
+    for name in (topic, out, dead, changelog):
+        await create_topic(name, 1)
+
+    def made(handler: Any) -> StreamsApp:
+        app = application(bootstrap, topic, tmp_path, processing_guarantee=guarantee)
+
+        @app.processor(topic, store="s", on_error=handler)
+        async def grow(record, store, emit) -> None:
+            size = 5000 if record.value.startswith(b"big") else 10
+            store[record.value] = os.urandom(5000 if record.value == b"big change" else 10)
+            await emit(out, record.value)
+            if record.value != b"big change":
+                await emit(out, os.urandom(size), b"content")
+
+        return app
+
+    values = [b"1", b"big 2", b"3", b"big change", b"5", b"big 6", b"7"]
+    async with Producer(bootstrap) as producer, Admin(bootstrap) as admin:
+        for name in (out, changelog):
+            await admin.alter_configs(ConfigResource.topic(name), {"max.message.bytes": "2000"})
+        for value in values:
+            await producer.send_and_wait(topic, value)
+    with pytest.raises(ProcessingError, match=rf"offset 1, .*to {out}-0 make a batch of 50\d\d b"):
+        await made("fail").run()
+
+    async def names(name: str) -> list[bytes]:
+        return [each.value for each in await records(bootstrap, name) if each.key is None]
+
+    async def is_done() -> bool:
+        return (await names(out))[-1:] == [b"7"]
+
+    async with running(made(DeadLetter(dead))) as task:
+        await until(is_done, task)
+    small = [b"1", b"3", b"5", b"7"]
+    if guarantee == "exactly_once_v2":
+        assert await names(out) == small
+        assert await names(dead) == [b"big 2", b"big change", b"big 6"]
+    assert set(small) <= set(await names(out))
+    assert set(await names(dead)) == {b"big 2", b"big change", b"big 6"}
+    stored = {each.key for each in await records(bootstrap, changelog)}
+    assert stored == set(small) if guarantee == "exactly_once_v2" else stored >= set(small)
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+async def test_a_dead_letter_that_the_broker_refuses_ends_run(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: CreateTopic,
+    tmp_path: Path,
+    guarantee: str,
+) -> None:
+    bootstrap, dead = kafka_cluster.bootstrap, f"{topic}-dead"
+    for name in (topic, dead):
+        await create_topic(name, 1)
+    app = application(bootstrap, topic, tmp_path, processing_guarantee=guarantee)
+
+    @app.processor(topic, store="s", on_error=DeadLetter(dead))
+    async def fail(record, store, emit) -> None:
+        raise ValueError("no")
+
+    async with Producer(bootstrap) as producer, Admin(bootstrap) as admin:
+        await admin.alter_configs(ConfigResource.topic(dead), {"max.message.bytes": "2000"})
+        await producer.send_and_wait(topic, os.urandom(5000))
+    with pytest.raises(
+        StreamsError, match=rf"the dead letter of the record at {topic}-0, offset 0, .*to {dead}-0"
+    ):
+        await app.run()
+
+
+class GiveUp(BaseException):
+    pass
+
+
+async def give_up() -> None:
+    raise GiveUp
+
+
+async def exit_generator() -> None:
+    raise GeneratorExit
+
+
+async def cancel_in_time() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().call_later(0.2, task.cancel)
+    await asyncio.sleep(30)
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+async def test_however_a_processor_ends_nothing_is_half_committed(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: CreateTopic,
+    tmp_path: Path,
+    guarantee: str,
+) -> None:
+    bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
+    for name in (topic, out):
+        await create_topic(name, 1)
+
+    def made(bad: Callable[[], Awaitable[None]], handler: str = "fail") -> StreamsApp:
+        app = application(bootstrap, topic, tmp_path, processing_guarantee=guarantee)
+
+        @app.processor(topic, store="s", on_error=handler)
+        async def count(record, store, emit) -> None:
+            store[record.value] = b"%d" % (int(store.get(record.value) or 0) + 1)
+            await emit(out, record.value + b"=" + store[record.value])
+            if record.value == b"1":
+                await bad()
+
+        return app
+
+    async with Producer(bootstrap) as producer:
+        for value in (b"0", b"1", b"2"):
+            await producer.send_and_wait(topic, value)
+    with pytest.raises(GiveUp):
+        await made(give_up, "skip").run()
+    with pytest.raises(GeneratorExit):
+        await made(exit_generator).run()
+    with pytest.raises(ProcessingError, match="offset 1, cannot be processed: CancelledError"):
+        await made(cancel_in_time).run()
+
+    async def written() -> list[bytes]:
+        return [each.value for each in await records(bootstrap, out)]
+
+    async def is_done() -> bool:
+        return (await written())[-1:] == [b"2=1"]
+
+    async with running(made(cancel_in_time, "skip")) as task:
+        await until(is_done, task)
+    found = await written()
+    assert set(found) == {b"0=1", b"2=1"}
+    assert len(found) == 2 or guarantee == "at_least_once"
+    changes = await records(bootstrap, f"app-{topic}-s-changelog")
+    assert b"1" not in {each.key for each in changes}

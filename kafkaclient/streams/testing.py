@@ -222,7 +222,7 @@ class TopologyTest:
             TypeError: the key or value is not of the topic's type.
             PartitionOutOfRangeError: the topic has fewer partitions.
             DeserializationError, ProcessingError: as :meth:`StreamsApp.run`. The record's changes
-                and emitted records are dropped.
+                and emitted records are dropped. What is no Exception is raised unchanged.
             StreamsError: no processor reads the topic.
         """
         name = topic.name if isinstance(topic, Topic) else topic

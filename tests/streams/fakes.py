@@ -145,9 +145,22 @@ def checked(record: OutgoingRecord) -> OutgoingRecord:
     return record._replace(value=made.value, key=made.key, headers=made.headers)
 
 
+class FakeDelivery:
+    """Done. ``error`` is why the broker refused the record."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    def done(self) -> bool:
+        return True
+
+    def exception(self) -> Exception | None:
+        return self.error
+
+
 class FakeOutput:
-    """``fail`` is raised by the next commit, ``problem`` by each :meth:`prepare`. Records its calls
-    in ``log``."""
+    """``refused`` has values that the broker refuses. ``fail`` is raised by the next commit,
+    ``problem`` by each :meth:`prepare`. Records its calls in ``log``."""
 
     is_transactional = True
     max_change_bytes = 1_000
@@ -155,6 +168,7 @@ class FakeOutput:
     def __init__(self, log: list[str] | None = None) -> None:
         self.log = [] if log is None else log
         self.fail: BaseException | None = None
+        self.refused: dict[bytes, Exception] = {}
         self.problem: BaseException | None = None
         self.offset: int | None = None
         """The committed offset of each partition."""
@@ -189,8 +203,9 @@ class FakeOutput:
                     f"topic {record.topic!r} has no partition {record.partition}"
                 )
 
-    async def send(self, record: OutgoingRecord) -> None:
+    async def send(self, record: OutgoingRecord) -> FakeDelivery:
         self.emitted.append(record)
+        return FakeDelivery(self.refused.get(record.value))
 
     async def commit(self, work: Iterable[Work], losses: int) -> dict[TopicPartition, int]:
         await self.may_commit.wait()

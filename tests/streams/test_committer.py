@@ -381,6 +381,21 @@ async def test_nothing_is_left_after_the_end() -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
+@virtual_time
+async def test_nobody_waits_for_a_commit_loop_that_the_application_cancelled() -> None:
+    world = World([0.03] * 5, 1)
+    await world.committer.start()
+    world.tasks = {0: ModelTask(world, 0)}
+    await asyncio.sleep(0.05)
+    (loop,) = (each for each in asyncio.all_tasks() if each.get_name() == "kafkaclient-commit")
+    loop.cancel()
+    async with asyncio.timeout(1):
+        await world.committer.commit()
+    (error,) = world.crashes
+    assert "cancelled the asyncio task that commits" in str(error)
+    await world.close()
+
+
 def test_every_state_can_end_and_only_a_clean_one_has_nothing_to_lose() -> None:
     for state in CommitState:
         assert TRANSITIONS[state, CommitEvent.ENDED] is CommitState.ENDED

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkaclient.errors import (
+    DeliveryTimeoutError,
     MetadataTimeoutError,
     ProcessingError,
+    ProducerFencedError,
     StreamsError,
     UnknownTopicError,
 )
-from kafkaclient.streams import DeadLetter
+from kafkaclient.streams import DeadLetter, Serde, Topic
 from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
 from kafkaclient.streams.state.rocks import RocksStore
 from kafkaclient.types import TopicPartition
@@ -172,3 +176,126 @@ async def test_a_dead_letter_that_is_too_large_names_its_record(world: World) ->
     message = r"words-0, offset 7, .*ValueError: no.* to dead either.*max\.request\.size"
     with pytest.raises(StreamsError, match=message):
         await world.process(process, DEAD, record(7, b"a", bytes(1_048_400)))
+
+
+class GiveUp(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("error", [GiveUp(), GeneratorExit()])
+@pytest.mark.parametrize("handler", ["fail", "skip"])
+async def test_what_is_no_exception_leaves_nothing_of_its_record(
+    world: World, error: BaseException, handler: Any
+) -> None:
+    async def process(record: Any, store: Any, emit: Any) -> None:
+        store[b"k"] = b"v"
+        await emit("out", b"half")
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        await world.process(process, handler, record(7, b"a"))
+    assert raised.value is error
+    assert (world.store.changes, world.emitted) == ({}, [])
+
+
+async def cancelled_at_once() -> None:
+    current().cancel()
+    await asyncio.sleep(1)
+
+
+async def cancelled_without_await() -> None:
+    current().cancel()
+
+
+async def cancelled_in_time() -> None:
+    asyncio.get_running_loop().call_soon(current().cancel)
+    await asyncio.sleep(1)
+
+
+async def cancelled_within() -> None:
+    inner = asyncio.create_task(asyncio.sleep(1))
+    await asyncio.sleep(0)
+    inner.cancel()
+    await inner
+
+
+def current() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+CANCELLED = [cancelled_at_once, cancelled_without_await, cancelled_in_time, cancelled_within]
+
+
+@pytest.mark.parametrize("cancel", CANCELLED)
+@pytest.mark.parametrize("handler", ["fail", "skip", DEAD])
+async def test_a_processor_that_cancels_itself_fails_its_record(
+    world: World, cancel: Any, handler: Any
+) -> None:
+    async def process(record: Any, store: Any, emit: Any) -> None:
+        store[b"k"] = b"v"
+        await emit("out", b"half")
+        await cancel()
+
+    if handler == "fail":
+        with pytest.raises(ProcessingError, match="words-0, offset 7") as raised:
+            await world.process(process, handler, record(7, b"a"))
+        assert isinstance(raised.value.__cause__, asyncio.CancelledError)
+    else:
+        await world.process(process, handler, record(7, b"a", b"poison"))
+    assert world.values == ([("dead", b"poison")] if handler is DEAD else [])
+    assert world.store.changes == {}
+    assert current().cancelling() == 0
+
+
+async def test_a_processor_that_catches_its_own_cancellation_succeeds(world: World) -> None:
+    async def process(record: Any, store: Any, emit: Any) -> None:
+        with suppress(asyncio.CancelledError):
+            await cancelled_at_once()
+        await emit("out", b"late")
+
+    await world.process(process, "fail", record(7, b"a"))
+    assert world.values == [("out", b"late")]
+    assert current().cancelling() == 0
+
+
+OWN_ERRORS = [DeliveryTimeoutError("mine"), ProducerFencedError("mine"), MetadataTimeoutError("")]
+
+
+@pytest.mark.parametrize("error", OWN_ERRORS)
+async def test_kafka_errors_of_a_processors_own_clients_are_its_records(
+    world: World, error: Exception
+) -> None:
+    async def process(record: Any, store: Any, emit: Any) -> None:
+        raise error
+
+    await world.process(process, DEAD, record(7, b"a", b"poison"))
+    assert world.values == [("dead", b"poison")]
+    with pytest.raises(ProcessingError, match="offset 7, cannot be processed"):
+        await world.process(process, "fail", record(7, b"a"))
+
+
+async def test_a_retriable_error_of_the_output_is_not_the_records(world: World) -> None:
+    async def process(record: Any, store: Any, emit: Any) -> None:
+        store[b"k"] = b"v"
+        await emit("out", b"")
+
+    world.output.problem = DeliveryTimeoutError("the brokers do not answer")
+    with pytest.raises(DeliveryTimeoutError):
+        await world.process(process, "skip", record(7, b"a"))
+    assert world.store.changes == {}
+
+
+async def test_a_retriable_error_of_an_emits_serde_is_not_the_records(world: World) -> None:
+    class Registry:
+        async def serialize(self, value: Any, context: Any) -> bytes:
+            raise DeliveryTimeoutError("the registry does not answer")
+
+    out = Topic[Any, Any]("out", value=Serde(Registry(), None))
+
+    async def process(record: Any, store: Any, emit: Any) -> None:
+        await emit(out, 5)
+
+    with pytest.raises(DeliveryTimeoutError):
+        await world.process(process, "skip", record(7, b"a"))

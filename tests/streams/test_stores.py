@@ -155,3 +155,23 @@ def test_a_store_is_a_sorted_dictionary_with_commits(
     assert list(store.items()) == sorted(seen.items())
     assert list(rocks.items()) == sorted(settled.items())
     rocks.close()
+
+
+def test_a_store_knows_which_record_wrote_a_large_value(tmp_path: Path) -> None:
+    rocks = RocksStore(tmp_path / "s")
+    store = bytes_store(rocks)
+    store[b"k"] = bytes(5_000)
+    store[b"small"] = b""
+    store.mark(1)
+    store[b"other"] = bytes(5_000)
+    store.mark(2)
+    store[b"k"] = bytes(5_000)
+    store.roll_back()
+    store.mark(3)
+    assert [store.writer(key) for key in (b"k", b"other", b"small")] == [1, 2, None]
+    store[b"k"] = bytes(6_000)
+    store.commit()
+    assert store.writer(b"other") is None
+    store.mark(4)
+    assert store.writer(b"k") == 4
+    rocks.close()

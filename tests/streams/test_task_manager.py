@@ -295,6 +295,22 @@ async def test_permanent_errors_end_the_instance(world: World) -> None:
     assert world.crashes == [error]
 
 
+async def test_a_record_whose_output_is_refused_goes_to_its_handler(world: World) -> None:
+    await world.assign([A], [])
+    await world.run_until_idle()
+    world.output.fail = refused = RecordTooLargeError("too large")
+    world.output.refused[b"1"] = refused
+    await world.process({SOURCE: [record(3, b"a"), record(4, b"boring")]})
+    await world.commit()
+    await world.run_until_idle()
+    assert (world.state(A), world.crashes) == (TaskState.RUNNING, [])
+    await world.process({SOURCE: [record(3, b"a")]})
+    (error,) = world.crashes
+    assert isinstance(error, ProcessingError)
+    assert error.__cause__ is refused
+    assert world.output.commits == []
+
+
 async def test_a_retriable_error_of_a_record_keeps_the_records_before_it(world: World) -> None:
     await world.assign([A], [])
     await world.run_until_idle()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kafkaclient.errors import (
     ConfigError,
+    DeliveryTimeoutError,
     DeserializationError,
     PartitionOutOfRangeError,
     ProcessingError,
@@ -332,3 +333,39 @@ def test_a_large_change_fails_its_record() -> None:
         test.send("in", b"x")
     with pytest.raises(ConfigError):
         app().processor("in", store=b"s")(process)
+
+
+class GiveUp(BaseException):
+    pass
+
+
+async def cancel_self() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().call_later(1, task.cancel)
+    await asyncio.sleep(10)
+
+
+@pytest.mark.parametrize("handler", ["fail", "skip"])
+@pytest.mark.parametrize("bad", [GiveUp(), DeliveryTimeoutError("my own producer's"), None])
+def test_errors_end_a_record_as_on_brokers(bad: BaseException | None, handler: Any) -> None:
+    made = app()
+
+    @made.processor("in", store="s", on_error=handler)
+    async def process(record, store, emit) -> None:
+        store[record.value] = b""
+        await emit("out", record.value)
+        if record.value == b"bad":
+            if bad is not None:
+                raise bad
+            await cancel_self()
+
+    with TopologyTest(made) as test:
+        if isinstance(bad, GiveUp) or handler == "fail":
+            with pytest.raises(GiveUp if isinstance(bad, GiveUp) else ProcessingError):
+                test.send("in", b"bad")
+        else:
+            test.send("in", b"bad")
+        test.send("in", b"good")
+        assert [record.value for record in test.records("out")] == [b"good"]
+        assert list(test.store("s")) == [b"good"]

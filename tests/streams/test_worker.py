@@ -503,3 +503,65 @@ def check(partition: Partition, values: list[bytes]) -> None:
     assert by_topic["dead"] == [value for value in values if value in (b"poison", b"garbage")]
     state = {each.key: each.value for each in partition.changelog}
     assert state == ({b"k": b"%d" % len(good)} if good else {})
+
+
+class GiveUp(BaseException):
+    """What ``behave`` cannot raise."""
+
+
+async def bad(record: Any, store: Any, emit: Any) -> None:
+    """Cancels its asyncio task later than it returns, or raises what is no Exception."""
+    store[record.key] = record.value
+    await emit("counts", record.value)
+    if record.value == b"raises":
+        raise GiveUp
+    if record.value == b"cancels":
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_later(0.02, task.cancel)
+
+
+@pytest.mark.parametrize("handler", ["fail", "skip"])
+@virtual_time
+async def test_what_is_no_exception_ends_the_instance(tmp_path: Path, handler: Any) -> None:
+    feeds = [feed(b"1", b"raises", b"3")]
+    world = World(tmp_path, topology_of(bad, processing_exception_handler=handler), feeds)
+    await world.rebalance([A])
+    await world.done(A)
+    await world.manager.committer.commit()
+    assert [type(error) for error in world.crashes] == [GiveUp]
+    partition = world.partitions[A]
+    assert partition.offset in (None, 1)
+    assert [each[1] for each in partition.emitted] in ([], [b"1"])
+    assert [each.value for each in partition.changelog] in ([], [b"1"])
+    await world.close()
+
+
+@virtual_time
+async def test_a_cancellation_after_its_record_ends_the_instance(tmp_path: Path) -> None:
+    world = World(tmp_path, topology_of(bad), [feed(b"1", b"cancels")])
+    await world.rebalance([A])
+    await asyncio.sleep(5)
+    (error,) = world.crashes
+    assert isinstance(error, StreamsError)
+    assert "task 0_0 of itself, after the record at words-0, offset 1" in str(error)
+    await world.close()
+
+
+@virtual_time
+async def test_a_task_that_fails_again_waits_before_it_starts_again(tmp_path: Path) -> None:
+    now = asyncio.get_running_loop().time
+    world = World(tmp_path, topology(), [feed(b"", b"")])
+    world.brokers.problems = ["before"]
+    began = now()
+    await world.rebalance([A])
+    await world.done(A)
+    assert now() - began < 0.5, "the first failure is retried at once"
+
+    world.partitions[A].records += feed(b"", b"", b"")[2:]
+    world.brokers.problems = ["before"] * 4
+    began = now()
+    await world.done(A)
+    assert 1.5 <= now() - began < 3
+    assert world.crashes == []
+    await world.close()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.errors import ProducerFencedError, StreamsError, TransactionAbortableError
 from kafkaclient.streams.runtime.commit_states import TRANSITIONS, CommitEvent, CommitState
+from kafkaclient.streams.runtime.refusals import SentRecords
 from kafkaclient.streams.runtime.task_states import is_recoverable
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class _OpenCommit:
         self.ids: set[TaskId] = set()
         """Also of tasks that were dropped: their next owner may be this instance, and must wait for
         the outcome."""
+        self.sent = SentRecords()
         self.due_at = due_at
         self.done = asyncio.Event()
         """Set when it is committed or aborted."""
@@ -141,7 +143,7 @@ class Committer:
             self._adding += 1
             try:
                 for record in records:
-                    await self.output.send(record)
+                    commit.sent.add(task, offsets, await self.output.send(record))
             except Exception as error:
                 # A part of what the record emitted is there.
                 self._fail(error)
@@ -208,6 +210,10 @@ class Committer:
                 await work[self.state]()
         except Exception as error:  # noqa: BLE001 - raised by run
             self._end(error)
+        except asyncio.CancelledError:
+            if self.state is not _S.ENDED:  # all asyncio tasks are cancelled, perhaps
+                self._end(StreamsError("the application cancelled the asyncio task that commits"))
+            raise
 
     def _end(self, error: BaseException) -> None:
         """End the instance."""
@@ -272,7 +278,7 @@ class Committer:
         assert failure is not None
         assert self._open is not None
         self._observer.commit_failed()
-        failure = self._checked(failure)
+        failure = self._open.sent.blame(self._checked(failure), self._open.tasks)
         if not is_recoverable(failure):
             # Nothing is committed any more: the tasks are ahead of what the output has of them.
             self._end(failure)

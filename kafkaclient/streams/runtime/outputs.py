@@ -56,6 +56,15 @@ class Work(NamedTuple):
     """Changelog -> changes."""
 
 
+class RefusedChangeError(StreamsError):
+    """The broker refused a store's change because of its size."""
+
+    def __init__(self, message: str, changelog: TopicPartition, key: bytes) -> None:
+        super().__init__(message)
+        self.changelog = changelog
+        self.key = key
+
+
 class Output:
     """Where an instance writes. One producer, made by ``new_producer``, serves all tasks.
 
@@ -157,16 +166,16 @@ class Output:
         sent: dict[TopicPartition, list[Delivery]] = {}
         changes = {each: found for one in work for each, found in one.changes.items() if found}
         total = 0
-        for changelog, found in changes.items():
-            topic, partition = changelog
-            deliveries = sent[changelog] = []
-            for key, value in found.items():
-                deliveries.append(await producer.send(topic, value, key, partition=partition))
-                total += 1
-                if total % _MAX_CHANGES_PER_TURN == 0:
-                    await asyncio.sleep(0)
         offsets = {each: offset for one in work for each, offset in one.offsets.items()}
         try:
+            for changelog, found in changes.items():
+                topic, partition = changelog
+                deliveries = sent[changelog] = []
+                for key, value in found.items():
+                    deliveries.append(await producer.send(topic, value, key, partition=partition))
+                    total += 1
+                    if total % _MAX_CHANGES_PER_TURN == 0:
+                        await asyncio.sleep(0)
             await self._finish(producer, sent, offsets, losses)
         except KafkaError as error:
             if (too_large := _too_large(error, changes, sent)) is not None:
@@ -292,18 +301,21 @@ def _too_large(
     error: KafkaError,
     changes: Mapping[TopicPartition, Mapping[bytes, bytes | None]],
     sent: Mapping[TopicPartition, Sequence[Delivery]],
-) -> StreamsError | None:
+) -> RefusedChangeError | None:
     """If the broker refused a change because of its size: an error that names the change."""
     cause = error.__cause__ if isinstance(error, TransactionAbortableError) else error
     if not isinstance(cause, RecordTooLargeError):
         return None
-    for (topic, partition), deliveries in sent.items():
-        pairs = changes[TopicPartition(topic, partition)].items()
-        for (key, value), delivery in zip(pairs, deliveries, strict=True):
-            if delivery.done() and delivery.exception() is not None:
-                return StreamsError(
+    for changelog, deliveries in sent.items():
+        pairs = changes[changelog].items()
+        for (key, value), delivery in zip(pairs, deliveries, strict=False):  # not all may be sent
+            if delivery.done() and isinstance(delivery.exception(), RecordTooLargeError):
+                topic, partition = changelog
+                return RefusedChangeError(
                     f"a change of {len(key) + len(value or b'')} bytes, with the key {key[:50]!r}, "
                     f"is too large for {topic}-{partition}, its store's changelog: {cause}. Raise "
-                    "max.message.bytes of the topic, or store less under one key"
+                    "max.message.bytes of the topic, or store less under one key",
+                    changelog,
+                    key,
                 )
     return None

@@ -12,6 +12,7 @@ from kafkaclient.errors import (
     AuthorizationError,
     DeserializationError,
     InvalidRecordError,
+    KafkaError,
     MetadataTimeoutError,
     ProcessingError,
     StateStoreError,
@@ -21,6 +22,11 @@ from kafkaclient.errors import (
 from kafkaclient.producer.batches.record import header_pairs
 from kafkaclient.streams.declarations import FAIL, DeadLetter, Topic
 from kafkaclient.streams.records import Record
+from kafkaclient.streams.runtime.cancellation import (
+    forget_cancellation,
+    is_being_cancelled,
+    take_cancellation,
+)
 from kafkaclient.streams.runtime.outputs import OutgoingRecord
 from kafkaclient.streams.runtime.task_states import is_recoverable
 from kafkaclient.streams.serdes import BYTES_OR_NONE
@@ -74,10 +80,12 @@ class Outputs:
 class _Emit:
     """:class:`~kafkaclient.streams.Emit` for one record."""
 
-    __slots__ = ("_record", "_work", "emitted")
+    __slots__ = ("_record", "_work", "emitted", "failure")
 
     def __init__(self, work: RecordWork, record: Record[Any, Any]) -> None:
         self.emitted: list[OutgoingRecord] = []
+        self.failure: KafkaError | None = None
+        """A retriable error of a serde, such as one that waits for its registry."""
         self._work: RecordWork | None = work
         self._record = record
 
@@ -114,6 +122,10 @@ class _Emit:
             else:
                 key = output.key.write(key)
                 value = output.value.write(value)
+        except KafkaError as error:
+            if is_recoverable(error):
+                self.failure = error
+            raise
         except TypeError as error:
             raise TypeError(
                 f"a record for topic {output.topic!r} is not of the types (key="
@@ -160,7 +172,8 @@ class RecordWork:
         then. A failed record leaves no output, and a commit never has a part of a record's.
 
         Raises DeserializationError or ProcessingError if the record fails and its handler is FAIL.
-        Errors of the store and retriable errors are raised unchanged.
+        Errors of the store, retriable errors of the output, and what is no Exception are raised
+        unchanged. A cancellation is the record's error, unless the task stopped running.
         """
         try:
             key, value = record.key, record.value
@@ -181,23 +194,34 @@ class RecordWork:
             value,
         )
         emit = _Emit(self, decoded)
+        has_returned = False
         try:
             await self._process(decoded, *self._stores, emit)
             emit.close()
+            if is_being_cancelled() and not self._is_closed:
+                await take_cancellation()
+            has_returned = True
             if emit.emitted:
                 await self._output.prepare(emit.emitted)
-        except (Exception, asyncio.CancelledError) as error:
-            cancelled = isinstance(error, asyncio.CancelledError) and _is_being_cancelled()
-            if cancelled or self._is_closed or not _is_record_error(error):
+        except BaseException as error:
+            emit.close()
+            if self._is_closed:
                 raise
             for store in self._stores:
                 store.roll_back()
+            if not _is_record_error(error, emit, has_returned):
+                raise
+            forget_cancellation()
             # Every record would be skipped, not this one only.
-            handler = FAIL if isinstance(error, _NO_OUTPUT) else self._on_unprocessable
+            has_no_output = has_returned and isinstance(error, _NO_OUTPUT)
+            handler = FAIL if has_no_output else self._on_unprocessable
             return await self._handle(record, error, handler, decoding=False)
-        finally:
-            emit.close()
         return emit.emitted
+
+    async def refused(self, record: Any, error: Exception) -> list[OutgoingRecord]:
+        """Handle a record instead of processing it again: the broker refused what was written for
+        it. Otherwise as :meth:`process`."""
+        return await self._handle(record, error, self._on_unprocessable, decoding=False)
 
     def _explain(self, record: Any, error: Exception) -> Exception:
         """The error of the slower, more helpful way to decode the record."""
@@ -254,15 +278,14 @@ class RecordWork:
         return []
 
 
-def _is_record_error(error: BaseException) -> bool:
-    """Whether the record caused the error: not the disk, and not a retriable error."""
-    return not isinstance(error, StateStoreError) and not is_recoverable(error)
-
-
-def _is_being_cancelled() -> bool:
-    """Whether the current asyncio task is being cancelled, and not just what it awaits."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+def _is_record_error(error: BaseException, emit: _Emit, has_returned: bool) -> bool:
+    """Whether the error is the record's: not the disk's, and not a retriable error of the runtime.
+    All that the processor itself raises is the record's error, retriable or not."""
+    if not isinstance(error, (Exception, asyncio.CancelledError)):
+        return False
+    if isinstance(error, StateStoreError) or error is emit.failure:
+        return False
+    return not has_returned or not is_recoverable(error)
 
 
 def _dead_letter_headers(

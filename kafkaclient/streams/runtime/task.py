@@ -52,7 +52,7 @@ class TaskOptions:
 class _Source:
     """One input partition of a task."""
 
-    __slots__ = ("committed_offset", "offset", "partition", "work")
+    __slots__ = ("committed_offset", "offset", "partition", "refused", "work")
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
@@ -60,6 +60,8 @@ class _Source:
         """While RUNNING: offset of the next record to process."""
         self.committed_offset: int | None = None
         """The offset of the last commit of this instance."""
+        self.refused: dict[int, Exception] = {}
+        """Offset of an uncommitted record -> why a broker refused what was written for it."""
         self.work: RecordWork | None = None
         """While RUNNING."""
 
@@ -83,6 +85,8 @@ class Task:
         self.id = task
         self.sources: tuple[TopicPartition, ...] = topology.sources(task, options.partitions)
         self.state = TaskState.CREATED
+        self.failures = 0
+        """Since the last commit."""
         self._output = output
         self._clock = options.clock
         self._progress = Progress()
@@ -162,6 +166,9 @@ class Task:
             _log.info("task %s is %s: %s", self.id, self.state.value, event.value)
         if before is TaskState.RUNNING and self.state is not TaskState.RUNNING:
             self._stop_running()
+        if not self.is_active:
+            for source in self._sources.values():
+                source.refused = {}
         if before is not TaskState.RUNNING and self.state is TaskState.RUNNING:
             self._start_running()
         if self.state is not TaskState.RESTORING or event is TaskEvent.FAILED:
@@ -219,7 +226,10 @@ class Task:
             return (), {source.partition: record.offset}
         began = self._clock()
         self._slow_records.start(source.partition, record.offset, began)
-        emitted = await work.process(record)
+        if source.refused and record.offset in source.refused:
+            emitted = await work.refused(record, source.refused[record.offset])
+        else:
+            emitted = await work.process(record)
         if source.work is not work:
             return None  # the processor ignored its cancellation
         now = self._clock()
@@ -232,7 +242,26 @@ class Task:
         next offset to process."""
         self.start_at(offsets)
         for store in self.task_stores:
-            store.view.mark()
+            store.view.mark(offsets)
+
+    def writer(self, changelog: TopicPartition, key: bytes) -> Mapping[TopicPartition, int] | None:
+        """The input record of a large uncommitted change, as the offsets of its
+        :meth:`record_done`. None: another task's, or not known."""
+        for store in self.task_stores:
+            if store.changelog == changelog:
+                found: Mapping[TopicPartition, int] | None = store.view.writer(key)
+                return found
+        return None
+
+    def refuse(self, offsets: Mapping[TopicPartition, int], error: Exception) -> bool:
+        """A broker refused what was written for the record before these offsets. When the record is
+        reached again, this is its error. Returns False if it was so already."""
+        for partition, offset in offsets.items():
+            refused = self._sources[partition.topic].refused
+            if offset - 1 in refused:
+                return False
+            refused[offset - 1] = error
+        return True
 
     def check_slow_record(self) -> None:
         """Log it if the event loop was blocked. Call it several times per session timeout."""
@@ -250,9 +279,13 @@ class Task:
         """These ``offsets`` are committed, with the changes of the last :meth:`work`.
         ``positions``: changelog -> offset behind the last change, unless there was no change or
         its offset is unknown."""
+        self.failures = 0
         self._options.observer.worked(self.id, self._progress)
         for partition, offset in offsets.items():
-            self._sources[partition.topic].committed_offset = offset
+            source = self._sources[partition.topic]
+            source.committed_offset = offset
+            if source.refused:
+                source.refused = {o: e for o, e in source.refused.items() if o >= offset}
         for store in self.task_stores:
             store.on_committed(positions.get(store.changelog))
 

@@ -205,7 +205,7 @@ class TaskManager:
         match task.state:
             case TaskState.RESTORING:
                 self._activations[task.id] = asyncio.create_task(
-                    self._activate(task), name=f"kafkaclient-activate-{task.id}"
+                    self._activate(task, event), name=f"kafkaclient-activate-{task.id}"
                 )
             case TaskState.RUNNING:
                 self._start_worker(task)
@@ -258,13 +258,14 @@ class TaskManager:
 
     # --- from restoring to running --------------------------------------------------------------
 
-    async def _activate(self, task: Task) -> None:
+    async def _activate(self, task: Task, event: TaskEvent) -> None:
+        if event is TaskEvent.FAILED and task.failures > 1:
+            await asyncio.sleep(_RETRY_BACKOFF_S)
         try:
             await self._make_ready(task)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - failed() reports it
-            await asyncio.sleep(_RETRY_BACKOFF_S)
             self.failed(task, error)
         else:
             self.handle(task, TaskEvent.RESTORED)
@@ -316,6 +317,7 @@ class TaskManager:
         if self.tasks.get(task.id) is not task or not task.is_active:
             return
         if is_recoverable(error):
+            task.failures += 1
             _log.warning("task %s failed: %s", task.id, error)
             self.handle(task, TaskEvent.FAILED)
         else:

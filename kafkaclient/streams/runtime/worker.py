@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.errors import StreamsError
 from kafkaclient.streams.runtime.task_states import is_recoverable
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Worker:
         self._between_records = asyncio.Event()
         """Set while no record is being processed."""
         self._between_records.set()
+        self._last: Any = None
+        """The record that was started last."""
         self._is_over = False
         self._is_suspended = False
         self._is_late = False
@@ -79,6 +82,27 @@ class Worker:
             self.asyncio_task.cancel()
 
     async def _run(self) -> None:
+        try:
+            await self._work()
+        except asyncio.CancelledError as error:
+            if self._is_over:
+                raise
+            cancelled = StreamsError(
+                f"the application cancelled task {self.task.id} of itself{self._after}. A "
+                "processor must not cancel its asyncio task later than it returns: use "
+                "asyncio.timeout"
+            )
+            cancelled.__cause__ = error
+            self._report(cancelled)
+
+    @property
+    def _after(self) -> str:
+        last = self._last
+        if last is None:
+            return ""
+        return f", after the record at {last.topic}-{self.task.id.partition}, offset {last.offset}"
+
+    async def _work(self) -> None:
         while not (self._is_over or self._is_suspended):
             if not self._records:
                 self._wake.clear()
@@ -91,7 +115,7 @@ class Worker:
                 await self._process_next()
 
     async def _process_next(self) -> None:
-        record = self._records.popleft()
+        self._last = record = self._records.popleft()
         if len(self._records) == _MAX_WAITING_RECORDS - 1:
             self._on_room()
         self._between_records.clear()
@@ -102,8 +126,17 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - on_error gets it
             if is_recoverable(error):
                 await self._committer.commit()  # the records before it need not be done again
-            if not self._is_over:
-                self._is_over = True
-                self._on_error(self.task, error)
+            self._report(error)
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            if not self.asyncio_task.get_loop().is_running():
+                raise  # GeneratorExit: the coroutine is closed
+            self._report(error)
         finally:
             self._between_records.set()
+
+    def _report(self, error: BaseException) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._on_error(self.task, error)

@@ -21,6 +21,7 @@ _ABSENT: Any = object()
 """Marks a key in ``_undo`` that had no uncommitted write."""
 _MAX_CACHED = 10_000  # pairs per store; more changes than that are cached until the next commit
 _MAX_CACHED_BYTES = 256  # of a value
+_LARGE = 900  # bytes of a change; few topics have a smaller max.message.bytes
 _MAX_CHANGE_BYTES = 1_048_576 - 128  # max.request.size's default, without the rest of the batch
 
 
@@ -44,6 +45,7 @@ class KeyValueStore(Generic[K, V]):
     An object is serialized when it is written: changing it later does not change the store. Each
     method raises TypeError for a key or value of another type than declared, and
     :class:`~kafkaclient.errors.StreamsError` after the task was taken away from this instance.
+    A processor must not leave a task behind that writes: the writes would belong to another record.
     """
 
     __slots__ = (
@@ -51,10 +53,12 @@ class KeyValueStore(Generic[K, V]):
         "_cache",
         "_declared",
         "_decode",
+        "_large",
         "_max_bytes",
         "_undo",
         "_write_key",
         "_write_value",
+        "_writers",
         "changes",
         "is_closed",
     )
@@ -73,6 +77,10 @@ class KeyValueStore(Generic[K, V]):
         """The uncommitted writes: serialized key -> value."""
         self._undo: dict[bytes, bytes | None] = {}
         """What :meth:`roll_back` restores: key -> value at the last :meth:`mark`."""
+        self._large: list[bytes] = []
+        """Keys of large writes since the last :meth:`mark`."""
+        self._writers: dict[bytes, Any] = {}
+        """Key of an uncommitted large write -> the record that wrote it."""
         self.is_closed: bool = False
 
     def __repr__(self) -> str:
@@ -104,12 +112,15 @@ class KeyValueStore(Generic[K, V]):
         Raises RecordTooLargeError if the two are larger than a record of the changelog may be.
         """
         name, data = self._written_key(key), self._write_value(value)
-        if len(data) + len(name) > self._max_bytes:
-            raise RecordTooLargeError(
-                f"store {self._declared.name!r}: the value of key {name[:100]!r} has {len(data)} "
-                f"bytes; a change may have at most {self._max_bytes} with its key. Raise "
-                "max.request.size in producer_options, and max.message.bytes of the changelog"
-            )
+        if len(data) + len(name) > _LARGE:
+            if len(data) + len(name) > self._max_bytes:
+                raise RecordTooLargeError(
+                    f"store {self._declared.name!r}: the value of key {name[:100]!r} has "
+                    f"{len(data)} bytes; a change may have at most {self._max_bytes} with its key. "
+                    "Raise max.request.size in producer_options, and max.message.bytes of the "
+                    "changelog"
+                )
+            self._large.append(name)
         self._put(name, data)
 
     def __delitem__(self, key: K) -> None:
@@ -172,9 +183,17 @@ class KeyValueStore(Generic[K, V]):
 
     # --- for the runtime ------------------------------------------------------------------------
 
-    def mark(self) -> None:
-        """All writes until now belong to whole records."""
+    def mark(self, by: Any = None) -> None:
+        """All writes until now belong to whole records, the last ones to ``by``."""
         self._undo = {}
+        if self._large:
+            self._writers |= dict.fromkeys(self._large, by)
+            self._large = []
+
+    def writer(self, key: bytes) -> Any:
+        """The record (see :meth:`mark`) that last wrote the key, if this is not committed and was
+        so large that a broker may refuse it. Else None."""
+        return self._writers.get(key)
 
     def marked(self) -> dict[bytes, bytes | None]:
         """The uncommitted writes until :meth:`mark`."""
@@ -188,6 +207,7 @@ class KeyValueStore(Generic[K, V]):
             self._cache_changes(marked)
         self.changes = {key: self.changes[key] for key in self._undo}
         self._undo = dict.fromkeys(self._undo, _ABSENT)
+        self._writers = {}
 
     def _cache_changes(self, changes: Mapping[bytes, bytes | None]) -> None:
         if len(self._cache) + len(changes) > _MAX_CACHED:
@@ -206,6 +226,7 @@ class KeyValueStore(Generic[K, V]):
             else:
                 self.changes[key] = value
         self._undo = {}
+        self._large = []
 
     def close(self) -> None:
         """Drop the uncommitted writes. A running processor cannot use the store any more."""

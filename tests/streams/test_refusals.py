@@ -1,0 +1,129 @@
+"""A commit fails because the broker refused what was written for one input record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkaclient.errors import (
+    DeliveryTimeoutError,
+    RecordTooLargeError,
+    StreamsError,
+    TransactionAbortableError,
+)
+from kafkaclient.streams.runtime.outputs import RefusedChangeError
+from kafkaclient.streams.runtime.refusals import SentRecords
+from kafkaclient.streams.runtime.task_states import is_recoverable
+from kafkaclient.types import TopicPartition
+from tests.streams.fakes import FakeDelivery
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SOURCE = TopicPartition("words", 0)
+CHANGELOG = TopicPartition("changelog", 0)
+TOO_LARGE = RecordTooLargeError("5000 bytes to out-0")
+
+
+class ModelTask:
+    id = "0_0"
+
+    def __init__(self) -> None:
+        self.refused: dict[int, str] = {}
+        self.writers = {b"large": {SOURCE: 4}}
+
+    def refuse(self, offsets: Mapping[TopicPartition, int], error: Exception) -> bool:
+        (offset,) = offsets.values()
+        assert isinstance(error, RecordTooLargeError)
+        is_new = offset not in self.refused
+        self.refused.setdefault(offset, str(error))
+        return is_new
+
+    def writer(self, changelog: TopicPartition, key: bytes) -> Mapping[TopicPartition, int] | None:
+        return self.writers.get(key) if changelog == CHANGELOG else None
+
+
+class World:
+    def __init__(self) -> None:
+        self.sent = SentRecords()
+        self.task: Any = ModelTask()
+
+    def send(self, offset: int, error: Exception | None = None) -> None:
+        delivery: Any = FakeDelivery(error)
+        self.sent.add(self.task, {SOURCE: offset}, delivery)
+
+    def blame(self, failure: BaseException) -> BaseException:
+        return self.sent.blame(failure, [self.task])
+
+
+def aborted() -> Exception:
+    error = TransactionAbortableError("no")
+    error.__cause__ = TOO_LARGE
+    return error
+
+
+@pytest.mark.parametrize("failure", [TOO_LARGE, aborted()], ids=["plain", "transactional"])
+def test_emitted_records_blame_their_input_records(failure: Exception) -> None:
+    world = World()
+    world.send(1)
+    world.send(2, TOO_LARGE)
+    world.send(2, TOO_LARGE)
+    world.send(3, DeliveryTimeoutError("the producer gave up"))
+    world.send(4, TOO_LARGE)
+    assert not is_recoverable(failure)
+    assert is_recoverable(world.blame(failure))
+    assert world.task.refused == {2: str(TOO_LARGE), 4: str(TOO_LARGE)}
+
+
+def test_a_change_blames_the_record_that_wrote_it() -> None:
+    world = World()
+    world.send(1)
+    assert is_recoverable(world.blame(RefusedChangeError("50 kB", CHANGELOG, b"large")))
+    assert world.task.refused == {4: "50 kB"}
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        RefusedChangeError("50 kB", CHANGELOG, b"small"),
+        RefusedChangeError("50 kB", TopicPartition("other", 0), b"large"),
+        TOO_LARGE,
+        StreamsError("something else"),
+    ],
+)
+def test_a_failure_that_no_record_is_known_for_stays(failure: Exception) -> None:
+    world = World()
+    world.send(1)
+    assert world.blame(failure) is failure
+    assert world.task.refused == {}
+
+
+def test_a_record_is_blamed_once() -> None:
+    """Then its dead letter is refused."""
+    world = World()
+    world.send(2, TOO_LARGE)
+    world.blame(TOO_LARGE)
+    world.sent = SentRecords()  # the next commit's
+    world.send(2, RecordTooLargeError("5000 bytes to dead-0"))
+    failure = world.blame(TOO_LARGE)
+    assert not is_recoverable(failure)
+    assert "the dead letter of the record at words-0, offset 1, is refused" in str(failure)
+    assert "5000 bytes to dead-0" in str(failure)
+
+
+def test_a_task_that_was_dropped_is_not_blamed() -> None:
+    world = World()
+    world.send(2, TOO_LARGE)
+    assert is_recoverable(world.sent.blame(TOO_LARGE, []))
+    assert world.task.refused == {}
+
+
+def test_many_written_records_are_forgotten() -> None:
+    world = World()
+    world.send(7, TOO_LARGE)
+    for offset in range(30_000):
+        world.send(offset)
+    assert len(world.sent._sent) < 20_000
+    world.blame(TOO_LARGE)
+    assert world.task.refused == {7: str(TOO_LARGE)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,7 +30,9 @@ LINES = 300
 WORDS = ["to", "be", "or", "not", "that", "is", "the", "question"]
 
 
-def word_count(bootstrap: str, topic: str, path: Path, guarantee: str) -> StreamsApp:
+def word_count(
+    bootstrap: str, topic: str, path: Path, guarantee: str, **options: Any
+) -> StreamsApp:
     app = application(
         bootstrap,
         topic,
@@ -38,6 +40,7 @@ def word_count(bootstrap: str, topic: str, path: Path, guarantee: str) -> Stream
         processing_guarantee=guarantee,
         session_timeout_ms=6_000,
         repartition_purge_interval_ms=500,
+        **options,
     )
     counts = Topic(f"{topic}-counts", key=str, value=int)
 
@@ -147,6 +150,34 @@ async def test_inputs_and_stores_are_shared(
                     return expected <= set(await told())
 
                 await until(done, works)
+
+
+async def test_repartition_topics_begin_at_their_first_offset(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: Callable[..., Awaitable[None]],
+    tmp_path: Path,
+) -> None:
+    """With ``latest``, records would be lost that one task emits before the next one begins."""
+    bootstrap = kafka_cluster.bootstrap
+    await create_topic(topic, 1)
+    await create_topic(f"{topic}-counts", 1)
+    await create_topic(f"app-{topic}-words-repartition", 1)
+    app = word_count(bootstrap, topic, tmp_path, "at_least_once", auto_offset_reset="latest")
+    async with Producer(bootstrap) as producer:
+        await (await producer.send(topic, b"not this"))
+        for _ in range(3):
+            await (await producer.send(f"app-{topic}-words-repartition", b"be", b"be"))
+        async with running(app) as works:
+
+            async def counted() -> bool:
+                return [r.value for r in await records(bootstrap, f"{topic}-counts", 1)] == [
+                    b"1",
+                    b"2",
+                    b"3",
+                ]
+
+            await until(counted, works)
 
 
 async def test_inputs_of_a_store_need_the_same_number_of_partitions(

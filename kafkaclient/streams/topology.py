@@ -169,6 +169,11 @@ class Topology:
             return f"{self.application_id}-{declared}-repartition"
         return declared
 
+    @property
+    def internal_topics(self) -> frozenset[str]:
+        """The repartition topics, as brokers know them."""
+        return frozenset(map(self.topic_name, self.repartition_topics))
+
     def changelog_topic(self, store: str) -> str:
         """The changelog topic's name, as in Kafka Streams."""
         return f"{self.application_id}-{store}-changelog"

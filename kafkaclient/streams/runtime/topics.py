@@ -72,7 +72,7 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
         existing = {name: len(each.partitions) for name, each in found.items() if each.partitions}
         inferred = topology.inferred_repartition_topics(existing)
         topology = topology.with_repartition_topics(inferred)
-        made = frozenset(map(topology.topic_name, topology.repartition_topics))
+        made = topology.internal_topics
         _check_existing(topology, made, existing)
         inputs = {name: existing[name] for name in topology.topics if name in existing}
         partitions = inputs | topology.repartition_counts(inputs)

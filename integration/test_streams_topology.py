@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
@@ -64,8 +65,10 @@ async def test_words_are_counted_by_two_instances(
     create_topic: Callable[..., Awaitable[None]],
     tmp_path: Path,
     guarantee: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The repartition topic is made, and purged. Each word counts once."""
+    caplog.set_level(logging.INFO, "kafkaclient.streams.runtime.topics")
     bootstrap = kafka_cluster.bootstrap
     await create_topic(topic, PARTITIONS)
     await create_topic(f"{topic}-counts", PARTITIONS)
@@ -92,6 +95,7 @@ async def test_words_are_counted_by_two_instances(
 
         await until(counted, works)
         internal = f"app-{topic}-words-repartition"
+        assert f"the application makes the repartition topic {internal}" in caplog.text
         described = await admin.describe_topic(internal)
         assert len(described.partitions) == PARTITIONS
 
@@ -178,6 +182,38 @@ async def test_repartition_topics_begin_at_their_first_offset(
                 ]
 
             await until(counted, works)
+
+
+async def test_an_input_by_name_may_be_ambiguous_or_missing(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: Callable[..., Awaitable[None]],
+    tmp_path: Path,
+) -> None:
+    """No topic is made for a name that only the reader's code has."""
+    bootstrap = kafka_cluster.bootstrap
+    for name in (topic, "ambiguous-input", f"app-{topic}-ambiguous-input-repartition"):
+        await create_topic(name, 1)
+    ambiguous = application(bootstrap, topic, tmp_path)
+
+    @ambiguous.processor(topic)
+    async def split(record, emit) -> None:
+        await emit("ambiguous-input", record.value)
+
+    @ambiguous.processor("ambiguous-input")
+    async def read(record, emit) -> None:
+        """Never called."""
+
+    with pytest.raises(StreamsError, match=f"ambiguous-input exists, and so does app-{topic}"):
+        await ambiguous.run()
+    late = application(bootstrap, topic, tmp_path)
+
+    @late.processor(topic, "late-input")
+    async def compare(record, emit) -> None:
+        assert record.topic != "late-input"
+
+    with pytest.raises(StreamsError, match="topic late-input does not exist"):
+        await late.run()
 
 
 async def test_inputs_of_a_store_need_the_same_number_of_partitions(

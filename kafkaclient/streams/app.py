@@ -185,8 +185,8 @@ class StreamsApp:
         :class:`~kafkaclient.streams.Topic` objects, which have their types; the default is bytes.
         A store is a :class:`~kafkaclient.streams.Store`, or the name of a store of bytes.
         Processors with the same store share it: they are one subtopology, and run in the same
-        tasks. If a topic does not exist and another processor emits to it, the application makes
-        it; see :class:`~kafkaclient.streams.RepartitionTopic`.
+        tasks. A topic by name that does not exist is made by the application, if another
+        processor's code has the name; see :class:`~kafkaclient.streams.RepartitionTopic`.
 
         ``on_error`` decides what happens to a record that cannot be decoded, or for which the
         processor raises. ``"fail"`` ends :meth:`run`. ``"skip"`` logs the record and continues.
@@ -217,6 +217,7 @@ class StreamsApp:
             self._topology = self._topology.with_processor(
                 Processor(
                     topics=declared,
+                    by_name=frozenset(each for each in topics if isinstance(each, str)),
                     stores=found,
                     process=process,
                     deserialization_exception_handler=decoding,

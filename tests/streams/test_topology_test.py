@@ -274,6 +274,25 @@ def test_emit_after_the_processor_has_returned_writes_nothing() -> None:
     assert leaked[1:] == [0]
 
 
+@pytest.mark.parametrize("handler", ["fail", "skip", DeadLetter("dead")])
+def test_a_repartition_topic_that_nobody_reads(handler: Any) -> None:
+    """It would become a topic of its plain name, outside of the application."""
+    made = app()
+
+    @made.processor("in", on_error=handler)
+    async def process(record, emit) -> None:
+        await emit(RepartitionTopic("wrods"), b"x")
+
+    @made.processor(RepartitionTopic("words"))
+    async def read(record, emit) -> None: ...
+
+    with (
+        TopologyTest(made) as test,
+        pytest.raises(ProcessingError, match=r"ConfigError: .*'wrods'.* no processor .* are words"),
+    ):
+        test.send("in", b"x")
+
+
 def test_serializers_that_return_no_bytes() -> None:
     made = app()
     wrong: Any = Serde(lambda value: value, bytes.decode)

@@ -72,6 +72,12 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
         existing = {name: len(each.partitions) for name, each in found.items() if each.partitions}
         inferred = topology.inferred_repartition_topics(existing)
         topology = topology.with_repartition_topics(inferred)
+        for name in sorted(inferred):
+            _log.info(
+                "input %s does not exist, and another processor's code has its name: the "
+                "application makes the repartition topic %s",
+                *(name, topology.topic_name(name)),
+            )
         made = topology.internal_topics
         _check_existing(topology, made, existing)
         inputs = {name: existing[name] for name in topology.topics if name in existing}

@@ -22,7 +22,7 @@ a producer's serializer          what it does; for topics that are only written
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from inspect import iscoroutine
+from inspect import iscoroutine, iscoroutinefunction
 from types import NoneType, UnionType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin
 from uuid import UUID
@@ -253,9 +253,12 @@ BYTES_OR_NONE = Codec("bytes | None", None, None)
 
 
 def _serde(serde: Serde[Any]) -> Codec:
-    serialize, with_context = serde.serialize, False
+    serialize: Any = serde.serialize
+    with_context = False
     if not callable(serialize):
         serialize, with_context = serialize.serialize, True
+    elif iscoroutinefunction(serialize):
+        serialize, with_context = lambda value, _context: serde.serialize(value), True
     readable = serde.deserialize is not None
     return Codec(repr(serde), serialize, serde.deserialize, True, with_context, readable)
 

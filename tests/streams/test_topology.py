@@ -231,6 +231,12 @@ def test_invalid_declarations(declare: Any, message: str) -> None:
         ({"heartbeat_interval_ms": 10_000}, r"heartbeat\.interval\.ms is 10000"),
         ({"commit_interval_ms": -1}, r"commit\.interval\.ms is -1"),
         ({"repartition_purge_interval_ms": 0}, r"repartition\.purge\.interval\.ms is 0"),
+        ({"replication_factor": 0}, r"replication\.factor is 0; it must be at least 1, or -1"),
+        ({"replication_factor": 40_000}, r"replication\.factor is 40000"),
+        ({"client_tags": {"zone": 1}}, r"client\.tags has 'zone': 1; names and values are"),
+        ({"client_tags": {"": "a"}}, r"client\.tags has '': 'a'"),
+        ({"state_dir": ""}, r"state\.dir is empty"),
+        ({"state_dir": "~nobody-has-this-name/x"}, r"state\.dir is '~nobody.*home"),
         ({"max_warmup_replicas": 0}, r"max\.warmup\.replicas is 0"),
         ({"windows": True}, "windows"),
     ],
@@ -244,6 +250,9 @@ def test_each_application_has_its_own_directory(monkeypatch: pytest.MonkeyPatch)
     config = StreamsConfig(bootstrap_servers="localhost:1", application_id="app", state_dir="/var")
     assert config.directory == Path("/var/app")
     assert not config.exactly_once
+    assert app(state_dir="~/x").config.directory == Path.home() / "x" / "app"
+    kept = {"acks": "all", "enable_idempotence": True, "retries": 1}
+    assert app(producer_options=kept, replication_factor=1).config.replication_factor == 1
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert app().config.directory.parts[-3:] == ("kafkaclient", "streams", "app")
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from kafkaclient.errors import ConfigError, StoreUnavailableError, StreamsError
 from kafkaclient.streams.config import StreamsConfig
@@ -17,7 +26,7 @@ from kafkaclient.streams.state.directory import remove_state
 from kafkaclient.streams.topology import Processor, Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from typing import TypeAlias
 
     from kafkaclient.streams.group_protocol import HostInfo
@@ -33,11 +42,23 @@ K = TypeVar("K")
 V = TypeVar("V")
 SK = TypeVar("SK")
 SV = TypeVar("SV")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
 P = TypeVar("P", bound="Process")
+Q = ParamSpec("Q")
 
 if TYPE_CHECKING:
-    _Stateless: TypeAlias = Callable[[Record[K, V], Emit], Awaitable[None]]
-    _Stateful: TypeAlias = Callable[[Record[K, V], KeyValueStore[SK, SV], Emit], Awaitable[None]]
+    _Function: TypeAlias = Callable[Q, Coroutine[Any, Any, None]]
+    _Decorator: TypeAlias = Callable[[_Function[Q]], _Function[Q]]
+    _Stateless: TypeAlias = _Decorator[[Record[K, V], Emit]]
+    _Stateful: TypeAlias = _Decorator[[Record[K, V], KeyValueStore[SK, SV], Emit]]
+
+
+class _Handlers(TypedDict, total=False):
+    on_error: ErrorHandler
+    deserialization_exception_handler: ErrorHandler | None
+    processing_exception_handler: ErrorHandler | None
+
 
 _NOT_GIVEN: Any = object()
 _FORMS = {0: "(record, emit)", 1: "(record, store, emit)"}
@@ -97,46 +118,73 @@ class StreamsApp:
 
     @overload
     def processor(
-        self,
-        *topics: str,
-        key: TypeLike[K] = ...,
-        value: TypeLike[V] = ...,
-        on_error: ErrorHandler = ...,
-        deserialization_exception_handler: ErrorHandler | None = ...,
-        processing_exception_handler: ErrorHandler | None = ...,
-    ) -> Callable[[_Stateless[K, V]], _Stateless[K, V]]: ...
-
+        self, *topics: str, **handlers: Unpack[_Handlers]
+    ) -> _Stateless[bytes | None, bytes | None]: ...
+    @overload
+    def processor(
+        self, *topics: str, key: TypeLike[K], **handlers: Unpack[_Handlers]
+    ) -> _Stateless[K, bytes | None]: ...
+    @overload
+    def processor(
+        self, *topics: str, value: TypeLike[V], **handlers: Unpack[_Handlers]
+    ) -> _Stateless[bytes | None, V]: ...
+    @overload
+    def processor(
+        self, *topics: str, key: TypeLike[K], value: TypeLike[V], **handlers: Unpack[_Handlers]
+    ) -> _Stateless[K, V]: ...
+    @overload
+    def processor(
+        self, *topics: Topic[K, V], **handlers: Unpack[_Handlers]
+    ) -> _Stateless[K, V]: ...
+    @overload
+    def processor(
+        self, first: Topic[K, V], second: Topic[K2, V2], /, **handlers: Unpack[_Handlers]
+    ) -> _Decorator[[Record[K, V] | Record[K2, V2], Emit]]: ...
+    @overload
+    def processor(
+        self, *topics: str, store: Store[SK, SV], **handlers: Unpack[_Handlers]
+    ) -> _Stateful[bytes | None, bytes | None, SK, SV]: ...
+    @overload
+    def processor(
+        self, *topics: str, key: TypeLike[K], store: Store[SK, SV], **handlers: Unpack[_Handlers]
+    ) -> _Stateful[K, bytes | None, SK, SV]: ...
+    @overload
+    def processor(
+        self, *topics: str, value: TypeLike[V], store: Store[SK, SV], **handlers: Unpack[_Handlers]
+    ) -> _Stateful[bytes | None, V, SK, SV]: ...
     @overload
     def processor(
         self,
         *topics: str,
-        key: TypeLike[K] = ...,
-        value: TypeLike[V] = ...,
+        key: TypeLike[K],
+        value: TypeLike[V],
         store: Store[SK, SV],
-        on_error: ErrorHandler = ...,
-        deserialization_exception_handler: ErrorHandler | None = ...,
-        processing_exception_handler: ErrorHandler | None = ...,
-    ) -> Callable[[_Stateful[K, V, SK, SV]], _Stateful[K, V, SK, SV]]: ...
-
+        **handlers: Unpack[_Handlers],
+    ) -> _Stateful[K, V, SK, SV]: ...
+    @overload
+    def processor(
+        self, *topics: Topic[K, V], store: Store[SK, SV], **handlers: Unpack[_Handlers]
+    ) -> _Stateful[K, V, SK, SV]: ...
+    @overload
+    def processor(
+        self,
+        first: Topic[K, V],
+        second: Topic[K2, V2],
+        /,
+        store: Store[SK, SV],
+        **handlers: Unpack[_Handlers],
+    ) -> _Decorator[[Record[K, V] | Record[K2, V2], KeyValueStore[SK, SV], Emit]]: ...
+    @overload
+    def processor(
+        self, *topics: Topic[K, V], store: str, **handlers: Unpack[_Handlers]
+    ) -> _Stateful[K, V, bytes, bytes]: ...
     @overload
     def processor(
         self,
         *topics: Topic[K, V],
-        on_error: ErrorHandler = ...,
-        deserialization_exception_handler: ErrorHandler | None = ...,
-        processing_exception_handler: ErrorHandler | None = ...,
-    ) -> Callable[[_Stateless[K, V]], _Stateless[K, V]]: ...
-
-    @overload
-    def processor(
-        self,
-        *topics: Topic[K, V],
-        store: Store[SK, SV],
-        on_error: ErrorHandler = ...,
-        deserialization_exception_handler: ErrorHandler | None = ...,
-        processing_exception_handler: ErrorHandler | None = ...,
-    ) -> Callable[[_Stateful[K, V, SK, SV]], _Stateful[K, V, SK, SV]]: ...
-
+        stores: Sequence[str | Store[Any, Any]],
+        **handlers: Unpack[_Handlers],
+    ) -> _Decorator[Concatenate[Record[K, V], ...]]: ...
     @overload
     def processor(
         self,
@@ -144,11 +192,8 @@ class StreamsApp:
         key: Any = ...,
         value: Any = ...,
         store: str,
-        on_error: ErrorHandler = ...,
-        deserialization_exception_handler: ErrorHandler | None = ...,
-        processing_exception_handler: ErrorHandler | None = ...,
-    ) -> Callable[[P], P]: ...
-
+        **handlers: Unpack[_Handlers],
+    ) -> _Decorator[Concatenate[Record[Any, Any], KeyValueStore[bytes, bytes], ...]]: ...
     @overload
     def processor(
         self,
@@ -156,10 +201,8 @@ class StreamsApp:
         key: Any = ...,
         value: Any = ...,
         stores: Sequence[str | Store[Any, Any]],
-        on_error: ErrorHandler = ...,
-        deserialization_exception_handler: ErrorHandler | None = ...,
-        processing_exception_handler: ErrorHandler | None = ...,
-    ) -> Callable[[P], P]: ...
+        **handlers: Unpack[_Handlers],
+    ) -> _Decorator[Concatenate[Record[Any, Any], ...]]: ...
 
     def processor(
         self,

@@ -24,7 +24,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from inspect import iscoroutine, iscoroutinefunction
 from types import NoneType, UnionType
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import (
+    Any,
+    Generic,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    Union,
+    _SpecialForm,
+    get_args,
+    get_origin,
+)
 from uuid import UUID
 
 import msgspec
@@ -73,7 +83,7 @@ class Serde(Generic[T]):
         return f"Serde({self.serialize!r}, {self.deserialize!r})"
 
 
-TypeLike: TypeAlias = type[T] | Serde[T] | UnionType
+TypeLike: TypeAlias = type[T] | Serde[T] | UnionType | _SpecialForm
 """What ``key=`` and ``value=`` take. A type checker cannot read the type of a union: write
 ``Topic[str, int | None]("numbers", key=str, value=int | None)``."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, overload
 
 from kafkaclient.errors import ConfigError, PartitionOutOfRangeError, StreamsError
 from kafkaclient.producer.batches.record import RawRecord, checked_record, header_pairs
@@ -226,9 +226,31 @@ class TopologyTest:
         """Let virtual time pass, for what processors left running."""
         self._run(asyncio.sleep(seconds))
 
+    @overload
     def send(
         self,
-        topic: str | Topic[Any, Any],
+        topic: Topic[K, V],
+        value: V = ...,
+        key: K = ...,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = (),
+    ) -> None: ...
+    @overload
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = (),
+    ) -> None: ...
+    def send(
+        self,
+        topic: Any,
         value: Any = None,
         key: Any = None,
         *,
@@ -268,7 +290,11 @@ class TopologyTest:
 
         self._run(send())
 
-    def records(self, topic: str | Topic[K, V]) -> list[Record[K, V]]:
+    @overload
+    def records(self, topic: Topic[K, V]) -> list[Record[K, V]]: ...
+    @overload
+    def records(self, topic: str) -> list[Record[Any, Any]]: ...
+    def records(self, topic: Any) -> list[Record[Any, Any]]:
         """All records of a topic in the order of writing, decoded with its types: those of the
         given Topic, or of the processor that reads it, else bytes.
 

@@ -17,7 +17,17 @@ from typing import (
 
 from kafkaclient.errors import ConfigError, StoreUnavailableError, StreamsError
 from kafkaclient.streams.config import StreamsConfig
-from kafkaclient.streams.declarations import FAIL, ErrorHandler, Store, Topic, validate_handler
+from kafkaclient.streams.declarations import (
+    FAIL,
+    NOT_GIVEN,
+    ErrorHandler,
+    Store,
+    Topic,
+    check_function,
+    declared_stores,
+    declared_topic,
+    validate_handler,
+)
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes
 from kafkaclient.streams.runtime.instance import Instance
 from kafkaclient.streams.runtime.observer import Observer
@@ -58,10 +68,6 @@ class _Handlers(TypedDict, total=False):
     on_error: ErrorHandler
     deserialization_exception_handler: ErrorHandler | None
     processing_exception_handler: ErrorHandler | None
-
-
-_NOT_GIVEN: Any = object()
-_FORMS = {0: "(record, emit)", 1: "(record, store, emit)"}
 
 
 class StreamsApp:
@@ -207,8 +213,8 @@ class StreamsApp:
     def processor(
         self,
         *topics: Any,
-        key: Any = _NOT_GIVEN,
-        value: Any = _NOT_GIVEN,
+        key: Any = NOT_GIVEN,
+        value: Any = NOT_GIVEN,
         store: Any = None,
         stores: Any = (),
         on_error: ErrorHandler = FAIL,
@@ -246,8 +252,8 @@ class StreamsApp:
         """
         if not topics or inspect.isroutine(topics[0]):
             raise ConfigError("a processor needs the topics that it reads: @app.processor('topic')")
-        declared = tuple(_topic(each, key, value) for each in topics)
-        found = _stores(store, stores)
+        declared = tuple(declared_topic(each, key, value) for each in topics)
+        found = declared_stores(store, stores)
         decoding = validate_handler(deserialization_exception_handler or on_error, "on_error")
         processing = validate_handler(processing_exception_handler or on_error, "on_error")
 
@@ -256,7 +262,7 @@ class StreamsApp:
                 raise StreamsError(
                     "the application is running: register all processors before run()"
                 )
-            _check_function(process, len(found))
+            check_function(process, len(found))
             self._topology = self._topology.with_processor(
                 Processor(
                     topics=declared,
@@ -395,51 +401,3 @@ class StreamsApp:
     def tasks(self) -> list[TaskDescription]:
         """This instance's current tasks, sorted."""
         return [] if self._instance is None else self._instance.tasks()
-
-
-def _topic(topic: Any, key: Any, value: Any) -> Topic[Any, Any]:
-    types = {"key": key, "value": value}
-    given = {name: each for name, each in types.items() if each is not _NOT_GIVEN}
-    if given and isinstance(topic, Topic):
-        raise ConfigError(f"{topic!r} has its own types: leave out key= and value=")
-    declared = topic if isinstance(topic, Topic) else Topic[Any, Any](topic, **given)
-    for field, codec in (("key", declared.key), ("value", declared.value)):
-        if not codec.readable:
-            raise ConfigError(
-                f"the {field}s of topic {declared.name!r} cannot be read: {codec.declared} has no "
-                "deserialize function"
-            )
-    return declared
-
-
-def _stores(store: Any, stores: Any) -> tuple[Store[Any, Any], ...]:
-    if store is not None and stores:
-        raise ConfigError("a processor has either store= or stores=")
-    if isinstance(stores, str) or not isinstance(stores, (list, tuple)):
-        raise ConfigError(f"stores={stores!r}: give a list of stores, or one with store=")
-    found = []
-    for each in stores if store is None else [store]:
-        if not isinstance(each, (str, Store)):
-            raise ConfigError(f"{each!r} is no store: give Store(name, key=..., value=...)")
-        found.append(Store[Any, Any](each) if isinstance(each, str) else each)
-    if len({each.name for each in found}) < len(found):
-        raise ConfigError(f"stores={stores!r} has a store twice")
-    return tuple(found)
-
-
-def _check_function(process: Any, stores: int) -> None:
-    """Raise ConfigError unless the function can be called as a processor with so many stores."""
-    name = getattr(process, "__name__", repr(process))
-    form = _FORMS.get(stores, f"(record, {stores} stores, emit)")
-    if not (
-        inspect.iscoroutinefunction(process)
-        or inspect.iscoroutinefunction(getattr(process, "__call__", None))  # noqa: B004
-    ):
-        raise ConfigError(f"processor {name} is not a coroutine function: async def {name}{form}")
-    try:
-        inspect.signature(process).bind(*range(stores + 2))
-    except TypeError as error:
-        raise ConfigError(
-            f"processor {name} cannot be called as {name}{form}: {error}. The stores come from "
-            f"store= or stores=: {stores} declared"
-        ) from None

@@ -287,8 +287,9 @@ class StreamsApp:
                 changelog does not match its input topic.
             DeserializationError: a record cannot be decoded; the message names the record.
             ProcessingError: a processor raised, see the cause; the message names the record.
-            StreamsError: an input or dead letter topic is missing, inputs of a store have different
-                numbers of partitions, or the group or the brokers are unreachable.
+            StreamsError: an input or dead letter topic is missing, an input by name exists and also
+                as a repartition topic, inputs of a store have different numbers of partitions, or
+                the group or the brokers are unreachable.
             KafkaError: an emitted record was rejected with an error that retries do not cure.
         """
         if not self._topology.processors:

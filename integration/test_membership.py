@@ -212,7 +212,7 @@ async def coordinator_of(running: RunningMember) -> int:
 
 
 @pytest.mark.local_cluster
-@pytest.mark.parametrize("how", ["kill", "pause"])
+@pytest.mark.parametrize("how", ["kill", pytest.param("pause", marks=pytest.mark.full)])
 async def test_the_coordinator_is_killed_or_paused(
     kafka_cluster: ClusterHandle, group: Group, how: str
 ) -> None:
@@ -280,7 +280,7 @@ async def _has(consumer: AIOKafkaConsumer, count: int) -> None:
             await consumer.getmany(timeout_ms=50)
 
 
-@pytest.mark.parametrize("ours_leads", [True, False])
+@pytest.mark.parametrize("ours_leads", [True, pytest.param(False, marks=pytest.mark.full)])
 async def test_javas_consumer_in_the_same_group(
     kafka_cluster: ClusterHandle, group: Group, ours_leads: bool
 ) -> None:

@@ -24,7 +24,12 @@ from kafkaclient.admin.reassign.throttle_marks import (
     LEADER_RATE,
     LEADER_REPLICAS,
 )
-from kafkaclient.errors import AuthorizationError, PartitionLimitRaceError, PolicyViolationError
+from kafkaclient.errors import (
+    AuthorizationError,
+    BrokerError,
+    PartitionLimitRaceError,
+    PolicyViolationError,
+)
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing import ClusterSecurity, LocalCluster, SecureListener
 from kafkaclient.types import TopicPartition
@@ -174,6 +179,25 @@ async def test_operators_at_the_same_time(cluster) -> None:
                 await cron.replication_quotas.clear()
                 await asyncio.sleep(0.2)
         await one.alter_configs(ConfigResource.broker(0), delete=[LEADER_RATE])
+
+
+async def test_of_two_plans_at_the_same_time_one_begins(cluster) -> None:
+    """Neither allows other moves, so the later finds the earlier one's."""
+    topic, partition = "contended", TopicPartition("contended", 0)
+    async with operator(cluster) as one, operator(cluster) as two:
+        await one.create_topic(topic, replica_assignment=[(0,)])
+        await fill(cluster, topic, 1, 20)
+        outcomes = await asyncio.gather(
+            one.reassigner.begin({partition: (1,)}, 100_000),
+            two.reassigner.begin({partition: (2,)}, 100_000),
+            return_exceptions=True,
+        )
+        (error,) = [each for each in outcomes if isinstance(each, BaseException)]
+        assert isinstance(error, BrokerError)
+        assert "already in progress" in str(error)
+        assert set(await one.list_partition_reassignments()) == {partition}
+        await one.reassigner.cancel()
+        await one.delete_topics([topic])
 
 
 async def test_a_limit_race_of_two_moves(cluster) -> None:

@@ -1,21 +1,25 @@
-"""A lock between operators that set throttles and operators that clear throttles.
+"""A lock between operators that set throttles, and against operators that clear throttles.
 
 Brokers cannot compare and set a configuration. Between the check that a throttle is not needed and
-its removal, another operator may start a reassignment that needs the throttle. So each operator
-first announces its intent as a key in the cluster-wide broker defaults. Brokers store keys that
-they do not know, and ignore them.
+its removal, another operator may start a reassignment that needs the throttle. Between the read of
+a partition's replicas and the start of its reassignment, another operator may move the partition,
+so that the throttles are set for the wrong replicas. So each operator first announces its intent as
+a key in the cluster-wide broker defaults. Brokers store keys that they do not know, and ignore
+them.
 
 An operator writes its announcement, then reads until the answer includes it. Cluster metadata is
 ordered, so of two operators the later one sees the announcement of the earlier one.
 
-- An operator that sets throttles, and then starts reassignments, waits until no operator clears.
+- An operator that sets throttles, and then starts reassignments, waits until no other operator
+  sets or clears. If two announce that they set, the operator with the smaller key waits, the other
+  deletes its announcement and retries.
 - An operator that clears throttles deletes its announcement while another operator sets, and
   retries. It reads reassignments and configurations only after that, and only uses answers that
   include its announcement.
 
-Operators that set do not wait for each other, and neither do operators that clear. A process that
-dies leaves its announcement. So the key contains an expiry time in seconds since the epoch. Other
-operators ignore an expired announcement, and the next operator that clears deletes it.
+Operators that clear do not wait for each other. A process that dies leaves its announcement. So
+the key contains an expiry time in seconds since the epoch. Other operators ignore an expired
+announcement, and the next operator that clears deletes it.
 """
 
 from __future__ import annotations
@@ -87,20 +91,21 @@ class Announcements:
 
     @asynccontextmanager
     async def setting(self, timeout_s: float | None = None) -> AsyncIterator[str]:
-        """Keep other operators from clearing throttles during the block, which sets throttles and
-        starts reassignments. Yields the announcement's key. ``timeout_s`` is the operation's time
-        limit; the announcement lasts at least ``default.api.timeout.ms``."""
+        """Keep other operators from setting and clearing throttles during the block, which sets
+        throttles and starts reassignments. Yields the announcement's key. ``timeout_s`` is the
+        operation's time limit; the announcement lasts at least ``default.api.timeout.ms``."""
         seconds = max(timeout_s or 0.0, self._session.config.default_api_timeout_ms / 1000)
-        own = self._announcement(Intent.SETTING, seconds + _WITHDRAW_S)
-        try:
-            await self._announce(own)
-            await self._session.poll(
-                lambda: self._read_back(own),
-                lambda announced: not self._unexpired(announced, Intent.CLEARING),
-            )
-            yield own.key
-        finally:
-            await self._withdraw([own])
+        for attempts in count(1):
+            # Not the same key again: a broker may still know the deleted announcement.
+            own = self._announcement(Intent.SETTING, seconds + _WITHDRAW_S)
+            try:
+                await self._announce(own)
+                if await self._may_set(own):
+                    yield own.key
+                    return
+            finally:
+                await self._withdraw([own])
+            await self._session.pause(attempts)
 
     @asynccontextmanager
     async def clearing(self) -> AsyncIterator[str]:
@@ -126,12 +131,9 @@ class Announcements:
             finally:
                 await self._withdraw([own, *expired])
             if loop.time() > until:
-                last = datetime.fromtimestamp(max(each.expires for each in setting), UTC)
                 raise ReassignmentError(
-                    "no throttle was cleared, because another operator is setting throttles, or "
-                    "died while it set them. Run `kafkaclient throttle clear` or `verify` again "
-                    f"later; the other operator's announcement expires at {last:%Y-%m-%d %H:%M:%S} "
-                    "UTC"
+                    f"no throttle was cleared, because {_busy(setting)}. Run `kafkaclient throttle "
+                    "clear` or `verify` again later"
                 )
             await self._session.pause(attempts)
 
@@ -154,6 +156,23 @@ class Announcements:
 
     def _unexpired(self, announced: Iterable[Announcement], intent: Intent) -> list[Announcement]:
         return [a for a in announced if a.intent is intent and not self._is_expired(a)]
+
+    async def _may_set(self, own: Announcement) -> bool:
+        """Wait until no other operator sets or clears. False if another operator is to set first:
+        it waits until ``own`` is deleted."""
+
+        async def read() -> list[Announcement]:
+            announced = await self._read_back(own)
+            others = [each for each in announced if each != own and not self._is_expired(each)]
+            if others:
+                self._session.note_error(ReassignmentError(_busy(others)))
+            return others
+
+        def is_first(others: list[Announcement]) -> bool:
+            return all(own < each for each in self._unexpired(others, Intent.SETTING))
+
+        others = await self._session.poll(read, lambda others: not (others and is_first(others)))
+        return not others
 
     async def _all(self) -> list[Announcement]:
         return Announcement.all_of(await self._configs.describe(ConfigResource.broker_defaults()))
@@ -189,3 +208,13 @@ class Announcements:
             _log.warning(
                 "an announcement in the broker defaults could not be deleted, it expires: %s", error
             )
+
+
+def _busy(others: Iterable[Announcement]) -> str:
+    """Which operators this one waits for."""
+    last = max(others, key=lambda each: each.expires)
+    expires = datetime.fromtimestamp(last.expires, UTC)
+    return (
+        f"another operator is {last.intent} throttles, or died during that; its announcement "
+        f"expires at {expires:%Y-%m-%d %H:%M:%S} UTC"
+    )

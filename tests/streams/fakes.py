@@ -84,7 +84,6 @@ class FakeInputs:
     def __init__(self) -> None:
         self.positions: dict[TopicPartition, int] = {}
         """Partitions that are read, and where their reading began."""
-        self.paused: set[TopicPartition] = set()
         self.first = 3
         self.at_end = False
 
@@ -97,14 +96,9 @@ class FakeInputs:
     def add(self, partition: TopicPartition, offset: int) -> None:
         assert partition not in self.positions
         self.positions[partition] = offset
-        self.paused.add(partition)
 
     def remove(self, partition: TopicPartition) -> None:
         self.positions.pop(partition, None)
-        self.paused.discard(partition)
-
-    def resume(self, partition: TopicPartition) -> None:
-        self.paused.remove(partition)
 
     def wake(self) -> None:
         """Nothing waits."""
@@ -212,7 +206,7 @@ class FakeOutput:
         self.changes.append({k: v for found in changes.values() for k, v in found.items()})
         return {} if self.next_position is None else dict.fromkeys(changes, self.next_position)
 
-    async def committed(self, sources: Any) -> dict[Any, int | None]:
+    async def fetch_committed(self, sources: Any) -> dict[Any, int | None]:
         self.log.append("committed")
         return dict.fromkeys(sources, self.offset)
 

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.errors import TransactionAbortableError
+from kafkaclient.errors import StreamsError, TransactionAbortableError
 from kafkaclient.streams.listeners import AppState
 from kafkaclient.streams.runtime.commit_states import TRANSITIONS, CommitEvent, CommitState
 from kafkaclient.streams.runtime.committer import Committer
 from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.outputs import OutgoingRecord, Work
+from kafkaclient.streams.runtime.task_states import is_recoverable
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import opened_gate
@@ -47,7 +48,7 @@ class ModelTask:
         self.worker = asyncio.create_task(self.run())
 
     async def run(self) -> None:
-        await self.world.committer.ready(self)  # type: ignore[arg-type]
+        await self.world.committer.wait_until_settled(self)  # type: ignore[arg-type]
         self.offset = self.world.offsets[self.id]
         self.committed_total = self.total = self.done_total = self.world.totals[self.id]
         while True:
@@ -71,21 +72,25 @@ class ModelTask:
             changes[TOTAL] = self.done_total
         return Work({self.source: self.offset}, {self.changelog: changes})
 
-    def committed(self, positions: Mapping[TopicPartition, int | None]) -> None:
+    def on_committed(
+        self, offsets: Mapping[TopicPartition, int], positions: Mapping[TopicPartition, int]
+    ) -> None:
+        assert offsets == {self.source: self.world.offsets[self.id]}
         self.committed_total = self.world.totals[self.id]
         assert self.committed_total == self.done_total
 
     def end(self) -> None:
         self.worker.cancel()
-        self.world.committer.lost(self)  # type: ignore[arg-type]
+        self.world.committer.drop(self)  # type: ignore[arg-type]
 
 
 class World:
     """The brokers, and a manager that restarts failed tasks."""
 
-    is_transactional = True
-
-    def __init__(self, durations: Sequence[float], count: int) -> None:
+    def __init__(
+        self, durations: Sequence[float], count: int, *, is_transactional: bool = True
+    ) -> None:
+        self.is_transactional = is_transactional
         self.durations = durations
         self.offsets = [0] * count
         self.totals: list[Any] = [0] * count
@@ -111,7 +116,9 @@ class World:
         return self.observer.metrics.snapshot(AppState.RUNNING, {}, 0).instance
 
     def failed(self, task: ModelTask, error: BaseException) -> None:
-        if self.tasks.get(task.id) is task:
+        if not is_recoverable(error):
+            self.crashes.append(error)
+        elif self.tasks.get(task.id) is task:
             task.end()
             self.tasks[task.id] = ModelTask(self, task.id)
 
@@ -146,6 +153,8 @@ class World:
             self.problems.remove(problem)
         if problem == "before":
             raise TransactionAbortableError("no")
+        if problem == "permanent":
+            raise StreamsError("a change is too large")
         self.check(pending, work)
         for one in work:
             for source, offset in one.offsets.items():
@@ -276,6 +285,83 @@ async def test_tasks_go_on_while_the_group_begins_a_generation() -> None:
     world.gate.open()
     await asyncio.sleep(0.01)
     assert world.offsets[0] > 200
+    await world.close()
+
+
+async def add_one(world: World, number: int, records: Sequence[OutgoingRecord] = ()) -> ModelTask:
+    """A task that has processed its first record."""
+    task = ModelTask(world, number)
+    task.worker.cancel()
+    task.total += 1
+    await world.committer.add(task, records, {task.source: 1})  # type: ignore[arg-type]
+    return task
+
+
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_nobody_waits_for_the_interval_of_a_dropped_task(*, is_transactional: bool) -> None:
+    @virtual_time
+    async def story() -> None:
+        world = World([0.001] * 5, 1, is_transactional=is_transactional)
+        await world.committer.start()
+        (await add_one(world, 0)).end()
+        async with asyncio.timeout(INTERVAL_S / 10):
+            await world.committer.wait_until_settled(ModelTask(world, 0))  # type: ignore[arg-type]
+        assert world.counts()["commit-total"] == 0, "there was nothing to commit"
+        await world.close()
+
+    story()
+
+
+@virtual_time
+async def test_a_dropped_task_without_records_does_not_fail_the_others_commit() -> None:
+    """Such as one that only commits where it begins."""
+    world = World([0.001] * 5, 2)
+    await world.committer.start()
+    await add_one(world, 0, outputs(0, 0))
+    (await add_one(world, 1)).end()
+    await asyncio.sleep(INTERVAL_S * 2)
+    assert world.offsets == [1, 0]
+    counts = world.counts()
+    assert (counts["commit-total"], counts["failed-commit-total"]) == (1, 0)
+    await world.close()
+
+
+@virtual_time
+async def test_who_waits_for_a_commit_goes_on_before_who_waits_to_add() -> None:
+    """A task that is given up after the commit must not be in the next one."""
+    world = World([0.001] * 5, 2)
+    await world.committer.start()
+    await add_one(world, 0)
+    log = []
+
+    async def commit() -> None:
+        await world.committer.commit()
+        log.append("committed")
+
+    async def add() -> None:
+        await add_one(world, 1)
+        log.append("added")
+
+    waiting = asyncio.create_task(commit())
+    await asyncio.sleep(0.002)
+    assert world.committer.state is CommitState.COMMITTING
+    await asyncio.gather(waiting, add())
+    assert log == ["committed", "added"]
+    await world.close()
+
+
+@virtual_time
+async def test_nothing_is_committed_after_a_permanent_error() -> None:
+    """The tasks still run until the instance ends, and are ahead of what was committed."""
+    world = World([0.001] * 5, 2)
+    await world.committer.start()
+    world.tasks = {number: ModelTask(world, number) for number in range(2)}
+    world.problems.append("permanent")
+    await asyncio.sleep(5)
+    (error,) = world.crashes
+    assert str(error) == "a change is too large"
+    assert (world.offsets, world.committer.state) == ([0, 0], CommitState.ENDED)
+    await world.committer.commit()  # nothing is left to wait for
     await world.close()
 
 

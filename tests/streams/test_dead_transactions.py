@@ -36,6 +36,7 @@ class FakeAdmin:
         self.states = ["Stable"]
         self.problems: list[Exception] = []
         self.fenced: list[str] = []
+        self.more_members: tuple[DescribedMember, ...] = ()
 
     async def list_transactions(self, prefix: str, **_: float) -> list[TransactionListing]:
         if self.problems:
@@ -44,7 +45,7 @@ class FakeAdmin:
 
     async def describe_group(self, group: str, **_: float) -> DescribedGroup:
         state = self.states.pop() if len(self.states) > 1 else self.states[0]
-        members = (member(OWN), member(ALIVE)) if state == "Stable" else ()
+        members = (member(OWN), member(ALIVE), *self.more_members) if state == "Stable" else ()
         return DescribedGroup(group, 0, None, state, "consumer", "stream", members)
 
     async def fence_producers(self, names: Iterable[str], **_: float) -> dict[str, None]:
@@ -75,6 +76,22 @@ async def test_members_are_unknown_while_the_group_rebalances() -> None:
     admin.problems = [KafkaTimeoutError("no answer")]
     await search(admin)
     assert set(admin.fenced) == {transactional_id("app", DEAD)}
+
+
+@pytest.mark.parametrize("data", [b"\0\0\0\x63\0\0\0\x63", b"\0"], ids=["newer", "unreadable"])
+def test_nobody_is_fenced_if_a_member_may_be_any_process(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    @virtual_time
+    async def story() -> None:
+        admin = FakeAdmin()
+        subscription = ConsumerSubscription(("t",), data).encode()
+        admin.more_members = (DescribedMember("m2", "c", "h", subscription, b""),)
+        await search(admin)
+        assert admin.fenced == []
+
+    story()
+    assert "cannot be ended here" in caplog.text
 
 
 @virtual_time

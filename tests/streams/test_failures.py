@@ -1,18 +1,15 @@
-"""Which event a client's error causes for its task."""
+"""Whether a task can go on after a client's error."""
 
 from __future__ import annotations
 
 import pytest
 
 from kafkaclient import Producer
-from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import (
-    KafkaTimeoutError,
     MetadataTimeoutError,
-    RecordTooLargeError,
     TransactionAbortableError,
 )
-from kafkaclient.streams.runtime.task_states import TaskEvent, event_for
+from kafkaclient.streams.runtime.task_states import is_recoverable
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.api import ApiKey
@@ -34,7 +31,7 @@ async def test_a_missing_topic_ends_the_application(
             MetadataTimeoutError, match=r"topic 'nowhere'.*create the topic"
         ) as raised:
             await producer.send("nowhere", b"v")
-    assert event_for(raised.value) is None
+    assert not is_recoverable(raised.value)
 
 
 @pytest.mark.parametrize("code", [48, 120], ids=["INVALID_TXN_STATE", "TRANSACTION_ABORTABLE"])
@@ -50,21 +47,4 @@ async def test_a_transaction_aborted_by_brokers_is_retried(key: ApiKey, code: in
         with pytest.raises(TransactionAbortableError) as raised:
             await producer.commit_transaction()
         await producer.abort_transaction()
-    assert event_for(raised.value) is TaskEvent.FAILED
-
-
-@pytest.mark.parametrize(
-    ("error", "event"),
-    [
-        (MetadataTimeoutError("no broker answers"), TaskEvent.FAILED),
-        (TransactionAbortableError("no"), TaskEvent.FAILED),
-        (broker_error(90), TaskEvent.MIGRATED),
-        (broker_error(47), TaskEvent.MIGRATED),
-        (broker_error(22), TaskEvent.FAILED),
-        (KafkaTimeoutError("late"), TaskEvent.FAILED),
-        (RecordTooLargeError("too large"), None),
-        (ValueError("a processor's"), None),
-    ],
-)
-def test_events_of_errors(error: Exception, event: TaskEvent | None) -> None:
-    assert event_for(error) is event
+    assert is_recoverable(raised.value)

@@ -73,7 +73,6 @@ class World:
             self.reader,  # type: ignore[arg-type]
             self.ends,  # type: ignore[arg-type]
             new_committer=new_committer(self.output),
-            on_migrated=lambda: None,
             crash=self.crashes.append,
             disk=InlineDisk(),
         )

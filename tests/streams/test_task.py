@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -61,7 +62,7 @@ def commit(task: Task, position: int | None = 10) -> tuple[dict[bytes, bytes | N
     """The changes and the offset that are committed."""
     work = task.work()
     (changelog,) = work.changes
-    task.committed({changelog: position})
+    task.on_committed(task.offsets, {changelog: position})
     return dict(work.changes[changelog]), work.offsets[task.sources[0]]
 
 
@@ -74,6 +75,16 @@ async def test_a_commit_keeps_changes_records_and_offset(task: Task) -> None:
     assert commit(task, None) == ({}, 10)
     await process(task, record(10, b"a"))
     assert (task.position, task.stores["counts"].get(b"a")) == (10, b"3")
+
+
+async def test_the_committed_offset_is_the_commits_not_the_tasks(task: Task) -> None:
+    """Records before it are deleted from repartition topics."""
+    run(task)
+    await process(task, record(5, b"a"))
+    work = task.work()
+    await process(task, record(6, b"a"))
+    task.on_committed(work.offsets, {})
+    assert (list(task.offsets.values()), list(task.committed_offsets.values())) == ([7], [6])
 
 
 async def test_a_commit_contains_nothing_of_a_record_in_progress(
@@ -213,6 +224,40 @@ def test_a_store_beyond_its_changelog_starts_over(
     assert "app-counts-changelog-0 has no offset 10000" in caplog.text
     task.task_stores[0].restore([(b"b", b"1")])
     assert task.stores["counts"].get(b"b") == b"1"
+
+
+async def test_a_store_that_starts_over_does_not_block_the_event_loop(
+    directory: TaskDirectory,
+) -> None:
+    """Heartbeats would stop while a disk is slow. A cancelled wait changes nothing."""
+    may_go_on = threading.Event()
+    positions = []
+
+    async def passes() -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    with ThreadPoolExecutor(1) as disk:
+        task = Task(ID, counting(), directory, disk, FakeOutput())
+        (store,) = task.task_stores
+        task.advance(TaskEvent.ASSIGNED_ACTIVE)
+        store.restore([(b"a", b"1")])
+        store.reached(9, 9)
+        disk.submit(may_go_on.wait)
+        for ends in ({CHANGELOG: 0}, {CHANGELOG: 2}):
+            waiting = asyncio.create_task(task.wait_until_restored(ends))
+            await passes()
+            positions.append((task.position, waiting.done()))
+            waiting.cancel()
+            await passes()
+        waiting = asyncio.create_task(task.wait_until_restored({CHANGELOG: 0}))
+        await passes()
+        positions.append((task.position, waiting.done()))
+        may_go_on.set()
+        await waiting
+        assert positions == [(0, False)] * 3
+        assert task.stores["counts"].get(b"a") is None
+        task.close()
 
 
 def test_a_checkpoint_has_the_position_at_its_start(directory: TaskDirectory) -> None:

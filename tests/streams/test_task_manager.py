@@ -64,7 +64,6 @@ class World:
             self.reader,  # type: ignore[arg-type]
             self.ends,  # type: ignore[arg-type]
             new_committer=new_committer(self.output),
-            on_migrated=lambda: self.log.append("migrated"),
             crash=self.crashes.append,
             disk=disk or InlineDisk(),
         )
@@ -237,7 +236,7 @@ async def test_a_failed_commit_restores_its_tasks(world: World) -> None:
     assert world.log == ["abandon", "start", "committed", "ends"]
     assert world.state(A) is TaskState.RUNNING
     assert world.manager.tasks[A].stores["counts"].get(b"a") is None
-    assert world.inputs.paused == set()
+    assert world.inputs.positions.keys() == {SOURCE, TopicPartition("words", 1)}
 
 
 async def test_a_task_waits_for_the_commit_under_way_before_it_reads_its_offset(
@@ -260,15 +259,16 @@ async def test_a_task_waits_for_the_commit_under_way_before_it_reads_its_offset(
     assert world.log == ["committed", "ends"]
 
 
-async def test_a_fenced_task_becomes_a_standby(world: World) -> None:
+async def test_a_fenced_task_is_restored_here(world: World) -> None:
+    """The group says who has it: the producer is the whole process's."""
     await world.assign([A], [])
     await world.run_until_idle()
     world.output.fail = broker_error(90)
     await world.process({SOURCE: [record(3, b"a")]})
     await world.commit()
-    assert world.state(A) is TaskState.STANDBY
-    assert "migrated" in world.log
-    assert SOURCE not in world.inputs.positions
+    assert world.state(A) is TaskState.RESTORING
+    await world.run_until_idle()
+    assert world.state(A) is TaskState.RUNNING
     assert world.crashes == []
 
 
@@ -279,7 +279,6 @@ async def test_an_instance_that_is_fenced_again_and_again_ends(world: World) -> 
         world.output.fail = broker_error(90)
         await world.process({SOURCE: [record(3, b"a")]})
         await world.commit()
-        await world.assign([A], [])
     (error,) = world.crashes
     assert "fenced 3 times in a row" in str(error)
     assert "copy of this state directory" in str(error)

@@ -7,12 +7,19 @@ import pytest
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import (
     KafkaError,
+    KafkaTimeoutError,
+    MetadataTimeoutError,
     RecordTooLargeError,
     RequestTimedOutError,
     TransactionAbortableError,
     TransactionTimeoutError,
 )
-from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent, TaskState, event_for
+from kafkaclient.streams.runtime.task_states import (
+    TRANSITIONS,
+    TaskEvent,
+    TaskState,
+    is_recoverable,
+)
 
 S, E = TaskState, TaskEvent
 
@@ -29,9 +36,9 @@ def test_only_restoring_leads_to_running() -> None:
     assert entries == {(S.RESTORING, E.RESTORED), (S.RUNNING, E.ASSIGNED_ACTIVE)}
 
 
-def test_failed_and_migrated_tasks_stop_running() -> None:
+def test_failed_and_lost_tasks_stop_running() -> None:
     for (state, event), after in TRANSITIONS.items():
-        if event in (E.FAILED, E.MIGRATED, E.STOPPED):
+        if event in (E.FAILED, E.LOST, E.STOPPED):
             assert state in (S.RESTORING, S.RUNNING)
             assert after is (S.RESTORING if event is E.FAILED else S.STANDBY)
 
@@ -43,26 +50,28 @@ def caused(error: KafkaError) -> TransactionAbortableError:
 
 
 @pytest.mark.parametrize(
-    ("error", "event"),
+    ("error", "expected"),
     [
-        (broker_error(47), E.MIGRATED),  # INVALID_PRODUCER_EPOCH
-        (broker_error(90), E.MIGRATED),  # PRODUCER_FENCED
-        (caused(broker_error(90)), E.MIGRATED),
-        (caused(broker_error(22)), E.FAILED),  # ILLEGAL_GENERATION
-        (caused(broker_error(25)), E.FAILED),  # UNKNOWN_MEMBER_ID
-        (caused(broker_error(27)), E.FAILED),  # REBALANCE_IN_PROGRESS
-        (caused(RequestTimedOutError("late")), E.FAILED),
-        (TransactionAbortableError("timed out"), E.FAILED),
-        (TransactionTimeoutError("late"), E.FAILED),
-        (caused(RecordTooLargeError("too large")), None),
-        (caused(broker_error(29)), None),  # TOPIC_AUTHORIZATION_FAILED
-        (RecordTooLargeError("too large"), None),
-        (broker_error(16), E.FAILED),  # NOT_COORDINATOR
-        (broker_error(25), E.FAILED),  # UNKNOWN_MEMBER_ID
-        (broker_error(30), None),  # GROUP_AUTHORIZATION_FAILED
-        (ZeroDivisionError(), None),
+        (broker_error(47), True),  # INVALID_PRODUCER_EPOCH
+        (broker_error(90), True),  # PRODUCER_FENCED
+        (caused(broker_error(90)), True),
+        (caused(broker_error(22)), True),  # ILLEGAL_GENERATION
+        (caused(broker_error(25)), True),  # UNKNOWN_MEMBER_ID
+        (caused(broker_error(27)), True),  # REBALANCE_IN_PROGRESS
+        (caused(RequestTimedOutError("late")), True),
+        (TransactionAbortableError("timed out"), True),
+        (TransactionTimeoutError("late"), True),
+        (caused(RecordTooLargeError("too large")), False),
+        (caused(broker_error(29)), False),  # TOPIC_AUTHORIZATION_FAILED
+        (RecordTooLargeError("too large"), False),
+        (broker_error(16), True),  # NOT_COORDINATOR
+        (broker_error(25), True),  # UNKNOWN_MEMBER_ID
+        (broker_error(30), False),  # GROUP_AUTHORIZATION_FAILED
+        (MetadataTimeoutError("no broker answers"), True),
+        (KafkaTimeoutError("late"), True),
+        (ZeroDivisionError(), False),
     ],
     ids=repr,
 )
-def test_events_of_errors(error: Exception, event: TaskEvent | None) -> None:
-    assert event_for(error) is event
+def test_errors_after_which_a_task_can_go_on(error: Exception, expected: bool) -> None:
+    assert is_recoverable(error) is expected

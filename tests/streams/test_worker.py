@@ -135,7 +135,7 @@ class Brokers:
             raise TransactionAbortableError("perhaps")
         return positions
 
-    async def committed(
+    async def fetch_committed(
         self, sources: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int | None]:
         return {each: self.partitions[TaskId(0, each.partition)].offset for each in sources}
@@ -194,7 +194,6 @@ class World:
             Reader(self.partitions),  # type: ignore[arg-type]
             Ends(self.partitions),  # type: ignore[arg-type]
             new_committer=new_committer(self.brokers, clock, observer=self.observer),
-            on_migrated=self.request_rebalance,
             crash=self.crash,
             disk=InlineDisk(),
             options=TaskOptions(clock=clock),
@@ -202,17 +201,12 @@ class World:
         self.fetching = asyncio.create_task(self.fetch())
         self.starting = asyncio.create_task(self.manager.committer.start())
         self.rebalancing = asyncio.Lock()
-        self.rebalances: list[asyncio.Task[float]] = []
         self.active: Sequence[TaskId] = ()
         self.standby: Sequence[TaskId] = ()
 
     def failed_commits(self) -> float:
         found = self.observer.metrics.snapshot(AppState.RUNNING, {}, 0)
         return found.instance["failed-commit-total"]
-
-    def request_rebalance(self) -> None:
-        """The group assigns the same tasks again."""
-        self.rebalances.append(asyncio.create_task(self.rebalance()))
 
     def crash(self, error: BaseException) -> None:
         self.manager.stop_work()
@@ -256,7 +250,7 @@ class World:
 
     async def close(self) -> None:
         self.fetching.cancel()
-        await asyncio.gather(self.fetching, *self.rebalances, return_exceptions=True)
+        await asyncio.gather(self.fetching, return_exceptions=True)
         await self.starting
         await self.manager.end_work()
         self.manager.close()

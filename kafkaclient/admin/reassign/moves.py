@@ -47,6 +47,22 @@ def move_map(
     return moves
 
 
+def throttle_map(
+    moves: Mapping[TopicPartition, Move],
+    ongoing: Mapping[TopicPartition, OngoingReassignment],
+    proposed: Mapping[TopicPartition, Sequence[int]],
+) -> dict[TopicPartition, Move]:
+    """The replicas to throttle for ``moves``. An ongoing reassignment may be complete before the
+    controller gets the partition's new target: its new replicas are then the sources."""
+    found = dict(moves)
+    for partition in ongoing.keys() & proposed.keys():
+        state, (sources, destinations) = ongoing[partition], moves[partition]
+        completed = frozenset(state.replicas) - frozenset(state.removing)
+        later = frozenset(proposed[partition]) - completed
+        found[partition] = Move(sources | completed, destinations | later)
+    return found
+
+
 def bootstrap_map(
     brokers: Iterable[int], present: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[TopicPartition, Move]:
@@ -67,7 +83,7 @@ def leader_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, tuple[str
 
 def follower_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, tuple[str, ...]]:
     """By topic, the elements of ``follower.replication.throttled.replicas``, in Kafka's order."""
-    return _elements({partition: new_brokers(move) for partition, move in moves.items()})
+    return _elements({partition: move.destinations for partition, move in moves.items()})
 
 
 def new_brokers(move: Move) -> frozenset[int]:

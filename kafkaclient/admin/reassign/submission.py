@@ -1,6 +1,6 @@
 """Submits the reassignments of a plan to the controller: all of them, or none.
 
-Throttles are set before the reassignments start. During that time no other operator clears
+Throttles are set before the reassignments start. During that time no other operator sets or clears
 throttles (:mod:`kafkaclient.admin.announcements`). If the submission fails, the reassignments that
 have started are undone, then the throttles that no reassignment needs are cleared (:mod:`.undo`).
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.admin.error_codes import INVALID_REPLICA_ASSIGNMENT, REASSIGNMENT_IN_PROGRESS
 from kafkaclient.admin.reassign.cluster_reader import known_partitions
-from kafkaclient.admin.reassign.moves import current_move, move_map, new_brokers
+from kafkaclient.admin.reassign.moves import current_move, move_map, new_brokers, throttle_map
 from kafkaclient.admin.reassign.outcome import Begun, some
 from kafkaclient.admin.reassign.plan import ReassignmentPlan
 from kafkaclient.admin.reassign.throttle import Throttle
@@ -58,10 +58,12 @@ class Submission:
         try:
             begun = await asyncio.shield(working)
         except asyncio.CancelledError:
-            await asyncio.wait({working}, timeout=_ANSWER_S)
-            working.cancel()
-            await asyncio.wait({working})
-            await self._undo()  # ``working`` may have succeeded, but the caller gets no result
+            try:
+                await asyncio.wait({working}, timeout=_ANSWER_S)
+            finally:  # also if cancelled again: ``working`` must not start anything after this
+                working.cancel()
+                await asyncio.wait({working})
+                await self._undo()  # ``working`` may have succeeded, but the caller gets no result
             raise
         finally:
             if begun is None and self._may_have_set:
@@ -104,7 +106,8 @@ class Submission:
         unthrottled: dict[int, KafkaError] = {}
         if self.quota is not None and seen is not None:
             self._may_have_set = True
-            unthrottled = await Throttle(running).set_moves(throttled, self.quota, live, seen=seen)
+            either = throttle_map(throttled, ongoing, wanted)
+            unthrottled = await Throttle(running).set_moves(either, self.quota, live, seen=seen)
         self._sent = wanted
         results = await running.reassignments.alter(wanted, cluster)
         self._sent = {p: nodes for p, nodes in wanted.items() if results[p] is None}

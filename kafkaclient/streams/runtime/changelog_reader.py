@@ -46,8 +46,8 @@ class ChangelogReader:
         self._observer = observer
         self._stores: dict[TopicPartition, tuple[Task, TaskStore]] = {}
         self._positions: dict[TopicPartition, int] = {}
-        """The stores' positions, as this reader knows them. A store that has started over meanwhile
-        has another one."""
+        """Where this reader last left each store. The store's own position differs after
+        :meth:`.TaskStore.start_over`."""
         self._has_tasks = asyncio.Event()
         self.bytes_read = ChangelogBytes(0, 0)
 
@@ -93,6 +93,9 @@ class ChangelogReader:
         again."""
         partition = batch.topic_partition
         task, store = entry = self._stores[partition]
+        await store.until_emptied()
+        if self._stores.get(partition) != entry or self._has_moved(store):
+            return
         changes, records = batch.pairs(), 0
         while part := list(islice(changes, _MAX_CHANGES)):
             store.restore(part)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.errors import ProducerFencedError, StreamsError, TransactionAbortableError
 from kafkaclient.streams.runtime.commit_states import TRANSITIONS, CommitEvent, CommitState
-from kafkaclient.streams.runtime.task_states import event_for
+from kafkaclient.streams.runtime.task_states import is_recoverable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,16 +33,18 @@ _RETRY_BACKOFF_S = 0.5  # delay until the producer is started again
 _MAX_FENCED = 3  # producers that are fenced in a row, before the instance ends
 
 
-class _Batch:
-    """The work of one commit."""
+class _OpenCommit:
+    """What the next commit will contain."""
 
     def __init__(self, due_at: float) -> None:
-        self.tasks: dict[Task, None] = {}
+        self.tasks: dict[Task, bool] = {}
+        """Whether the output has records of the task."""
         self.ids: set[TaskId] = set()
-        """Also of tasks that were lost."""
+        """Also of tasks that were dropped: their next owner may be this instance, and must wait for
+        the outcome."""
         self.due_at = due_at
         self.done = asyncio.Event()
-        """Set when the batch is committed or aborted."""
+        """Set when it is committed or aborted."""
 
 
 class Committer:
@@ -72,7 +74,7 @@ class Committer:
         self._on_failed = on_failed
         self._crash = crash
         self._clock = clock
-        self._batch: _Batch | None = None
+        self._open: _OpenCommit | None = None
         """None while there is nothing to commit."""
         self._adding = 0
         """How many results are being added."""
@@ -106,10 +108,10 @@ class Committer:
 
     # --- what tasks and workers call ------------------------------------------------------------
 
-    async def ready(self, task: Task) -> None:
-        """Wait until no commit under way has work of the task: its offset is final then."""
-        if self._batch is not None and task.id in self._batch.ids:
-            await self._batch.done.wait()
+    async def wait_until_settled(self, task: Task) -> None:
+        """Commit what an earlier owner of the task added here: its offset is final then."""
+        if self._open is not None and task.id in self._open.ids:
+            await self.commit()
 
     async def add(
         self,
@@ -125,14 +127,17 @@ class Committer:
         """
         while not self._accepts.is_set():
             await self._accepts.wait()
-        self._advance(_E.ADDED)
-        if self._batch is None:
-            self._batch = _Batch(self._clock() + self._interval_s)
+        if self.state is not _S.DIRTY:  # called for each record
+            self._advance(_E.ADDED)
+        if self._open is None:
+            self._open = _OpenCommit(self._clock() + self._interval_s)
             self._wake.set()
-        batch = self._batch
-        batch.tasks[task] = None
-        batch.ids.add(task.id)
+        commit = self._open
+        if task not in commit.tasks:
+            commit.tasks[task] = False
+            commit.ids.add(task.id)
         if records:
+            commit.tasks[task] = True
             self._adding += 1
             try:
                 for record in records:
@@ -140,35 +145,37 @@ class Committer:
             except Exception as error:
                 # A part of what the record emitted is there.
                 self._fail(error)
-                await batch.done.wait()
+                await commit.done.wait()
                 raise
             except asyncio.CancelledError:
-                self.lost(task)
+                self.drop(task)
                 raise
             finally:
                 self._adding -= 1
                 self._wake.set()
-        if task in batch.tasks:
+        if task in commit.tasks:
             task.record_done(offsets)
 
-    def lost(self, task: Task) -> None:
-        """The task does not run here any more, and drops what it has not committed."""
-        batch = self._batch
-        if batch is None or task not in batch.tasks:
+    def drop(self, task: Task) -> None:
+        """The task does not run here any more, and drops what it has not committed. Exactly once,
+        that fails the commit, if the output has records of the task.
+
+        A commit under way may end either way: the task's next owner waits for its outcome.
+        """
+        if self._open is None:
             return
-        del batch.tasks[task]
-        # A commit under way may end either way: the task's next owner waits for its outcome.
-        if self.output.is_transactional:
+        has_records = self._open.tasks.pop(task, False)
+        if has_records and self.output.is_transactional:
             self._fail(
                 TransactionAbortableError(f"task {task.id} stopped before its work was committed")
             )
 
     async def commit(self) -> None:
         """Commit now. Returns when all that was added is committed, or has failed."""
-        if self._batch is not None:
-            self._batch.due_at = self._clock()
+        if self._open is not None:
+            self._open.due_at = self._clock()
             self._wake.set()
-            await self._batch.done.wait()
+            await self._open.done.wait()
 
     # --- the states -----------------------------------------------------------------------------
 
@@ -200,13 +207,17 @@ class Committer:
             while self.state in work:
                 await work[self.state]()
         except Exception as error:  # noqa: BLE001 - raised by run
-            self._crash(error)
-            self._settle()
+            self._end(error)
+
+    def _end(self, error: BaseException) -> None:
+        """End the instance."""
+        self._advance(_E.ENDED)
+        self._crash(error)
+        self._settle()
 
     async def _wait_until_due(self) -> None:
         self._wake.clear()
-        batch = self._batch
-        wait_s = None if batch is None else batch.due_at - self._clock()
+        wait_s = None if self._open is None else self._open.due_at - self._clock()
         if wait_s is None or wait_s > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
@@ -231,39 +242,43 @@ class Committer:
         if self._adding:
             await self._wake.wait()
             return
-        assert self._batch is not None
-        self._fixed = {task: task.work() for task in self._batch.tasks}, self._gate.losses
+        assert self._open is not None
+        self._fixed = {task: task.work() for task in self._open.tasks}, self._gate.losses
         self._advance(_E.FIXED)
 
     async def _commit(self) -> None:
         assert self._fixed is not None
-        assert self._batch is not None
+        assert self._open is not None
         (work, losses), self._fixed = self._fixed, None
-        began = self._clock()
-        try:
-            positions = await self.output.commit(list(work.values()), losses)
-        except Exception as error:  # noqa: BLE001 - _abort handles it
-            self._failure = error
-            self._advance(_E.FAILED)
-            return
-        for task in self._batch.tasks:
-            task.committed({c: positions.get(c) for c in work[task].changes})
-        seconds = self._clock() - began
-        self._observer.committed(seconds)
-        self._fenced = 0
+        if work:  # else all its tasks were dropped
+            began = self._clock()
+            try:
+                positions = await self.output.commit(list(work.values()), losses)
+            except Exception as error:  # noqa: BLE001 - _abort handles it
+                self._failure = error
+                self._advance(_E.FAILED)
+                return
+            for task in self._open.tasks:  # without tasks that were dropped meanwhile
+                task.on_committed(work[task].offsets, positions)
+            self._observer.committed(self._clock() - began)
+            self._fenced = 0
+        # In this order, those who wait for the commit go on before those who wait to add: a task
+        # that is given up (see Worker.suspend) cannot add its late record to the next commit.
         self._settle()
         self._advance(_E.COMMITTED)
 
     async def _abort(self) -> None:
         failure, self._failure = self._failure, None
         assert failure is not None
-        assert self._batch is not None
+        assert self._open is not None
         self._observer.commit_failed()
         failure = self._checked(failure)
-        for task in list(self._batch.tasks):
+        if not is_recoverable(failure):
+            # Nothing is committed any more: the tasks are ahead of what the output has of them.
+            self._end(failure)
+            return
+        for task in list(self._open.tasks):
             self._on_failed(task, failure)
-        if not self._batch.tasks and event_for(failure) is None:
-            self._crash(failure)
         await self.output.abandon()
         self._settle()
         self._advance(_E.ABORTED)
@@ -289,7 +304,7 @@ class Committer:
         try:
             await self.output.start()
         except Exception as error:
-            if event_for(error) is None:
+            if not is_recoverable(error):
                 raise
             _log.warning("the producer cannot be started yet: %s", error)
             await asyncio.sleep(_RETRY_BACKOFF_S)
@@ -297,6 +312,6 @@ class Committer:
             self._advance(_E.STARTED)
 
     def _settle(self) -> None:
-        batch, self._batch = self._batch, None
-        if batch is not None:
-            batch.done.set()
+        settled, self._open = self._open, None
+        if settled is not None:
+            settled.done.set()

@@ -42,7 +42,6 @@ class _Input:
     """An input partition; ``rows`` are fetched and not yet taken."""
 
     def __init__(self) -> None:
-        self.paused = True
         self.is_held = True
         """Whether the reading is paused: also while there are rows, or nobody wants them."""
         self.rows: Iterator[FetchedRecord] | None = None
@@ -78,27 +77,16 @@ class Inputs:
         return (await self._reader.offsets([partition], at="earliest"))[partition]
 
     def add(self, partition: TopicPartition, offset: int) -> None:
-        """Read a partition. It is paused until :meth:`resume`."""
+        """Read a partition, when it is wanted."""
         self._reading.add(partition, offset, paused=True)
         self._inputs[partition] = _Input()
+        self.wake()
 
     def remove(self, partition: TopicPartition) -> None:
         """Read a partition no more, and forget its fetched records. Does nothing if it is not
         read."""
         if self._inputs.pop(partition, None) is not None:
             self._reading.remove(partition)
-
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Continue at ``offset``, and forget the partition's fetched records."""
-        self._inputs[partition].rows = None
-        self._reading.seek(partition, offset)
-
-    def pause(self, partition: TopicPartition) -> None:
-        self._inputs[partition].paused = True
-
-    def resume(self, partition: TopicPartition) -> None:
-        self._inputs[partition].paused = False
-        self.wake()
 
     def wake(self) -> None:
         """Make the current :meth:`take` return, because other partitions may be wanted."""
@@ -108,9 +96,9 @@ class Inputs:
     async def take(
         self, wanted: Collection[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, list[Row]]:
-        """Records of the wanted partitions that are not paused, in the order of each log. Empty
-        after ``timeout_s`` or :meth:`wake`. Await it directly: then no partition is removed or
-        sought between the fetch and the caller.
+        """Records of the wanted partitions, in the order of each log. Empty after ``timeout_s`` or
+        :meth:`wake`. Await it directly: then no partition is removed between the fetch and the
+        caller.
 
         A partition that cannot be fetched is tried again and again, with a warning. A topic that
         was deleted and created again is read from its beginning.
@@ -133,9 +121,9 @@ class Inputs:
         """Fetch only what is wanted and not there yet; returns whether wanted rows are there."""
         found = False
         for partition, each in self._inputs.items():
-            ready = not each.paused and partition in wanted
-            found |= ready and each.rows is not None
-            self._hold(partition, each, not ready or each.rows is not None)
+            is_wanted = partition in wanted
+            found |= is_wanted and each.rows is not None
+            self._hold(partition, each, not is_wanted or each.rows is not None)
         return found
 
     def _hold(self, partition: TopicPartition, each: _Input, held: bool) -> None:
@@ -150,7 +138,7 @@ class Inputs:
         for partition, each in list(self._inputs.items()):
             if room <= 0:
                 return
-            if each.rows is not None and not each.paused and partition in wanted:
+            if each.rows is not None and partition in wanted:
                 room -= self._take_some(partition, each, found)
         while room > 0 and (batch := self._reading.take()) is not None:
             each = self._inputs[batch.topic_partition]
@@ -175,7 +163,7 @@ class Inputs:
     ) -> None:
         for partition, error in self._reading.errors.items():
             each = self._inputs[partition]
-            if each.paused or each.rows is not None or partition not in wanted:
+            if each.rows is not None or partition not in wanted:
                 continue
             offset = restart_offset(error, at_end=self.begins_at_end(partition))
             if offset is None:

@@ -165,7 +165,6 @@ class Instance:
                 observer=self._observer,
                 clock=self._clock,
             ),
-            on_migrated=self._schedule.request_soon,
             crash=self.crash,
             disk=disk,
             options=TaskOptions(
@@ -178,7 +177,7 @@ class Instance:
         )
         stack.callback(manager.close)
         self._tasks = manager.tasks
-        stack.push_async_callback(manager.end_work)
+        stack.push_async_callback(manager.end_work)  # if the rest of the start fails
         await manager.committer.start()
         protocol = GroupMember(
             config,
@@ -216,7 +215,7 @@ class Instance:
         )
         stack.push_async_callback(positions.close)
         stack.push_async_callback(member.leave, "the instance ends", _LEAVE_TIMEOUT_S)
-        stack.push_async_callback(manager.end_work)
+        stack.push_async_callback(manager.end_work)  # before the member leaves
         stack.push_async_callback(protocol.close)
         for name, work in (
             ("work", self._fetch_records()),
@@ -255,13 +254,10 @@ class Instance:
         self, stack: AsyncExitStack, admin: Admin, connection: GroupConnection, gate: CommitGate
     ) -> Output:
         config = self._config
+        offsets = GroupOffsets(
+            connection, gate, self._commit_refused, config.producer_config.call_limit.seconds
+        )
         if not config.exactly_once:
-            offsets = GroupOffsets(
-                connection,
-                gate,
-                self._commit_refused,
-                config.producer_config.call_limit.seconds,
-            )
             new = partial(Producer, config.bootstrap_servers, **config.producer_defaults)
             return PlainOutput(config.producer_config, new, offsets)
         identity = config.application_id, self._directory.process_id
@@ -273,7 +269,7 @@ class Instance:
             transactional_id=transactional_id(*identity),
             **config.producer_defaults,
         )
-        return TransactionalOutput(config.producer_config, new, gate, dead)
+        return TransactionalOutput(config.producer_config, new, offsets, gate, dead)
 
     def _commit_refused(self, code: int, group: ConsumerGroupMetadata) -> None:
         self._member.commit_refused(code, group)  # it is made later
@@ -284,6 +280,7 @@ class Instance:
         while True:
             wanted = self._manager.wanted_partitions()
             self._manager.deliver(await self._inputs.take(wanted, _TAKE_TIMEOUT_S))
+            # A request that is due during a rebalance is dropped: the assignment schedules anew.
             if self._schedule.take_due() and not self._member.is_rebalancing:
                 self._member.request_rejoin("tasks may be assigned better")
             if self._clock() >= clean_at:

@@ -21,7 +21,7 @@ from kafkaclient.producer.batches.record import RawRecord, checked_record
 from kafkaclient.types import NO_OFFSET, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.batches.delivery import Delivery
@@ -59,15 +59,19 @@ class Work(NamedTuple):
 class Output:
     """Where an instance writes. One producer, made by ``new_producer``, serves all tasks.
 
-    A failed commit is followed by :meth:`abandon`, and then by :meth:`start`.
+    A failed commit is followed by :meth:`abandon`, and then by :meth:`start`. ``offsets`` does not
+    depend on the producer: a task can become active meanwhile.
     """
 
     is_transactional = False
     """Whether a failed commit undoes what was sent for it."""
 
-    def __init__(self, config: ProducerConfig, new_producer: Callable[[], Producer]) -> None:
+    def __init__(
+        self, config: ProducerConfig, new_producer: Callable[[], Producer], offsets: GroupOffsets
+    ) -> None:
         self._config = config
         self._new_producer = new_producer
+        self._offsets = offsets
         self._producer: Producer | None = None
         self._started = asyncio.Event()
 
@@ -101,7 +105,8 @@ class Output:
         """The record for a later :meth:`send`, with mutable buffers copied. Raises
         InvalidRecordError for a record that is invalid even without metadata."""
         made = checked_record(self._config, time.time, RawRecord(*record))
-        return record._replace(value=made.value, key=made.key, headers=made.headers)
+        topic, _, _, partition, timestamp_ms, _ = record
+        return OutgoingRecord(topic, made.value, made.key, partition, timestamp_ms, made.headers)
 
     async def prepare(self, records: Sequence[OutgoingRecord]) -> None:
         """Wait until the records' topics are known, so that :meth:`send` needs no metadata.
@@ -134,10 +139,10 @@ class Output:
                 if producer is self._producer:
                     raise
 
-    async def send(self, record: OutgoingRecord) -> Delivery:
+    def send(self, record: OutgoingRecord) -> Awaitable[Delivery]:
         """Send a record whose topic is known."""
         topic, value, key, partition, timestamp_ms, headers = record
-        return await self._running().send(
+        return self._running().send(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )
 
@@ -146,8 +151,8 @@ class Output:
     async def commit(self, work: Sequence[Work], losses: int) -> dict[TopicPartition, int]:
         """Write the changes, wait until all records are written, and commit the offsets, unless
         the member has lost its partitions since the commit gate had ``losses``. Returns
-        changelog -> the store's position: no change before it is missing in the store. Changelogs
-        for which the broker returned no offset are missing."""
+        changelog -> offset behind its last change: not behind the transaction's marker, which may
+        not be in the log yet. Changelogs for which the broker returned no offset are missing."""
         producer = self._running()
         sent: dict[TopicPartition, list[Delivery]] = {}
         changes = {each: found for one in work for each, found in one.changes.items() if found}
@@ -172,7 +177,7 @@ class Output:
             # A partition's records are written in the order of sending.
             last = (await deliveries[-1]).offset
             if last != NO_OFFSET:
-                positions[changelog] = self._position(last)
+                positions[changelog] = last + 1
         return positions
 
     async def _finish(
@@ -185,14 +190,11 @@ class Output:
         """Wait until everything is written, and commit."""
         raise NotImplementedError
 
-    def _position(self, last: int) -> int:
-        return last + 1
-
-    async def committed(
+    async def fetch_committed(
         self, sources: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int | None]:
         """The group's committed offset of each input partition. None if there is none."""
-        raise NotImplementedError
+        return await self._offsets.committed(sources)
 
     def _running(self) -> Producer:
         if self._producer is None:
@@ -210,15 +212,17 @@ class TransactionalOutput(Output):
         self,
         config: ProducerConfig,
         new_producer: Callable[[], Producer],
+        offsets: GroupOffsets,
         gate: CommitGate,
         dead: DeadTransactions,
     ) -> None:
-        super().__init__(config, new_producer)
+        super().__init__(config, new_producer, offsets)
         self._gate = gate
         self._dead = dead
 
     async def send(self, record: OutgoingRecord) -> Delivery:
-        await self._begin()
+        if not self._running().in_transaction:
+            await self._begin()
         return await super().send(record)
 
     async def _begin(self) -> None:
@@ -241,18 +245,12 @@ class TransactionalOutput(Output):
             await producer.send_offsets_to_transaction(offsets, group)
         await producer.commit_transaction()
 
-    def _position(self, last: int) -> int:
-        # Behind the transaction's marker. If another producer's record is there instead, its
-        # transaction was fenced and aborted: else this one could not have been committed.
-        return last + 2
-
-    async def committed(
+    async def fetch_committed(
         self, sources: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int | None]:
-        await self._started.wait()
+        await self._started.wait()  # that ends this process's own open transaction
         self._dead.search()  # it may be what the offset waits for
-        found = await self._running().committed(self._gate.group.group_id, sources)
-        return {source: None if each is None else each.offset for source, each in found.items()}
+        return await super().fetch_committed(sources)
 
     async def abandon(self) -> None:
         await self.stop()
@@ -264,8 +262,7 @@ class PlainOutput(Output):
     def __init__(
         self, config: ProducerConfig, new_producer: Callable[[], Producer], offsets: GroupOffsets
     ) -> None:
-        super().__init__(config, new_producer)
-        self._offsets = offsets
+        super().__init__(config, new_producer, offsets)
         self._emitted: list[Delivery] = []
 
     async def send(self, record: OutgoingRecord) -> Delivery:
@@ -286,11 +283,6 @@ class PlainOutput(Output):
             for delivery in deliveries:
                 await delivery
         await self._offsets.commit(offsets, losses)
-
-    async def committed(
-        self, sources: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, int | None]:
-        return await self._offsets.committed(sources)
 
     async def abandon(self) -> None:
         self._emitted = []

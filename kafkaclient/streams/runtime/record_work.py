@@ -23,7 +23,7 @@ from kafkaclient.producer.batches.record import header_pairs
 from kafkaclient.streams.declarations import FAIL, DeadLetter, RepartitionTopic, Topic
 from kafkaclient.streams.records import Record
 from kafkaclient.streams.runtime.outputs import OutgoingRecord
-from kafkaclient.streams.runtime.task_states import event_for, is_being_cancelled
+from kafkaclient.streams.runtime.task_states import is_recoverable
 from kafkaclient.streams.serdes import BYTES_OR_NONE
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class RecordWork:
             if emit.emitted:
                 await self._output.prepare(emit.emitted)
         except (Exception, asyncio.CancelledError) as error:
-            cancelled = isinstance(error, asyncio.CancelledError) and is_being_cancelled()
+            cancelled = isinstance(error, asyncio.CancelledError) and _is_being_cancelled()
             if cancelled or self._is_closed or not _is_record_error(error):
                 raise
             for store in self._stores:
@@ -264,7 +264,13 @@ class RecordWork:
 
 def _is_record_error(error: BaseException) -> bool:
     """Whether the record caused the error: not the disk, and not a retriable error."""
-    return not isinstance(error, StateStoreError) and event_for(error) is None
+    return not isinstance(error, StateStoreError) and not is_recoverable(error)
+
+
+def _is_being_cancelled() -> bool:
+    """Whether the current asyncio task is being cancelled, and not just what it awaits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _dead_letter_headers(

@@ -50,13 +50,13 @@ class TaskOptions:
 class _Source:
     """One input partition of a task."""
 
-    __slots__ = ("committed", "offset", "partition", "work")
+    __slots__ = ("committed_offset", "offset", "partition", "work")
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.offset = 0
         """While RUNNING: offset of the next record to process."""
-        self.committed: int | None = None
+        self.committed_offset: int | None = None
         """The offset of the last commit of this instance."""
         self.work: RecordWork | None = None
         """While RUNNING."""
@@ -143,9 +143,9 @@ class Task:
     def committed_offsets(self) -> dict[TopicPartition, int]:
         """The offsets of this instance's last commit; without inputs that it has not committed."""
         return {
-            each.partition: each.committed
+            each.partition: each.committed_offset
             for each in self._sources.values()
-            if each.committed is not None
+            if each.committed_offset is not None
         }
 
     def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -191,12 +191,12 @@ class Task:
         for source in self._sources.values():
             assert source.work is not None
             source.work.close()
-            source.work = source.committed = None
+            source.work = source.committed_offset = None
         self._slow_records.stop()
         for store in self.task_stores:
             store.drop_changes()
             store.lag = None
-            store.is_current()
+            store.mark_current()
 
     # --- processing -----------------------------------------------------------------------------
 
@@ -242,14 +242,17 @@ class Task:
             self.offsets, {store.changelog: store.view.marked() for store in self.task_stores}
         )
 
-    def committed(self, positions: Mapping[TopicPartition, int | None]) -> None:
-        """The last :meth:`work` is committed. ``positions``: changelog -> offset behind the last
-        change. None: there was no change, or its offset is unknown."""
+    def on_committed(
+        self, offsets: Mapping[TopicPartition, int], positions: Mapping[TopicPartition, int]
+    ) -> None:
+        """These ``offsets`` are committed, with the changes of the last :meth:`work`.
+        ``positions``: changelog -> offset behind the last change, unless there was no change or
+        its offset is unknown."""
         self._options.observer.worked(self.id, self._progress)
-        for source in self._sources.values():
-            source.committed = source.offset
+        for partition, offset in offsets.items():
+            self._sources[partition.topic].committed_offset = offset
         for store in self.task_stores:
-            store.committed(positions.get(store.changelog))
+            store.on_committed(positions.get(store.changelog))
 
     # --- the stores on disk ---------------------------------------------------------------------
 
@@ -270,5 +273,5 @@ class Task:
         regularly. Raises the error of a previous checkpoint."""
         for store in self.task_stores:
             if self.state is TaskState.RUNNING:
-                store.is_current()
+                store.mark_current()
             store.checkpoint_if_due()

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.streams.runtime.task import Task, TaskOptions
-from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState, event_for
+from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState, is_recoverable
 from kafkaclient.streams.runtime.turns import Turns
 from kafkaclient.streams.runtime.worker import Worker
 
@@ -36,7 +36,11 @@ class FetchEnds(Protocol):
 
 
 class NewCommitter(Protocol):
-    """Makes the committer, with the arguments of :class:`Committer` of these names."""
+    """Makes the committer, with the arguments of :class:`Committer` of these names.
+
+    The committer and the manager need each other: so the manager makes its committer, and gives it
+    its own methods.
+    """
 
     def __call__(
         self,
@@ -53,8 +57,7 @@ _CANCEL_TIMEOUT_S = 5.0  # how long a cancelled processor may take at the end of
 class TaskManager:
     """The tasks of this instance.
 
-    ``on_migrated`` is called when only another assignment can help, ``crash`` when the instance
-    must end. ``disk``'s threads open, flush and close stores.
+    ``crash`` is called when the instance must end. ``disk``'s threads open, flush and close stores.
     """
 
     def __init__(
@@ -66,7 +69,6 @@ class TaskManager:
         fetch_ends: FetchEnds,
         *,
         new_committer: NewCommitter,
-        on_migrated: Callable[[], None],
         crash: Callable[[BaseException], None],
         disk: Executor,
         options: TaskOptions | None = None,
@@ -84,7 +86,6 @@ class TaskManager:
         self._inputs = inputs
         self._reader = reader
         self._fetch_ends = fetch_ends
-        self._on_migrated = on_migrated
         self.crash = crash
         self._disk = disk
         self._options = options or TaskOptions()
@@ -149,7 +150,7 @@ class TaskManager:
         self._active = set()
         for task in list(self.tasks.values()):
             if task.is_active:
-                self.handle(task, TaskEvent.MIGRATED)
+                self.handle(task, TaskEvent.LOST)
 
     async def open(self) -> None:
         """Open the assignment's stores that are not open yet, active tasks first."""
@@ -213,6 +214,8 @@ class TaskManager:
             self._follow()
 
     def _follow(self) -> None:
+        """Read the changelogs of the tasks that need it: once for all tasks of an assignment,
+        otherwise after each event."""
         following = (TaskState.RESTORING, TaskState.STANDBY)
         self._reader.follow([task for task in self.tasks.values() if task.state in following])
 
@@ -226,7 +229,7 @@ class TaskManager:
         activation = self._activations.pop(task.id, None)
         if activation is not None and activation is not asyncio.current_task():
             activation.cancel()
-        self.committer.lost(task)
+        self.committer.drop(task)
 
     def _start_worker(self, task: Task) -> None:
         self._activations.pop(task.id, None)
@@ -240,7 +243,6 @@ class TaskManager:
         )
         for source, offset in task.offsets.items():
             self._inputs.add(source, offset)
-            self._inputs.resume(source)
 
     def _close_store(self, task: Task) -> None:
         del self.tasks[task.id]
@@ -270,8 +272,8 @@ class TaskManager:
         # Exactly once depends on this order. The committed offset is final: earlier owners of the
         # task cannot commit any more. All changes before it are in the changelog, though perhaps
         # without their transaction's marker: the end includes open transactions.
-        await self.committer.ready(task)
-        found = await self.committer.output.committed(task.sources)
+        await self.committer.wait_until_settled(task)
+        found = await self.committer.output.fetch_committed(task.sources)
         if changelogs := [store.changelog for store in task.task_stores]:
             ends = await self._fetch_ends(changelogs, read_committed=False)
             for store in task.task_stores:
@@ -313,14 +315,11 @@ class TaskManager:
         """Handle an error of a task, unless the task has been taken away meanwhile."""
         if self.tasks.get(task.id) is not task or not task.is_active:
             return
-        event = event_for(error)
-        if event is None:
+        if is_recoverable(error):
+            _log.warning("task %s failed: %s", task.id, error)
+            self.handle(task, TaskEvent.FAILED)
+        else:
             self.crash(error)
-            return
-        _log.warning("task %s %s: %s", task.id, event.value, error)
-        self.handle(task, event)
-        if event is TaskEvent.MIGRATED:
-            self._on_migrated()
 
     # --- work -----------------------------------------------------------------------------------
 

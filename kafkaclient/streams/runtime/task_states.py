@@ -1,8 +1,7 @@
-"""A task's states on this instance, the events that change them, and the event of an error."""
+"""A task's states on this instance, the events that change them, and the errors that restart it."""
 
 from __future__ import annotations
 
-import asyncio
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,7 @@ class TaskState(Enum):
     CREATED = "created"
     """The store is open. Nothing is read."""
     STANDBY = "standby"
-    """Follows its changelog, as standby or warm-up."""
+    """Follows its changelog, as standby or warm-up, if the instance does not end."""
     RESTORING = "restoring"
     """Active, with incomplete state: reads its changelog to the end."""
     RUNNING = "running"
@@ -39,8 +38,8 @@ class TaskEvent(Enum):
     RESTORED = "restored"
     FAILED = "failed"
     """A commit failed or may have failed. The task must restore its state from the changelog."""
-    MIGRATED = "migrated"
-    """Another instance has the task now, or this member is out of the group."""
+    LOST = "lost"
+    """This member is out of the group: another instance may have the task."""
     STOPPED = "stopped"
     """The instance shuts down. The task stays open, but does nothing more."""
     REVOKED = "revoked"
@@ -58,7 +57,7 @@ TRANSITIONS: Mapping[tuple[TaskState, TaskEvent], TaskState] = {
         (_E.ASSIGNED_STANDBY, _OPEN, _S.STANDBY),
         (_E.RESTORED, (_S.RESTORING,), _S.RUNNING),
         (_E.FAILED, _ACTIVE, _S.RESTORING),
-        (_E.MIGRATED, _ACTIVE, _S.STANDBY),
+        (_E.LOST, _ACTIVE, _S.STANDBY),
         (_E.STOPPED, _ACTIVE, _S.STANDBY),
         (_E.REVOKED, _OPEN, _S.CLOSED),
     )
@@ -72,22 +71,19 @@ _NOT_A_MEMBER = frozenset({22, 25, 27, 82})
 _ABORTED = frozenset({48, 120})
 
 
-def event_for(error: BaseException) -> TaskEvent | None:
-    """The event that the error causes for its task. None: a retry would fail again."""
+def is_recoverable(error: BaseException) -> bool:
+    """Whether a task can go on after the error: with its committed state (FAILED). Otherwise a
+    retry would fail again.
+
+    A fenced producer says nothing about who has the task: all tasks share it, and the group alone
+    assigns them.
+    """
     if isinstance(error, TransactionAbortableError) and error.__cause__ is not None:
-        return event_for(error.__cause__)
+        return is_recoverable(error.__cause__)
     if isinstance(error, MetadataTimeoutError) and isinstance(error.__cause__, UnknownTopicError):
-        return None  # brokers answered that the topic does not exist
-    if isinstance(error, ProducerFencedError):
-        return TaskEvent.MIGRATED
-    ended = isinstance(error, BrokerError) and error.code in _NOT_A_MEMBER | _ABORTED
-    # A transaction that took too long, for example.
-    aborted = isinstance(error, TransactionAbortableError)
-    retriable = isinstance(error, KafkaError) and error.retriable
-    return TaskEvent.FAILED if ended or aborted or retriable else None
-
-
-def is_being_cancelled() -> bool:
-    """Whether the current asyncio task is being cancelled, and not just what it awaits."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+        return False  # brokers answered that the topic does not exist
+    if isinstance(error, (ProducerFencedError, TransactionAbortableError)):
+        return True  # the latter: a transaction that took too long, for example
+    if isinstance(error, BrokerError) and error.code in _NOT_A_MEMBER | _ABORTED:
+        return True
+    return isinstance(error, KafkaError) and error.retriable

@@ -31,8 +31,9 @@ class TaskStore:
     """Methods that use the RocksDB raise :class:`~kafkaclient.errors.StateStoreError` on a disk
     error, and so does the constructor.
 
-    Checkpoints are written in ``disk``'s threads, because a flush takes as long as the disk does
-    and other tasks must not wait for it. The constructor and :meth:`close` may run there, too.
+    Checkpoints are written in ``disk``'s threads, and the store is emptied there, because that
+    takes as long as the disk does and other tasks must not wait for it. The constructor and
+    :meth:`close` may run there, too.
     """
 
     def __init__(
@@ -56,8 +57,10 @@ class TaskStore:
         self._disk = disk
         self._wall = wall
         self._max_change_bytes = max_change_bytes
-        self._checkpoint_write: Future[None] | None = None
-        """The last checkpoint write, done or in progress."""
+        self._disk_work: Future[None] | None = None
+        """The last checkpoint, or emptying of the store: done or in progress."""
+        self._emptying: Future[None] | None = None
+        """Until somebody has waited for it."""
         now = wall()
         checkpoint = directory.load_or_wipe(topic, now)
         self.position = 0 if checkpoint is None else checkpoint.offset
@@ -109,6 +112,7 @@ class TaskStore:
         a store with a later position belongs to another changelog, and starts over."""
         if self.position > end:
             self.start_over(0)
+        await self.until_emptied()
         self._restored_at = end
         self._restored.clear()
         self.reached(self.position, end)
@@ -119,7 +123,8 @@ class TaskStore:
         self._restored_at = None
 
     def start_over(self, position: int) -> None:
-        """Replace the store by an empty one: the changelog does not have its position."""
+        """Replace the store by an empty one: the changelog does not have its position. Nothing may
+        be restored, read or written before :meth:`until_emptied` returns."""
         _log.warning(
             "task %s: its changelog %s has no offset %d; the store is restored from offset %d",
             self.task,
@@ -127,13 +132,27 @@ class TaskStore:
             self.position,
             position,
         )
-        self._wait_for_checkpoint()
+        self.position = self._checkpoint_position = position
+        self._current_at = self._wall()
+        self._emptying = self._disk.submit(self._empty, self._disk_work, self._current_at)
+        self._disk_work = self._emptying
+
+    def _empty(self, earlier: Future[None] | None, now: float) -> None:
+        """Runs in a thread of ``disk``, which has begun the ``earlier`` work before."""
+        if earlier is not None:
+            earlier.result()
         self._rocks.close()
         self._directory.wipe()
-        self._current_at = self._wall()
-        self._directory.load_or_wipe(self._topic, self._current_at)
+        self._directory.load_or_wipe(self._topic, now)
         self._open()
-        self.position = self._checkpoint_position = position
+
+    async def until_emptied(self) -> None:
+        """Wait until the store is open again after :meth:`start_over`."""
+        while (emptying := self._emptying) is not None:
+            # Not cancelled with its waiter: the position is the empty store's already.
+            await asyncio.shield(asyncio.wrap_future(emptying))
+            if self._emptying is emptying:
+                self._emptying = None
 
     # --- written by the task itself -------------------------------------------------------------
 
@@ -142,7 +161,7 @@ class TaskStore:
         self.view.close()
         self.view = self._new_view()
 
-    def committed(self, position: int | None) -> None:
+    def on_committed(self, position: int | None) -> None:
         """The store's changes are in the changelog, up to ``position``. None: it is not known, or
         there were no changes."""
         self.view.commit()
@@ -150,7 +169,7 @@ class TaskStore:
             self.position = position
         self.checkpoint_if_due()
 
-    def is_current(self) -> None:
+    def mark_current(self) -> None:
         """The store has its whole changelog now, because its task runs here."""
         self._current_at = self._wall()
 
@@ -158,10 +177,10 @@ class TaskStore:
 
     def checkpoint_if_due(self) -> None:
         """Start a checkpoint if it is due. Raises the error of the previous one."""
-        if self._checkpoint_write is not None:
-            if not self._checkpoint_write.done():
+        if self._disk_work is not None:
+            if not self._disk_work.done():
                 return
-            self._wait_for_checkpoint()
+            self._wait_for_disk()
         far_behind = self.lag is not None and self.lag > _CHECKPOINT_INTERVAL
         every = _CHECKPOINT_INTERVAL_FAR_BEHIND if far_behind else _CHECKPOINT_INTERVAL
         aged_s = self._current_at - self._checkpoint_current_at
@@ -170,14 +189,14 @@ class TaskStore:
         )
         if self.position - self._checkpoint_position >= every or is_old:
             self._checkpoint_position, self._checkpoint_current_at = self.position, self._current_at
-            self._checkpoint_write = self._disk.submit(
+            self._disk_work = self._disk.submit(
                 self._write_checkpoint, self.position, self._current_at
             )
 
     def close(self) -> None:
         """Write everything to disk, with a checkpoint. Blocks for as long as the disk takes."""
         try:
-            self._wait_for_checkpoint()
+            self._wait_for_disk()
             self._write_checkpoint(self.position, self._current_at)
         finally:
             self.abandon()
@@ -186,10 +205,10 @@ class TaskStore:
         """Close the RocksDB without a checkpoint."""
         self._rocks.close()
 
-    def _wait_for_checkpoint(self) -> None:
-        checkpoint_write, self._checkpoint_write = self._checkpoint_write, None
-        if checkpoint_write is not None:
-            checkpoint_write.result()
+    def _wait_for_disk(self) -> None:
+        work, self._disk_work = self._disk_work, None
+        if work is not None:
+            work.result()
 
     def _write_checkpoint(self, position: int, current_at: float) -> None:
         """Flush, and write the checkpoint. Later changes may be flushed, too: that is correct."""

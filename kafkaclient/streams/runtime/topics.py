@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 _READY_TIMEOUT_S = 30.0  # how long brokers may take to know a new changelog
 _LEADER_TIMEOUT_S = 30.0  # how long partitions may be without leader
 _POLL_INTERVAL_S = 0.1
+_LOOKS = 10  # before a topic counts as missing: the broker that is asked may not know a new one yet
 _DELETE_RETENTION = "delete.retention.ms"
 _CHANGELOG_CONFIGS = {"cleanup.policy": "compact"}
 # RepartitionTopicConfig.java: records stay until the application deletes them.
@@ -68,8 +69,7 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
     Errors of the admin client are raised unchanged.
     """
     async with Admin(config.bootstrap_servers, **config.client_options) as admin:
-        found = await admin.describe_topics()
-        existing = {name: len(each.partitions) for name, each in found.items() if each.partitions}
+        existing = await _all_topics(admin, topology)
         inferred = topology.inferred_repartition_topics(existing)
         topology = topology.with_repartition_topics(inferred)
         for name in sorted(inferred):
@@ -125,6 +125,21 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
                 )
             changelogs[store.name] = ChangelogTopic(created[name].topic_id, retention_s[name])
     return ApplicationTopics(topology, partitions, changelogs, made)
+
+
+async def _all_topics(admin: Admin, topology: Topology) -> dict[str, int]:
+    """Topic -> number of partitions, of all topics. Asks for a second while one is missing, and was
+    not made by an earlier run either."""
+    needed = topology.dead_letter_topics.union(topology.topics)
+    for look in range(_LOOKS):
+        found = await admin.describe_topics()
+        existing = {name: len(each.partitions) for name, each in found.items() if each.partitions}
+        made = {f"{topology.application_id}-{name}-repartition" for name in needed - set(existing)}
+        if made <= existing.keys():
+            break
+        if look < _LOOKS - 1:
+            await asyncio.sleep(_POLL_INTERVAL_S)
+    return existing
 
 
 def _check_existing(topology: Topology, made: Collection[str], existing: Collection[str]) -> None:

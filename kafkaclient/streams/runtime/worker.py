@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.streams.runtime.task_states import event_for
+from kafkaclient.streams.runtime.task_states import is_recoverable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -100,7 +100,7 @@ class Worker:
             if results is not None and not self._is_late:
                 await self._committer.add(self.task, *results)
         except Exception as error:  # noqa: BLE001 - on_error gets it
-            if event_for(error) is not None:
+            if is_recoverable(error):
                 await self._committer.commit()  # the records before it need not be done again
             if not self._is_over:
                 self._is_over = True

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 
 import pytest
 
 from kafkaclient.admin.announcements import Announcement, Intent
 from kafkaclient.errors import (
+    AdminTimeoutError,
     AuthorizationError,
+    BrokerError,
     PartitionLimitRaceError,
     PolicyViolationError,
 )
@@ -31,7 +34,8 @@ async def replicas(admin, partition: TopicPartition) -> tuple[int, ...]:
 @virtual_time
 @pytest.mark.parametrize("quota", [1000, None])
 async def test_a_limit_race_is_undone(fake, new_admin, configured, quota) -> None:
-    """The later of two, or both, get an error, and their partitions keep their replicas."""
+    """The later of two, or both, get an error, and their partitions keep their replicas. (Two with
+    a quota begin one after the other.)"""
     async with new_admin() as one, new_admin() as two:
         await one.set_limits({"max.broker.partitions": 4})
         before = configured()
@@ -39,7 +43,7 @@ async def test_a_limit_race_is_undone(fake, new_admin, configured, quota) -> Non
         fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: delay(0.2), keep=True)
         outcomes = await asyncio.gather(
             one.reassigner.begin({FOO0: [0, 1, 4]}, quota, additional=True),
-            two.reassigner.begin({FOO1: [1, 2, 4]}, quota, additional=True),
+            two.reassigner.begin({FOO1: [1, 2, 4]}, additional=True),
             return_exceptions=True,
         )
         errors = [each for each in outcomes if isinstance(each, Exception)]
@@ -68,7 +72,7 @@ async def test_a_limit_race_is_undone_also_for_moves_that_have_completed(fake, n
         )
         outcomes = await asyncio.gather(
             one.reassigner.begin({FOO0: [0, 1, 4]}, 1000, additional=True),
-            two.reassigner.begin({FOO1: [1, 2, 4]}, 1000, additional=True),
+            two.reassigner.begin({FOO1: [1, 2, 4]}, additional=True),
             return_exceptions=True,
         )
         assert any(isinstance(each, PartitionLimitRaceError) for each in outcomes)
@@ -116,6 +120,24 @@ async def test_cancelled_while_it_begins(fake, new_admin, configured, quota, aft
             assert await admin.list_partition_reassignments() == {}
             assert await replicas(admin, FOO0) == (0, 1, 2)
             assert configured() == {}
+
+
+@virtual_time
+@pytest.mark.parametrize("after_s", [0.5, 2.5, 4.5, 6.5])
+async def test_cancelled_twice_while_it_begins(fake, new_admin, configured, after_s) -> None:
+    async with new_admin() as admin:
+        for key in SLOW:
+            fake.control(key, lambda _: delay(2), keep=True)
+        beginning = asyncio.create_task(admin.reassigner.begin({FOO0: [3, 1, 4]}, 1000))
+        await asyncio.sleep(after_s)
+        beginning.cancel()
+        await asyncio.sleep(0.1)
+        beginning.cancel()
+        await asyncio.wait({beginning})
+        await asyncio.sleep(60)
+        assert await admin.list_partition_reassignments() == {}
+        assert await replicas(admin, FOO0) == (0, 1, 2)
+        assert configured() == {}
 
 
 @virtual_time
@@ -179,6 +201,53 @@ async def test_clearing_waits_for_a_plan_that_begins(fake, new_admin, configured
 
 
 @virtual_time
+@pytest.mark.parametrize("additional", [True, False])
+async def test_of_two_plans_the_later_reads_the_replicas_after_the_earlier_has_begun(
+    fake, new_admin, additional
+) -> None:
+    """The later would move the partition and be done, while the earlier sets its throttles for the
+    replicas from before."""
+    async with new_admin() as one, new_admin(rng=Random(2)) as two:
+        fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: delay(3))
+        earlier = asyncio.create_task(one.reassigner.begin({FOO0: [1, 2, 3]}, 1000))
+        await asyncio.sleep(1)
+        plan = {FOO0: [3, 4, 0]}
+        later = asyncio.create_task(two.reassigner.begin(plan, 1000, additional=additional))
+        await asyncio.sleep(1)
+        fake.finish_reassignments()
+        await earlier
+        assert unthrottled(fake) == []
+        if additional:
+            await later
+            assert unthrottled(fake) == []
+            assert inspect(fake).partition(*FOO0).moving_to == [3, 4, 0]
+        else:
+            with pytest.raises(BrokerError, match="already in progress"):
+                await later
+
+
+@virtual_time
+async def test_the_move_whose_target_is_replaced_may_complete_before(
+    fake, new_admin, configured
+) -> None:
+    async with new_admin() as admin:
+        before = configured()
+        await admin.reassigner.begin({FOO0: [3, 4, 0]}, 1000)
+        fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: delay(3))
+        again = asyncio.create_task(
+            admin.reassigner.begin({FOO0: [1, 2, 3]}, 1000, additional=True)
+        )
+        await asyncio.sleep(1)
+        fake.finish_reassignments()
+        await again
+        assert inspect(fake).partition(*FOO0).moving_from == [3, 4, 0]
+        assert unthrottled(fake) == []
+        fake.finish_reassignments()
+        await admin.reassigner.verify({FOO0: [1, 2, 3]})
+        assert configured() == before
+
+
+@virtual_time
 async def test_who_died_while_it_set_throttles_is_waited_for_once(
     fake, new_admin, configured
 ) -> None:
@@ -194,6 +263,18 @@ async def test_who_died_while_it_set_throttles_is_waited_for_once(
         told = await admin.reassigner.verify({FOO0: (0, 1, 3)})
         assert told.lifted.topics == ("foo",)
         assert configured() == {}
+
+
+@virtual_time
+async def test_a_plan_waits_for_who_died_while_it_set_throttles(fake, new_admin) -> None:
+    async with new_admin() as admin:
+        inspect(fake).broker_configs[""] = {"kafkaclient.throttle.setting.100.00aa": "1"}
+        with pytest.raises(AdminTimeoutError, match=r"is setting .* 00:01:40 UTC"):
+            await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
+        assert await admin.list_partition_reassignments() == {}
+        begun = await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
+        assert asyncio.get_running_loop().time() >= 100
+        assert begun.started == {FOO0}
 
 
 @virtual_time

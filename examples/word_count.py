@@ -70,11 +70,12 @@ async def main() -> None:
     parser.add_argument("--instance", default="a", help="another one for each process")
     parser.add_argument("--state-dir", type=Path, default=Path("state"))
     options = parser.parse_args()
-    topics = [options.lines, f"{options.lines}-counts"]
-    await create_topics(options.bootstrap, topics, options.partitions)
+    lines, counts = options.lines, f"{options.lines}-counts"
+    await create_topics(options.bootstrap, [lines, counts], options.partitions)
     app = word_count(
         options.bootstrap,
-        *topics,
+        lines,
+        counts,
         options.application,
         options.state_dir / options.instance,
     )

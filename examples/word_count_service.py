@@ -47,7 +47,7 @@ def word_count(bootstrap: str, lines: str, words: str, **options: Any) -> Stream
     )
 
     @app.processor(lines, value=str)
-    async def split(record: Record[bytes, str], emit: Emit) -> None:
+    async def split(record: Record[bytes | None, str], emit: Emit) -> None:
         for word in re.findall(r"\w+", record.value.lower()):
             await emit(words, word, key=word)
 

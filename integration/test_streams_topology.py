@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,7 +31,9 @@ LINES = 300
 WORDS = ["to", "be", "or", "not", "that", "is", "the", "question"]
 
 
-def word_count(bootstrap: str, topic: str, path: Path, guarantee: str) -> StreamsApp:
+def word_count(
+    bootstrap: str, topic: str, path: Path, guarantee: str, **options: Any
+) -> StreamsApp:
     app = application(
         bootstrap,
         topic,
@@ -38,6 +41,7 @@ def word_count(bootstrap: str, topic: str, path: Path, guarantee: str) -> Stream
         processing_guarantee=guarantee,
         session_timeout_ms=6_000,
         repartition_purge_interval_ms=500,
+        **options,
     )
     counts = Topic(f"{topic}-counts", key=str, value=int)
 
@@ -61,8 +65,10 @@ async def test_words_are_counted_by_two_instances(
     create_topic: Callable[..., Awaitable[None]],
     tmp_path: Path,
     guarantee: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The repartition topic is made, and purged. Each word counts once."""
+    caplog.set_level(logging.INFO, "kafkaclient.streams.runtime.topics")
     bootstrap = kafka_cluster.bootstrap
     await create_topic(topic, PARTITIONS)
     await create_topic(f"{topic}-counts", PARTITIONS)
@@ -89,6 +95,7 @@ async def test_words_are_counted_by_two_instances(
 
         await until(counted, works)
         internal = f"app-{topic}-words-repartition"
+        assert f"the application makes the repartition topic {internal}" in caplog.text
         described = await admin.describe_topic(internal)
         assert len(described.partitions) == PARTITIONS
 
@@ -147,6 +154,66 @@ async def test_inputs_and_stores_are_shared(
                     return expected <= set(await told())
 
                 await until(done, works)
+
+
+async def test_repartition_topics_begin_at_their_first_offset(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: Callable[..., Awaitable[None]],
+    tmp_path: Path,
+) -> None:
+    """With ``latest``, records would be lost that one task emits before the next one begins."""
+    bootstrap = kafka_cluster.bootstrap
+    await create_topic(topic, 1)
+    await create_topic(f"{topic}-counts", 1)
+    await create_topic(f"app-{topic}-words-repartition", 1)
+    app = word_count(bootstrap, topic, tmp_path, "at_least_once", auto_offset_reset="latest")
+    async with Producer(bootstrap) as producer:
+        await (await producer.send(topic, b"not this"))
+        for _ in range(3):
+            await (await producer.send(f"app-{topic}-words-repartition", b"be", b"be"))
+        async with running(app) as works:
+
+            async def counted() -> bool:
+                return [r.value for r in await records(bootstrap, f"{topic}-counts", 1)] == [
+                    b"1",
+                    b"2",
+                    b"3",
+                ]
+
+            await until(counted, works)
+
+
+async def test_an_input_by_name_may_be_ambiguous_or_missing(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: Callable[..., Awaitable[None]],
+    tmp_path: Path,
+) -> None:
+    """No topic is made for a name that only the reader's code has."""
+    bootstrap = kafka_cluster.bootstrap
+    for name in (topic, "ambiguous-input", f"app-{topic}-ambiguous-input-repartition"):
+        await create_topic(name, 1)
+    ambiguous = application(bootstrap, topic, tmp_path)
+
+    @ambiguous.processor(topic)
+    async def split(record, emit) -> None:
+        await emit("ambiguous-input", record.value)
+
+    @ambiguous.processor("ambiguous-input")
+    async def read(record, emit) -> None:
+        """Never called."""
+
+    with pytest.raises(StreamsError, match=f"ambiguous-input exists, and so does app-{topic}"):
+        await ambiguous.run()
+    late = application(bootstrap, topic, tmp_path)
+
+    @late.processor(topic, "late-input")
+    async def compare(record, emit) -> None:
+        assert record.topic != "late-input"
+
+    with pytest.raises(StreamsError, match="topic late-input does not exist"):
+        await late.run()
 
 
 async def test_inputs_of_a_store_need_the_same_number_of_partitions(

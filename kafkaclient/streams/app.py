@@ -4,11 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from kafkaclient.errors import ConfigError, StoreUnavailableError, StreamsError
 from kafkaclient.streams.config import StreamsConfig
-from kafkaclient.streams.declarations import FAIL, ErrorHandler, Store, Topic, validate_handler
+from kafkaclient.streams.declarations import (
+    FAIL,
+    NOT_GIVEN,
+    ErrorHandler,
+    Store,
+    Topic,
+    check_function,
+    declared_stores,
+    declared_topic,
+    validate_handler,
+)
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes
 from kafkaclient.streams.runtime.instance import Instance
 from kafkaclient.streams.runtime.observer import Observer
@@ -17,7 +36,7 @@ from kafkaclient.streams.state.directory import remove_state
 from kafkaclient.streams.topology import Processor, Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from typing import TypeAlias
 
     from kafkaclient.streams.group_protocol import HostInfo
@@ -33,14 +52,22 @@ K = TypeVar("K")
 V = TypeVar("V")
 SK = TypeVar("SK")
 SV = TypeVar("SV")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
 P = TypeVar("P", bound="Process")
+Q = ParamSpec("Q")
 
 if TYPE_CHECKING:
-    _Stateless: TypeAlias = Callable[[Record[K, V], Emit], Awaitable[None]]
-    _Stateful: TypeAlias = Callable[[Record[K, V], KeyValueStore[SK, SV], Emit], Awaitable[None]]
+    _Function: TypeAlias = Callable[Q, Coroutine[Any, Any, None]]
+    _Decorator: TypeAlias = Callable[[_Function[Q]], _Function[Q]]
+    _Stateless: TypeAlias = _Decorator[[Record[K, V], Emit]]
+    _Stateful: TypeAlias = _Decorator[[Record[K, V], KeyValueStore[SK, SV], Emit]]
 
-_NOT_GIVEN: Any = object()
-_FORMS = {0: "(record, emit)", 1: "(record, store, emit)"}
+
+class _Handlers(TypedDict, total=False):
+    on_error: ErrorHandler
+    deserialization_exception_handler: ErrorHandler | None
+    processing_exception_handler: ErrorHandler | None
 
 
 class StreamsApp:
@@ -97,46 +124,73 @@ class StreamsApp:
 
     @overload
     def processor(
-        self,
-        *topics: str,
-        key: TypeLike[K] = ...,
-        value: TypeLike[V] = ...,
-        on_error: ErrorHandler = ...,
-        deserialization_exception_handler: ErrorHandler | None = ...,
-        processing_exception_handler: ErrorHandler | None = ...,
-    ) -> Callable[[_Stateless[K, V]], _Stateless[K, V]]: ...
-
+        self, *topics: str, **handlers: Unpack[_Handlers]
+    ) -> _Stateless[bytes | None, bytes | None]: ...
+    @overload
+    def processor(
+        self, *topics: str, key: TypeLike[K], **handlers: Unpack[_Handlers]
+    ) -> _Stateless[K, bytes | None]: ...
+    @overload
+    def processor(
+        self, *topics: str, value: TypeLike[V], **handlers: Unpack[_Handlers]
+    ) -> _Stateless[bytes | None, V]: ...
+    @overload
+    def processor(
+        self, *topics: str, key: TypeLike[K], value: TypeLike[V], **handlers: Unpack[_Handlers]
+    ) -> _Stateless[K, V]: ...
+    @overload
+    def processor(
+        self, *topics: Topic[K, V], **handlers: Unpack[_Handlers]
+    ) -> _Stateless[K, V]: ...
+    @overload
+    def processor(
+        self, first: Topic[K, V], second: Topic[K2, V2], /, **handlers: Unpack[_Handlers]
+    ) -> _Decorator[[Record[K, V] | Record[K2, V2], Emit]]: ...
+    @overload
+    def processor(
+        self, *topics: str, store: Store[SK, SV], **handlers: Unpack[_Handlers]
+    ) -> _Stateful[bytes | None, bytes | None, SK, SV]: ...
+    @overload
+    def processor(
+        self, *topics: str, key: TypeLike[K], store: Store[SK, SV], **handlers: Unpack[_Handlers]
+    ) -> _Stateful[K, bytes | None, SK, SV]: ...
+    @overload
+    def processor(
+        self, *topics: str, value: TypeLike[V], store: Store[SK, SV], **handlers: Unpack[_Handlers]
+    ) -> _Stateful[bytes | None, V, SK, SV]: ...
     @overload
     def processor(
         self,
         *topics: str,
-        key: TypeLike[K] = ...,
-        value: TypeLike[V] = ...,
+        key: TypeLike[K],
+        value: TypeLike[V],
         store: Store[SK, SV],
-        on_error: ErrorHandler = ...,
-        deserialization_exception_handler: ErrorHandler | None = ...,
-        processing_exception_handler: ErrorHandler | None = ...,
-    ) -> Callable[[_Stateful[K, V, SK, SV]], _Stateful[K, V, SK, SV]]: ...
-
+        **handlers: Unpack[_Handlers],
+    ) -> _Stateful[K, V, SK, SV]: ...
+    @overload
+    def processor(
+        self, *topics: Topic[K, V], store: Store[SK, SV], **handlers: Unpack[_Handlers]
+    ) -> _Stateful[K, V, SK, SV]: ...
+    @overload
+    def processor(
+        self,
+        first: Topic[K, V],
+        second: Topic[K2, V2],
+        /,
+        store: Store[SK, SV],
+        **handlers: Unpack[_Handlers],
+    ) -> _Decorator[[Record[K, V] | Record[K2, V2], KeyValueStore[SK, SV], Emit]]: ...
+    @overload
+    def processor(
+        self, *topics: Topic[K, V], store: str, **handlers: Unpack[_Handlers]
+    ) -> _Stateful[K, V, bytes, bytes]: ...
     @overload
     def processor(
         self,
         *topics: Topic[K, V],
-        on_error: ErrorHandler = ...,
-        deserialization_exception_handler: ErrorHandler | None = ...,
-        processing_exception_handler: ErrorHandler | None = ...,
-    ) -> Callable[[_Stateless[K, V]], _Stateless[K, V]]: ...
-
-    @overload
-    def processor(
-        self,
-        *topics: Topic[K, V],
-        store: Store[SK, SV],
-        on_error: ErrorHandler = ...,
-        deserialization_exception_handler: ErrorHandler | None = ...,
-        processing_exception_handler: ErrorHandler | None = ...,
-    ) -> Callable[[_Stateful[K, V, SK, SV]], _Stateful[K, V, SK, SV]]: ...
-
+        stores: Sequence[str | Store[Any, Any]],
+        **handlers: Unpack[_Handlers],
+    ) -> _Decorator[Concatenate[Record[K, V], ...]]: ...
     @overload
     def processor(
         self,
@@ -144,11 +198,8 @@ class StreamsApp:
         key: Any = ...,
         value: Any = ...,
         store: str,
-        on_error: ErrorHandler = ...,
-        deserialization_exception_handler: ErrorHandler | None = ...,
-        processing_exception_handler: ErrorHandler | None = ...,
-    ) -> Callable[[P], P]: ...
-
+        **handlers: Unpack[_Handlers],
+    ) -> _Decorator[Concatenate[Record[Any, Any], KeyValueStore[bytes, bytes], ...]]: ...
     @overload
     def processor(
         self,
@@ -156,16 +207,14 @@ class StreamsApp:
         key: Any = ...,
         value: Any = ...,
         stores: Sequence[str | Store[Any, Any]],
-        on_error: ErrorHandler = ...,
-        deserialization_exception_handler: ErrorHandler | None = ...,
-        processing_exception_handler: ErrorHandler | None = ...,
-    ) -> Callable[[P], P]: ...
+        **handlers: Unpack[_Handlers],
+    ) -> _Decorator[Concatenate[Record[Any, Any], ...]]: ...
 
     def processor(
         self,
         *topics: Any,
-        key: Any = _NOT_GIVEN,
-        value: Any = _NOT_GIVEN,
+        key: Any = NOT_GIVEN,
+        value: Any = NOT_GIVEN,
         store: Any = None,
         stores: Any = (),
         on_error: ErrorHandler = FAIL,
@@ -185,8 +234,8 @@ class StreamsApp:
         :class:`~kafkaclient.streams.Topic` objects, which have their types; the default is bytes.
         A store is a :class:`~kafkaclient.streams.Store`, or the name of a store of bytes.
         Processors with the same store share it: they are one subtopology, and run in the same
-        tasks. If a topic does not exist and another processor emits to it, the application makes
-        it; see :class:`~kafkaclient.streams.RepartitionTopic`.
+        tasks. A topic by name that does not exist is made by the application, if another
+        processor's code has the name; see :class:`~kafkaclient.streams.RepartitionTopic`.
 
         ``on_error`` decides what happens to a record that cannot be decoded, or for which the
         processor raises. ``"fail"`` ends :meth:`run`. ``"skip"`` logs the record and continues.
@@ -203,8 +252,8 @@ class StreamsApp:
         """
         if not topics or inspect.isroutine(topics[0]):
             raise ConfigError("a processor needs the topics that it reads: @app.processor('topic')")
-        declared = tuple(_topic(each, key, value) for each in topics)
-        found = _stores(store, stores)
+        declared = tuple(declared_topic(each, key, value) for each in topics)
+        found = declared_stores(store, stores)
         decoding = validate_handler(deserialization_exception_handler or on_error, "on_error")
         processing = validate_handler(processing_exception_handler or on_error, "on_error")
 
@@ -213,10 +262,11 @@ class StreamsApp:
                 raise StreamsError(
                     "the application is running: register all processors before run()"
                 )
-            _check_function(process, len(found))
+            check_function(process, len(found))
             self._topology = self._topology.with_processor(
                 Processor(
                     topics=declared,
+                    by_name=frozenset(each for each in topics if isinstance(each, str)),
                     stores=found,
                     process=process,
                     deserialization_exception_handler=decoding,
@@ -237,8 +287,9 @@ class StreamsApp:
                 changelog does not match its input topic.
             DeserializationError: a record cannot be decoded; the message names the record.
             ProcessingError: a processor raised, see the cause; the message names the record.
-            StreamsError: an input or dead letter topic is missing, inputs of a store have different
-                numbers of partitions, or the group or the brokers are unreachable.
+            StreamsError: an input or dead letter topic is missing, an input by name exists and also
+                as a repartition topic, inputs of a store have different numbers of partitions, or
+                the group or the brokers are unreachable.
             KafkaError: an emitted record was rejected with an error that retries do not cure.
         """
         if not self._topology.processors:
@@ -351,51 +402,3 @@ class StreamsApp:
     def tasks(self) -> list[TaskDescription]:
         """This instance's current tasks, sorted."""
         return [] if self._instance is None else self._instance.tasks()
-
-
-def _topic(topic: Any, key: Any, value: Any) -> Topic[Any, Any]:
-    types = {"key": key, "value": value}
-    given = {name: each for name, each in types.items() if each is not _NOT_GIVEN}
-    if given and isinstance(topic, Topic):
-        raise ConfigError(f"{topic!r} has its own types: leave out key= and value=")
-    declared = topic if isinstance(topic, Topic) else Topic[Any, Any](topic, **given)
-    for field, codec in (("key", declared.key), ("value", declared.value)):
-        if not codec.readable:
-            raise ConfigError(
-                f"the {field}s of topic {declared.name!r} cannot be read: {codec.declared} has no "
-                "deserialize function"
-            )
-    return declared
-
-
-def _stores(store: Any, stores: Any) -> tuple[Store[Any, Any], ...]:
-    if store is not None and stores:
-        raise ConfigError("a processor has either store= or stores=")
-    if isinstance(stores, str) or not isinstance(stores, (list, tuple)):
-        raise ConfigError(f"stores={stores!r}: give a list of stores, or one with store=")
-    found = []
-    for each in stores if store is None else [store]:
-        if not isinstance(each, (str, Store)):
-            raise ConfigError(f"{each!r} is no store: give Store(name, key=..., value=...)")
-        found.append(Store[Any, Any](each) if isinstance(each, str) else each)
-    if len({each.name for each in found}) < len(found):
-        raise ConfigError(f"stores={stores!r} has a store twice")
-    return tuple(found)
-
-
-def _check_function(process: Any, stores: int) -> None:
-    """Raise ConfigError unless the function can be called as a processor with so many stores."""
-    name = getattr(process, "__name__", repr(process))
-    form = _FORMS.get(stores, f"(record, {stores} stores, emit)")
-    if not (
-        inspect.iscoroutinefunction(process)
-        or inspect.iscoroutinefunction(getattr(process, "__call__", None))  # noqa: B004
-    ):
-        raise ConfigError(f"processor {name} is not a coroutine function: async def {name}{form}")
-    try:
-        inspect.signature(process).bind(*range(stores + 2))
-    except TypeError as error:
-        raise ConfigError(
-            f"processor {name} cannot be called as {name}{form}: {error}. The stores come from "
-            f"store= or stores=: {stores} declared"
-        ) from None

@@ -9,7 +9,7 @@ from typing import Any
 
 from platformdirs import user_state_path
 
-from kafkaclient.config.options import read_options
+from kafkaclient.config.options import Given, read_options
 from kafkaclient.config.producer import ProducerConfig
 from kafkaclient.config.reader import ReaderConfig
 from kafkaclient.config.security import SecurityOptions
@@ -65,6 +65,13 @@ _NOT_FOR_PRODUCERS = {
     "transactional_id": "it is built from application_id and the process id",
     "value_serializer": "changelogs are bytes; topics declare their types",
 }
+_LOSES = "a commit could lose records and store changes that the brokers have acknowledged"
+_REORDERS = "a retry could reorder or lose the changes of a key in a changelog"
+_NOT_SAFE: Mapping[str, tuple[tuple[int, ...], str]] = {
+    "acks": ((0, 1), _LOSES),
+    "enable_idempotence": ((False,), _REORDERS),
+    "retries": ((0,), _REORDERS),
+}
 _SECURITY = frozenset(field.name for field in fields(SecurityOptions))
 
 
@@ -80,7 +87,7 @@ class StreamsConfig(AssignmentConfigs):
     )
     """``state.dir``: each instance needs its own. Each application has a subdirectory. The default
     is in the user's directory for state (Linux: ``~/.local/state/kafkaclient/streams``); set it in
-    containers, to a volume that outlives them."""
+    containers, to a volume that outlives them. ``~`` is the user's directory."""
     processing_guarantee: str = AT_LEAST_ONCE
     """``processing.guarantee``: ``at_least_once`` or ``exactly_once_v2``."""
     commit_interval_ms: int = 100
@@ -160,6 +167,7 @@ class StreamsConfig(AssignmentConfigs):
             raise ConfigError(
                 f"commit.interval.ms is {self.commit_interval_ms}; it must be at least 0"
             )
+        self._check_values()
         AssignmentConfigs.__post_init__(self)
         self._check_client_options()
         timeout_s = self.transaction_timeout_s
@@ -180,6 +188,22 @@ class StreamsConfig(AssignmentConfigs):
                 raise ConfigError(
                     f"{option.name.replace('_', '.')} is {value!r}; it must be of type {wanted}"
                 )
+
+    def _check_values(self) -> None:
+        """Raise ConfigError for a value that the brokers or the disk would refuse later."""
+        if self.replication_factor != -1 and not 1 <= self.replication_factor <= 32_767:
+            raise ConfigError(
+                f"replication.factor is {self.replication_factor}; it must be at least 1, or -1 "
+                "for the brokers' default"
+            )
+        for tag, value in self.client_tags.items():
+            if not (isinstance(tag, str) and tag and isinstance(value, str) and value):
+                raise ConfigError(
+                    f"client.tags has {tag!r}: {value!r}; names and values are non-empty texts"
+                )
+        if not str(self.state_dir):
+            raise ConfigError("state.dir is empty; give a directory, or leave the option out")
+        _ = self.directory
 
     def _check_client_options(self) -> None:
         """Raise ConfigError for an option that the runtime sets, or that is in the wrong group."""
@@ -204,10 +228,8 @@ class StreamsConfig(AssignmentConfigs):
                 "producer_options"
             )
         for name, given in producer.items():
-            if name in _NOT_FOR_PRODUCERS:
-                raise ConfigError(
-                    f"producer_options must not have {given.spelling}: {_NOT_FOR_PRODUCERS[name]}"
-                )
+            if reason := _not_for_producers(name, given):
+                raise ConfigError(f"producer_options must not have {reason}")
             if security and name in _SECURITY:
                 raise ConfigError(
                     f"producer_options has {given.spelling}, but security_options is given: put "
@@ -270,4 +292,16 @@ class StreamsConfig(AssignmentConfigs):
 
     @property
     def directory(self) -> Path:
-        return Path(self.state_dir) / self.application_id
+        """The application's directory in :attr:`state_dir`. Raises ConfigError."""
+        try:
+            return Path(self.state_dir).expanduser() / self.application_id
+        except RuntimeError as error:
+            raise ConfigError(f"state.dir is {str(self.state_dir)!r}: {error}") from None
+
+
+def _not_for_producers(name: str, given: Given) -> str | None:
+    """The option and why the application's producers must not have it."""
+    if name in _NOT_FOR_PRODUCERS:
+        return f"{given.spelling}: {_NOT_FOR_PRODUCERS[name]}"
+    values, why = _NOT_SAFE.get(name, ((), ""))
+    return f"{given}: {why}" if given.value in values else None

@@ -6,6 +6,7 @@ Kafka Streams: ``deserialization.exception.handler``, ``processing.exception.han
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, overload
 
 from kafkaclient.errors import ConfigError, InvalidTopicError
@@ -16,6 +17,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 FAIL: Final = "fail"  # end the application with an error that names the record
+NOT_GIVEN: Any = object()
+_FORMS = {0: "(record, emit)", 1: "(record, store, emit)"}
 _SKIP: Final = "skip"  # log the record and continue; CONTINUE in Kafka Streams
 
 
@@ -195,3 +198,53 @@ def checked_name(name: Any, what: str) -> str:
         text = str(error).removesuffix("; nothing was sent")
         raise ConfigError(f"{what} {name!r}: {text}") from None
     return str(name)
+
+
+def declared_topic(topic: Any, key: Any, value: Any) -> Topic[Any, Any]:
+    """An input topic of a processor, given as an object or by name. Raises ConfigError."""
+    types = {"key": key, "value": value}
+    given = {name: each for name, each in types.items() if each is not NOT_GIVEN}
+    if given and isinstance(topic, Topic):
+        raise ConfigError(f"{topic!r} has its own types: leave out key= and value=")
+    declared = topic if isinstance(topic, Topic) else Topic[Any, Any](topic, **given)
+    for field, codec in (("key", declared.key), ("value", declared.value)):
+        if not codec.readable:
+            raise ConfigError(
+                f"the {field}s of topic {declared.name!r} cannot be read: {codec.declared} has no "
+                "deserialize function"
+            )
+    return declared
+
+
+def declared_stores(store: Any, stores: Any) -> tuple[Store[Any, Any], ...]:
+    """The stores of a processor. Raises ConfigError."""
+    if store is not None and stores:
+        raise ConfigError("a processor has either store= or stores=")
+    if isinstance(stores, str) or not isinstance(stores, (list, tuple)):
+        raise ConfigError(f"stores={stores!r}: give a list of stores, or one with store=")
+    found = []
+    for each in stores if store is None else [store]:
+        if not isinstance(each, (str, Store)):
+            raise ConfigError(f"{each!r} is no store: give Store(name, key=..., value=...)")
+        found.append(Store[Any, Any](each) if isinstance(each, str) else each)
+    if len({each.name for each in found}) < len(found):
+        raise ConfigError(f"stores={stores!r} has a store twice")
+    return tuple(found)
+
+
+def check_function(process: Any, stores: int) -> None:
+    """Raise ConfigError unless the function can be called as a processor with so many stores."""
+    name = getattr(process, "__name__", repr(process))
+    form = _FORMS.get(stores, f"(record, {stores} stores, emit)")
+    if not (
+        inspect.iscoroutinefunction(process)
+        or inspect.iscoroutinefunction(getattr(process, "__call__", None))  # noqa: B004
+    ):
+        raise ConfigError(f"processor {name} is not a coroutine function: async def {name}{form}")
+    try:
+        inspect.signature(process).bind(*range(stores + 2))
+    except TypeError as error:
+        raise ConfigError(
+            f"processor {name} cannot be called as {name}{form}: {error}. The stores come from "
+            f"store= or stores=: {stores} declared"
+        ) from None

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
+K_co = TypeVar("K_co", covariant=True)
+V_co = TypeVar("V_co", covariant=True)
 
 
-class Record(msgspec.Struct, Generic[K, V], frozen=True, gc=False):
+class Record(msgspec.Struct, Generic[K_co, V_co], frozen=True, gc=False):
     """A record of an input topic, with its key and value as the topic's types."""
 
     topic: str
@@ -26,8 +28,8 @@ class Record(msgspec.Struct, Generic[K, V], frozen=True, gc=False):
     timestamp_ms: int
     """The event time, in milliseconds since 1970. -1: the record has none."""
     headers: Headers
-    key: K
-    value: V
+    key: K_co
+    value: V_co
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -54,7 +56,18 @@ class Emit(Protocol):
         self,
         topic: Topic[K, V],
         value: V,
-        key: K = ...,
+        key: K,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = None,
+    ) -> None: ...
+
+    @overload
+    async def __call__(
+        self,
+        topic: Topic[K | None, V],
+        value: V,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,

@@ -5,13 +5,14 @@ declared as                      bytes
 ===============================  ==========================================================
 ``bytes``                        unchanged; a topic's default is ``bytes | None``
 ``str``                          UTF-8
-``int``                          decimal text, ``b"-42"``, of any size
+``int``                          decimal text, ``b"-42"``; up to 4,300 digits, unless
+                                 ``sys.set_int_max_str_digits`` is called
 ``float``                        shortest text that reads back equal, ``b"0.1"``
 ``bool``                         ``b"true"`` or ``b"false"``
 ``uuid.UUID``                    text of 36 characters, as Java's ``UUIDSerializer``
 dataclass, ``msgspec.Struct``,   JSON by msgspec, keys of dicts sorted; the type is checked
-``TypedDict``, ``dict``,         when reading and when writing
-``list``, a union, ...
+``TypedDict``, ``dict``,         when reading and when writing. What would be read back
+``list``, a union, ...           as another object is not written
 ``T | None``                     as ``T``, and None is allowed: a null key or value
 ``Serde(serialize, ...)``        what its functions do
 a producer's serializer          what it does; for topics that are only written
@@ -21,12 +22,23 @@ a producer's serializer          what it does; for topics that are only written
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from inspect import iscoroutine
+from inspect import iscoroutine, iscoroutinefunction
 from types import NoneType, UnionType
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import (
+    Any,
+    Generic,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    Union,
+    _SpecialForm,
+    get_args,
+    get_origin,
+)
 from uuid import UUID
 
 import msgspec
+from msgspec import inspect
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.producer.batches.serializers import SerializationContext
@@ -71,7 +83,7 @@ class Serde(Generic[T]):
         return f"Serde({self.serialize!r}, {self.deserialize!r})"
 
 
-TypeLike: TypeAlias = type[T] | Serde[T] | UnionType
+TypeLike: TypeAlias = type[T] | Serde[T] | UnionType | _SpecialForm
 """What ``key=`` and ``value=`` take. A type checker cannot read the type of a union: write
 ``Topic[str, int | None]("numbers", key=str, value=int | None)``."""
 
@@ -197,7 +209,12 @@ def _write_str(value: Any) -> bytes:
 def _write_int(value: Any) -> bytes:
     if value.__class__ is not int and not isinstance(value, int):
         raise TypeError(f"{_shown(value)} is given for int")
-    return b"%d" % value
+    try:
+        return b"%d" % value
+    except ValueError as error:
+        raise ValueError(
+            f"an int cannot be written, see sys.set_int_max_str_digits: {error}"
+        ) from None
 
 
 def _write_float(value: Any) -> bytes:
@@ -228,6 +245,11 @@ def _read_uuid(data: bytes) -> UUID:
     return UUID(data.decode())
 
 
+_GIVE = (
+    "Give bytes, str, int, float, bool, UUID, a type that msgspec reads from JSON, such as a "
+    "dataclass, or a Serde"
+)
+
 _SIMPLE: dict[Any, tuple[Encode | None, Decode | None]] = {
     bytes: (None, None),
     str: (_write_str, bytes.decode),
@@ -241,38 +263,102 @@ BYTES_OR_NONE = Codec("bytes | None", None, None)
 
 
 def _serde(serde: Serde[Any]) -> Codec:
-    serialize, with_context = serde.serialize, False
+    serialize: Any = serde.serialize
+    with_context = False
     if not callable(serialize):
         serialize, with_context = serialize.serialize, True
+    elif iscoroutinefunction(serialize):
+        serialize, with_context = lambda value, _context: serde.serialize(value), True
     readable = serde.deserialize is not None
     return Codec(repr(serde), serialize, serde.deserialize, True, with_context, readable)
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")  # equal dicts must be equal keys
+_KEY_TYPES = (
+    *(inspect.AnyType, inspect.StrType, inspect.IntType, inspect.FloatType, inspect.BytesType),
+    *(inspect.DateTimeType, inspect.DateType, inspect.TimeType, inspect.TimeDeltaType),
+    *(inspect.UUIDType, inspect.DecimalType, inspect.EnumType, inspect.LiteralType),
+)
 
 
 def _json(declared: Any, what: str) -> Codec:
     try:
         decode = msgspec.json.Decoder(declared).decode
+        types = _parts(inspect.type_info(declared))
     except (TypeError, ValueError, NameError) as error:
         raise ConfigError(
-            f"{what} is {declared!r}, which has no serde: {error}. Give bytes, str, int, float, "
-            "bool, UUID, a type that msgspec reads from JSON, or a Serde"
+            f"{what} is {declared!r}, which has no serde: {error}. {_GIVE}"
         ) from error
+    keys = [each.key_type for each in types if isinstance(each, inspect.DictType)]
+    keys = [key for each in keys for key in getattr(each, "types", (each,))]  # of unions
+    if reason := _never_works(declared, types, keys):
+        raise ConfigError(f"{what} is {declared!r}, which has no serde: {reason}. {_GIVE}")
     name = getattr(declared, "__name__", None) if isinstance(declared, type) else None
     name = name or str(declared)
     # isinstance does not work with TypedDict; generic types are no classes.
     plain = get_origin(declared) is None and isinstance(declared, type)
     expected = declared if plain and not hasattr(declared, "__total__") else None
+    other_keys = any(not isinstance(key, (inspect.StrType, inspect.AnyType)) for key in keys)
 
     def encode(value: Any) -> bytes:
         if expected is not None and not isinstance(value, expected):
             raise TypeError(f"{_shown(value)} is given for {name}")
-        data = _encoder.encode(value)
         try:
-            decode(data)  # the only check of types that msgspec has for objects and their fields
-        except msgspec.ValidationError as error:
+            data = _encoder.encode(
+                msgspec.to_builtins(value, str_keys=True) if other_keys else value
+            )
+            read = decode(data)  # the only check that msgspec has for objects and their fields
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise TypeError(f"{_shown(value)} is given for {name}: {error}") from None
+        if read != value and not _is_same(read, value):
+            raise TypeError(
+                f"{_shown(value)} is given for {name}: what is read back would differ from it. "
+                "JSON has no NaN, bytes, sets, tuples or dates unless the type declares them, and "
+                "no fields of subclasses"
+            )
         return data
 
     return Codec(name, encode, decode, nullable=False, trusted=True)
+
+
+def _never_works(declared: Any, types: list[inspect.Type], keys: list[inspect.Type]) -> str | None:
+    """Why no object of the type can be written or read; msgspec itself says it only then."""
+    if declared is Any or declared is NoneType:
+        return "it says nothing of what is written"
+    for each in types:
+        if isinstance(each, inspect.CustomType):
+            return f"msgspec cannot read {each.cls!r}"
+    for key in keys:
+        if not isinstance(key, _KEY_TYPES):
+            return f"JSON has no keys of {type(key).__name__.removesuffix('Type').lower()}"
+    return None
+
+
+def _parts(found: inspect.Type) -> list[inspect.Type]:
+    """The type and all types in it."""
+    parts: dict[int, inspect.Type] = {}
+    waiting: list[Any] = [found]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, (tuple, list)):
+            waiting += each
+        elif isinstance(each, inspect.Field):
+            waiting.append(each.type)
+        elif isinstance(each, inspect.Type) and id(each) not in parts:
+            parts[id(each)] = each
+            waiting += [getattr(each, field) for field in each.__struct_fields__]
+    return list(parts.values())
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two objects are equal; those of classes without ``__eq__``, if their fields are."""
+    if one.__class__ is not other.__class__:
+        return bool(one == other)
+    fields = getattr(one, "__struct_fields__", None) or getattr(one, "__dataclass_fields__", None)
+    if fields:
+        return all(_is_same(getattr(one, field), getattr(other, field)) for field in fields)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return bool(one == other)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict, deque
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, overload
 
-from kafkaclient.errors import PartitionOutOfRangeError, StreamsError
+from kafkaclient.errors import ConfigError, PartitionOutOfRangeError, StreamsError
 from kafkaclient.producer.batches.record import RawRecord, checked_record, header_pairs
 from kafkaclient.streams.declarations import Topic
 from kafkaclient.streams.records import Record
@@ -18,7 +19,7 @@ from kafkaclient.types import TopicPartition
 from kafkaclient.wire.murmur2 import partition_for_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 
     from kafkaclient.config.producer import ProducerConfig
     from kafkaclient.streams.app import StreamsApp
@@ -133,6 +134,23 @@ def _check_no_loop() -> None:
     )
 
 
+def _checked_partitions(
+    partitions: Any, inputs: Collection[str], internal: Collection[str]
+) -> int | dict[str, int]:
+    given = partitions if isinstance(partitions, Mapping) else dict.fromkeys(inputs, partitions)
+    for topic, count in given.items():
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise ConfigError(f"partitions={partitions!r}: give a number above 0, or a mapping")
+        if topic in internal:
+            raise ConfigError(
+                f"partitions={partitions!r} has {topic!r}, which the application makes: "
+                f"RepartitionTopic({topic!r}, partitions=...) sets its number"
+            )
+    if missing := [topic for topic in inputs if topic not in given]:
+        raise ConfigError(f"partitions={partitions!r} does not have the input {missing[0]!r}")
+    return dict(given) if given is partitions else partitions
+
+
 class TopologyTest:
     """An application without brokers (Kafka Streams: ``TopologyTestDriver``)::
 
@@ -145,11 +163,12 @@ class TopologyTest:
     Processors run in an event loop of the test's own with a virtual clock, in which
     ``asyncio.sleep`` takes no real time; so a test is a plain function, not a coroutine function.
 
-    ``partitions`` is the number of partitions of every topic (default 1), or a mapping of topics;
-    repartition topics have the number that the application would give them. ``start_ms`` is the
-    virtual time of the start, in milliseconds since 1970.
+    ``partitions`` is the number of partitions of every topic (default 1), or a mapping that has all
+    inputs, and outputs with more than one; repartition topics have the number that the application
+    would give them. ``start_ms`` is the virtual time of the start, in milliseconds since 1970.
 
     Raises:
+        ConfigError: ``partitions`` is neither a number above 0, nor a mapping of the inputs.
         StreamsError: the number of partitions differs between the inputs of a store, the
             application has no processor, or an event loop runs in this thread.
     """
@@ -162,9 +181,10 @@ class TopologyTest:
         if not topology.processors:
             raise StreamsError("the application has no processor: add one with app.processor(...)")
         topology = topology.with_repartition_topics(topology.inferred_repartition_topics([]))
-        self._given = partitions
-        made = set(map(topology.topic_name, topology.repartition_topics))
-        counts = {name: self._count_given(name) for name in topology.topics if name not in made}
+        made = topology.internal_topics
+        inputs = [name for name in topology.topics if name not in made]
+        self._given = _checked_partitions(partitions, inputs, topology.repartition_topics)
+        counts = {name: self._count_given(name) for name in inputs}
         self._counts = counts | topology.repartition_counts(counts)
         topology.check_partitions(self._counts)
         self._topology = topology
@@ -206,9 +226,31 @@ class TopologyTest:
         """Let virtual time pass, for what processors left running."""
         self._run(asyncio.sleep(seconds))
 
+    @overload
     def send(
         self,
-        topic: str | Topic[Any, Any],
+        topic: Topic[K, V],
+        value: V = ...,
+        key: K = ...,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = (),
+    ) -> None: ...
+    @overload
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = (),
+    ) -> None: ...
+    def send(
+        self,
+        topic: Any,
         value: Any = None,
         key: Any = None,
         *,
@@ -248,11 +290,24 @@ class TopologyTest:
 
         self._run(send())
 
-    def records(self, topic: str | Topic[K, V]) -> list[Record[K, V]]:
+    @overload
+    def records(self, topic: Topic[K, V]) -> list[Record[K, V]]: ...
+    @overload
+    def records(self, topic: str) -> list[Record[Any, Any]]: ...
+    def records(self, topic: Any) -> list[Record[Any, Any]]:
         """All records of a topic in the order of writing, decoded with its types: those of the
-        given Topic, or of the processor that reads it, else bytes."""
+        given Topic, or of the processor that reads it, else bytes.
+
+        Raises :class:`~kafkaclient.errors.StreamsError` for a name that no processor reads or has
+        in its code, unless something has been written there.
+        """
         output = self._outputs[topic]
         name = topic.name if isinstance(topic, Topic) else topic
+        if name is topic and not self._is_known(topic):
+            raise StreamsError(
+                f"no processor reads topic {topic!r} or has its name, and nothing was written to "
+                "it: correct the name, or give the Topic that processors emit to"
+            )
         return [
             Record(
                 name,
@@ -291,7 +346,19 @@ class TopologyTest:
     def _count_given(self, topic: str) -> int:
         return self._given if isinstance(self._given, int) else self._given.get(topic, 1)
 
+    def _is_known(self, topic: str) -> bool:
+        topology = self._topology
+        return (
+            topic in topology.inputs
+            or topic in topology.dead_letter_topics
+            or topic in self._log.records
+            or any(each.mentions(topic) for each in topology.processors)
+        )
+
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop.is_closed():
+            work.close()
+            raise StreamsError("this TopologyTest is closed: make another one")
         return self._loop.run_until_complete(work)
 
     async def _process(self, waiting: deque[_Fetched]) -> None:

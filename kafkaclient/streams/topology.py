@@ -15,6 +15,7 @@ from kafkaclient.streams.declarations import (
     RepartitionTopic,
     Store,
     Topic,
+    checked_name,
 )
 from kafkaclient.streams.tasks import TaskId
 from kafkaclient.types import TopicPartition
@@ -29,6 +30,8 @@ class Processor:
 
     topics: tuple[Topic[Any, Any], ...]
     process: Process
+    by_name: frozenset[str] = frozenset()
+    """The topics that are declared by name, not by an object: the application may make these."""
     stores: tuple[Store[Any, Any], ...] = ()
     deserialization_exception_handler: ErrorHandler = FAIL
     processing_exception_handler: ErrorHandler = FAIL
@@ -113,34 +116,56 @@ class Topology:
         if not joined:
             subtopologies.append(merged)
         internal = {t.name for t in added.topics if isinstance(t, RepartitionTopic)}
-        made = replace(
-            self,
-            subtopologies=tuple(subtopologies),
-            repartition_topics=self.repartition_topics | internal,
-        )
-        if wrong := made.dead_letter_topics & made.inputs.keys():
+        made = replace(self, subtopologies=tuple(subtopologies)).with_repartition_topics(internal)
+        made._check_names(added)
+        return made
+
+    def _check_names(self, added: Processor) -> None:
+        """Raise ConfigError for names of topics that exclude each other, or are too long."""
+        if wrong := self.dead_letter_topics & self.inputs.keys():
             raise ConfigError(
                 f"topic {min(wrong)!r} takes dead letters and is an input of the application: "
                 "records that fail would be processed again and again"
             )
-        return made
+        for store in added.stores:
+            what = f"application.id and store {store.name!r} make the changelog's name,"
+            checked_name(self.changelog_topic(store.name), what)
+        stores = (store.name for each in self.subtopologies for store in each.stores)
+        own = {*map(self.changelog_topic, stores), *map(self._repartition_topic, self.inputs)}
+        if wrong := own & (self.inputs.keys() | self.dead_letter_topics):
+            raise ConfigError(
+                f"topic {min(wrong)!r} is a changelog or repartition topic of this application, "
+                "and so is neither its input by this name nor takes dead letters: use the store, "
+                "or RepartitionTopic with the plain name"
+            )
 
     def inferred_repartition_topics(self, existing: Collection[str]) -> set[str]:
-        """Inputs that do not exist on brokers, and whose name a processor's code mentions: they are
-        meant to be made by the application. Any other missing input may be a typing error. An input
-        that an earlier run has made stays a repartition topic."""
-        return {
-            name
-            for name in self.inputs.keys() - self.repartition_topics
-            if (
-                name not in existing
-                or self.with_repartition_topics([name]).topic_name(name) in existing
-            )
-            and any(each.mentions(name) for each in self.processors)
-        }
+        """Inputs that are declared by name, that do not exist on brokers, and whose name is in the
+        code of a processor that does not read them: they are meant to be made by the application.
+        Any other missing input may be a typing error, or may be created later.
+
+        Raises StreamsError if an input by name exists, and also the repartition topic that an
+        earlier run has made for it."""
+        found = set()
+        for name in {name for each in self.processors for name in each.by_name}:
+            made = self._repartition_topic(name)
+            if name not in existing:
+                if any(p.mentions(name) for p in self.processors if name not in p.by_name):
+                    found.add(name)
+            elif made in existing:
+                raise StreamsError(
+                    f"topic {name} exists, and so does {made}, which this application has made "
+                    f"when {name} did not exist. Say which one is the input: "
+                    f"RepartitionTopic({name!r}) is {made}, Topic({name!r}) is {name}"
+                )
+        return found
 
     def with_repartition_topics(self, names: Collection[str]) -> Topology:
-        """The topology, in which the application makes also these input topics."""
+        """The topology, in which the application makes also these input topics. Raises ConfigError
+        for names that are too long."""
+        for name in names:
+            what = f"application.id and topic {name!r} make the repartition topic's name,"
+            checked_name(self._repartition_topic(name), what)
         return replace(self, repartition_topics=self.repartition_topics.union(names))
 
     # --- names ----------------------------------------------------------------------------------
@@ -165,9 +190,17 @@ class Topology:
 
     def topic_name(self, declared: str) -> str:
         """The name on brokers of a topic that a processor declares or emits to."""
-        if declared in self.repartition_topics:
-            return f"{self.application_id}-{declared}-repartition"
-        return declared
+        return (
+            self._repartition_topic(declared) if declared in self.repartition_topics else declared
+        )
+
+    def _repartition_topic(self, declared: str) -> str:
+        return f"{self.application_id}-{declared}-repartition"
+
+    @property
+    def internal_topics(self) -> frozenset[str]:
+        """The repartition topics, as brokers know them."""
+        return frozenset(map(self.topic_name, self.repartition_topics))
 
     def changelog_topic(self, store: str) -> str:
         """The changelog topic's name, as in Kafka Streams."""

@@ -85,6 +85,10 @@ class FakeInputs:
         self.positions: dict[TopicPartition, int] = {}
         """Partitions that are read, and where their reading began."""
         self.first = 3
+        self.at_end = False
+
+    def begins_at_end(self, partition: TopicPartition) -> bool:
+        return self.at_end
 
     async def beginning(self, partition: TopicPartition) -> int:
         return self.first

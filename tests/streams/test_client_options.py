@@ -38,6 +38,13 @@ def config(**options: Any) -> StreamsConfig:
         ),
         ({"producer_options": {"transactional.id": "t"}}, r"have transactional\.id"),
         ({"producer_options": {"value_serializer": str}}, "have value_serializer"),
+        ({"producer_options": {"acks": "1"}}, "must not have acks=.*: a commit could lose"),
+        ({"producer_options": {"acks": 0}}, "must not have acks=.*: a commit could lose"),
+        (
+            {"producer_options": {"enable.idempotence": False}},
+            r"have enable\.idempotence=.*reorder",
+        ),
+        ({"producer_options": {"retries": 0}}, "must not have retries=0: a retry could"),
         ({"security_options": {"linger_ms": 5}}, "has linger_ms, which is not a security option"),
         (
             {

@@ -20,7 +20,7 @@ from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.records import BatchBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+    from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 
@@ -55,11 +55,13 @@ class World:
 
 
 @asynccontextmanager
-async def world(reset: str = "earliest", **options: Any) -> AsyncIterator[World]:
+async def world(
+    reset: str = "earliest", internal: Collection[str] = (), **options: Any
+) -> AsyncIterator[World]:
     made = World()
     options = {"isolation_level": "read_committed", "fetch_max_wait_ms": 100, **options}
     async with Reader(made.fake.bootstrap, dialer=made.fake, rng=Random(1), **options) as reader:
-        made.inputs = Inputs(reader, reset, asyncio.get_running_loop().time)
+        made.inputs = Inputs(reader, reset, asyncio.get_running_loop().time, internal)
         yield made
 
 
@@ -177,15 +179,19 @@ async def test_partitions_that_nobody_takes_do_not_starve_the_others(world: Worl
     assert all(world.offsets(p) == list(range(6_000)) for p in (P0, P1, P2))
 
 
-@pytest.mark.parametrize(("reset", "first"), [("earliest", 12), ("latest", 18)])
+@pytest.mark.parametrize(
+    ("reset", "internal", "first"),
+    [("earliest", (), 12), ("latest", (), 18), ("latest", ("t",), 12), ("latest", ("u",), 18)],
+)
 def test_an_offset_that_is_gone_is_reset(
-    reset: str, first: int, caplog: pytest.LogCaptureFixture
+    reset: str, internal: tuple[str, ...], first: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    @story(reset)
+    @story(reset, internal=internal)
     async def gone(world: World) -> None:
         world.fill(0, 6)
         world.fill(1, 1)
         world.fake.delete_records("t", 0, 12)
+        assert world.inputs.begins_at_end(P0) is (first == 18)
         begin(world, [P0, P1])
         await world.take(P0, P1)
         world.fill(0, 1)

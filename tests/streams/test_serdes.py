@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
+from datetime import date, datetime
+from enum import Enum
 from typing import Any, TypedDict
 from uuid import UUID
 
@@ -11,7 +14,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
+from kafkaclient.errors import ConfigError
 from kafkaclient.streams import Serde, Topic
 from kafkaclient.streams.serdes import codec_of
 
@@ -31,8 +36,62 @@ class Total(TypedDict):
     number: int
 
 
-lines = st.builds(Line, st.text(), st.lists(st.text()))
+class Colour(Enum):
+    RED = "r"
+    BLUE = "b"
+
+
+@dataclass
+class Ledger:
+    by_year: dict[int, float]
+    tags: set[str]
+    at: datetime | None = None
+
+
+@dataclass
+class Tree:
+    children: list[Tree] = field(default_factory=list)
+
+
+@dataclass
+class LongLine(Line):
+    length: int = 0
+
+
+class Point3(Point):
+    z: int = 0
+
+
+class Plain: ...
+
+
+class Model(BaseModel):
+    a: int
+
+
+class Metres(int): ...
+
+
+@dataclass(eq=False)
+class WithoutEq:
+    parts: list[WithoutEq]
+    weight: float | None = None
+
+
+@dataclass
+class Holder:
+    model: Model
+
+
 numbers = st.floats(allow_nan=False, allow_infinity=False)
+colours = st.sampled_from(Colour)
+ledgers = st.builds(
+    Ledger,
+    st.dictionaries(st.integers(0, 9), numbers),
+    st.sets(st.text()),
+    st.none() | st.datetimes(),
+)
+lines = st.builds(Line, st.text(), st.lists(st.text()))
 points = st.builds(Point, st.integers(-(2**63), 2**63 - 1), st.none() | numbers)
 CASES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (bytes, st.binary()),
@@ -49,6 +108,17 @@ CASES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (dict[str, int], st.dictionaries(st.text(), st.integers(0, 9))),
     (list[Line], st.lists(lines)),
     (int | str, st.integers(0, 9) | st.text()),
+    (dict[int, str], st.dictionaries(st.integers(-5, 99), st.text())),
+    (dict[int | Colour, Ledger], st.dictionaries(st.integers(0, 9) | colours, ledgers)),
+    (dict[date, int], st.dictionaries(st.dates(), st.integers(0, 9))),
+    (Ledger, ledgers),
+    (set[int], st.sets(st.integers(0, 99))),
+    (tuple[int, str], st.tuples(st.integers(0, 9), st.text())),
+    (Colour, colours),
+    (datetime, st.datetimes()),
+    (Tree, st.builds(Tree, st.lists(st.builds(Tree)))),
+    (dict[str, Any], st.dictionaries(st.text(), st.integers(0, 9) | st.text() | st.none())),
+    (dict, st.dictionaries(st.text(), st.lists(st.booleans()))),
     (Serde(str.encode, bytes.decode), st.text()),
 ]
 
@@ -86,6 +156,21 @@ def test_equal_dicts_are_equal_keys(pairs: list[tuple[str, int]]) -> None:
         (Total, {"number": "a"}, "type dict is given for Total: Expected `int`"),
         (dict[str, int], {"a": "b"}, "Expected `int`"),
         (Serde(len), b"a", "returned int, not bytes"),
+        (Line, LongLine("a"), "type LongLine is given for Line: what is read back would differ"),
+        (list[Line], [LongLine("a")], "would differ from it.*no fields of subclasses"),
+        (Point | None, Point3(1), "type Point3 is given for Point: what is read back would"),
+        (Point, Point(1, math.nan), "would differ from it. JSON has no NaN"),
+        (float | str, math.nan, "given for float | str: Expected"),
+        (Total, {"number": 1, "more": 2}, "would differ"),
+        (WithoutEq, WithoutEq([WithoutEq([], math.nan)]), "would differ"),
+        (dict, {"a": math.nan}, "type dict is given for dict: .* would differ"),
+        (dict, {"a": {1}}, "would differ"),
+        (dict, {"a": b"x"}, "would differ"),
+        (dict, {"a": datetime(2020, 1, 1)}, "would differ"),  # noqa: DTZ001 - it has no time zone
+        (dict, {1: "a"}, "type dict is given for dict: Only dicts with str keys"),
+        (dict, {"a": Plain()}, "type dict is given for dict: .*Plain is unsupported"),
+        (dict[int, str], {1.5: "a"}, "type dict is given for dict"),
+        (list[int], (1, 2), "type tuple is given for list"),
     ],
 )
 def test_other_types_are_refused(declared: Any, value: Any, message: str) -> None:
@@ -109,6 +194,45 @@ def test_other_types_are_refused(declared: Any, value: Any, message: str) -> Non
 def test_other_bytes_are_refused(declared: Any, data: bytes | None) -> None:
     with pytest.raises((TypeError, ValueError)):
         codec_of(declared, "it").read(data)
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        (
+            Plain,
+            "it is .*Plain'>, which has no serde: msgspec cannot read .*Plain.*a dataclass, or a",
+        ),
+        (Model, "msgspec cannot read .*Model"),
+        (Holder, "Holder.*msgspec cannot read .*Model"),
+        (list[Plain | None], "msgspec cannot read .*Plain"),
+        (Metres, "msgspec cannot read .*Metres"),
+        (Counter, "msgspec cannot read .*Counter"),
+        (object, "msgspec cannot read .*object"),
+        (Any, "says nothing of what is written"),
+        (type(None), "says nothing of what is written"),
+        (dict[tuple[int, int], str], "JSON has no keys of tuple"),
+        (dict[str | Line, str], "JSON has no keys of dataclass"),
+    ],
+)
+def test_types_that_never_work_are_refused(declared: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        codec_of(declared, "it")
+
+
+def test_objects_of_classes_without_equality_are_written() -> None:
+    codec = codec_of(WithoutEq, "it")
+    read = codec.read(codec.write(WithoutEq([WithoutEq([], 1.5)])))
+    assert read.parts[0].weight == 1.5
+
+
+def test_a_number_is_too_long() -> None:
+    codec = codec_of(int, "it")
+    with pytest.raises(
+        ValueError, match=r"cannot be written, see sys\.set_int_max_str_digits: Exc"
+    ):
+        codec.write(10**4300)
+    assert codec.read(codec.write(10**4299)) == 10**4299
 
 
 def test_special_floats_are_read_back() -> None:

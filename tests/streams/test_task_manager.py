@@ -20,7 +20,6 @@ from kafkaclient.errors import (
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime import committer, task_manager
 from kafkaclient.streams.runtime.inputs import OffsetReset
-from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory, StoreDirectory
@@ -50,9 +49,7 @@ SOURCE = TopicPartition("words", 0)
 class World:
     """A manager with its fake collaborators."""
 
-    def __init__(
-        self, path: Path, disk: Executor | None = None, options: TaskOptions | None = None
-    ) -> None:
+    def __init__(self, path: Path, disk: Executor | None = None) -> None:
         self.log: list[str] = []
         self.output = FakeOutput(self.log)
         self.crashes: list[BaseException] = []
@@ -69,7 +66,6 @@ class World:
             new_committer=new_committer(self.output),
             crash=self.crashes.append,
             disk=disk or InlineDisk(),
-            options=options,
         )
 
     async def start(self) -> None:
@@ -121,12 +117,13 @@ async def test_the_offset_is_read_before_the_changelogs_end(world: World) -> Non
     assert world.reader.followed == []
 
 
-@pytest.mark.parametrize(("reset", "offset"), [("earliest", 3), ("latest", 70)])
+@pytest.mark.parametrize(("at_end", "offset"), [(False, 3), (True, 70)])
 async def test_an_offset_beyond_the_end_is_reset(
-    tmp_path: Path, reset: str, offset: int, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, at_end: bool, offset: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The topic was created again: records below would be skipped in silence."""
-    world = World(tmp_path, options=TaskOptions(auto_offset_reset=reset))
+    world = World(tmp_path)
+    world.inputs.at_end = at_end
     await world.start()
     world.output.offset, world.ends.source_end = 71, 70
     await world.assign([A], [])
@@ -174,7 +171,8 @@ async def test_a_task_without_committed_offset_begins_at_the_earliest_offset(wor
 
 async def test_a_latest_offset_is_committed_at_once(tmp_path: Path) -> None:
     """Committed at once: what arrives before the next commit is not left out after a failure."""
-    world = World(tmp_path, options=TaskOptions(auto_offset_reset="latest"))
+    world = World(tmp_path)
+    world.inputs.at_end = True
     world.ends.source_end = 70
     await world.start()
     await world.assign([A], [])

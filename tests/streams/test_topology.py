@@ -36,7 +36,12 @@ async def emits_words(record: object, emit: Any) -> None:
 
 def processor(*topics: str, stores: tuple[str, ...] = (), process: Any = nothing) -> Processor:
     declared = tuple(map(Topic, topics))
-    return Processor(topics=declared, stores=tuple(map(Store, stores)), process=process)
+    return Processor(
+        topics=declared,
+        by_name=frozenset(topics),
+        stores=tuple(map(Store, stores)),
+        process=process,
+    )
 
 
 def topology(*processors: Processor) -> Topology:
@@ -87,8 +92,18 @@ def test_missing_inputs_that_processors_emit_to_are_made() -> None:
     )
     assert made.inferred_repartition_topics({"lines", "more"}) == {"words"}
     assert made.inferred_repartition_topics({"lines", "more", "words"}) == set()
-    exists = {"lines", "more", "words", "app-words-repartition"}
-    assert made.inferred_repartition_topics(exists) == {"words"}
+    made_before = {"lines", "more", "app-words-repartition"}
+    assert made.inferred_repartition_topics(made_before) == {"words"}
+    with pytest.raises(
+        StreamsError, match=r"topic words exists, and so does app-words-repartition"
+    ):
+        made.inferred_repartition_topics({*made_before, "words"})
+    declared = [Processor(topics=(Topic("words"),), process=nothing), processor("words")]
+    for reader, expected in zip(declared, [set(), {"words"}], strict=True):
+        each = topology(processor("lines", process=emits_words), reader)
+        assert each.inferred_repartition_topics({"lines"}) == expected
+    explicit = topology(declared[0]).inferred_repartition_topics({*made_before, "words"})
+    assert explicit == set()
     made = made.with_repartition_topics(["words"])
     assert made.topics == ["lines", "more", "app-words-repartition"]
     assert made.repartition_counts({"lines": 2, "more": 5}) == {"app-words-repartition": 5}
@@ -96,6 +111,12 @@ def test_missing_inputs_that_processors_emit_to_are_made() -> None:
         "app-words-repartition": 3
     }
     assert topology(processor("lines"), processor("wrods")).inferred_repartition_topics([]) == set()
+
+
+def test_names_in_the_code_of_the_reader_make_no_topic() -> None:
+    """The name may be compared with ``record.topic``: the input is created later, or misspelled."""
+    made = topology(processor("lines", "words", process=emits_words), processor("other"))
+    assert made.inferred_repartition_topics({"lines", "other"}) == set()
 
 
 def test_repartition_topics_match_the_other_inputs_of_their_store() -> None:
@@ -124,6 +145,30 @@ def test_topics_have_one_processor() -> None:
         made.processor("d", store=Store("x", value=int))(nothing)
     with pytest.raises(ConfigError, match="'a' takes dead letters and is an input"):
         made.processor("e", on_error=DeadLetter("a"))(nothing)
+
+
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (lambda: processor("app-s-changelog", stores=("s",)), "'app-s-changelog' is a changelog"),
+        (lambda: processor("app-x-repartition", "x"), "'app-x-repartition' is a changelog or"),
+        (lambda: dead("app-x-repartition"), "'app-x-repartition' is .* nor takes dead letters"),
+        (lambda: processor("x", stores=("s" * 240,)), r"application\.id and store 'sss.* 249"),
+        (lambda: repartitioned("t" * 240), r"application\.id and topic 'ttt.* 249"),
+    ],
+)
+def test_names_of_the_applications_own_topics(declare: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        topology(declare())
+
+
+def dead(topic: str) -> Processor:
+    handler = DeadLetter(topic)
+    return Processor(topics=(Topic("x"),), process=nothing, processing_exception_handler=handler)
+
+
+def repartitioned(topic: str) -> Processor:
+    return Processor(topics=(RepartitionTopic(topic),), process=nothing)
 
 
 async def two(record: object, emit: object) -> None: ...
@@ -186,6 +231,12 @@ def test_invalid_declarations(declare: Any, message: str) -> None:
         ({"heartbeat_interval_ms": 10_000}, r"heartbeat\.interval\.ms is 10000"),
         ({"commit_interval_ms": -1}, r"commit\.interval\.ms is -1"),
         ({"repartition_purge_interval_ms": 0}, r"repartition\.purge\.interval\.ms is 0"),
+        ({"replication_factor": 0}, r"replication\.factor is 0; it must be at least 1, or -1"),
+        ({"replication_factor": 40_000}, r"replication\.factor is 40000"),
+        ({"client_tags": {"zone": 1}}, r"client\.tags has 'zone': 1; names and values are"),
+        ({"client_tags": {"": "a"}}, r"client\.tags has '': 'a'"),
+        ({"state_dir": ""}, r"state\.dir is empty"),
+        ({"state_dir": "~nobody-has-this-name/x"}, r"state\.dir is '~nobody.*home"),
         ({"max_warmup_replicas": 0}, r"max\.warmup\.replicas is 0"),
         ({"windows": True}, "windows"),
     ],
@@ -199,6 +250,9 @@ def test_each_application_has_its_own_directory(monkeypatch: pytest.MonkeyPatch)
     config = StreamsConfig(bootstrap_servers="localhost:1", application_id="app", state_dir="/var")
     assert config.directory == Path("/var/app")
     assert not config.exactly_once
+    assert app(state_dir="~/x").config.directory == Path.home() / "x" / "app"
+    kept = {"acks": "all", "enable_idempotence": True, "retries": 1}
+    assert app(producer_options=kept, replication_factor=1).config.replication_factor == 1
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert app().config.directory.parts[-3:] == ("kafkaclient", "streams", "app")
 

@@ -122,7 +122,7 @@ def test_shared_stores_and_failing_records(steps: list[tuple[str, str, Any]], ha
                 del expected[key]
         assert dict(test.store("sums").items()) == expected
         assert dict(test.store("last").items()) == topics
-        assert len(test.records("dead")) == (failed if handler == "dead" else 0)
+        assert len(test.records(Topic("dead"))) == (failed if handler == "dead" else 0)
 
 
 class Step(NamedTuple):
@@ -275,6 +275,25 @@ def test_emit_after_the_processor_has_returned_writes_nothing() -> None:
     assert leaked[1:] == [0]
 
 
+@pytest.mark.parametrize("handler", ["fail", "skip", DeadLetter("dead")])
+def test_a_repartition_topic_that_nobody_reads(handler: Any) -> None:
+    """It would become a topic of its plain name, outside of the application."""
+    made = app()
+
+    @made.processor("in", on_error=handler)
+    async def process(record, emit) -> None:
+        await emit(RepartitionTopic("wrods"), b"x")
+
+    @made.processor(RepartitionTopic("words"))
+    async def read(record, emit) -> None: ...
+
+    with (
+        TopologyTest(made) as test,
+        pytest.raises(ProcessingError, match=r"ConfigError: .*'wrods'.* no processor .* are words"),
+    ):
+        test.send("in", b"x")
+
+
 def test_serializers_that_return_no_bytes() -> None:
     made = app()
     wrong: Any = Serde(lambda value: value, bytes.decode)
@@ -314,6 +333,72 @@ def test_wrong_use_is_named() -> None:
 
     with pytest.raises(StreamsError, match="a has 2, b has 3"):
         TopologyTest(made, partitions={"a": 2, "b": 3})
+
+
+@pytest.mark.parametrize(
+    ("partitions", "message"),
+    [
+        (0, "give a number above 0"),
+        (-1, "give a number above 0"),
+        ("2", "give a number above 0"),
+        (True, "give a number above 0"),
+        ({"lines": 0}, "give a number above 0"),
+        ({"line": 2}, "does not have the input 'lines'"),
+        ({"lines": 2, "words": 2}, r"has 'words', which .* RepartitionTopic\('words', part"),
+    ],
+)
+def test_wrong_numbers_of_partitions_are_named(partitions: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        TopologyTest(word_count(), partitions=partitions)
+
+
+def test_records_of_a_topic_that_nobody_knows() -> None:
+    made = app()
+
+    @made.processor("in", on_error=DeadLetter("dead"))
+    async def process(record, emit) -> None:
+        if record.value == b"x":
+            await emit("out", b"x")
+        else:
+            await emit(f"computed-{record.offset}", b"x")
+
+    with TopologyTest(made, partitions={"in": 1, "out": 2}) as test:
+        assert test.records("out") == test.records("in") == test.records("dead") == []
+        with pytest.raises(StreamsError, match="'computed-0' or has its name, and nothing"):
+            test.records("computed-0")
+        assert test.records(Topic("computed-0")) == []
+        test.send("in", b"y")
+        assert len(test.records("computed-0")) == 1
+
+
+def test_a_closed_test() -> None:
+    with TopologyTest(word_count()) as test:
+        test.send("lines", "to")
+    assert len(test.records("words")) == 1
+    with pytest.raises(StreamsError, match="TopologyTest is closed"):
+        test.send("lines", "be")
+    with pytest.raises(StreamsError, match="TopologyTest is closed"):
+        test.advance(1)
+
+
+def test_asynchronous_functions_serialize() -> None:
+    made = app()
+
+    async def serialize(value: int) -> bytes:
+        await asyncio.sleep(1)
+        return b"%d" % value
+
+    numbers = Topic("numbers", value=Serde(serialize, int))
+
+    @made.processor(numbers)
+    async def process(record, emit) -> None:
+        await emit(Topic("out", value=Serde(serialize)), record.value + 1)
+
+    with TopologyTest(made) as test:
+        test.send(numbers, 5)
+        assert [record.value for record in test.records("out")] == [b"6"]
+    with pytest.raises(ConfigError, match="a store needs a Serde with two functions"):
+        Store("s", value=Serde(serialize, int))
 
 
 async def test_a_test_is_no_coroutine() -> None:

@@ -10,7 +10,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 RIGHT = """
-    from kafkaclient.streams import Emit, KeyValueStore, Record, Serde, Store, StreamsApp, Topic
+    import asyncio
+    from typing import Optional
+
+    from kafkaclient.streams import (
+        Emit, KeyValueStore, Record, Serde, Store, StreamsApp, Topic, TopologyTest,
+    )
 
     app = StreamsApp("localhost:9092", application_id="words")
     counts = Store("counts", key=str, value=int)
@@ -49,6 +54,30 @@ RIGHT = """
 
     @app.processor("own", value=Serde(str.encode, bytes.decode))
     async def own(record: Record[bytes | None, str], emit: Emit) -> None: ...
+
+
+    @app.processor(Topic("numbers", key=str, value=int), words, store=counts)
+    async def both(
+        record: Record[str, int | str], store: KeyValueStore[str, int], emit: Emit
+    ) -> None: ...
+
+
+    @app.processor("optional", key=str, value=Optional[int])
+    async def optional(record: Record[str, int | None], emit: Emit) -> None:
+        await emit(Topic[str | None, str]("o", key=Optional[str], value=str), "x")
+
+
+    async def called(record: Record[bytes | None, str], emit: Emit) -> None:
+        await asyncio.create_task(split(record, emit))
+
+
+    def test_words() -> None:
+        with TopologyTest(app) as test:
+            test.send(words, "a", "b")
+            test.send("lines", "a")
+            text: list[str] = [record.value for record in test.records(words)]
+            for record in test.records("lines"):
+                print(record.value, text)
 """
 
 WRONG = [
@@ -56,7 +85,11 @@ WRONG = [
     ('store["the"] = "1"', "Incompatible types in assignment"),
     ('store["the"].split()', '"int" has no attribute "split"'),
     ('record.value.get("the")', '"str" has no attribute "get"'),
-    ("await emit(words, 5)", 'of "Emit"'),
+    ('await emit(words, 5, "a")', 'of "Emit"'),
+    ('await emit(words, "a", 5)', 'of "Emit"'),
+    ('await emit(words, "a")', 'expected "Topic[str | None, str]"'),
+    ("TopologyTest(app).send(words, 5)", 'of "TopologyTest"'),
+    ('TopologyTest(app).send(words, "a", 5)', 'of "TopologyTest"'),
 ]
 
 
@@ -77,13 +110,31 @@ def test_mypy_sees_wrong_types(tmp_path: Path) -> None:
 
         @app.processor("x", value=int)
         async def another(record: Record[bytes | None, str], emit: Emit) -> None: ...
+
+        @app.processor("forgotten")
+        async def forgotten(record: Record[str, str], emit: Emit) -> None: ...
+
+        @app.processor("forgotten value", key=str, store=counts)
+        async def f(r: Record[str, str], s: KeyValueStore[str, int], e: Emit) -> None: ...
+
+        @app.processor("bytes", store="bytes")
+        async def b(r: Record[str, str], s: KeyValueStore[str, str], e: Emit) -> None: ...
+
+        @app.processor(words, stores=[counts])
+        async def s(r: Record[str, int], s: KeyValueStore[str, int], e: Emit) -> None: ...
+
+        @app.processor(words, Topic("numbers", key=str, value=int))
+        async def two(record: Record[str, str], emit: Emit) -> None: ...
+
+        @app.processor(words)
+        def not_async(record: Record[str, str], emit: Emit) -> None: ...
         """
     )
     (tmp_path / "right.py").write_text(right)
     (tmp_path / "wrong.py").write_text(wrong)
     assert errors_of(tmp_path / "right.py") == ""
     found = errors_of(tmp_path / "wrong.py").splitlines()
-    expected = [message for _, message in WRONG] + ["Argument 1 has incompatible type"] * 2
+    expected = [message for _, message in WRONG] + ["Argument 1 has incompatible type"] * 8
     assert len(found) == len(expected), found
     for line, message in zip(found, expected, strict=True):
         assert message in line

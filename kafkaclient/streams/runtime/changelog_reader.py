@@ -6,7 +6,6 @@ import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaclient.streams.config import EARLIEST
 from kafkaclient.streams.runtime.inputs import restart_offset
 from kafkaclient.streams.runtime.task_states import TaskState
 
@@ -141,7 +140,7 @@ class ChangelogReader:
         """Restart the stores whose offset is out of range."""
         for partition, error in self._reading.errors.items():
             _, store = self._stores[partition]
-            offset = restart_offset(error, EARLIEST)
+            offset = restart_offset(error, at_end=False)
             if offset is not None and not self._has_moved(store):
                 store.start_over(offset)
             self._seek(store)

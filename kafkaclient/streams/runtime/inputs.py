@@ -49,16 +49,28 @@ class _Input:
 
 class Inputs:
     """All input partitions in one read. Each partition has one task, which decides where it begins,
-    and says by ``wanted`` when it has room for records."""
+    and says by ``wanted`` when it has room for records. ``internal_topics`` always begin at their
+    first offset: nothing in them is older than the application (Kafka Streams does the same)."""
 
-    def __init__(self, reader: Reader, auto_offset_reset: str, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        auto_offset_reset: str,
+        clock: Callable[[], float],
+        internal_topics: Collection[str] = (),
+    ) -> None:
         self._reader = reader
         self._reading = reader.read({}, headers=True)
         self._auto_offset_reset = auto_offset_reset
+        self._internal_topics = internal_topics
         self._clock = clock
         self._inputs: dict[TopicPartition, _Input] = {}
         """In the order of their turns."""
         self._woken = False
+
+    def begins_at_end(self, partition: TopicPartition) -> bool:
+        """Whether a task without offset in the log begins behind the last record."""
+        return self._auto_offset_reset == LATEST and partition.topic not in self._internal_topics
 
     async def beginning(self, partition: TopicPartition) -> int:
         """The first offset of any partition. Raises as :meth:`.Reader.offsets`."""
@@ -153,7 +165,7 @@ class Inputs:
             each = self._inputs[partition]
             if each.rows is not None or partition not in wanted:
                 continue
-            offset = restart_offset(error, self._auto_offset_reset)
+            offset = restart_offset(error, at_end=self.begins_at_end(partition))
             if offset is None:
                 self._reading.seek(partition, self._reading.positions[partition])
             else:
@@ -161,12 +173,12 @@ class Inputs:
                 found.setdefault(partition, []).append(OffsetReset(partition.topic, offset))
 
 
-def restart_offset(error: KafkaError, auto_offset_reset: str) -> int | None:
+def restart_offset(error: KafkaError, *, at_end: bool) -> int | None:
     """Where to read a partition after ``error``, which is logged; None: at the same offset. Raises
     the error if reading again does not help."""
     match error:
         case OffsetOutOfRangeError(available=(first, end)):
-            offset: int = end if auto_offset_reset == LATEST else first
+            offset: int = end if at_end else first
         case UnknownTopicError():
             offset = 0  # all of the new topic is new; if this offset is gone, the next error says
         case FetchTimeoutError():

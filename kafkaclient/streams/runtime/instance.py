@@ -148,7 +148,9 @@ class Instance:
         await connection.start()
         gate = CommitGate(config.application_id, config.group_instance_id)
         self._reader = reader = ChangelogReader(records, self._schedule.observe, self._observer)
-        self._inputs = Inputs(records, config.auto_offset_reset, self._clock)
+        self._inputs = Inputs(
+            records, config.auto_offset_reset, self._clock, self._topology.internal_topics
+        )
         self._manager = manager = TaskManager(
             self._topology,
             self._directory,
@@ -167,7 +169,6 @@ class Instance:
             disk=disk,
             options=TaskOptions(
                 session_timeout_s=config.session_timeout_ms / 1000,
-                auto_offset_reset=config.auto_offset_reset,
                 changelogs=topics.changelogs,
                 partitions=topics.partitions,
                 observer=self._observer,

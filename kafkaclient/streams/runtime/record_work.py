@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import (
     AuthorizationError,
+    ConfigError,
     DeserializationError,
     InvalidRecordError,
     KafkaError,
@@ -20,7 +21,7 @@ from kafkaclient.errors import (
     UnknownTopicError,
 )
 from kafkaclient.producer.batches.record import header_pairs
-from kafkaclient.streams.declarations import FAIL, DeadLetter, Topic
+from kafkaclient.streams.declarations import FAIL, DeadLetter, RepartitionTopic, Topic
 from kafkaclient.streams.records import Record
 from kafkaclient.streams.runtime.cancellation import (
     forget_cancellation,
@@ -45,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 _DECODING = ("decoded", "types of its topic or the serde", DeserializationError)
 _PROCESSING = ("processed", "processor", ProcessingError)
-_NO_OUTPUT = (MetadataTimeoutError, UnknownTopicError, AuthorizationError)
+_NO_OUTPUT = (MetadataTimeoutError, UnknownTopicError, AuthorizationError, ConfigError)
 
 
 class _Output(NamedTuple):
@@ -70,6 +71,13 @@ class Outputs:
 
     def _output(self, topic: str | Topic[Any, Any]) -> _Output:
         if isinstance(topic, Topic):
+            internal = self._topology.repartition_topics
+            if isinstance(topic, RepartitionTopic) and topic.name not in internal:
+                raise ConfigError(
+                    f"emit({topic!r}): no processor reads this repartition topic; those that are "
+                    f"read are {', '.join(sorted(internal)) or 'none'}. Declare it as the input "
+                    "of a processor, or emit to a Topic"
+                )
             return _Output(self._topology.topic_name(topic.name), topic.key, topic.value)
         declared = self._topology.inputs.get(topic)
         if declared is None:

@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.streams.config import EARLIEST
 from kafkaclient.streams.runtime.inputs import OffsetReset
 from kafkaclient.streams.runtime.observer import Observer, Progress
 from kafkaclient.streams.runtime.outputs import Work
@@ -39,7 +38,6 @@ class TaskOptions:
     """Options that all tasks of an instance share."""
 
     session_timeout_s: float = math.inf
-    auto_offset_reset: str = EARLIEST
     changelogs: Mapping[str, ChangelogTopic] = field(default_factory=dict)
     """Store -> its changelog topic."""
     partitions: Mapping[str, int] | None = None

@@ -7,7 +7,6 @@ import logging
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
-from kafkaclient.streams.config import LATEST
 from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState, is_recoverable
 from kafkaclient.streams.runtime.turns import Turns
@@ -297,7 +296,7 @@ class TaskManager:
                         "the topic was recreated or lost records. The task begins at the %s offset "
                         "(auto.offset.reset)",
                         *(task.id, offsets.pop(source), *source, end),
-                        self._options.auto_offset_reset,
+                        "latest" if self._inputs.begins_at_end(source) else "earliest",
                     )
         task.start_at(offsets)
         if missing := [source for source in task.sources if source not in offsets]:
@@ -305,12 +304,13 @@ class TaskManager:
 
     async def _start_at_first(self, task: Task, sources: Sequence[TopicPartition]) -> None:
         """Begin where a task begins that has not committed offsets of these inputs."""
-        if self._options.auto_offset_reset != LATEST:
-            task.start_at({source: await self._inputs.beginning(source) for source in sources})
-            return
-        # Committed now: after a failure, a later end offset would skip records.
-        await self.committer.add(task, (), await self._fetch_ends(sources))
-        await self.committer.commit()
+        at_end = [source for source in sources if self._inputs.begins_at_end(source)]
+        at_first = [source for source in sources if source not in at_end]
+        task.start_at({source: await self._inputs.beginning(source) for source in at_first})
+        if at_end:
+            # Committed now: after a failure, a later end offset would skip records.
+            await self.committer.add(task, (), await self._fetch_ends(at_end))
+            await self.committer.commit()
 
     def failed(self, task: Task, error: BaseException) -> None:
         """Handle an error of a task, unless the task has been taken away meanwhile."""

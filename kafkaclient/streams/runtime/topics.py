@@ -72,7 +72,13 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
         existing = await _all_topics(admin, topology)
         inferred = topology.inferred_repartition_topics(existing)
         topology = topology.with_repartition_topics(inferred)
-        made = frozenset(map(topology.topic_name, topology.repartition_topics))
+        for name in sorted(inferred):
+            _log.info(
+                "input %s does not exist, and another processor's code has its name: the "
+                "application makes the repartition topic %s",
+                *(name, topology.topic_name(name)),
+            )
+        made = topology.internal_topics
         _check_existing(topology, made, existing)
         inputs = {name: existing[name] for name in topology.topics if name in existing}
         partitions = inputs | topology.repartition_counts(inputs)

@@ -162,12 +162,14 @@ class Fetches:
 
     def _node_of(self, cursor: Cursor, now: float) -> int | None:
         view = self._cluster.metadata.view
+        leader = view.leader(*cursor.topic_partition)
+        if leader is None:
+            return None  # perhaps the topic is deleted
         if cursor.replica is not None:
             if now < cursor.replica_until and cursor.replica in view.brokers:
                 return cursor.replica
             cursor.replica = None
-        leader = view.leader(*cursor.topic_partition)
-        return None if leader is None else leader.node_id
+        return leader.node_id
 
     def _check_late(self, fetch: Fetch, now: float) -> float:
         """Find the leaders again if a response is late; returns the time of the next check."""

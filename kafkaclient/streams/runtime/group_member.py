@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import KafkaError, StreamsError
@@ -161,7 +162,10 @@ class GroupMember:
         self._owned_since = generation.generation_id
         standby = set(info.standby_tasks)
         self._schedule.assigned(info.next_rebalance_ms, standby, leader=generation.is_leader)
-        leaving = self._manager.assign(set(tasks.values()), standby)
+        active: defaultdict[TaskId, list[TopicPartition]] = defaultdict(list)
+        for partition, task in tasks.items():
+            active[task].append(partition)
+        leaving = self._manager.assign(active, standby)
         # Stores are opened while revoked tasks commit, and while the next rebalance begins.
         self._opening = asyncio.create_task(self._open(after=self._opening))
         await self._manager.give_up(leaving, _REVOKE_TIMEOUT_S)

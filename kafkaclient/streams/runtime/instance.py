@@ -170,7 +170,6 @@ class Instance:
                 session_timeout_s=config.session_timeout_ms / 1000,
                 auto_offset_reset=config.auto_offset_reset,
                 changelogs=topics.changelogs,
-                partitions=topics.partitions,
                 observer=self._observer,
                 clock=self._clock,
             ),

@@ -260,8 +260,17 @@ class Member:
             await self._send_heartbeat()
 
     async def _send_heartbeat(self) -> None:
-        group = self._gate.group
-        answer = await self._connection.call(HeartbeatCall(group))
+        sending = asyncio.create_task(self._connection.call(HeartbeatCall(self._gate.group)))
+        try:
+            # A heartbeat waits for a coordinator, however long that is away.
+            if self._applying is not None:
+                await asyncio.wait({sending, self._applying}, return_when=asyncio.FIRST_COMPLETED)
+                if self._applying.done():
+                    await self._applied()
+            answer = await sending
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
         if answer.error_code == 0 or self.state is not MemberState.STABLE:
             return
         event = event_of(answer.error_code, MemberEvent.SYNCED)

@@ -233,6 +233,19 @@ async def test_state_that_was_reported_is_kept_until_the_assignment(world: World
     assert world.directory.clean(world.manager.tasks, delay=0) == [B]
 
 
+async def test_state_that_was_reported_anew_is_kept_while_older_stores_are_opened(
+    world: World,
+) -> None:
+    on_disk(world.directory, B, 4)
+    world.subscription()
+    await world.assign([A], [])  # its store is opened later
+    world.subscription()
+    await world.run_until_idle()
+    assert world.directory.clean(world.manager.tasks, delay=0) == []
+    await world.rebalance([A], [])
+    assert world.directory.clean(world.manager.tasks, delay=0) == [B]
+
+
 async def test_a_standby_that_catches_up_requests_a_rebalance(world: World) -> None:
     await world.rebalance([], [A], next_rebalance_ms=10**15)
     assert world.schedule.due_at is None

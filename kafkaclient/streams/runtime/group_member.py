@@ -167,19 +167,20 @@ class GroupMember:
             active[task].append(partition)
         leaving = self._manager.assign(active, standby)
         # Stores are opened while revoked tasks commit, and while the next rebalance begins.
-        self._opening = asyncio.create_task(self._open(after=self._opening))
+        self._opening = asyncio.create_task(self._open(self._joins, after=self._opening))
         await self._manager.give_up(leaving, _REVOKE_TIMEOUT_S)
         self._owned &= tasks.keys()  # it may have been lost meanwhile
         self.hosts = info.hosts
         self._observer.assigned(tasks.values())
         return gives_up
 
-    async def _open(self, after: asyncio.Task[None] | None) -> None:
+    async def _open(self, joins: int, after: asyncio.Task[None] | None) -> None:
         if after is not None:
             await asyncio.wait({after})
         try:
             await self._manager.open()
-            self._directory.release()
+            if self._joins == joins:  # else it has reported anew, to the next generation
+                self._directory.release()
         except Exception as error:  # noqa: BLE001 - raised by run
             self._manager.crash(error)
 

@@ -282,7 +282,6 @@ class Instance:
         while True:
             wanted = self._manager.wanted_partitions()
             self._manager.deliver(await self._inputs.take(wanted, _TAKE_TIMEOUT_S))
-            # In a rebalance a request is needless: the coming assignment is newer than its reason.
             if self._schedule.take_due() and not self._member.is_rebalancing:
                 self._member.request_rejoin("tasks may be assigned better")
             if self._clock() >= clean_at:

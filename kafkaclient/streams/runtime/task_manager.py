@@ -63,7 +63,7 @@ class TaskManager:
         topology: Topology,
         directory: StateDirectory,
         inputs: Inputs,
-        reader: ChangelogReader,
+        changelog_reader: ChangelogReader,
         fetch_ends: FetchEnds,
         *,
         new_committer: NewCommitter,
@@ -84,7 +84,7 @@ class TaskManager:
         self._topology = topology
         self._directory = directory
         self._inputs = inputs
-        self._reader = reader
+        self._changelog_reader = changelog_reader
         self._fetch_ends = fetch_ends
         self._on_migrated = on_migrated
         self.crash = crash
@@ -226,7 +226,9 @@ class TaskManager:
 
     def _follow(self) -> None:
         following = (TaskState.RESTORING, TaskState.STANDBY)
-        self._reader.follow([task for task in self.tasks.values() if task.state in following])
+        self._changelog_reader.follow(
+            [task for task in self.tasks.values() if task.state in following]
+        )
 
     def _deactivate(self, task: Task) -> None:
         for source in task.sources:

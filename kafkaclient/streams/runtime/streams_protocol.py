@@ -49,7 +49,7 @@ _ERROR_MEANINGS: Mapping[int, str] = {
 }
 
 
-class GroupMember:
+class StreamsProtocol:
     """The :class:`~kafkaclient.streams.membership.member.GroupProtocol` of an instance: which tasks
     it has and reports, and how assignments reach the tasks. What it raises ends the instance.
 

@@ -20,8 +20,8 @@ from kafkaclient.streams.group_protocol import (
 )
 from kafkaclient.streams.membership.member import Generation
 from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
-from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.observer import Observer
+from kafkaclient.streams.runtime.streams_protocol import StreamsProtocol
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory
@@ -87,7 +87,7 @@ class World:
             client_tags={"zone": "a"},
             session_timeout_ms=600,
         )
-        self.member = GroupMember(
+        self.member = StreamsProtocol(
             config,
             topology,
             self.directory,

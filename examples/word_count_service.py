@@ -19,6 +19,7 @@ import sys
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import uvicorn
@@ -71,7 +72,7 @@ def service(app: StreamsApp) -> FastAPI:
             if error.instance is None or forwarded:  # it is being restored, or moves
                 raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
             host, port = error.instance
-        url = f"http://{host}:{port}/counts/{word}"
+        url = f"http://{host}:{port}/counts/{quote(word, safe='')}"
         try:
             answer = await http.get(url, params={"forwarded": True})
         except httpx.HTTPError as error:  # the instance has just ended

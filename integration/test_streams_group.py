@@ -129,6 +129,44 @@ async def test_tasks_that_stay_do_not_stop_while_others_move(
     assert "failed" not in caplog.text
 
 
+async def test_new_partitions_of_an_input_are_read_after_the_next_rebalance(
+    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+) -> None:
+    """Also by a task that runs, because another input of it had that partition already."""
+    smaller = f"{topic}-smaller"
+    await create_topic(topic, 2)
+    await create_topic(smaller, 1)
+    seen: set[tuple[str, int]] = set()
+
+    def reading_both(path: Path) -> StreamsApp:
+        app = application(kafka_cluster.bootstrap, topic, path)
+
+        @app.processor(topic, smaller)
+        async def note(record, emit) -> None:
+            seen.add((record.topic, record.partition))
+
+        return app
+
+    async def both_run() -> bool:
+        return len(states(first) + states(second)) == 3 and states(second) != []
+
+    async def all_seen() -> bool:
+        return len(seen) == 4
+
+    first, second = reading_both(tmp_path / "a"), reading_both(tmp_path / "b")
+    async with Producer(kafka_cluster.bootstrap) as producer, running(first) as task:
+        await runs(first, 2, task)
+        async with Admin(kafka_cluster.bootstrap) as admin:
+            await admin.add_partitions(smaller, 3)
+        async with running(second) as other:
+            await until(both_run, other, 40)
+        await runs(first, 3, task)
+        for partition in range(3):
+            await producer.send(smaller, b"v", partition=partition)
+        await producer.send(topic, b"v", partition=1)
+        await until(all_seen, task, 30)
+
+
 async def test_a_static_instance_restarts_without_a_rebalance(
     kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
 ) -> None:

@@ -265,6 +265,11 @@ async def test_the_example_forwards_questions(
         async with service(bootstrap, topic, ports[1], tmp_path), asyncio.timeout(90):
             while not all([await answers(http, port) == {20} for port in ports]):
                 await asyncio.sleep(0.3)
+            for word in words:  # one of the instances forwards the question
+                for unknown in (f"{word}%3Fforwarded=true", f"{word}%23", f"{word}%00"):
+                    for port in ports:
+                        answer = await http.get(f"http://127.0.0.1:{port}/counts/{unknown}")
+                        assert (answer.status_code, answer.json()["count"]) == (200, 0)
         async with asyncio.timeout(60):
             while await answers(http, ports[0]) != {20}:
                 await asyncio.sleep(0.3)

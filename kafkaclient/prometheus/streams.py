@@ -54,8 +54,9 @@ class StreamsMetricsCollector:
         prometheus_client.start_http_server(9000)
         asyncio.run(app.run())
 
-    The series have the label ``application_id``, and ``task`` if there are ``tasks``. They are on
-    the page from the first run of the application on. The registry may be read in any thread: the
+    The series have the label ``application_id``, and ``task`` if there are ``tasks``. Before
+    the first run of the application the page has only ``kafkaclient_streams_up``, which is 0, and
+    ``kafkaclient_streams_state``. The registry may be read in any thread: the
     collector reads the application on its event loop. An application that was dropped has no
     series.
 

@@ -72,7 +72,7 @@ class Fetches:
         self._cluster = cluster
         self._purpose = cluster.take_purpose()
         self._wake = wake
-        self._turn: list[Cursor] = []
+        self._to_fetch: list[Cursor] = []
         """The partitions that are not done, in the order in which a broker should serve them."""
         self._in_flight: dict[int, Fetch] = {}
         self._responses: list[Response] = []
@@ -97,13 +97,13 @@ class Fetches:
         self._cluster.give_back(self._purpose, answered=not self._in_flight)
 
     def add(self, cursor: Cursor) -> None:
-        self._turn.append(cursor)
+        self._to_fetch.append(cursor)
 
     def remove(self, cursor: Cursor) -> None:
         """Fetch the partition no more, and ignore its response in flight."""
         cursor.give_up()
-        if cursor in self._turn:
-            self._turn.remove(cursor)
+        if cursor in self._to_fetch:
+            self._to_fetch.remove(cursor)
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -114,15 +114,15 @@ class Fetches:
         checks = [self._check_late(fetch, now) for fetch in self._in_flight.values()]
         enough = self._config.max_partition_fetch_bytes
         wanted: dict[int, list[Cursor]] = {}
-        self._turn = [cursor for cursor in self._turn if not cursor.done]
-        nodes = [self._node_of(cursor, now) for cursor in self._turn]
+        self._to_fetch = [cursor for cursor in self._to_fetch if not cursor.done]
+        nodes = [self._node_of(cursor, now) for cursor in self._to_fetch]
         undelivered = {
             node
-            for node, cursor in zip(nodes, self._turn, strict=True)
+            for node, cursor in zip(nodes, self._to_fetch, strict=True)
             if cursor.parts and not cursor.paused
         }
         """The brokers of partitions that have records which the caller will take."""
-        for node_id, cursor in zip(nodes, self._turn, strict=True):
+        for node_id, cursor in zip(nodes, self._to_fetch, strict=True):
             if not cursor.is_hungry(enough):
                 continue
             if cursor.retry_at > now:
@@ -156,18 +156,20 @@ class Fetches:
 
     def _release_paused(self) -> None:
         """Release what was fetched of paused partitions. They fetch it again when they resume."""
-        for cursor in self._turn:
+        for cursor in self._to_fetch:
             if cursor.paused and cursor.error is None and cursor.parts:
                 cursor.rewind()
 
     def _node_of(self, cursor: Cursor, now: float) -> int | None:
         view = self._cluster.metadata.view
+        leader = view.leader(*cursor.topic_partition)
+        if leader is None:
+            return None  # perhaps the topic is deleted
         if cursor.replica is not None:
             if now < cursor.replica_until and cursor.replica in view.brokers:
                 return cursor.replica
             cursor.replica = None
-        leader = view.leader(*cursor.topic_partition)
-        return None if leader is None else leader.node_id
+        return leader.node_id
 
     def _check_late(self, fetch: Fetch, now: float) -> float:
         """Find the leaders again if a response is late; returns the time of the next check."""
@@ -274,7 +276,7 @@ class Fetches:
             self._responses.append(Response(fetch.node_id, result.size, parts))
             # Partitions that were served go to the end.
             served = set(parts)
-            self._turn.sort(key=lambda cursor: not served.isdisjoint(cursor.parts))
+            self._to_fetch.sort(key=lambda cursor: not served.isdisjoint(cursor.parts))
         return out_of_range
 
     def _arrived(self, cursor: Cursor, found: FetchedPartition, parts: list[Part]) -> None:

@@ -193,6 +193,29 @@ async def test_a_follower_in_the_same_rack(tools):
         assert len(await tools.values(reader.read({P0: (0, 9)}))) == 9
 
 
+@virtual_time
+async def test_a_partition_that_is_gone_while_a_follower_is_read(tools):
+    """The topic was created again with fewer partitions. Nothing is asked of the follower, so its
+    other partitions are read on."""
+    fake = FakeCluster(racks=["a", "b", "c"])
+    fake.create_topic("t", 2, 3)
+    fake.prefer_followers()
+    tools.fill(fake, 1, 9)
+    options = {"max_partition_fetch_bytes": 200, "max_block_ms": 5000}
+    async with tools.reader(fake, client_rack="c", **options) as reader:
+        reading = reader.read({P1: 0})
+        await anext(reading)
+        await asyncio.sleep(1)  # as much is fetched as has room
+        fake.delete_topic("t")
+        fake.create_topic("t", 1, 3)
+        tools.fill(fake, 0, 1)
+        reader._cluster.metadata.request_refresh("another topic has a new leader")
+        await asyncio.sleep(1)
+        with pytest.raises(FetchTimeoutError, match="no leader"):
+            await tools.values(reading)
+        assert len(await tools.values(reader.read({P0: (0, 3)}))) == 3
+
+
 # --- logs -----------------------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.state.key_value_store import KeyValueStore
 from kafkaclient.streams.topology import Processor, Topology
+from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from kafkaclient.streams.runtime.task import Task
     from kafkaclient.streams.state.directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
-    from kafkaclient.types import TopicPartition
 
 CONFIG = ProducerConfig.build({"bootstrap_servers": "127.0.0.1:9092"})
 
@@ -57,6 +57,11 @@ async def count(record: Any, store: Any, emit: Any) -> None:
 
 def counting() -> Topology:
     return topology_of(count)
+
+
+def sources(tasks: Iterable[TaskId]) -> dict[TaskId, list[TopicPartition]]:
+    """An assignment of active tasks that read ``words``."""
+    return {task: [TopicPartition("words", task.partition)] for task in tasks}
 
 
 def topology_of(

@@ -56,10 +56,10 @@ class RangeProtocol:
             end = begin + share + (number < rest)
             wanted[name] = self.partitions[begin:end]
             begin = end
-        withheld = Ownership.of(told).withheld(wanted)
+        ownership = Ownership.of(told)
         return {
             name: ConsumerAssignment(
-                tuple(p for p in found if p not in withheld[name]), None
+                tuple(p for p in found if ownership.may_have(name, p)), None
             ).encode()
             for name, found in wanted.items()
         }

@@ -322,6 +322,30 @@ async def test_errors_of_the_protocol_end_the_member() -> None:
 
 
 @virtual_time
+async def test_errors_of_the_protocol_end_the_member_while_there_is_no_coordinator() -> None:
+    fake = cluster()
+    broken, stopped = protocol(), asyncio.Event()
+
+    async def failing(partition: TopicPartition) -> None:
+        await stopped.wait()
+        await asyncio.sleep(1)
+        raise ZeroDivisionError
+
+    broken.give_up = failing
+    async with member(fake.bootstrap, broken, dialer=fake) as a:
+        await a.owns(0, 1, 2, 3)
+        async with member(fake.bootstrap, protocol(), dialer=fake):
+            await a.until(lambda: len(broken.generations) == 2)
+            await asyncio.sleep(0.1)
+            fake.stop_broker(0)
+            fake.stop_broker(1)
+            stopped.set()
+            async with asyncio.timeout(5):
+                with pytest.raises(ZeroDivisionError):
+                    await a.task
+
+
+@virtual_time
 async def test_a_coordinator_that_stalls_during_a_join_is_left_for_the_next_one() -> None:
     fake = cluster()
     async with member(fake.bootstrap, protocol(), dialer=fake) as a:

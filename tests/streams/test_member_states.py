@@ -12,7 +12,7 @@ from kafkaclient.streams.membership.member_states import (
     MemberEvent,
     MemberState,
     Step,
-    event_of,
+    error_event,
 )
 
 J, S, T = MemberState.JOINING, MemberState.SYNCING, MemberState.STABLE
@@ -65,7 +65,6 @@ def test_an_identity_is_lost_exactly_where_the_coordinator_does_not_know_it() ->
 @pytest.mark.parametrize(
     ("code", "event"),
     [
-        (0, E.JOINED),
         (22, E.GENERATION_OVER),
         (23, E.REFUSED),
         (25, E.EVICTED),
@@ -78,5 +77,5 @@ def test_an_identity_is_lost_exactly_where_the_coordinator_does_not_know_it() ->
         (-1, E.REFUSED),
     ],
 )
-def test_the_event_of_each_code(code: int, event: MemberEvent) -> None:
-    assert event_of(code, E.JOINED) is event
+def test_the_error_event_each_code(code: int, event: MemberEvent) -> None:
+    assert error_event(code) is event

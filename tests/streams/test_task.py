@@ -44,6 +44,7 @@ def saved(directory: TaskDirectory) -> int | None:
 
 
 def run(task: Task) -> None:
+    task.take_sources([TopicPartition("words", task.id.partition)])
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
     task.advance(TaskEvent.RESTORED)
 

@@ -34,6 +34,7 @@ from tests.streams.fakes import (
     new_committer,
     on_disk,
     record,
+    sources,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class World:
         self.directory.close()
 
     async def assign(self, active: list[TaskId], standby: list[TaskId]) -> None:
-        await self.manager.give_up(self.manager.assign(active, standby), 1)
+        await self.manager.give_up(self.manager.assign(sources(active), standby), 1)
         await self.manager.open()
 
     async def process(self, found: dict[TopicPartition, list[Any]]) -> None:
@@ -382,7 +383,7 @@ async def test_a_prepared_task_that_is_not_assigned_is_closed(world: World) -> N
 async def test_running_tasks_continue_before_other_stores_are_opened(world: World) -> None:
     await world.assign([A], [])
     await world.run_until_idle()
-    world.manager.assign([A], [B])
+    world.manager.assign(sources([A]), [B])
     assert world.manager.tasks.keys() == {A}
     await world.manager.open()
     assert world.state(B) is TaskState.STANDBY
@@ -392,7 +393,7 @@ async def test_an_error_of_opening_a_store_is_raised_after_the_others_are_open(
     world: World,
 ) -> None:
     on_disk(world.directory, A, 4, "others")
-    world.manager.assign([], [A, B])
+    world.manager.assign({}, [A, B])
     with pytest.raises(StateStoreError, match="'others', which task 0_0"):
         await world.manager.open()
     assert world.manager.tasks.keys() == {B}, "it would stay open"
@@ -444,7 +445,7 @@ async def test_a_directory_is_in_use_until_its_store_is_closed(tmp_path: Path) -
         assert world.manager.in_use() == {A}
         may_go_on.clear()
         disk.submit(may_go_on.wait)
-        world.manager.assign([], [])
+        world.manager.assign({}, [])
         assert world.manager.tasks == {}
         assert world.manager.in_use() == {A}
         may_go_on.set()

@@ -31,6 +31,7 @@ from tests.streams.fakes import (
     checked,
     new_committer,
     record,
+    sources,
     topology_of,
 )
 
@@ -236,7 +237,7 @@ class World:
     async def _rebalance(self, active: Sequence[TaskId], standby: Sequence[TaskId]) -> float:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        await self.manager.give_up(self.manager.assign(active, standby), PATIENCE)
+        await self.manager.give_up(self.manager.assign(sources(active), standby), PATIENCE)
         waited = loop.time() - began
         await asyncio.sleep(0.01)
         await self.manager.open()

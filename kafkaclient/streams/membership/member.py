@@ -15,7 +15,7 @@ from kafkaclient.streams.membership.member_states import (
     Loss,
     MemberEvent,
     MemberState,
-    event_of,
+    error_event,
 )
 from kafkaclient.wire.membership import HeartbeatCall, JoinGroupCall, LeaveGroupCall, SyncGroupCall
 
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_EAGER_HEARTBEAT_S = 0.025  # a rebalance is often followed by another one, which is noticed at once
-_EAGER_S = 3.0  # how long after an assignment, or a request to rebalance
+# After an assignment, or a request to rebalance, another rebalance usually follows: for _EAGER_S
+# seconds a heartbeat every _EAGER_HEARTBEAT_S seconds tells the member of it.
+_EAGER_HEARTBEAT_S = 0.025
+_EAGER_S = 3.0
 _COMMIT_S = 1.0  # JoinGroup waits this long for commits under way
 _PATIENCE_S = 0.5  # commits wait this long for other members to join, then go on
 
@@ -81,7 +83,8 @@ class Member:
     """Runs until cancelled. Owns the member's state; the table in ``member_states`` has the rules.
 
     Rebalances are cooperative (KIP-429): only an assignment or a loss changes what the protocol
-    has. Commits go on, except while the new generation's assignment is not known.
+    has. Commits go on, except in the first half second of a join, which may end at once, and while
+    the new generation's assignment is not known.
     """
 
     def __init__(
@@ -131,7 +134,7 @@ class Member:
         """The coordinator has refused a commit of this member as ``group``. What is not news is
         ignored: in a rebalance, the answer to JoinGroup or SyncGroup tells more."""
         if self.state is MemberState.STABLE and group == self._gate.group:
-            event = event_of(code, MemberEvent.SYNCED)
+            event = error_event(code)
             if event is MemberEvent.REBALANCE:
                 self.request_rejoin("a commit was refused")
             elif event in (MemberEvent.GENERATION_OVER, MemberEvent.EVICTED, MemberEvent.FENCED):
@@ -204,8 +207,10 @@ class Member:
         finally:
             opening.cancel()
         self._gate.shut()
-        event = event_of(answer.error_code, MemberEvent.JOINED)
-        if event is MemberEvent.JOINED and answer.generation_id > self._generation_id + 1 > 0:
+        event = MemberEvent.JOINED
+        if answer.error_code:
+            event = error_event(answer.error_code)
+        elif answer.generation_id > self._generation_id + 1 > 0:
             event = MemberEvent.JOINED_LATE
         self._advance(event, answer.error_code)
         if event is MemberEvent.ID_GIVEN:
@@ -228,7 +233,8 @@ class Member:
             assignments = await self._protocol.assign(joined.members)
         call = SyncGroupCall(self._gate.group, joined.protocol, assignments)
         answer = await self._connection.wait(call)
-        self._advance(event_of(answer.error_code, MemberEvent.SYNCED), answer.error_code)
+        code = answer.error_code
+        self._advance(error_event(code) if code else MemberEvent.SYNCED, code)
         if self.state is MemberState.STABLE:
             generation = Generation(joined.generation_id, joined.member_id, is_leader)
             self._eager_until = self._clock() + _EAGER_S
@@ -260,11 +266,20 @@ class Member:
             await self._send_heartbeat()
 
     async def _send_heartbeat(self) -> None:
-        group = self._gate.group
-        answer = await self._connection.call(HeartbeatCall(group))
+        sending = asyncio.create_task(self._connection.call(HeartbeatCall(self._gate.group)))
+        try:
+            # A heartbeat waits for a coordinator, however long that is away.
+            if self._applying is not None:
+                await asyncio.wait({sending, self._applying}, return_when=asyncio.FIRST_COMPLETED)
+                if self._applying.done():
+                    await self._applied()
+            answer = await sending
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
         if answer.error_code == 0 or self.state is not MemberState.STABLE:
             return
-        event = event_of(answer.error_code, MemberEvent.SYNCED)
+        event = error_event(answer.error_code)
         if event is MemberEvent.REBALANCE:
             self._reason = self._reason or "the group rebalances"
         else:

@@ -101,7 +101,7 @@ _EVENTS: Mapping[int, MemberEvent] = {
 }
 
 
-def event_of(code: int, success: MemberEvent) -> MemberEvent:
-    """The event of an answer with this error code; ``success`` for 0. Codes after which a call is
+def error_event(code: int) -> MemberEvent:
+    """The event of an answer with this error code, which is not 0. Codes after which a call is
     repeated (a coordinator that has moved, loads or does not answer) never get here."""
-    return success if code == 0 else _EVENTS.get(code, MemberEvent.REFUSED)
+    return _EVENTS.get(code, MemberEvent.REFUSED)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.groups import ConsumerSubscription
@@ -38,13 +38,3 @@ class Ownership:
     def may_have(self, member: str, partition: TopicPartition) -> bool:
         """Whether the member may be assigned the partition now."""
         return self.owners.get(partition, member) == member
-
-    def withheld(
-        self, wanted: Mapping[str, Iterable[TopicPartition]]
-    ) -> dict[str, set[TopicPartition]]:
-        """Member id -> the partitions of ``wanted`` that it gets in a later generation. Their
-        owners see them missing from their own assignments, give them up, and join again."""
-        return {
-            member: {p for p in partitions if not self.may_have(member, p)}
-            for member, partitions in wanted.items()
-        }

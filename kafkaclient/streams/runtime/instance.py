@@ -23,11 +23,11 @@ from kafkaclient.streams.positions import PositionsPublisher
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
 from kafkaclient.streams.runtime.committer import Committer
 from kafkaclient.streams.runtime.dead_transactions import DeadTransactions, transactional_id
-from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.inputs import Inputs
 from kafkaclient.streams.runtime.outputs import PlainOutput, TransactionalOutput
 from kafkaclient.streams.runtime.purge import purge_repartition_topics
 from kafkaclient.streams.runtime.queries import Queries
+from kafkaclient.streams.runtime.streams_protocol import StreamsProtocol
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
@@ -82,7 +82,7 @@ class Instance:
         self._clock = time.monotonic
         self._crashed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: Mapping[TaskId, Task] = {}
-        self._reader: ChangelogReader | None = None
+        self._changelog_reader: ChangelogReader | None = None
         self._is_working = False
         self._hurry = asyncio.Event()
 
@@ -109,7 +109,11 @@ class Instance:
 
     @property
     def changelog_bytes(self) -> ChangelogBytes:
-        return ChangelogBytes(0, 0) if self._reader is None else self._reader.bytes_read
+        return (
+            ChangelogBytes(0, 0)
+            if self._changelog_reader is None
+            else self._changelog_reader.bytes_read
+        )
 
     async def run(self, stopped: asyncio.Event) -> None:
         """Run until stopped or cancelled. Raises the error that crashed the instance. It always
@@ -137,8 +141,8 @@ class Instance:
         disk = stack.enter_context(ThreadPoolExecutor(_DISK_THREADS, "kafkaclient-disk"))
         admin = await stack.enter_async_context(self._new_admin())
         fetch_ends = partial(end_offsets, admin)
-        records = Reader(config.bootstrap_servers, **config.reader_options)
-        await stack.enter_async_context(records)
+        reader = Reader(config.bootstrap_servers, **config.reader_options)
+        await stack.enter_async_context(reader)
         connection = GroupConnection(
             config.application_id,
             config.producer_config,
@@ -147,15 +151,17 @@ class Instance:
         stack.push_async_callback(connection.close)
         await connection.start()
         gate = CommitGate(config.application_id, config.group_instance_id)
-        self._reader = reader = ChangelogReader(records, self._schedule.observe, self._observer)
+        self._changelog_reader = changelog_reader = ChangelogReader(
+            reader, self._schedule.observe, self._observer
+        )
         self._inputs = Inputs(
-            records, config.auto_offset_reset, self._clock, self._topology.internal_topics
+            reader, config.auto_offset_reset, self._clock, self._topology.internal_topics
         )
         self._manager = manager = TaskManager(
             self._topology,
             self._directory,
             self._inputs,
-            reader,
+            changelog_reader,
             fetch_ends,
             new_committer=partial(
                 Committer,
@@ -170,7 +176,6 @@ class Instance:
             options=TaskOptions(
                 session_timeout_s=config.session_timeout_ms / 1000,
                 changelogs=topics.changelogs,
-                partitions=topics.partitions,
                 observer=self._observer,
                 clock=self._clock,
             ),
@@ -179,7 +184,7 @@ class Instance:
         self._tasks = manager.tasks
         stack.push_async_callback(manager.end_work)  # if the rest of the start fails
         await manager.committer.start()
-        protocol = GroupMember(
+        protocol = StreamsProtocol(
             config,
             self._topology,
             self._directory,
@@ -219,7 +224,7 @@ class Instance:
         stack.push_async_callback(protocol.close)
         for name, work in (
             ("work", self._fetch_records()),
-            ("changelogs", reader.run()),
+            ("changelogs", changelog_reader.run()),
             ("positions", positions.run()),
             ("purge", self._purge(topics.repartition_topics)),
             ("group", member.run()),

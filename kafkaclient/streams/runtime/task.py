@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.errors import StreamsError
 from kafkaclient.streams.runtime.inputs import OffsetReset
 from kafkaclient.streams.runtime.observer import Observer, Progress
 from kafkaclient.streams.runtime.outputs import Work
@@ -20,7 +21,7 @@ from kafkaclient.streams.runtime.task_store import TaskStore
 from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, ChangelogTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from concurrent.futures import Executor
 
     from kafkaclient.streams.runtime.outputs import OutgoingRecord, Output
@@ -40,8 +41,6 @@ class TaskOptions:
     session_timeout_s: float = math.inf
     changelogs: Mapping[str, ChangelogTopic] = field(default_factory=dict)
     """Store -> its changelog topic."""
-    partitions: Mapping[str, int] | None = None
-    """Input topic -> number of partitions. None: each input has all partitions."""
     observer: Observer = field(default_factory=Observer)
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
@@ -81,7 +80,6 @@ class Task:
     ) -> None:
         options = self._options = options or TaskOptions()
         self.id = task
-        self.sources: tuple[TopicPartition, ...] = topology.sources(task, options.partitions)
         self.state = TaskState.CREATED
         self.failures = 0
         """Since the last commit."""
@@ -90,7 +88,7 @@ class Task:
         self._progress = Progress()
         self._topology = topology
         self._subtopology = topology.subtopology(task)
-        self._sources = {source.topic: _Source(source) for source in self.sources}
+        self._sources: dict[str, _Source] = {}
         self._slow_records = SlowRecords(task, options.session_timeout_s)
         self.task_stores: list[TaskStore] = []
         directory.prepare([store.name for store in self._subtopology.stores])
@@ -124,6 +122,11 @@ class Task:
         return {store.declared.name: store.view for store in self.task_stores}
 
     @property
+    def sources(self) -> tuple[TopicPartition, ...]:
+        """The input partitions of the last assignment as active task."""
+        return tuple(each.partition for each in self._sources.values())
+
+    @property
     def is_active(self) -> bool:
         return self.state in (TaskState.RESTORING, TaskState.RUNNING)
 
@@ -151,6 +154,20 @@ class Task:
             for each in self._sources.values()
             if each.committed_offset is not None
         }
+
+    def take_sources(self, sources: Collection[TopicPartition]) -> None:
+        """Read these input partitions from the next start on. Call it while not active.
+
+        Raises StreamsError for a partition of a topic that the task's processors do not read.
+        """
+        known = {self._topology.topic_name(name) for name in self._subtopology.topics}
+        if foreign := [source for source in sources if source.topic not in known]:
+            raise StreamsError(
+                f"the group's leader has given task {self.id} the input partition "
+                f"{foreign[0].topic}-{foreign[0].partition}, whose topic no processor of the task "
+                "reads here: give all instances the same processors, in the same order"
+            )
+        self._sources = {source.topic: _Source(source) for source in sources}
 
     def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Begin, or continue, at these offsets of the input partitions."""

@@ -65,7 +65,7 @@ class TaskManager:
         topology: Topology,
         directory: StateDirectory,
         inputs: Inputs,
-        reader: ChangelogReader,
+        changelog_reader: ChangelogReader,
         fetch_ends: FetchEnds,
         *,
         new_committer: NewCommitter,
@@ -78,13 +78,14 @@ class TaskManager:
         """Workers of the running tasks."""
         self._may_work = asyncio.Event()
         self._may_work.set()
-        self._active: set[TaskId] = set()
-        """The tasks of the last assignment; what is opened later is placed accordingly."""
+        self._active: Mapping[TaskId, Collection[TopicPartition]] = {}
+        """The tasks of the last assignment with their input partitions; what is opened later is
+        placed accordingly."""
         self._standby: set[TaskId] = set()
         self._topology = topology
         self._directory = directory
         self._inputs = inputs
-        self._reader = reader
+        self._changelog_reader = changelog_reader
         self._fetch_ends = fetch_ends
         self.crash = crash
         self._disk = disk
@@ -111,16 +112,19 @@ class TaskManager:
 
     # --- assignments ----------------------------------------------------------------------------
 
-    def assign(self, active: Collection[TaskId], standby: Collection[TaskId]) -> list[Worker]:
-        """Apply an assignment to the tasks whose stores are open. A task that keeps its role
-        continues without interruption. Returns the workers of running tasks that are taken away:
-        they are still at work until :meth:`give_up`."""
+    def assign(
+        self, active: Mapping[TaskId, Collection[TopicPartition]], standby: Collection[TaskId]
+    ) -> list[Worker]:
+        """Apply an assignment to the tasks whose stores are open. ``active``: task -> its input
+        partitions. A task that keeps its role and its partitions continues without interruption.
+        Returns the workers of running tasks that are taken away, or get other partitions because a
+        topic has grown: they are still at work until :meth:`give_up`."""
         if self._ended:
             return []
-        self._active, self._standby = set(active), set(standby)
-        leaving = [w for task_id, w in self.workers.items() if task_id not in self._active]
+        self._active, self._standby = active, set(standby)
+        leaving = [w for w in self.workers.values() if not self._keeps_sources(w.task)]
         for task in list(self.tasks.values()):
-            if task.id in self._active or task.id not in self.workers:
+            if task.id not in self.workers or self._keeps_sources(task):
                 self._place(task)
         self._follow()
         return leaving
@@ -137,17 +141,24 @@ class TaskManager:
     def _place(self, task: Task) -> None:
         """Give a task the role that the assignment has for it."""
         if task.id in self._active:
+            if not self._keeps_sources(task):
+                if task.is_active:
+                    self.handle(task, TaskEvent.ASSIGNED_STANDBY)
+                task.take_sources(self._active[task.id])
             self.handle(task, TaskEvent.ASSIGNED_ACTIVE)
         elif task.id in self._standby:
             self.handle(task, TaskEvent.ASSIGNED_STANDBY)
         else:
             self.handle(task, TaskEvent.REVOKED)
 
+    def _keeps_sources(self, task: Task) -> bool:
+        return set(self._active.get(task.id, ())) == set(task.sources)
+
     def lose(self) -> None:
         """This member has lost its active tasks: others may run them. Nothing is committed; the
         copies stay as standbys."""
-        self._standby |= self._active
-        self._active = set()
+        self._standby |= self._active.keys()
+        self._active = {}
         for task in list(self.tasks.values()):
             if task.is_active:
                 self.handle(task, TaskEvent.LOST)
@@ -217,7 +228,9 @@ class TaskManager:
         """Read the changelogs of the tasks that need it: once for all tasks of an assignment,
         otherwise after each event."""
         following = (TaskState.RESTORING, TaskState.STANDBY)
-        self._reader.follow([task for task in self.tasks.values() if task.state in following])
+        self._changelog_reader.follow(
+            [task for task in self.tasks.values() if task.state in following]
+        )
 
     def _deactivate(self, task: Task) -> None:
         for source in task.sources:

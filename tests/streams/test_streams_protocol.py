@@ -11,6 +11,7 @@ import pytest
 from kafkaclient.errors import AdminTimeoutError, ProtocolError, StateStoreError, StreamsError
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.config import StreamsConfig
+from kafkaclient.streams.declarations import Topic
 from kafkaclient.streams.group_protocol import (
     NO_REBALANCE,
     AssignmentInfo,
@@ -19,11 +20,12 @@ from kafkaclient.streams.group_protocol import (
 )
 from kafkaclient.streams.membership.member import Generation
 from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
-from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.observer import Observer
+from kafkaclient.streams.runtime.streams_protocol import StreamsProtocol
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory
+from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.groups import (
     ConsumerAssignment,
@@ -44,7 +46,7 @@ from tests.streams.fakes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Collection
     from pathlib import Path
 
 A, B = TaskId(0, 0), TaskId(0, 1)
@@ -54,7 +56,8 @@ SOURCE = TopicPartition("words", 0)
 class World:
     """A member with its tasks."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, topology: Topology | None = None) -> None:
+        topology = topology or counting()
         self.log: list[str] = []
         self.crashes: list[BaseException] = []
         self.output = FakeOutput(self.log)
@@ -67,7 +70,7 @@ class World:
         self.directory = StateDirectory(path, float)
         self.schedule = RebalanceSchedule(100, float, float)
         self.manager = TaskManager(
-            counting(),
+            topology,
             self.directory,
             self.inputs,  # type: ignore[arg-type]
             self.reader,  # type: ignore[arg-type]
@@ -83,9 +86,9 @@ class World:
             client_tags={"zone": "a"},
             session_timeout_ms=600,
         )
-        self.member = GroupMember(
+        self.member = StreamsProtocol(
             config,
-            counting(),
+            topology,
             self.directory,
             self.manager,
             self.schedule,
@@ -112,21 +115,32 @@ class World:
         return subscription
 
     async def assign(self, active: list[TaskId], standby: list[TaskId], **more: int) -> bool:
+        words = {TopicPartition("words", task.partition): task for task in active}
+        return await self.assign_partitions(words, standby, **more)
+
+    async def assign_partitions(
+        self,
+        active: dict[TopicPartition, TaskId],
+        standby: Collection[TaskId] = (),
+        **more: int,
+    ) -> bool:
         self.generation += 1
-        partitions = tuple(TopicPartition("words", task.partition) for task in active)
         info = AssignmentInfo(
-            active_tasks=tuple(active),
+            active_tasks=tuple(active[partition] for partition in sorted(active)),
             standby_tasks={task: frozenset() for task in standby},
             **more,
         )
-        given = ConsumerAssignment(partitions, info.encode()).encode()
+        given = ConsumerAssignment(tuple(active), info.encode()).encode()
         return await self.member.assigned(given, Generation(self.generation, "m", False))
 
     async def rebalance(self, active: list[TaskId], standby: list[TaskId], **more: int) -> bool:
         gives_up = await self.assign(active, standby, **more)
+        await self.run_until_idle()
+        return gives_up
+
+    async def run_until_idle(self) -> None:
         for _ in range(20):
             await asyncio.sleep(0)
-        return gives_up
 
 
 @pytest.fixture
@@ -218,6 +232,19 @@ async def test_state_that_was_reported_is_kept_until_the_assignment(world: World
     assert world.directory.clean(world.manager.tasks, delay=0) == [B]
 
 
+async def test_state_that_was_reported_anew_is_kept_while_older_stores_are_opened(
+    world: World,
+) -> None:
+    on_disk(world.directory, B, 4)
+    world.subscription()
+    await world.assign([A], [])  # its store is opened later
+    world.subscription()
+    await world.run_until_idle()
+    assert world.directory.clean(world.manager.tasks, delay=0) == []
+    await world.rebalance([A], [])
+    assert world.directory.clean(world.manager.tasks, delay=0) == [B]
+
+
 async def test_a_standby_that_catches_up_requests_a_rebalance(world: World) -> None:
     await world.rebalance([], [A], next_rebalance_ms=10**15)
     assert world.schedule.due_at is None
@@ -292,6 +319,35 @@ async def test_a_topic_that_is_gone_or_has_grown_ends_the_application(world: Wor
             user_data = assignment_in(data).user_data
             assert AssignmentInfo.decode(user_data or b"").error_code == code
         world.member._partitions = {"words": 2}
+
+
+async def test_a_topic_that_has_grown_is_read_by_the_task_that_owns_it(tmp_path: Path) -> None:
+    """Nobody would read its new partitions, and nothing would tell."""
+
+    async def nothing(_record: Any, _emit: Any) -> None:
+        """Has no store, so its inputs may have different numbers of partitions."""
+
+    processor = Processor(topics=(Topic("words"), Topic("lines")), process=nothing)
+    world = World(tmp_path, Topology("app").with_processor(processor))
+    await world.manager.committer.start()
+    words, lines = TopicPartition("words", 1), TopicPartition("lines", 1)
+    await world.assign([B], [])
+    await world.run_until_idle()
+    assert world.inputs.positions == {words: 3}
+    await world.process({words: [record(3, b"")]})
+    await world.assign_partitions({lines: B, words: B})
+    await world.run_until_idle()
+    assert world.inputs.positions.keys() == {lines, words}
+    assert world.output.commits == [{words: 4}], "its work is committed before"
+    assert set(world.told().owned) == {lines, words}
+    new = TopicPartition("lines", 7)
+    await world.assign_partitions({lines: B, words: B, new: TaskId(0, 7)})
+    await world.run_until_idle()
+    assert world.inputs.positions.keys() == {lines, words, new}
+    with pytest.raises(StreamsError, match="given task 0_1 the input partition others-1, whose"):
+        await world.assign_partitions({TopicPartition("others", 1): B})
+    await world.member.close()
+    await world.manager.end_work()
 
 
 def _new_member() -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import KafkaError, StreamsError
@@ -48,7 +49,7 @@ _ERROR_MEANINGS: Mapping[int, str] = {
 }
 
 
-class GroupMember:
+class StreamsProtocol:
     """The :class:`~kafkaclient.streams.membership.member.GroupProtocol` of an instance: which tasks
     it has and reports, and how assignments reach the tasks. What it raises ends the instance.
 
@@ -161,21 +162,25 @@ class GroupMember:
         self._owned_since = generation.generation_id
         standby = set(info.standby_tasks)
         self._schedule.assigned(info.next_rebalance_ms, standby, leader=generation.is_leader)
-        leaving = self._manager.assign(set(tasks.values()), standby)
+        active: defaultdict[TaskId, list[TopicPartition]] = defaultdict(list)
+        for partition, task in tasks.items():
+            active[task].append(partition)
+        leaving = self._manager.assign(active, standby)
         # Stores are opened while revoked tasks commit, and while the next rebalance begins.
-        self._opening = asyncio.create_task(self._open(after=self._opening))
+        self._opening = asyncio.create_task(self._open(self._joins, after=self._opening))
         await self._manager.give_up(leaving, _REVOKE_TIMEOUT_S)
         self._owned &= tasks.keys()  # it may have been lost meanwhile
         self.hosts = info.hosts
         self._observer.assigned(tasks.values())
         return gives_up
 
-    async def _open(self, after: asyncio.Task[None] | None) -> None:
+    async def _open(self, joins: int, after: asyncio.Task[None] | None) -> None:
         if after is not None:
             await asyncio.wait({after})
         try:
             await self._manager.open()
-            self._directory.release()
+            if self._joins == joins:  # else it has reported anew, to the next generation
+                self._directory.release()
         except Exception as error:  # noqa: BLE001 - raised by run
             self._manager.crash(error)
 

@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 _DECODING = ("decoded", "types of its topic or the serde", DeserializationError)
 _PROCESSING = ("processed", "processor", ProcessingError)
-_NO_OUTPUT = (MetadataTimeoutError, UnknownTopicError, AuthorizationError, ConfigError)
+_NO_OUTPUT = (MetadataTimeoutError, UnknownTopicError, AuthorizationError)
 
 
 class _Output(NamedTuple):
@@ -88,12 +88,14 @@ class Outputs:
 class _Emit:
     """:class:`~kafkaclient.streams.Emit` for one record."""
 
-    __slots__ = ("_record", "_work", "emitted", "failure")
+    __slots__ = ("_record", "_work", "emitted", "failure", "no_output")
 
     def __init__(self, work: RecordWork, record: Record[Any, Any]) -> None:
         self.emitted: list[OutgoingRecord] = []
         self.failure: KafkaError | None = None
         """A retriable error of a serde, such as one that waits for its registry."""
+        self.no_output: ConfigError | None = None
+        """The error of a topic that cannot be emitted to."""
         self._work: RecordWork | None = work
         self._record = record
 
@@ -117,7 +119,11 @@ class _Emit:
                 f"emit({topic!r}) is called after the processor has returned: nothing is written. "
                 "A processor must wait for all its emits"
             )
-        output = work.outputs[topic]
+        try:
+            output = work.outputs[topic]
+        except ConfigError as error:
+            self.no_output = error
+            raise
         if timestamp_ms is None and record.timestamp_ms >= 0:
             timestamp_ms = record.timestamp_ms
         if headers is None:
@@ -221,7 +227,9 @@ class RecordWork:
                 raise
             forget_cancellation()
             # Every record would be skipped, not this one only.
-            has_no_output = has_returned and isinstance(error, _NO_OUTPUT)
+            has_no_output = error is emit.no_output or (
+                has_returned and isinstance(error, _NO_OUTPUT)
+            )
             handler = FAIL if has_no_output else self._on_unprocessable
             return await self._handle(record, error, handler, decoding=False)
         return emit.emitted

@@ -12,11 +12,13 @@ from uuid import uuid4
 
 import pytest
 from aiokafka import AIOKafkaConsumer
+from confluent_kafka import Consumer
 
 from integration.streams_support import application, equals, records, running, until
 from integration.test_streams_app import instance
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
+from kafkaclient.errors import StreamsError
 from kafkaclient.streams import positions as positions_module
 from kafkaclient.streams.description import Role, describe_application
 from kafkaclient.streams.positions import is_positions_group, positions_group
@@ -192,6 +194,9 @@ async def test_an_instance_that_was_paused_meanwhile_ends(
     }
     async with instance(topic, f"{topic}-out", options) as paused:
         await paused.runs(PARTITIONS)
+        async with asyncio.timeout(30):
+            while await highest_counts(bootstrap, topic) != [RECORDS // 2, RECORDS * PARTITIONS]:
+                await asyncio.sleep(0.2)
         paused.process.send_signal(signal.SIGSTOP)
         status, _, message = await reset(bootstrap, name, "--force")
         assert status == 0, message
@@ -255,6 +260,27 @@ async def test_a_plain_consumer_group_is_refused(
     assert f"nothing on the brokers tells that group {topic!r}" in message
     async with Admin(bootstrap) as admin:
         assert await admin.committed_offsets(topic) == {TopicPartition(topic, 0): 1}
+
+
+async def test_a_group_of_the_consumer_protocol_is_refused(
+    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic
+) -> None:
+    bootstrap = kafka_cluster.bootstrap
+    await create_topic(topic, 1)
+    options = {"bootstrap.servers": bootstrap, "group.id": topic, "group.protocol": "consumer"}
+    consumer = Consumer(options)
+    consumer.subscribe([topic])
+    async with Admin(bootstrap) as admin:
+        async with asyncio.timeout(30):
+            while topic not in {each.group_id for each in await admin.list_groups()}:
+                await asyncio.to_thread(consumer.poll, 0.5)
+        for _ in "with a member", "without":
+            with pytest.raises(StreamsError, match="plain consumers"):
+                await describe_application(admin, topic)
+            status, _, message = await reset(bootstrap, topic, "--force")
+            assert status == 1
+            assert "has the consumer protocol" in message
+            await asyncio.to_thread(consumer.close)
 
 
 async def test_two_operators_at_once(

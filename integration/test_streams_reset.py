@@ -12,11 +12,13 @@ from uuid import uuid4
 
 import pytest
 from aiokafka import AIOKafkaConsumer
+from confluent_kafka import Consumer
 
 from integration.streams_support import application, equals, records, running, until
 from integration.test_streams_app import instance
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
+from kafkaclient.errors import StreamsError
 from kafkaclient.streams import positions as positions_module
 from kafkaclient.streams.description import Role, describe_application
 from kafkaclient.streams.positions import is_positions_group, positions_group
@@ -170,6 +172,134 @@ async def test_an_instance_that_was_killed_is_removed(
             return len(copies) == PARTITIONS and {copy.lag for copy in copies} == {0}
 
         await until(processed, task, 30)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+async def test_an_instance_that_was_paused_meanwhile_ends(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: CreateTopic,
+    tmp_path: Path,
+    guarantee: str,
+) -> None:
+    """Its changelog is gone. It does not wait for a leader of the changelog for ever."""
+    bootstrap, name = kafka_cluster.bootstrap, f"app-{topic}"
+    await make_topics(bootstrap, topic, create_topic)
+    options = {
+        "bootstrap_servers": bootstrap,
+        "application_id": name,
+        "state_dir": str(tmp_path),
+        "processing_guarantee": guarantee,
+    }
+    async with instance(topic, f"{topic}-out", options) as paused:
+        await paused.runs(PARTITIONS)
+        async with asyncio.timeout(30):
+            while await highest_counts(bootstrap, topic) != [RECORDS // 2, RECORDS * PARTITIONS]:
+                await asyncio.sleep(0.2)
+        paused.process.send_signal(signal.SIGSTOP)
+        status, _, message = await reset(bootstrap, name, "--force")
+        assert status == 0, message
+        paused.process.send_signal(signal.SIGCONT)
+        async with asyncio.timeout(30):
+            assert await paused.process.wait() == 1
+    app = counting(bootstrap, topic, tmp_path)
+    async with running(app) as task:
+
+        async def counted_again() -> bool:
+            found = [int(record.value) for record in await records(bootstrap, f"{topic}-out")]
+            again = found[RECORDS * PARTITIONS :]
+            return again.count(RECORDS // 2) == 2 * PARTITIONS and max(again) == RECORDS // 2
+
+        await until(counted_again, task, 30)
+
+
+async def test_topics_that_can_belong_to_another_application_stay(
+    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic
+) -> None:
+    """Whether the other application, or a plain group of such a name, exists or not."""
+    bootstrap, name = kafka_cluster.bootstrap, f"app-{topic}"
+    own, others = f"{name}-counts-changelog", f"{name}-2-counts-changelog"
+    for each in (topic, own, others):
+        await create_topic(each, 1)
+    async with Admin(bootstrap) as admin:
+        await admin.alter_offsets(name, {TopicPartition(topic, 0): 0})
+        for group in (None, f"{name}-2"):
+            if group is not None:
+                await admin.alter_offsets(group, {TopicPartition(topic, 0): 0})
+            status, _, message = await reset(bootstrap, name)
+            assert status == 1
+            assert f"{others}: brokers do not tell" in message
+            assert f"--internal-topics '{own}'" in message
+        assert {own, others} <= set(await admin.list_topics())
+        status, _, message = await reset(bootstrap, f"{name}-2")  # can be a store of the shorter
+        assert status == 1
+        assert f"{others}: brokers do not tell" in message
+        status, done, message = await reset(bootstrap, name, "--internal-topics", own)
+        assert status == 0, message
+        assert done["deleted_topics"] == [own]
+        found = set(await admin.list_topics())
+        assert others in found
+        assert own not in found
+
+
+async def test_a_plain_consumer_group_is_refused(
+    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic
+) -> None:
+    bootstrap = kafka_cluster.bootstrap
+    await create_topic(topic, 1)
+    async with Producer(bootstrap) as producer:
+        await producer.send(topic, b"")
+    async with AIOKafkaConsumer(
+        topic, bootstrap_servers=bootstrap, group_id=topic, auto_offset_reset="earliest"
+    ) as consumer:
+        await consumer.getone()
+        await consumer.commit()
+    status, _, message = await reset(bootstrap, topic)
+    assert status == 1
+    assert f"nothing on the brokers tells that group {topic!r}" in message
+    async with Admin(bootstrap) as admin:
+        assert await admin.committed_offsets(topic) == {TopicPartition(topic, 0): 1}
+
+
+async def test_a_group_of_the_consumer_protocol_is_refused(
+    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic
+) -> None:
+    bootstrap = kafka_cluster.bootstrap
+    await create_topic(topic, 1)
+    options = {"bootstrap.servers": bootstrap, "group.id": topic, "group.protocol": "consumer"}
+    consumer = Consumer(options)
+    consumer.subscribe([topic])
+    async with Admin(bootstrap) as admin:
+        async with asyncio.timeout(30):
+            while topic not in {each.group_id for each in await admin.list_groups()}:
+                await asyncio.to_thread(consumer.poll, 0.5)
+        for _ in "with a member", "without":
+            with pytest.raises(StreamsError, match="plain consumers"):
+                await describe_application(admin, topic)
+            status, _, message = await reset(bootstrap, topic, "--force")
+            assert status == 1
+            assert "has the consumer protocol" in message
+            await asyncio.to_thread(consumer.close)
+
+
+async def test_two_operators_at_once(
+    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic
+) -> None:
+    """Who is told "is reset" last has set the offsets."""
+    bootstrap, name = kafka_cluster.bootstrap, f"app-{topic}"
+    await make_topics(bootstrap, topic, create_topic)
+    await create_topic(f"{name}-counts-changelog", 1)
+    async with Admin(bootstrap) as admin:
+        await admin.alter_offsets(name, {TopicPartition(topic, 0): 5})
+        words = ["--to-earliest"], ["--to-latest"]
+        both = await asyncio.gather(*(reset(bootstrap, name, "--force", *each) for each in words))
+        found = (await admin.committed_offsets(name))[TopicPartition(topic, 0)]
+        wanted = [done["offsets"][0]["after"] for status, done, _ in both if status == 0]
+        assert found in wanted
+        for status, _, message in both:
+            assert status == 0 or "Somebody else resets it" in message
+        assert f"{name}-counts-changelog" not in await admin.list_topics()
 
 
 async def test_static_members_are_removed(

@@ -36,7 +36,11 @@ async def reset(  # noqa: PLR0913 - each option is a parameter
     ] = None,
     internal_topics: Annotated[
         str | None,
-        typer.Option(metavar="TOPICS", help="Internal topics to delete. [default: all]"),
+        typer.Option(
+            metavar="TOPICS",
+            help="All internal topics to delete. Needed if some can belong to another application. "
+            "[default: all]",
+        ),
     ] = None,
     to_earliest: Annotated[bool, "Begin at the first offsets. This is the default."] = False,
     to_latest: Annotated[bool, "Begin at the end offsets."] = False,
@@ -65,7 +69,8 @@ async def reset(  # noqa: PLR0913 - each option is a parameter
         bool,
         typer.Option(
             "--force",
-            help="Remove members from the group first, such as instances that were killed.",
+            help="Remove members from the group first, such as instances that were killed. Also "
+            "reset a group of which nothing tells that it is a streams application.",
         ),
     ] = False,
     dry_run: Annotated[bool, "Show what would be done; change nothing."] = False,
@@ -104,15 +109,21 @@ async def reset(  # noqa: PLR0913 - each option is a parameter
         )
         if not as_json:
             _print(plan)
+        elif dry_run:
+            print_json(_json(plan) | {"done": False, "state_removed": False})
+        plan.check(force=force)
         if not dry_run:
             confirm(f"Reset application {application_id}?", yes=yes)
             await carry_out(admin, plan, force=force)
     removed = False if dry_run or state_dir is None else _remove_state(state_dir, application_id)
-    if as_json:
-        print_json(_json(plan) | {"done": not dry_run, "state_removed": removed})
-    elif dry_run:
-        typer.echo("nothing was done", err=True)
+    if dry_run:
+        if not as_json:
+            typer.echo("nothing was done", err=True)
+    elif as_json:
+        print_json(_json(plan) | {"done": True, "state_removed": removed})
     else:
+        deleted = [*plan.internal_topics, *plan.positions_groups]
+        typer.echo(f"deleted: {', '.join(deleted) or 'nothing'}", err=True)
         typer.echo(f"application {application_id} is reset", err=True)
         if removed:
             typer.echo(f"removed the state in {state_dir}", err=True)
@@ -194,7 +205,13 @@ def _print(plan: ResetPlan) -> None:
     deleted = [("topic", name) for name in plan.internal_topics]
     deleted += [("group", name) for name in plan.positions_groups]
     if deleted:
-        print_table(("kind", "name"), deleted, title=f"{plan.application_id}: deleted")
+        print_table(("kind", "name"), deleted, title=f"{plan.application_id}: to delete")
+    if plan.ambiguous_topics:
+        print_table(
+            ("topic",),
+            ((name,) for name in plan.ambiguous_topics),
+            title=f"{plan.application_id}, or another application: ambiguous",
+        )
     if plan.members:
         typer.echo(f"{plan.application_id} has {len(plan.members)} members")
 
@@ -214,4 +231,5 @@ def _json(plan: ResetPlan) -> dict[str, object]:
         ],
         "deleted_topics": list(plan.internal_topics),
         "deleted_groups": list(plan.positions_groups),
+        "ambiguous_topics": list(plan.ambiguous_topics),
     }

@@ -34,6 +34,15 @@ if TYPE_CHECKING:
 ASSIGNOR = "stream"
 """The assignor that the members of a streams application agree on."""
 
+_PROTOCOLS = {
+    "consumer": "This is a group of plain consumers (KIP-848), and no streams application: describe"
+    " it with Kafka's kafka-consumer-groups.sh",
+    "share": "This is a group of share consumers (KIP-932), and no streams application: describe it"
+    " with Kafka's kafka-share-groups.sh",
+    "streams": "Only Kafka Streams has it (KIP-1071): describe the application with Kafka's "
+    "kafka-streams-groups.sh",
+}
+
 
 class Role(Enum):
     """The role in which a member has a task."""
@@ -109,8 +118,8 @@ class ApplicationDescription:
 
     @property
     def is_balanced(self) -> bool:
-        """Whether every task is where the assignor finally wants it."""
-        return self.next_rebalance_ms is None
+        """Whether every task is where the assignor finally wants it. Not without members."""
+        return bool(self.members) and self.next_rebalance_ms is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +142,8 @@ async def describe_application(admin: Admin, group: str) -> ApplicationDescripti
     member's bytes cannot be decoded. Errors of the admin client are raised unchanged.
     """
     found = await admin.describe_group(group)
+    if found.state == "Dead":
+        await _check_protocol(admin, group)
     decoded = decode_members(found)
     if any(not changelogs for member in decoded for changelogs in member.copies.values()):
         topics = (await admin.describe_topics()).items()
@@ -149,6 +160,15 @@ async def describe_application(admin: Admin, group: str) -> ApplicationDescripti
         for process, partitions in changelogs.items()
     }
     return build_description(found, decoded, committed, ends, published)
+
+
+async def _check_protocol(admin: Admin, group: str) -> None:
+    """For brokers, groups of other protocols are no groups that members join (``Dead``)."""
+    kinds = {each.group_id: each.kind for each in await admin.list_groups()}
+    kind = kinds.get(group, "").lower()
+    if kind not in ("", "classic"):
+        what = _PROTOCOLS.get(kind, "This is no group of a streams application")
+        raise StreamsError(f"group {group!r} has the {kind} protocol. {what}")
 
 
 async def _processed(

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkaclient.errors import StreamsError, UnsupportedVersionError
+from kafkaclient.errors import (
+    BrokerError,
+    StreamsError,
+    UnknownTopicError,
+    UnsupportedVersionError,
+)
 from kafkaclient.streams.description import ASSIGNOR
 from kafkaclient.streams.positions import is_positions_group
 from kafkaclient.types import TopicPartition
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
 _SETTLE_S = 3.5  # a member that runs joins again with its next heartbeat (Java's default: 3 s)
 _LOOK_EVERY_S = 0.5
 _CLASSIC = ("", "classic", "Classic")  # the kind of group of this package's applications
+_NO_APPLICATION = ("consumer", "Consumer", "share", "Share")
 _TASK_OR_PROCESS = r"(\d+_\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-\d+)?)"
 
 
@@ -70,6 +76,30 @@ class ResetPlan:
     """The changelogs and repartition topics. They are deleted; the application makes new ones."""
     positions_groups: tuple[str, ...]
     """Groups in which instances have published the positions of standbys. They are deleted."""
+    ambiguous_topics: tuple[str, ...] = ()
+    """Topics that can be internal topics of the application, or of another one. With them the plan
+    cannot be carried out: name those to delete (``internal_topics``)."""
+    is_application: bool = True
+    """Whether something on the brokers tells that the group is one of a streams application."""
+
+    def check(self, *, force: bool = False) -> None:
+        """Raise :class:`~kafkaclient.errors.StreamsError` if the plan cannot be carried out.
+        ``force``: also for a group of which nothing tells that it is a streams application."""
+        if self.ambiguous_topics:
+            sure = ",".join(self.internal_topics)
+            raise StreamsError(
+                f"{', '.join(self.ambiguous_topics)}: brokers do not tell whether this is an "
+                f"internal topic of application {self.application_id!r} or of another application. "
+                "Nothing was done. Name all topics to delete with --internal-topics; without the "
+                f"ambiguous ones that is --internal-topics '{sure}'"
+            )
+        if not self.is_application and not force:
+            raise StreamsError(
+                f"nothing on the brokers tells that group {self.application_id!r} is a streams "
+                "application: it has offsets, but no internal topics and no transactional ids. "
+                "Nothing was done. If it is one, for example because it was reset before, give "
+                "--force"
+            )
 
 
 async def plan_reset(
@@ -83,8 +113,10 @@ async def plan_reset(
     """What :func:`carry_out` would change. Changes nothing.
 
     ``input_topics``: by default all topics for which the application has committed offsets.
-    ``internal_topics``: those to delete, by default all; a name that is not an internal topic of
-    the application is refused.
+    ``internal_topics``: those to delete, by default all. A name that cannot be an internal topic of
+    the application is refused. A topic ``words-2-counts-changelog`` can be one of application
+    ``words`` (store ``2-counts``) or ``words-2``: it is deleted by default only if offsets tell
+    that it is of this application, and is otherwise in :attr:`ResetPlan.ambiguous_topics`.
 
     Raises :class:`~kafkaclient.errors.StreamsError` if brokers know nothing of the application, a
     topic does not exist, or the group is not the group of a streams application.
@@ -93,21 +125,34 @@ async def plan_reset(
     listed = await admin.list_groups()
     _check_kind(group, listed)
     topics = await admin.describe_topics()
-    groups = [each.group_id for each in listed]
-    internal = _internal_topics(topics, application_id, groups)
-    positions = tuple(name for name in groups if is_positions_group(name, application_id))
+    positions = tuple(
+        each.group_id for each in listed if is_positions_group(each.group_id, application_id)
+    )
     committed = await admin.committed_offsets(application_id)
-    if not (group.members or internal or positions or committed):
+    candidates = _candidates(topics, application_id)
+    # Its group has no offsets of its own changelogs. Another application's can be its input.
+    known = {p.topic for p in committed if p.topic.endswith("-repartition")}
+    for name in positions:
+        known.update(p.topic for p in await admin.committed_offsets(name))
+    can_be_other = bool(await _shorter_applications(admin, application_id, listed))
+    own = {
+        name
+        for name in candidates
+        if name in known or not (can_be_other or _can_be_longer(name, application_id))
+    }
+    if internal_topics is not None:
+        if unknown := set(internal_topics) - set(candidates):
+            raise StreamsError(
+                f"{', '.join(sorted(unknown))}: not an internal topic of application "
+                f"{application_id!r}, which has {', '.join(candidates) or 'none'}"
+            )
+        own.update(internal_topics)
+    if not (group.members or candidates or positions or committed):
         raise StreamsError(
             f"there is no application {application_id!r}: brokers have no group, no offsets and no "
             "internal topics of it. Is this its application.id, and the right cluster?"
         )
-    if internal_topics is not None and (unknown := set(internal_topics) - set(internal)):
-        raise StreamsError(
-            f"{', '.join(sorted(unknown))}: not an internal topic of application "
-            f"{application_id!r}, which has {', '.join(internal) or 'none'}"
-        )
-    inputs = {p.topic for p in committed} - set(internal)
+    inputs = {p.topic for p in committed} - own
     if input_topics is None:
         inputs &= topics.keys()
     elif unknown := set(input_topics) - topics.keys():
@@ -123,8 +168,15 @@ async def plan_reset(
         application_id=application_id,
         members=group.members,
         offsets=await _offsets(admin, partitions, committed, to),
-        internal_topics=tuple(internal if internal_topics is None else sorted(internal_topics)),
+        internal_topics=tuple(sorted(own if internal_topics is None else set(internal_topics))),
         positions_groups=positions,
+        ambiguous_topics=tuple(sorted(set(candidates) - own)) if internal_topics is None else (),
+        is_application=bool(
+            own
+            or positions
+            or group.protocol == ASSIGNOR
+            or await _transactional_ids(admin, application_id)
+        ),
     )
 
 
@@ -134,14 +186,16 @@ async def carry_out(
     """Reset the application: end its open transactions, set its offsets, and delete its internal
     topics and positions groups. After an error call it again, before an instance starts.
 
-    ``force``: first remove the group's members, such as instances that were killed and whose
-    session has not expired. A member that runs joins again: the group is watched for ``settle_s``
-    seconds, and members in it are an error.
+    ``force``: as in :meth:`ResetPlan.check`. Also first remove the group's members, such as
+    instances that were killed and whose session has not expired. A member that runs joins again:
+    the group is watched for ``settle_s`` seconds, and members in it are an error.
 
-    Raises :class:`~kafkaclient.errors.StreamsError` if the application has members, or a topic or
-    group cannot be deleted. Errors of the admin client are raised unchanged.
+    Raises :class:`~kafkaclient.errors.StreamsError` as :meth:`ResetPlan.check`, if the application
+    has members, if a topic or group cannot be deleted, or if the committed offsets are not the
+    planned ones at the end. Errors of the admin client are raised unchanged.
     """
     application_id = plan.application_id
+    plan.check(force=force)
     members = (await admin.describe_group(application_id)).members
     if members:
         if not force:
@@ -149,20 +203,41 @@ async def carry_out(
         await admin.remove_members(application_id, members, reason="the application is reset")
         await _watch(admin, application_id, settle_s)
     await _end_transactions(admin, application_id)
-    if plan.offsets:
-        offsets = {change.partition: change.after for change in plan.offsets}
+    offsets = {change.partition: change.after for change in plan.offsets}
+    if offsets:
         await admin.alter_offsets(application_id, offsets)
     # Brokers remove the offsets of deleted topics from all groups.
     results = await admin.delete_topics(plan.internal_topics) if plan.internal_topics else {}
     if plan.positions_groups:
         results |= await admin.delete_groups(plan.positions_groups)
-    if failed := {name: error for name, error in results.items() if error is not None}:
+    failed = {
+        name: error
+        for name, error in results.items()
+        if error is not None and not _is_gone(error)  # somebody else may have deleted it
+    }
+    if failed:
         name, error = next(iter(failed.items()))
         raise StreamsError(
             f"application {application_id!r} is not completely reset: {len(failed)} of its "
             f"internal topics and positions groups could not be deleted, such as {name}: {error}. "
             "Reset it again before you start an instance"
         ) from error
+    found = await admin.committed_offsets(application_id, offsets) if offsets else {}
+    for partition, offset in offsets.items():
+        if found.get(partition) != offset:
+            raise StreamsError(
+                f"application {application_id!r} is not reset: its committed offset of "
+                f"{partition.topic}-{partition.partition} was set to {offset}, and now is "
+                f"{found.get(partition, 'gone')}. Somebody else resets it, or an instance was "
+                "started. Stop all instances, and reset it again with --force"
+            )
+
+
+def _is_gone(error: BaseException) -> bool:
+    """Whether there is no such topic or group."""
+    return isinstance(error, UnknownTopicError) or (
+        isinstance(error, BrokerError) and error.name == "GROUP_ID_NOT_FOUND"
+    )
 
 
 def _check_kind(group: DescribedGroup, listed: Iterable[GroupListing]) -> None:
@@ -179,20 +254,32 @@ def _check_kind(group: DescribedGroup, listed: Iterable[GroupListing]) -> None:
         )
 
 
-def _internal_topics(
-    topics: Iterable[str], application_id: str, groups: Iterable[str]
-) -> list[str]:
-    """The changelogs and repartition topics. The topics of an application ``words-2`` do not belong
-    to the application ``words``."""
+def _candidates(topics: Iterable[str], application_id: str) -> list[str]:
+    """The topics that have the name of a changelog or repartition topic of the application."""
     pattern = re.compile(rf"{re.escape(application_id)}-.+-(changelog|repartition)")
-    others = tuple(
-        f"{group}-"
-        for group in groups
-        if group.startswith(f"{application_id}-") and not is_positions_group(group, application_id)
-    )
-    return sorted(
-        name for name in topics if pattern.fullmatch(name) and not name.startswith(others)
-    )
+    return sorted(filter(pattern.fullmatch, topics))
+
+
+def _can_be_longer(topic: str, application_id: str) -> bool:
+    """Whether the topic can belong to an application whose id begins with this id and ``-``. It may
+    have no group any more: brokers delete an empty group after ``offsets.retention.minutes``."""
+    return "-" in topic.removeprefix(f"{application_id}-").rpartition("-")[0]
+
+
+async def _shorter_applications(
+    admin: Admin, application_id: str, listed: Iterable[GroupListing]
+) -> list[str]:
+    """The groups that can be applications, and whose topics can begin with this application's id:
+    ``words`` may have a store ``2-counts``, and this application be ``words-2``."""
+    found = []
+    for each in listed:
+        name = each.group_id
+        if not application_id.startswith(f"{name}-") or each.kind in _NO_APPLICATION:
+            continue
+        protocol = (await admin.describe_group(name)).protocol if each.kind in _CLASSIC else ""
+        if protocol in ("", ASSIGNOR):
+            found.append(name)
+    return found
 
 
 async def _offsets(
@@ -247,13 +334,19 @@ def _still_members(application_id: str, members: Iterable[DescribedMember]) -> s
 
 async def _end_transactions(admin: Admin, application_id: str) -> None:
     """Abort the transactions that killed instances have left open, and fence their producers. An
-    instance that was paused could otherwise still commit its offsets."""
-    pattern = re.compile(rf"{re.escape(application_id)}-{_TASK_OR_PROCESS}")
-    try:
-        found = await admin.list_transactions(f"{application_id}-", states=[TxnState.ONGOING])
-    except UnsupportedVersionError:
-        return  # brokers before 3.0 abort them after transaction.timeout.ms
-    names = [each.transactional_id for each in found if pattern.fullmatch(each.transactional_id)]
+    instance that was paused could otherwise still commit its offsets. Brokers before 3.0 abort
+    them after ``transaction.timeout.ms``."""
+    names = await _transactional_ids(admin, application_id, TxnState.ONGOING)
     for error in (await admin.fence_producers(names)).values() if names else ():
         if error is not None:
             raise error
+
+
+async def _transactional_ids(admin: Admin, application_id: str, *states: TxnState) -> list[str]:
+    """Those of the application's instances or tasks. Empty for brokers before 3.0."""
+    pattern = re.compile(rf"{re.escape(application_id)}-{_TASK_OR_PROCESS}")
+    try:
+        found = await admin.list_transactions(f"{application_id}-", states=states)
+    except UnsupportedVersionError:
+        return []
+    return [each.transactional_id for each in found if pattern.fullmatch(each.transactional_id)]

@@ -112,7 +112,22 @@ def test_nobody_is_there(fake: FakeCluster, run: Run, state: str, told: str) -> 
     shown = run("--wait", "0")
     assert shown.exit_code == 1
     assert told in shown.stdout
-    assert json.loads(run("--wait", "0", "--json").stdout)["members"] == []
+    told_json = json.loads(run("--wait", "0", "--json").stdout)
+    assert (told_json["members"], told_json["balanced"]) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"), [("consumer", "plain consumers (KIP-848)"), ("streams", "KIP-1071")]
+)
+def test_a_group_of_another_protocol(fake: FakeCluster, run: Run, kind: str, told: str) -> None:
+    answer_with(fake, group({A: {}})._replace(state="Dead", members=(), protocol=""))
+    fields = {"group_id": "app", "protocol_type": kind, "group_state": "Stable", "group_type": kind}
+    fake.set_versions(ApiKey.LIST_GROUPS, 0, 5)
+    fake.control(ApiKey.LIST_GROUPS, lambda _request: {"groups": [fields]}, keep=True)
+    shown = run()
+    assert (shown.exit_code, shown.stdout) == (1, "")
+    assert f"group 'app' has the {kind} protocol" in shown.stderr
+    assert told in shown.stderr
 
 
 def test_another_kind_of_group(fake: FakeCluster, run: Run) -> None:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 POSITIONS = f"app-{UUID(int=7)}"
 T0, T1 = TopicPartition("in", 0), TopicPartition("in", 1)
 OWN = ["app-s-changelog", "app-words-repartition"]
-OTHERS = ["app-2-s-changelog", "in", "other-s-changelog"]
+OTHERS = ["app2-s-changelog", "in", "other-s-changelog"]
+AMBIGUOUS = "app-2-s-changelog"
 
 
 @pytest.fixture
@@ -93,6 +94,7 @@ def test_everything_of_the_application_and_nothing_else(fake: FakeCluster, run: 
         ],
         "deleted_topics": OWN,
         "deleted_groups": [POSITIONS],
+        "ambiguous_topics": [],
         "done": True,
         "state_removed": False,
     }
@@ -126,6 +128,66 @@ def test_where_it_begins(fake: FakeCluster, run: Run, words: list[str], offset: 
     assert brokers_have(fake)[2][T0] == offset
 
 
+def create(fake: FakeCluster, *names: str, offsets: dict[str, str] | None = None) -> None:
+    """Topics, and offsets of a topic in a group (group -> topic)."""
+
+    async def made() -> None:
+        async with Admin(fake.bootstrap, dialer=fake, rng=Random(1)) as admin:
+            for name in names:
+                await admin.create_topic(name, 2)
+            for name, topic in (offsets or {}).items():
+                await admin.alter_offsets(name, {TopicPartition(topic, 0): 0})
+
+    asyncio.run(made())
+
+
+@pytest.mark.parametrize("application", ["app", "app-2"])
+def test_a_topic_of_which_application(fake: FakeCluster, run: Run, application: str) -> None:
+    """Application app can have the store 2-s, and application app-2 the store s."""
+    create(fake, AMBIGUOUS)
+    before = brokers_have(fake)
+    for words in ["--yes"], ["--dry-run"], ["--yes", "--force", "--json"]:
+        failed = run(*words, application=application)
+        assert failed.exit_code == 1
+        assert f"{AMBIGUOUS}: brokers do not tell" in failed.stderr
+        assert brokers_have(fake) == before
+    assert "ambiguous" in run(application=application).stdout
+    shown = json.loads(run("--dry-run", "--json", application=application).stdout)
+    assert shown["ambiguous_topics"] == [AMBIGUOUS]
+    assert AMBIGUOUS not in shown["deleted_topics"]
+    done = run("--yes", "--json", "--internal-topics", AMBIGUOUS, application=application)
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["deleted_topics"] == [AMBIGUOUS]
+    assert brokers_have(fake)[0] == sorted({*before[0]} - {AMBIGUOUS})
+
+
+def test_the_other_application_has_no_group_any_more(fake: FakeCluster, run: Run) -> None:
+    create(fake, "app-3-s-changelog")
+    failed = run("--yes")
+    assert failed.exit_code == 1
+    assert f"--internal-topics '{','.join(OWN)}'" in failed.stderr
+    words = ["--yes", "--internal-topics", "app-3-s-changelog"]
+    assert "brokers do not tell" in run(*words[:1], application="app-3").stderr
+    assert run(*words, application="app-3").exit_code == 0
+
+
+def test_offsets_tell_whose_topic_it_is(fake: FakeCluster, run: Run) -> None:
+    """Also of a group whose name a topic begins with."""
+    names = ["app-view-counts-changelog", "app-by-user-repartition"]
+    create(fake, *names, offsets={POSITIONS: names[0], "app": names[1], "app-view": "in"})
+    done = json.loads(run("--yes", "--json").stdout)
+    assert done["deleted_topics"] == sorted([*OWN, *names])
+
+
+def test_a_changelog_as_input(fake: FakeCluster, run: Run) -> None:
+    """An application can read the changelog of another one."""
+    create(fake, AMBIGUOUS, offsets={"app": AMBIGUOUS})
+    assert run("--yes").exit_code == 1
+    words = ["--yes", "--internal-topics", ",".join(OWN)]
+    assert run(*words).exit_code == 0
+    assert AMBIGUOUS in brokers_have(fake)[0]
+
+
 def test_what_is_shown_before_the_question(fake: FakeCluster, run: Run) -> None:
     shown = run()  # without a terminal
     assert shown.exit_code == 2
@@ -135,6 +197,8 @@ def test_what_is_shown_before_the_question(fake: FakeCluster, run: Run) -> None:
     assert ["in-1", "none", "0"] in rows
     assert ["topic", "app-s-changelog"] in rows
     assert ["group", POSITIONS] in rows
+    assert "app: to delete" in shown.stdout
+    assert "deleted" not in shown.stdout
     assert len(brokers_have(fake)[0]) == len(OWN) + len(OTHERS)
 
 
@@ -177,6 +241,57 @@ def test_another_kind_of_group(fake: FakeCluster, run: Run) -> None:
     assert "is not a streams application" in failed.stderr
 
 
+def test_a_group_that_may_be_a_plain_consumer_group(fake: FakeCluster, run: Run) -> None:
+    create(fake, offsets={"plain": "in"})
+    fake.delete_records("in", 0, 5)
+    failed = run("--yes", application="plain")
+    assert failed.exit_code == 1
+    assert "nothing on the brokers tells that group 'plain' is a streams" in failed.stderr
+    done = run("--yes", "--force", "--json", application="plain")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["offsets"][0]["after"] == 5
+
+
+def test_a_stateless_application_is_known_by_its_transactional_ids(
+    fake: FakeCluster, run: Run
+) -> None:
+    create(fake, offsets={"plain": "in"})
+
+    async def transaction() -> None:
+        name = f"plain-{UUID(int=7)}-1"
+        async with (
+            Producer(fake.bootstrap, dialer=fake, transactional_id=name) as producer,
+            producer.transaction(),
+        ):
+            await producer.send("in", b"")
+
+    asyncio.run(transaction())
+    assert run("--yes", application="plain").exit_code == 0
+
+
+def test_two_operators_at_once(
+    fake: FakeCluster, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the other one has deleted is no failure. Offsets that the other one has set are."""
+    delete, others = Admin.delete_topics, [{}, {T0: 7}]
+
+    async def both(admin: Admin, names: Any, **options: Any) -> Any:
+        await delete(admin, names, **options)
+        await admin.delete_groups([POSITIONS])
+        if offsets := others.pop(0):
+            await admin.alter_offsets("app", offsets)
+        return await delete(admin, names, **options)
+
+    monkeypatch.setattr(Admin, "delete_topics", both)
+    done = run("--yes")
+    assert done.exit_code == 0, done.stderr
+    assert f"deleted: {', '.join([*OWN, POSITIONS])}" in done.stderr
+    create(fake, *OWN)
+    failed = run("--yes")
+    assert failed.exit_code == 1
+    assert "committed offset of in-0 was set to 2, and now is 7" in failed.stderr
+
+
 def test_members(fake: FakeCluster, run: Run) -> None:
     """Without --force they end the command. With it they are removed, and may join again."""
     before = brokers_have(fake)
@@ -212,5 +327,6 @@ def test_the_state_on_this_machine(fake: FakeCluster, run: Run, tmp_path: Path) 
     assert failed.exit_code == 1
     assert "is in use by process" in failed.stderr
     directory.close()
-    assert json.loads(run("--yes", "--json", "--state-dir", str(state)).stdout)["state_removed"]
+    done = run("--yes", "--json", "--force", "--state-dir", str(state))
+    assert json.loads(done.stdout)["state_removed"]
     assert [path.name for path in state.iterdir()] == ["other"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -10,11 +11,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.admin import Admin, ConfigResource
-from kafkaclient.errors import StateStoreError, StreamsError, UnknownTopicError
+from kafkaclient.errors import (
+    BrokerConnectionError,
+    StateStoreError,
+    StreamsError,
+    UnknownTopicError,
+)
 from kafkaclient.streams import DeadLetter
 from kafkaclient.streams.config import StreamsConfig
 from kafkaclient.streams.runtime import topics
-from kafkaclient.streams.runtime.topics import ApplicationTopics, prepare_topics
+from kafkaclient.streams.runtime.topics import (
+    ApplicationTopics,
+    prepare_topics,
+    watch_internal_topics,
+)
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from tests.streams.fakes import count, topology_of
@@ -104,3 +114,57 @@ async def test_errors_name_missing_topics(prepare: Callable[..., Any]) -> None:
     fake.create_topic("app-counts-changelog", assignments=[(0,), (0,)])
     with pytest.raises(StateStoreError, match="has 2 partitions, but words"):
         await prepare(fake)
+
+
+@pytest.mark.parametrize("again", [False, True])
+@virtual_time
+async def test_a_changelog_that_is_deleted_ends_the_instance(
+    prepare: Callable[..., Any], again: bool
+) -> None:
+    """Also if another instance has created it again."""
+    fake, name = FakeCluster(3), "app-counts-changelog"
+    fake.create_topic("words", assignments=[(0,)])
+    found = (await prepare(fake)).internal
+    assert found.keys() == {name}
+    async with Admin(fake.bootstrap, dialer=fake, rng=Random(1)) as admin:
+        watching = asyncio.create_task(watch_internal_topics(admin, found))
+        leader = (await admin.describe_topic(name)).partitions[0].leader
+        assert leader is not None
+        fake.stop_broker(leader, elect=False)
+        await asyncio.sleep(100)
+        assert not watching.done()  # a topic without leader is not deleted
+        fake.start_broker(leader)
+        await admin.delete_topics([name])
+        if again:
+            await admin.create_topic(name, 1)
+        with pytest.raises(StreamsError, match=f"topic {name} was deleted while the application"):
+            async with asyncio.timeout(15):
+                await watching
+
+
+@virtual_time
+async def test_some_answers_do_not_end_the_instance(
+    prepare: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers that do not know the topic for a moment, or do not answer at all."""
+    fake, describe = FakeCluster(3), Admin.describe_topics
+    gone, silent = UnknownTopicError("not heard of yet"), BrokerConnectionError("no answer")
+    answers = [gone, gone, None, gone, silent, gone, None] * 5
+    fake.create_topic("words", assignments=[(0,)])
+    found = (await prepare(fake)).internal
+
+    async def describe_topics(admin: Admin, names: Any = None, **options: Any) -> Any:
+        if names is None:
+            return {}
+        if error := answers.pop():
+            raise error
+        return await describe(admin, names, **options)
+
+    monkeypatch.setattr(Admin, "describe_topics", describe_topics)
+    async with Admin(fake.bootstrap, dialer=fake, rng=Random(1)) as admin:
+        watching = asyncio.create_task(watch_internal_topics(admin, found))
+        while answers:
+            await asyncio.sleep(1)
+        assert not watching.done()
+        watching.cancel()
+        await asyncio.wait({watching})

@@ -32,7 +32,12 @@ from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.runtime.to_the_end import to_the_end
-from kafkaclient.streams.runtime.topics import end_offsets, partition_counts, prepare_topics
+from kafkaclient.streams.runtime.topics import (
+    end_offsets,
+    partition_counts,
+    prepare_topics,
+    watch_internal_topics,
+)
 from kafkaclient.streams.state.directory import StateDirectory
 
 if TYPE_CHECKING:
@@ -227,6 +232,7 @@ class Instance:
             ("changelogs", changelog_reader.run()),
             ("positions", positions.run()),
             ("purge", self._purge(topics.repartition_topics)),
+            ("topics", watch_internal_topics(admin, topics.internal)),
             ("group", member.run()),
         ):
             stack.push_async_callback(_cancel, self._loop(name, work))

@@ -23,6 +23,7 @@ from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, ChangelogTopi
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from uuid import UUID
 
     from kafkaclient.admin import TopicDescription
     from kafkaclient.streams.config import StreamsConfig
@@ -34,6 +35,8 @@ _log = logging.getLogger(__name__)
 _READY_TIMEOUT_S = 30.0  # how long brokers may take to know a new changelog
 _LEADER_TIMEOUT_S = 30.0  # how long partitions may be without leader
 _POLL_INTERVAL_S = 0.1
+_CHECK_INTERVAL_S = 3.0  # between checks that no internal topic was deleted
+_GONE_LOOKS = 3  # before an internal topic counts as deleted
 _LOOKS = 10  # before a topic counts as missing: the broker that is asked may not know a new one yet
 _DELETE_RETENTION = "delete.retention.ms"
 _CHANGELOG_CONFIGS = {"cleanup.policy": "compact"}
@@ -57,6 +60,8 @@ class ApplicationTopics(NamedTuple):
     """Store -> its changelog topic."""
     repartition_topics: frozenset[str]
     """The inputs that the application has made, and purges."""
+    internal: Mapping[str, UUID | None]
+    """Changelog or repartition topic -> topic id. None: unknown, for example before Kafka 2.8."""
 
 
 async def prepare_topics(config: StreamsConfig, topology: Topology) -> ApplicationTopics:
@@ -124,7 +129,8 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
                     "the application with another application.id, without its old state"
                 )
             changelogs[store.name] = ChangelogTopic(created[name].topic_id, retention_s[name])
-    return ApplicationTopics(topology, partitions, changelogs, made)
+    internal = {name: created[name].topic_id for name in (*made, *wanted)}
+    return ApplicationTopics(topology, partitions, changelogs, made, internal)
 
 
 async def _all_topics(admin: Admin, topology: Topology) -> dict[str, int]:
@@ -222,6 +228,44 @@ async def _delete_retention_s(admin: Admin, topic: str) -> float:
             error,
         )
         return UNKNOWN_CHANGELOG.delete_retention_s
+
+
+async def watch_internal_topics(admin: Admin, topics: Mapping[str, UUID | None]) -> None:
+    """Ask every 3 s whether the topics still exist; never returns if there are any. ``topics``:
+    topic -> its id at the start. A topic without leader exists. While brokers do not answer,
+    nothing is known.
+
+    Raises :class:`~kafkaclient.errors.StreamsError` if a topic is gone, or was created again, in 3
+    answers one after another: a broker that has just started may not know it yet.
+    """
+    looks, gone = 0, list[str]()
+    while topics and looks < _GONE_LOOKS:
+        await asyncio.sleep(_CHECK_INTERVAL_S)
+        try:
+            gone = await _gone(admin, topics)
+        except KafkaError as error:
+            _log.info("not known whether the internal topics exist: %r", error)
+        else:
+            looks = looks + 1 if gone else 0
+    if gone:
+        raise StreamsError(
+            f"topic {', '.join(gone)} was deleted while the application ran, for example by "
+            "`kafkaclient streams reset`, so this instance cannot go on. Start it again: it makes "
+            "the topic, and does not use its old state"
+        )
+
+
+async def _gone(admin: Admin, topics: Mapping[str, UUID | None]) -> list[str]:
+    """Those of the topics that do not exist any more, or have another id."""
+    try:
+        existing = await admin.describe_topics(topics)
+    except UnknownTopicError:
+        existing = await _existing_topics(admin, topics)
+    return sorted(
+        name
+        for name, topic_id in topics.items()
+        if name not in existing or topic_id not in (None, existing[name].topic_id)
+    )
 
 
 async def partition_counts(admin: Admin, topics: Collection[str]) -> dict[str, int]:

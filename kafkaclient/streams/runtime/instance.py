@@ -222,6 +222,7 @@ class Instance:
             ("changelogs", reader.run()),
             ("positions", positions.run()),
             ("purge", self._purge(topics.repartition_topics)),
+            ("inputs", protocol.watch_inputs(config.metadata_max_age_s, member.request_rejoin)),
             ("group", member.run()),
         ):
             stack.push_async_callback(_cancel, self._loop(name, work))

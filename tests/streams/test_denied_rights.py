@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -11,14 +12,17 @@ import pytest
 from kafkaclient.admin import Admin
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import AuthorizationError, TransactionAbortableError
+from kafkaclient.producer.producer import Producer
 from kafkaclient.streams import DeadLetter, RepartitionTopic
 from kafkaclient.streams.config import StreamsConfig
 from kafkaclient.streams.runtime import topics
+from kafkaclient.streams.runtime.outputs import OutgoingRecord, PlainOutput, Work
 from kafkaclient.streams.runtime.topics import prepare_topics
 from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
-from tests.streams.fakes import FakeOutput, count, new_committer, topology_of
+from kafkaclient.types import TopicPartition
+from tests.streams.fakes import CONFIG, FakeOutput, count, new_committer, topology_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,3 +103,28 @@ async def test_a_denied_right_is_the_same_error_exactly_once() -> None:
     output.fail.__cause__ = denied
     committer = new_committer(output)(on_failed=lambda _task, error: None, crash=crashes.append)
     assert committer._checked(output.fail) is denied
+
+
+@virtual_time
+async def test_the_commit_alone_tells_of_its_failed_records(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The producer would log that nobody has checked the other deliveries."""
+    fake = FakeCluster(1)
+    for name in ("out", "changelog"):
+        fake.create_topic(name, 2)
+        for number in range(2):
+            fake.fail_produce(name, number, 29)
+    new = partial(Producer, fake.bootstrap, dialer=fake, rng=Random(1))
+    output = PlainOutput(CONFIG, new, None)  # type: ignore[arg-type]
+    await output.start()
+    await output.prepare([OutgoingRecord("out", b"", None, 0, None, ())])
+    for number in range(4):
+        await output.send(OutgoingRecord("out", b"", None, number % 2, None, ()))
+    changes = {TopicPartition("changelog", n): {b"a": b"", b"b": None} for n in range(2)}
+    with pytest.raises(AuthorizationError, match="may not Write on the topic"):
+        await output.commit([Work({}, changes)], 0)
+    await output.abandon()
+    await output.stop()
+    await asyncio.sleep(60)
+    assert not caplog.records

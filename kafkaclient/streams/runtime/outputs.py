@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import (
@@ -21,7 +23,7 @@ from kafkaclient.producer.batches.record import RawRecord, checked_record
 from kafkaclient.types import NO_OFFSET, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.batches.delivery import Delivery
@@ -164,6 +166,7 @@ class Output:
         try:
             await self._finish(producer, sent, offsets, losses)
         except KafkaError as error:
+            _note_checked(chain.from_iterable(sent.values()))
             if (too_large := _too_large(error, changes, sent)) is not None:
                 raise too_large from error
             raise
@@ -281,10 +284,14 @@ class PlainOutput(Output):
         losses: int,
     ) -> None:
         emitted, self._emitted = self._emitted, []
-        await producer.flush()
-        for deliveries in (emitted, *changes.values()):
-            for delivery in deliveries:
-                await delivery
+        try:
+            await producer.flush()
+            for deliveries in (emitted, *changes.values()):
+                for delivery in deliveries:
+                    await delivery
+        except KafkaError:
+            _note_checked(emitted)
+            raise
         await self._offsets.commit(offsets, losses)
 
     async def committed(
@@ -293,7 +300,15 @@ class PlainOutput(Output):
         return await self._offsets.committed(sources)
 
     async def abandon(self) -> None:
+        _note_checked(self._emitted)
         self._emitted = []
+
+
+def _note_checked(deliveries: Iterable[Delivery]) -> None:
+    """Have the producer not log these failures: the error of the commit tells of them."""
+    for delivery in deliveries:
+        with suppress(asyncio.InvalidStateError):
+            delivery.exception()
 
 
 def _too_large(

@@ -86,6 +86,18 @@ async def test_a_hidden_topic_is_not_missing(
 
 
 @virtual_time
+async def test_a_hidden_changelog_is_a_missing_right(
+    hidden: set[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake = FakeCluster(1)
+    for name in ("words", "app-counts-changelog"):
+        fake.create_topic(name, assignments=[(0,)])
+    hidden.add("app-counts-changelog")
+    with pytest.raises(AuthorizationError, match="app-counts-changelog"):
+        await prepare(fake, monkeypatch, tmp_path, topology_of(count))
+
+
+@virtual_time
 async def test_applications_need_no_right_to_read_the_partition_limits(
     hidden: set[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

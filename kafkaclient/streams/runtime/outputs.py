@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import (
@@ -23,7 +22,7 @@ from kafkaclient.producer.batches.record import RawRecord, checked_record
 from kafkaclient.types import NO_OFFSET, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.batches.delivery import Delivery
@@ -166,7 +165,7 @@ class Output:
         try:
             await self._finish(producer, sent, offsets, losses)
         except KafkaError as error:
-            _note_checked(chain.from_iterable(sent.values()))
+            _note_checked(*sent.values())
             if (too_large := _too_large(error, changes, sent)) is not None:
                 raise too_large from error
             raise
@@ -304,11 +303,12 @@ class PlainOutput(Output):
         self._emitted = []
 
 
-def _note_checked(deliveries: Iterable[Delivery]) -> None:
+def _note_checked(*sent: Sequence[Delivery]) -> None:
     """Have the producer not log these failures: the error of the commit tells of them."""
-    for delivery in deliveries:
-        with suppress(asyncio.InvalidStateError):
-            delivery.exception()
+    for deliveries in sent:
+        for delivery in deliveries:
+            with suppress(asyncio.InvalidStateError):
+                delivery.exception()
 
 
 def _too_large(

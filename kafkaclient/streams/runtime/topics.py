@@ -214,7 +214,10 @@ async def _create_missing(
         # Another instance may have created it first.
         if error is not None and not isinstance(error, TopicExistsError):
             raise error
-    while wanted - (existing := await _existing_topics(admin, wanted)).keys():  # noqa: ASYNC110
+    while missing := wanted - (existing := await _existing_topics(admin, wanted)).keys():
+        for name in missing:
+            with suppress(UnknownTopicError):
+                await admin.describe_topic(name)  # raises if it is hidden from this client
         await asyncio.sleep(_POLL_INTERVAL_S)
     return existing
 

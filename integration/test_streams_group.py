@@ -13,7 +13,7 @@ import pytest
 from integration.streams_support import application, running, until
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
-from kafkaclient.errors import StreamsError
+from kafkaclient.errors import StateStoreError, StreamsError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -188,6 +188,51 @@ async def test_a_static_instance_restarts_without_a_rebalance(
             assert first._instance._member._gate.group.generation_id == known  # type: ignore[union-attr]
             assert len(states(first)) == 2
         assert member.startswith("a-")
+
+
+@pytest.mark.parametrize("store", [True, False])
+async def test_new_partitions_of_an_input_topic_are_noticed(
+    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path, store: bool
+) -> None:
+    """Without store they get tasks in all instances; with one, the error is in all instances."""
+    await create_topic(topic, 2)
+    seen = set[int]()
+
+    def instance(name: str) -> StreamsApp:
+        app = application(
+            kafka_cluster.bootstrap,
+            topic,
+            tmp_path / name,
+            consumer_options={"metadata_max_age_ms": 1000},
+        )
+
+        @app.processor(topic, **{"store": "s"} if store else {})
+        async def note(record: Any, *_: Any) -> None:
+            seen.add(record.partition)
+
+        return app
+
+    first, second = instance("a"), instance("b")
+    async with running(first) as task, running(second) as other:
+        await runs(first, 1, task)
+        await runs(second, 1, other)
+        async with Admin(kafka_cluster.bootstrap) as admin:
+            await admin.add_partitions(topic, 4)
+        if store:
+            for each in (task, other):
+                with pytest.raises(StateStoreError, match=f"{topic} has 4 partitions now"):
+                    await asyncio.wait_for(each, 20)
+            return
+        await runs(first, 2, task)
+        await runs(second, 2, other)
+        async with Producer(kafka_cluster.bootstrap) as producer:
+            for partition in range(4):
+                await producer.send_and_wait(topic, b"v", b"k", partition=partition)
+
+        async def all_processed() -> bool:
+            return seen == {0, 1, 2, 3}
+
+        await until(all_processed, task, 20)
 
 
 async def test_a_copy_of_a_static_instance_ends_the_older_one(

@@ -8,7 +8,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kafkaclient.broker_errors import BROKER_ERRORS, broker_error
+from kafkaclient.broker_errors import BROKER_ERRORS, broker_error, denied
 from kafkaclient.cluster.backoff import exponential_s
 from kafkaclient.cluster.retry import set_within, until_answered
 from kafkaclient.errors import AuthorizationError, KafkaError, ProtocolError
@@ -205,7 +205,8 @@ class Coordinators:
         found = await self._router.call(call, timeout_s=self._timeout_s)
         if found.error_code:
             what = f"looking for the coordinator of {kind.name.lower()} {key!r}"
-            raise broker_error(found.error_code, what, found.error_message)
+            advice = denied(found.error_code, "Describe", key)
+            raise broker_error(found.error_code, what, found.error_message, advice=advice)
         return found.node_id
 
 

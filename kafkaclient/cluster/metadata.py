@@ -392,7 +392,8 @@ class Metadata:
         error = None if task.cancelled() else task.exception()
         cause = "cancelled" if task.cancelled() else repr(error)
         problem = f"the metadata task has ended unexpectedly: {cause}"
-        _log.error("%s", problem)
+        # Programs that end cancel every task of the loop.
+        _log.log(logging.INFO if task.cancelled() else logging.ERROR, "%s", problem)
         self._topics.fail(lambda name: KafkaError(f"topic {name!r}: {problem}"))
         self._fail_awaited(KafkaError(problem))
         self._on_crash("the refreshing of metadata", error)

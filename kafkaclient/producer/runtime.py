@@ -237,7 +237,8 @@ class ProducerRuntime:
                 await self._telemetry.close()
         if undelivered:
             text = "the producer stopped with %d records undelivered"
-            _log.error(text, undelivered, extra=log_fields(maybe_written=True))
+            level = logging.ERROR if self.transactions is None else logging.INFO  # aborted
+            _log.log(level, text, undelivered, extra=log_fields(maybe_written=True))
         return undelivered
 
     async def disconnect(self) -> None:
@@ -326,6 +327,8 @@ class ProducerRuntime:
     def report_unobserved(self, batch_result: BatchResult, error: KafkaError, records: int) -> None:
         if isinstance(error, TransactionAbortedError):
             return  # the application has aborted, or the failure behind it is reported
+        if self.transactions is not None and isinstance(error, ProducerClosedError):
+            return  # the stop ends the open transaction without a commit
         self.metrics.errors_unseen(records)
         self._failures.report(batch_result, error, records)
 

@@ -265,6 +265,12 @@ class StreamsConfig(AssignmentConfigs):
         return {**defaults, **self.security_options, **self.consumer_options}
 
     @property
+    def metadata_max_age_s(self) -> float:
+        """How often the input topics are looked at for new partitions."""
+        config = ReaderConfig.build(self.bootstrap_servers, self.reader_options)
+        return config.metadata_max_age_ms / 1000
+
+    @property
     def producer_defaults(self) -> dict[str, Any]:
         """Options of the instance's producer. It creates no topics."""
         if not self.exactly_once:

@@ -426,4 +426,4 @@ async def test_a_task_that_ends_by_itself_fails_its_waiters(
         b.metadata._task.cancel()
         with pytest.raises(Exception, match="ended unexpectedly"):
             await wait
-        assert "ended unexpectedly" in caplog.text
+        assert not caplog.records, "asyncio.run cancels all tasks at its end"

@@ -26,6 +26,7 @@ from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory
 from kafkaclient.streams.topology import Processor, Topology
+from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.groups import (
     ConsumerAssignment,
@@ -67,6 +68,7 @@ class World:
         self.generation = 0
         self.counts = {"words": 2}
         self.problem: BaseException | None = None
+        self.fetch_counts_now = lambda: self.counts
         self.directory = StateDirectory(path, float)
         self.schedule = RebalanceSchedule(100, float, float)
         self.manager = TaskManager(
@@ -99,7 +101,9 @@ class World:
         )
 
     async def fetch_counts(self) -> dict[str, int]:
-        return self.counts
+        if self.problem is not None:
+            raise self.problem
+        return self.fetch_counts_now()
 
     async def process(self, found: dict[TopicPartition, list[Any]]) -> None:
         self.manager.deliver(found)
@@ -348,6 +352,45 @@ async def test_a_topic_that_has_grown_is_read_by_the_task_that_owns_it(tmp_path:
         await world.assign_partitions({TopicPartition("others", 1): B})
     await world.member.close()
     await world.manager.end_work()
+
+
+@virtual_time
+async def test_the_leader_alone_asks_for_a_rebalance_when_an_input_has_grown(
+    tmp_path: Path,
+) -> None:
+    world, asked = World(tmp_path), list[str]()
+    watching = asyncio.create_task(world.member.watch_inputs(5, asked.append))
+    counts, given = {"words": 3}, ConsumerAssignment((), AssignmentInfo().encode()).encode()
+    for leads, found, expected in (
+        (False, counts, []),
+        (True, {"words": 2}, []),
+        (True, {"words": 1}, []),
+        (True, AdminTimeoutError("lost"), []),
+        (True, counts, ["input topic words has more partitions"]),
+    ):
+        await world.member.assigned(given, Generation(1, "m", leads))
+        world.problem, world.counts = None, {}
+        if isinstance(found, dict):
+            world.counts = found
+        else:
+            world.problem = found
+        await asyncio.sleep(5)
+        assert asked == expected
+    world.member.lost()
+    await asyncio.sleep(20)
+    assert len(asked) == 1
+    watching.cancel()
+    world.directory.close()
+
+
+@virtual_time
+async def test_all_members_name_the_input_that_has_outgrown_its_changelog(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    looks = iter([2, 2, 4])  # the broker that is asked first does not know it yet
+    world.fetch_counts_now = lambda: {"words": next(looks)}
+    with pytest.raises(StateStoreError, match=r"words has 4 partitions now, and .* have 2"):
+        await world.assign([], [], error_code=3)
+    world.directory.close()
 
 
 def _new_member() -> bytes:

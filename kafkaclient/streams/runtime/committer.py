@@ -12,7 +12,12 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kafkaclient.errors import ProducerFencedError, StreamsError, TransactionAbortableError
+from kafkaclient.errors import (
+    AuthorizationError,
+    ProducerFencedError,
+    StreamsError,
+    TransactionAbortableError,
+)
 from kafkaclient.streams.runtime.commit_states import TRANSITIONS, CommitEvent, CommitState
 from kafkaclient.streams.runtime.refusals import SentRecords
 from kafkaclient.streams.runtime.task_states import is_recoverable
@@ -290,7 +295,10 @@ class Committer:
         self._advance(_E.ABORTED)
 
     def _checked(self, failure: BaseException) -> BaseException:
-        """The failure, or the error of producers that are fenced again and again."""
+        """The failure; the error of producers that are fenced again and again; or, of a denied
+        right, the same error as at least once."""
+        if isinstance(failure.__cause__, AuthorizationError):
+            return failure.__cause__
         cause = failure if isinstance(failure, ProducerFencedError) else failure.__cause__
         if not isinstance(cause, ProducerFencedError):
             return failure

@@ -233,6 +233,7 @@ class Instance:
             ("positions", positions.run()),
             ("purge", self._purge(topics.repartition_topics)),
             ("topics", watch_internal_topics(admin, topics.internal)),
+            ("inputs", protocol.watch_inputs(config.metadata_max_age_s, member.request_rejoin)),
             ("group", member.run()),
         ):
             stack.push_async_callback(_cancel, self._loop(name, work))

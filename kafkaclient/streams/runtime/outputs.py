@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import (
@@ -178,6 +179,7 @@ class Output:
                         await asyncio.sleep(0)
             await self._finish(producer, sent, offsets, losses)
         except KafkaError as error:
+            _note_checked(*sent.values())
             if (too_large := _too_large(error, changes, sent)) is not None:
                 raise too_large from error
             raise
@@ -287,14 +289,27 @@ class PlainOutput(Output):
         losses: int,
     ) -> None:
         emitted, self._emitted = self._emitted, []
-        await producer.flush()
-        for deliveries in (emitted, *changes.values()):
-            for delivery in deliveries:
-                await delivery
+        try:
+            await producer.flush()
+            for deliveries in (emitted, *changes.values()):
+                for delivery in deliveries:
+                    await delivery
+        except KafkaError:
+            _note_checked(emitted)
+            raise
         await self._offsets.commit(offsets, losses)
 
     async def abandon(self) -> None:
+        _note_checked(self._emitted)
         self._emitted = []
+
+
+def _note_checked(*sent: Sequence[Delivery]) -> None:
+    """Have the producer not log these failures: the error of the commit tells of them."""
+    for deliveries in sent:
+        for delivery in deliveries:
+            with suppress(asyncio.InvalidStateError):
+                delivery.exception()
 
 
 def _too_large(

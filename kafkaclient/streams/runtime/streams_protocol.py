@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from kafkaclient.errors import KafkaError, StreamsError
+from kafkaclient.errors import KafkaError, StateStoreError, StreamsError
 from kafkaclient.streams.group_protocol import (
     AssignmentInfo,
     AssignorError,
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _REVOKE_TIMEOUT_S = 1.0  # how long the next owner of a task waits for a record
+_MIN_WATCH_INTERVAL_S = 0.1
+_LOOKS = 3  # for new partitions: not every broker knows them yet
+_LOOK_INTERVAL_S = 0.1
 _ERROR_MEANINGS: Mapping[int, str] = {
     AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA: "an input topic does not exist",
     AssignorError.ASSIGNMENT_ERROR: "the tasks could not be assigned, or the leader has other "
@@ -79,7 +82,7 @@ class StreamsProtocol:
         self._schedule = schedule
         self._fetch_ends = fetch_ends
         self._fetch_counts = fetch_counts
-        self._partitions = partitions
+        self._partitions = self._partitions_at_start = partitions
         self._observer = observer
         self.hosts: Hosts = {}
         """Input partitions of all active tasks by instance, as the leader has told."""
@@ -88,6 +91,7 @@ class StreamsProtocol:
         """Assigned, and not given up or lost yet. Until then no other member gets them."""
         self._owned_since = -1
         """The generation of the last assignment."""
+        self._is_leader = False
         self._opening: asyncio.Task[None] | None = None
 
     @property
@@ -151,6 +155,9 @@ class StreamsProtocol:
     async def assigned(self, assignment: bytes, generation: Generation) -> bool:
         found = assignment_in(assignment)
         info = AssignmentInfo.decode(found.user_data or b"")
+        self._is_leader = generation.is_leader
+        if info.error_code == AssignorError.ASSIGNMENT_ERROR:
+            await self._check_growth()
         if info.error_code:
             meaning = _ERROR_MEANINGS.get(info.error_code, f"error {info.error_code}")
             raise StreamsError(
@@ -186,14 +193,64 @@ class StreamsProtocol:
 
     def lost(self) -> None:
         self._observer.lost()
+        self._is_leader = False
         self._owned.clear()
         self._manager.lose()
+
+    # --- new partitions -------------------------------------------------------------------------
+
+    async def watch_inputs(self, interval_s: float, request_rejoin: Callable[[str], None]) -> None:
+        """As the group's leader, look once per interval whether input topics have more partitions,
+        and then join again: the rebalance gives them tasks. Never returns."""
+        while True:
+            await asyncio.sleep(max(interval_s, _MIN_WATCH_INTERVAL_S))
+            if not self._is_leader:
+                continue
+            try:
+                counts = await self._fetch_counts()
+            except KafkaError as error:
+                _log.info("the input topics could not be looked at: %s", error)
+                continue
+            if grown := _grown(self._partitions, counts):
+                reason = f"input topic {', '.join(grown)} has more partitions"
+                _log.info("%s: the group rebalances", reason)
+                request_rejoin(reason)
+
+    async def _check_growth(self) -> None:
+        """Raise StateStoreError if an input of stores has more partitions than at the start."""
+        with_stores = {
+            self._topology.topic_name(name)
+            for subtopology in self._topology.subtopologies
+            if subtopology.stores
+            for name in subtopology.topics
+        }
+        before = {name: n for name, n in self._partitions_at_start.items() if name in with_stores}
+        for look in range(_LOOKS if before else 0):
+            if look:
+                await asyncio.sleep(_LOOK_INTERVAL_S)
+            try:
+                counts = await self._fetch_counts()
+            except KafkaError as error:
+                _log.info("the input topics could not be looked at: %s", error)
+                return
+            for name in _grown(before, counts):
+                raise StateStoreError(
+                    f"input topic {name} has {counts[name]} partitions now, and the changelogs of "
+                    f"its stores have {before[name]}: keys would move to tasks without their "
+                    "state. Restart the application with another application.id, without its old "
+                    "state"
+                )
 
     async def close(self) -> None:
         """Open no more stores."""
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.gather(self._opening, return_exceptions=True)
+
+
+def _grown(before: Mapping[str, int], counts: Mapping[str, int]) -> list[str]:
+    """The topics with more partitions than before. Fewer: a broker that does not know all yet."""
+    return sorted(name for name, count in before.items() if counts.get(name, 0) > count)
 
 
 def _subscription(member: str, data: bytes) -> ConsumerSubscription:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.admin import Admin, ConfigResource, NewTopic
+from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import (
     AuthorizationError,
     KafkaError,
@@ -71,7 +72,8 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
     Raises :class:`~kafkaclient.errors.StreamsError` if an input or dead letter topic does not
     exist, or if inputs of common stores have different numbers of partitions, and
     :class:`~kafkaclient.errors.StateStoreError` if a changelog has a wrong number of partitions.
-    Errors of the admin client are raised unchanged.
+    Raises :class:`~kafkaclient.errors.AuthorizationError` for a topic that this client may not
+    describe. Other errors of the admin client are raised unchanged too.
     """
     async with Admin(config.bootstrap_servers, **config.client_options) as admin:
         existing = await _all_topics(admin, topology)
@@ -101,7 +103,7 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
         names = ", ".join(sorted({*made, *wanted}))
         try:
             async with asyncio.timeout(_READY_TIMEOUT_S):
-                created = await _create_missing(admin, new)
+                created = await _create_missing(admin, config, new)
                 retention_s = {name: await _delete_retention_s(admin, name) for name in wanted}
         except TimeoutError as error:
             if isinstance(error, KafkaError):
@@ -135,17 +137,43 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
 
 async def _all_topics(admin: Admin, topology: Topology) -> dict[str, int]:
     """Topic -> number of partitions, of all topics. Asks for a second while one is missing, and was
-    not made by an earlier run either."""
-    needed = topology.dead_letter_topics.union(topology.topics)
+    not made by an earlier run either. Raises AuthorizationError if it is hidden from this client:
+    only a topic that does not exist may be one that the application is to make."""
+    made_here = set(map(topology.topic_name, topology.repartition_topics))
+    needed = topology.dead_letter_topics.union(topology.topics) - made_here
     for look in range(_LOOKS):
         found = await admin.describe_topics()
         existing = {name: len(each.partitions) for name, each in found.items() if each.partitions}
-        made = {f"{topology.application_id}-{name}-repartition" for name in needed - set(existing)}
-        if made <= existing.keys():
+        missing = {
+            name
+            for name in needed - existing.keys()
+            if topology.with_repartition_topics([name]).topic_name(name) not in existing
+        }
+        if not missing:
             break
+        await _check_not_hidden(admin, topology, missing)
         if look < _LOOKS - 1:
             await asyncio.sleep(_POLL_INTERVAL_S)
     return existing
+
+
+async def _check_not_hidden(admin: Admin, topology: Topology, missing: Collection[str]) -> None:
+    """Raise AuthorizationError if this client may not describe one of the topics: the list of all
+    topics has only those that it may describe."""
+    for name in sorted(missing):
+        try:
+            await admin.describe_topic(name)
+        except UnknownTopicError:
+            continue
+        except AuthorizationError as error:
+            operation = "Read" if name in topology.topics else "Write"
+            hint = ", or declare RepartitionTopic(name) if the application is to make the topic"
+            advice = denied(error.code or 0, operation, name, by_itself=True)
+            raise broker_error(
+                error.code or 0,
+                f"looking for the application's topics: topic {name!r} is missing or hidden",
+                advice=f"{advice}{hint if operation == 'Read' else ''}",
+            ) from error
 
 
 def _check_existing(topology: Topology, made: Collection[str], existing: Collection[str]) -> None:
@@ -188,19 +216,38 @@ def _changelog_counts(topology: Topology, partitions: Mapping[str, int]) -> dict
 
 
 async def _create_missing(
-    admin: Admin, topics: Collection[NewTopic]
+    admin: Admin, config: StreamsConfig, topics: Collection[NewTopic]
 ) -> dict[str, TopicDescription]:
     """Create those of the topics that do not exist. Returns all, once brokers list them."""
     wanted = {topic.name for topic in topics}
     existing = await _existing_topics(admin, wanted)
     new = [topic for topic in topics if topic.name not in existing]
-    for error in (await admin.create_topics(new)).values() if new else ():
+    for error in (await _create(admin, config, new)).values() if new else ():
         # Another instance may have created it first.
         if error is not None and not isinstance(error, TopicExistsError):
             raise error
-    while wanted - (existing := await _existing_topics(admin, wanted)).keys():  # noqa: ASYNC110
+    while missing := wanted - (existing := await _existing_topics(admin, wanted)).keys():
+        for name in missing:
+            with suppress(UnknownTopicError):
+                await admin.describe_topic(name)  # raises if it is hidden from this client
         await asyncio.sleep(_POLL_INTERVAL_S)
     return existing
+
+
+async def _create(
+    admin: Admin, config: StreamsConfig, topics: Collection[NewTopic]
+) -> dict[str, KafkaError | None]:
+    """Create the topics within the cluster's partition limits. Applications need no right to read
+    the limits: without it there are none, as for other clients."""
+    try:
+        await admin.limits()
+    except AuthorizationError as error:
+        _log.info("the partition limits are not applied to the application's topics: %s", error)
+        async with Admin(
+            config.bootstrap_servers, limits=None, **config.client_options
+        ) as unlimited:
+            return await unlimited.create_topics(topics)
+    return await admin.create_topics(topics)
 
 
 async def _existing_topics(admin: Admin, topics: Collection[str]) -> dict[str, TopicDescription]:

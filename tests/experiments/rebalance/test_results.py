@@ -41,7 +41,9 @@ def test_a_thousand_tasks_by_default() -> None:
     assert plan.acceptable_recovery_lag < plan.keys
     assert plan.load(3).rate * 4 == plan.rate
     assert plan.load(0).seed != plan.load(1).seed
-    config = StreamsConfig(bootstrap_servers="localhost:9092", state_dir="", **plan.app_options)
+    config = StreamsConfig(
+        bootstrap_servers="localhost:9092", state_dir="state", **plan.app_options
+    )
     assert config.exactly_once
 
 

@@ -32,7 +32,7 @@ def test_the_modes_differ_in_who_counts_as_caught_up() -> None:
     config = StreamsConfig(
         bootstrap_servers="localhost:9092",
         application_id="a",
-        state_dir="",
+        state_dir="state",
         **plan.app_options(KIP441),
     )
     assert config.exactly_once

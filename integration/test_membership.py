@@ -280,7 +280,8 @@ async def _has(consumer: AIOKafkaConsumer, count: int) -> None:
             await consumer.getmany(timeout_ms=50)
 
 
-@pytest.mark.parametrize("ours_leads", [True, pytest.param(False, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("ours_leads", [True, False])
 async def test_javas_consumer_in_the_same_group(
     kafka_cluster: ClusterHandle, group: Group, ours_leads: bool
 ) -> None:

@@ -97,7 +97,9 @@ async def generation(bootstrap: str, group: str) -> tuple[str, ...]:
     return tuple(sorted(member.member_id for member in found.members))
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+@pytest.mark.parametrize(
+    "guarantee", [pytest.param("at_least_once", marks=pytest.mark.full), "exactly_once_v2"]
+)
 async def test_tasks_that_stay_do_not_stop_while_others_move(
     kafka_cluster: ClusterHandle,
     topic: str,
@@ -250,6 +252,7 @@ async def test_a_copy_of_a_static_instance_ends_the_older_one(
             await runs(second, 4, other)
 
 
+@pytest.mark.full
 async def test_a_busy_processor_is_not_evicted(
     kafka_cluster: ClusterHandle,
     topic: str,

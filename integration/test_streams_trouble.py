@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(120)
 
 
+GUARANTEES = [pytest.param("at_least_once", marks=pytest.mark.full), "exactly_once_v2"]
+
+
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 async def test_failing_records_go_where_the_error_handler_says(
     kafka_cluster: ClusterHandle,
@@ -75,7 +78,7 @@ async def test_failing_records_go_where_the_error_handler_says(
     assert headers["__streams.errors.exception"] == b"builtins.ZeroDivisionError"
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_slow_record_blocks_no_other_task_and_no_commit(
     kafka_cluster: ClusterHandle,
     topic: str,
@@ -267,7 +270,7 @@ async def test_latest_offset_and_a_recreated_changelog(
     assert "its changelog was deleted and created again" in caplog.text
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_topic_recreated_during_the_run_is_read_from_its_beginning(
     kafka_cluster: ClusterHandle,
     topic: str,
@@ -339,6 +342,7 @@ async def test_brokers_that_die_cost_no_record(
         await kafka_cluster.heal()
 
 
+@pytest.mark.full
 @pytest.mark.local_cluster
 async def test_only_its_own_task_waits_for_a_partition_without_leader(
     kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
@@ -401,7 +405,7 @@ async def test_the_word_count_in_the_docs(
         await until(equals(last, {b"a": b"4", b"b": b"1", b"c": b"1"}), task)
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_what_a_broker_refuses_is_its_records_error(
     kafka_cluster: ClusterHandle,
     topic: str,
@@ -455,7 +459,7 @@ async def test_what_a_broker_refuses_is_its_records_error(
     assert stored == set(small) if guarantee == "exactly_once_v2" else stored >= set(small)
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_dead_letter_that_the_broker_refuses_ends_run(
     kafka_cluster: ClusterHandle,
     topic: str,
@@ -500,7 +504,7 @@ async def cancel_in_time() -> None:
     await asyncio.sleep(30)
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_however_a_processor_ends_nothing_is_half_committed(
     kafka_cluster: ClusterHandle,
     topic: str,

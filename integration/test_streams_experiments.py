@@ -36,6 +36,7 @@ def summary(out: Path, *words: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.timeout(120)
 def test_words_are_counted_exactly(tmp_path: Path) -> None:
     [run] = summary(tmp_path, "word-count", "--words", "20000", "--runs", "1")["runs"]

@@ -19,6 +19,7 @@ from kafkaclient.hooks import FinishedBatch, FinishedRequest, Hooks
 from kafkaclient.net.fork import guard
 from kafkaclient.prometheus.families import Families, FirstSeen, Reading
 from kafkaclient.prometheus.histogram import BYTES, SECONDS, Histogram
+from kafkaclient.prometheus.pages import Pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -96,7 +97,7 @@ class ProducerMetricsCollector(Hooks):
             raise TypeError(f"registry must be a CollectorRegistry, not {registry!r}")
         if not isinstance(timeout_s, (int, float)) or not 0 < timeout_s <= threading.TIMEOUT_MAX:
             raise ValueError(f"timeout_s must be a positive number of seconds: {timeout_s!r}")
-        self._page = _page_of(registry)
+        self._page = _pages.of(registry)
         self._topics = FirstSeen(topic_limit)
         self._partitions = FirstSeen(partition_limit)
         self._timeout_s = timeout_s
@@ -278,15 +279,4 @@ class _Page:
         return families.with_samples()
 
 
-_pages: weakref.WeakKeyDictionary[CollectorRegistry, _Page] = weakref.WeakKeyDictionary()
-_pages_lock = threading.Lock()
-
-
-def _page_of(registry: CollectorRegistry) -> _Page:
-    with _pages_lock:
-        page = _pages.get(registry)
-        if page is None:
-            page = _Page()
-            registry.register(page)
-            _pages[registry] = page
-        return page
+_pages = Pages(_Page)

@@ -20,6 +20,7 @@ from kafkaclient.prometheus.names import (
     STREAMS_STATES,
     STREAMS_TASK,
 )
+from kafkaclient.prometheus.pages import Pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -91,7 +92,7 @@ class StreamsMetricsCollector:
         self._app = weakref.ref(app)
         self._tasks = tasks
         self._timeout_s = timeout_s
-        _page_of(registry).add(self)
+        _pages.of(registry).add(self)
 
     def is_gone(self) -> bool:
         """Whether the application was dropped."""
@@ -221,15 +222,4 @@ class _Page:
         return families.with_samples()
 
 
-_pages: weakref.WeakKeyDictionary[CollectorRegistry, _Page] = weakref.WeakKeyDictionary()
-_pages_lock = threading.Lock()
-
-
-def _page_of(registry: CollectorRegistry) -> _Page:
-    with _pages_lock:
-        page = _pages.get(registry)
-        if page is None:
-            page = _Page()
-            registry.register(page)
-            _pages[registry] = page
-        return page
+_pages = Pages(_Page)

@@ -7,6 +7,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+from experiments.counting.drain import wait_until_processed
 from experiments.counting.group_log import EVICTED, REBALANCED, read_group_log
 from experiments.counting.instances import OUR_COMMAND, Fleet
 from experiments.counting.load import Load
@@ -98,7 +99,12 @@ class Experiment(BaseExperiment[Plan, Results]):
                 await asyncio.gather(*sending)
             assert first.balanced_at is not None
             assert balance.balanced_at is not None
-            await self._drained(admin)
+            inputs = [
+                TopicPartition(source, number)
+                for source in self._sources
+                for number in range(self.plan.partitions)
+            ]
+            await wait_until_processed(admin, APPLICATION, inputs, self.plan.timeout_s)
             moved, rss_mb = len(fleet.instances["joined"].status.running), fleet.rss_mb()
             for name in list(fleet.instances):
                 await fleet.end(name, signal.SIGTERM)
@@ -158,25 +164,6 @@ class Experiment(BaseExperiment[Plan, Results]):
                     )
         self.watcher.say(f"{text}: balanced")
         return balance
-
-    async def _drained(self, admin: Admin) -> None:
-        partitions = [
-            TopicPartition(source, number)
-            for source in self._sources
-            for number in range(self.plan.partitions)
-        ]
-        left = -1
-        try:
-            async with asyncio.timeout(self.plan.timeout_s):
-                while left:
-                    await asyncio.sleep(_POLL_S)
-                    ends = await admin.end_offsets(partitions)
-                    done = await admin.committed_offsets(APPLICATION, partitions)
-                    left = sum(end - done.get(each, 0) for each, end in ends.items())
-        except TimeoutError:
-            raise KafkaError(
-                f"{left:,} records were not processed within {self.plan.timeout_s:g} s"
-            ) from None
 
     async def _read(self, cluster: ClusterHandle, loads: list[Load], began: float) -> list[Outcome]:
         outcomes = []

@@ -8,6 +8,7 @@ import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from experiments.counting.drain import wait_until_processed
 from experiments.counting.group_log import EVICTED, REBALANCED, read_group_log
 from experiments.counting.instances import OUR_COMMAND, Fleet
 from experiments.counting.load import Load
@@ -125,27 +126,12 @@ class Experiment(BaseExperiment[Plan, Results]):
                 load.stop()
                 await sending
                 self.watcher.say("The faults are over; waiting for the last records")
-                await self._drained(admin)
+                inputs = [TopicPartition(_SOURCE, number) for number in range(self.plan.tasks)]
+                await wait_until_processed(admin, APPLICATION, inputs, self.plan.drain_timeout_s)
             return Window("campaign", begins, time.time()), time.monotonic() - healed
         finally:
             load.stop()
             await asyncio.gather(sending, return_exceptions=True)
-
-    async def _drained(self, admin: Admin) -> None:
-        partitions = [TopicPartition(_SOURCE, number) for number in range(self.plan.tasks)]
-        left = -1
-        try:
-            async with asyncio.timeout(self.plan.drain_timeout_s):
-                while left:
-                    await asyncio.sleep(_POLL_S)
-                    ends = await admin.end_offsets(partitions)
-                    done = await admin.committed_offsets(APPLICATION, partitions)
-                    left = sum(end - done.get(each, 0) for each, end in ends.items())
-        except TimeoutError:
-            raise KafkaError(
-                f"{left:,} records were not processed within {self.plan.drain_timeout_s:g} s after "
-                "the faults"
-            ) from None
 
     async def _judge(
         self,

@@ -29,9 +29,14 @@ demo: $(STAMP) ## a real dataset through three real brokers, one of them slow
 test: check unit slice ## everything that must pass
 
 check: $(STAMP) ## ruff, mypy, import-linter, the documentation site
+	$(MAKE) --no-print-directory -j2 --output-sync=target mypy lint
+
+mypy: $(STAMP)
+	$(BIN)/mypy
+
+lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(SITE) build --strict
 
@@ -67,8 +72,12 @@ $(FAUST)/.installed $(QUIX)/.installed: build/%/.installed: $(STAMP) integration
 
 peers: $(FAUST)/.installed $(QUIX)/.installed ## faust-streaming and Quix Streams, for the experiments word-count and task-handover
 
+# What measures time, or has brokers and processes fail, has the machine to itself.
+ALONE = $(wildcard $(patsubst %,integration/test_%.py,chaos dead_replicas faults membership perf_test streams_* sync transactions))
+
 slice: $(STAMP) $(FAUST)/.installed ## real brokers, without what takes long
-	$(BIN)/pytest integration -m "not full" --durations=25
+	$(BIN)/pytest integration -m "not full" -n 2 --dist loadfile --durations=15 $(ALONE:%=--ignore=%)
+	$(BIN)/pytest $(ALONE) -m "not full" --durations=15
 
 integration: $(STAMP) peers ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for another cluster
 	$(BIN)/pytest integration
@@ -148,4 +157,4 @@ extras: $(STAMP) ## the table of extras in docs/reference/extras.md: what each b
 clean: ## remove what was built
 	rm -rf build dist *.egg-info && find kafkaclient \( -name "*.so" -o -name "*.c" \) -delete
 
-.PHONY: help install build docs docs-serve demo test check unit peers slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos soak pictures dashboard-pictures constraints wheel-test oldest types extras clean
+.PHONY: help install build docs docs-serve demo test check mypy lint unit peers slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos soak pictures dashboard-pictures constraints wheel-test oldest types extras clean

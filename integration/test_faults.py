@@ -111,6 +111,7 @@ async def test_a_broker_killed_and_restarted_under_load(
     load.check(await read_topic(topic))
 
 
+@pytest.mark.full
 async def test_a_broker_paused_under_load(kafka_cluster, topic, create_topic, read_topic):
     await create_topic(topic, 6, 3, _REPLICATED)
     async with Producer(

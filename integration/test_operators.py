@@ -125,6 +125,7 @@ async def watch(admin: Admin, found: list[str], looks: list[int]) -> None:
         found += [f"{p}: broker {node} {what}" for (p, node, what), n in since.items() if n >= 3]
 
 
+@pytest.mark.full
 async def test_operators_at_the_same_time(cluster) -> None:
     """Two move partitions of one topic, again and again, while cron verifies and clears."""
     topic, partitions = "together", 6

@@ -66,6 +66,7 @@ async def test_the_program_of_the_page(
     assert found == [(key, {"carrier": key.decode(), "delay": delay}) for key, delay in expected]
 
 
+@pytest.mark.full
 @runs("docs/concepts/stream-processors.md", having="readStream")
 async def test_words_in_windows(
     spark, options, topic, create_topic, kafka_cluster, monkeypatch, block

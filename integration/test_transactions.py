@@ -87,6 +87,7 @@ async def kill_coordinator(cluster: LocalCluster, producer: Producer) -> int:
     return node
 
 
+@pytest.mark.full
 async def test_transactions_v1() -> None:
     """On a cluster whose feature level is that of before 4.0."""
     config = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 500}

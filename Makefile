@@ -73,7 +73,7 @@ $(FAUST)/.installed $(QUIX)/.installed: build/%/.installed: $(STAMP) integration
 peers: $(FAUST)/.installed $(QUIX)/.installed ## faust-streaming and Quix Streams, for the experiments word-count and task-handover
 
 # What measures time, or has brokers and processes fail, has the machine to itself.
-ALONE = $(wildcard $(patsubst %,integration/test_%.py,chaos dead_replicas faults membership perf_test streams_* sync transactions))
+ALONE = $(wildcard $(patsubst %,integration/test_%.py,chaos dead_replicas examples faults membership perf_test streams_* sync transactions))
 
 slice: $(STAMP) $(FAUST)/.installed ## real brokers, without what takes long
 	$(BIN)/pytest integration -m "not full" -n 2 --dist loadfile --durations=15 $(ALONE:%=--ignore=%)

@@ -126,7 +126,8 @@ async def test_a_worker_that_gets_sigterm_sends_what_it_has(
         stdout=subprocess.PIPE,
     )
     try:
-        await asyncio.sleep(3)
+        while not await read_topic(topic):
+            await asyncio.sleep(0.2)
         worker.send_signal(signal.SIGTERM)
         printed, _ = await asyncio.wait_for(worker.communicate(), RUN_S)
     finally:

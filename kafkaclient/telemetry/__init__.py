@@ -15,7 +15,19 @@ except ImportError as error:
         f"({error}): pip install 'kafkaclient[telemetry]'"
     ) from error
 
+from kafkaclient.telemetry.format import SAMPLE, SCHEMA_VERSION, STARTED, VERSION, decode
 from kafkaclient.telemetry.recorder import Recorder
 from kafkaclient.telemetry.rows import SCHEMA, BatchRow
 
-__all__ = ["SCHEMA", "BatchRow", "Recorder", "read", "started_at"]
+__all__ = [
+    "SAMPLE",
+    "SCHEMA",
+    "SCHEMA_VERSION",
+    "STARTED",
+    "VERSION",
+    "BatchRow",
+    "Recorder",
+    "decode",
+    "read",
+    "started_at",
+]

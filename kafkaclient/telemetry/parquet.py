@@ -11,14 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafkaclient.errors import ConfigError
+from kafkaclient.telemetry.format import STARTED
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from kafkaclient.telemetry.rows import Columns
-
-STARTED = "kafkaclient.started"
-"""The metadata key of the wall-clock time at which a file's times start, in ISO 8601."""
 
 _PATTERN = "batches-*.parquet"
 

@@ -15,7 +15,8 @@ import pytest
 from kafkaclient.errors import ConfigError
 from kafkaclient.telemetry import Recorder, read, started_at
 from kafkaclient.telemetry import recorder as recorder_module
-from kafkaclient.telemetry.parquet import STARTED, write_part
+from kafkaclient.telemetry.format import STARTED
+from kafkaclient.telemetry.parquet import write_part
 from kafkaclient.testing.clock import virtual_time
 
 if TYPE_CHECKING:

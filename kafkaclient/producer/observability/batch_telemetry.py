@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from kafkaclient.hooks import Hooks
-from kafkaclient.telemetry.parquet import STARTED
+from kafkaclient.telemetry.format import STARTED
 from kafkaclient.telemetry.recorder import Recorder
 from kafkaclient.telemetry.rows import BatchRow
 

@@ -82,10 +82,10 @@ async def test_a_full_part_is_written_at_once_and_the_rest_some_seconds_later(ba
 
 @virtual_time
 async def test_parts_have_names_of_their_own(batch: Batch) -> None:
-    store = MemoryStore(rows=128)
+    store = MemoryStore(rows=256)
     for client in ("a/b c", "a/b c", "ü"):
         recording = recorder(store, client)
-        for _ in range(200):
+        for _ in range(300):
             recording.add(batch())
         await recording.close()
     names = [part.name for part in store.parts]
@@ -133,7 +133,7 @@ async def test_an_outage_of_ten_minutes_ends_the_recording_for_that_time_only(
     store.errors = [OSError("no secret route")] * 24
     for number in range(6000):  # ten minutes, and a little longer
         recording.add(batch(partition=number))
-        assert recording.waiting < 1024 + 128
+        assert recording.waiting < 1024 + 256
         await asyncio.sleep(0.11)
     await recording.close()
     began, ended = (record.getMessage() for record in caplog.records)
@@ -174,7 +174,7 @@ async def test_a_store_that_does_not_answer_costs_bounded_memory(
     recording = recorder(store)
     for _ in range(5000):
         recording.add(batch())
-        assert recording.waiting < 1024 + 128
+        assert recording.waiting < 1024 + 256
     await asyncio.sleep(60)
     assert len(caplog.records) == 1
     assert "rows wait for the store" in caplog.text
@@ -192,16 +192,16 @@ async def test_a_store_that_does_not_answer_costs_bounded_memory(
 async def test_what_can_never_be_written_does_not_block_the_rest(
     batch: Batch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = MemoryStore(rows=128)
+    store = MemoryStore(rows=256)
     store.errors = [PartRefusedError("the message is too large")]
     recording = recorder(store)
-    for number in range(256):
+    for number in range(512):
         recording.add(batch(partition=number))
-    for _ in range(300):
+    for _ in range(600):
         recording.add(batch(records=2**31))  # no int32
     await recording.close()
-    assert store.partitions() == [list(range(128, 256))]
-    assert recording.dropped == 128 + 300
+    assert store.partitions() == [list(range(256, 512))]
+    assert recording.dropped == 256 + 600
     messages = [record.getMessage() for record in caplog.records if record.levelno >= 40]
     assert len(messages) == 2, "once for each reason"
     assert "does not fit" in messages[0] + messages[1]

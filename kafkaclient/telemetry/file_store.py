@@ -103,6 +103,9 @@ class FileStore:
         try:
             with opened.open_output_stream(unfinished) as stream:
                 stream.write(content)
+            if opened.type_name == "hdfs":  # it does not rename to a name that exists
+                with suppress(OSError):
+                    opened.delete_file(f"{folder}/{name}")
             opened.move(unfinished, f"{folder}/{name}")
         except BaseException:
             with suppress(OSError):

@@ -1,0 +1,90 @@
+"""The two forms of telemetry, a Parquet file and a Kafka message, and the versions of their schema.
+
+Both forms have the columns of :data:`~kafkaclient.telemetry.rows.SCHEMA` and the same metadata.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kafkaclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VERSION = 2
+"""The schema that this version of kafkaclient writes. It reads this one and older ones.
+
+1: files in one flat folder, without the metadata key. 2: ``date=`` and ``hour=`` folders, messages,
+and the share of a sample.
+"""
+
+SCHEMA_VERSION = "kafkaclient.telemetry.schema"
+"""The metadata key, and the message header, of :data:`VERSION`."""
+
+PART = "kafkaclient.telemetry.file"
+"""The message header with a name that is unique to the message. A message that was sent again
+after an unclear failure has the name of the first one."""
+
+SAMPLE = "kafkaclient.telemetry.sample"
+"""The metadata key of the share of batches that are recorded: 0 < share <= 1; missing: 1."""
+
+EXCLUSIONS = "kafkaclient.exclusions"
+"""The metadata key of how often brokers were excluded since the producer's previous file or
+message, as JSON: ``[{"broker": 1, "reason": "slow", "times": 3}]``; missing: never."""
+
+STARTED = "kafkaclient.started"
+"""The metadata key of the wall-clock time at which the times start, in ISO 8601."""
+
+
+def as_parquet(table: pa.Table) -> bytes:
+    """The content of a file. Raises pyarrow's errors."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def as_message(table: pa.Table) -> bytes:
+    """The value of a Kafka message: an Arrow IPC stream. Raises pyarrow's errors."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+        stream.write_table(table)
+    value: bytes = sink.getvalue().to_pybytes()
+    return value
+
+
+def decode(value: bytes) -> pa.Table:
+    """The batches in one Kafka message of ``telemetry=topic:NAME``; the table's schema has the
+    producer's metadata.
+
+    Raises ConfigError for a value that is not telemetry, or that a newer kafkaclient wrote.
+    """
+    try:
+        with pa.ipc.open_stream(value) as stream:
+            table = stream.read_all()
+    except (pa.ArrowException, OSError, TypeError, ValueError) as error:
+        raise ConfigError(f"a message is not telemetry: {error}") from error
+    schema_version(table.schema.metadata, "a message")
+    return table
+
+
+def schema_version(metadata: Mapping[bytes, bytes] | None, what: str) -> int:
+    """The version of the schema in the metadata of ``what``, a file or a message.
+
+    Raises ConfigError for metadata that no telemetry has, and for a newer version.
+    """
+    given = metadata or {}
+    if STARTED.encode() not in given:
+        raise ConfigError(f"{what} is not telemetry: its metadata has no {STARTED}")
+    version = given.get(SCHEMA_VERSION.encode(), b"1").decode(errors="replace")
+    if not version.isdecimal() or not 1 <= int(version) <= VERSION:
+        raise ConfigError(
+            f"{what} has version {version} of the telemetry schema, and this kafkaclient reads up "
+            f"to {VERSION}: upgrade kafkaclient"
+        )
+    return int(version)

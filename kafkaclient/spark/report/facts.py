@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -48,8 +49,7 @@ def read_file(
     """
     where = f"{root}: {path}"
     try:
-        files, _ = telemetry.open_root(root)
-        with files.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
+        with _file_system(root).open_input_file(path) as opened, pq.ParquetFile(opened) as file:
             metadata = file.schema_arrow.metadata
             schema_version(metadata, where)
             started_s = _started_s(metadata)
@@ -129,6 +129,12 @@ def with_columns(table: pa.Table, **columns: Any) -> pa.Table:
         values = pa.repeat(column, len(table)) if isinstance(column, pa.Scalar) else column
         table = table.append_column(name, values)
     return table
+
+
+@lru_cache(maxsize=8)
+def _file_system(root: str) -> Any:
+    """Opened once per worker: opening may ask servers."""
+    return telemetry.open_root(root)[0]
 
 
 def _started_s(metadata: Mapping[bytes, bytes]) -> float:

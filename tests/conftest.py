@@ -54,7 +54,7 @@ _BLOCKING = frozenset(
 
 _OTHERS = re.compile(rf"importlib|linecache|traceback|^{re.escape(str(_HERE))}")
 """A module that is imported when it is first needed, the source for a traceback, the test's own."""
-_ALLOWED = frozenset({("tls.py", "_read"), ("parquet.py", "read")})
+_ALLOWED = frozenset({("tls.py", "_read"), ("reading.py", "read")})
 """Certificates, which are read at the start and when they have changed; telemetry.read, which is no
 part of a producer."""
 

@@ -137,6 +137,10 @@ PEM = Kind(
 )
 BOOLEAN = Kind("true or false", _read_boolean)
 PATH = Kind("a path", _read_path)
+SHARE = Kind(
+    "a number above 0, and at most 1",
+    lambda value: _checked(number(0, 1).read(value), number(0, 1).read(value) > 0),
+)
 
 
 def one_of(*accepted: str, ignore_case: bool = False) -> Kind[str]:

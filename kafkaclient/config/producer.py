@@ -19,7 +19,7 @@ from kafkaclient.config.kinds import (
     HOOKS,
     INT32_MAX,
     INT64_MAX,
-    PATH,
+    SHARE,
     TEXT,
     function,
     integer,
@@ -30,11 +30,11 @@ from kafkaclient.config.kinds import (
     serializer,
 )
 from kafkaclient.config.options import Section, options_of
+from kafkaclient.config.telemetry_target import TELEMETRY_TARGET, TelemetryTarget
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from kafkaclient.config.options import Given
     from kafkaclient.hooks import Hooks
@@ -189,10 +189,25 @@ class ProducerConfig(ClientConfig):
     """The length of one window of rates, averages and maxima, in milliseconds."""
     metrics_num_samples: int = _METRICS.option(2, integer(1))
     """The number of windows over which rates, averages and maxima are computed."""
-    telemetry: Path | None = _METRICS.option(None, optional(PATH))
-    """A directory for Parquet files with a row for every batch: when the batch was created, got its
-    partition, was sent and was acknowledged, and the load at the time of the choice. It needs
-    pyarrow (the extra kafkaclient[telemetry]); see telemetry.md. None records nothing."""
+    telemetry: TelemetryTarget | None = _METRICS.option(None, optional(TELEMETRY_TARGET))
+    """Where a row for every batch is recorded: when the batch was created, got its partition, was
+    sent and was acknowledged, and the load at the time of the choice. A folder or a URI of one
+    (s3://bucket/folder, abfs://, gs://, hdfs://; others with fsspec) gets Parquet files.
+    topic:NAME is a topic of the same cluster. It needs pyarrow (the extra kafkaclient[telemetry]);
+    see telemetry.md. None records nothing."""
+    telemetry_sample: float = _METRICS.option(1, SHARE)
+    """The share of batches that are recorded, chosen at random: more than 0, at most 1."""
+    telemetry_file_bytes: int = _METRICS.option(4_194_304, integer(65_536))
+    """The size in bytes at which a file of telemetry is complete. The rows of a file are in memory
+    until then, and take about twice this size."""
+    telemetry_file_ms: int | None = _METRICS.option(None, optional(integer(100)))
+    """How long after its first row a file or a message of telemetry is written, in milliseconds. A
+    program that is killed loses these rows. None is 5,000 for a path, 60,000 for a URI and 1,000
+    for a topic."""
+    telemetry_retention_ms: int = _METRICS.option(-1, integer(3_600_000, INT64_MAX, also=(-1,)))
+    """The producer deletes files of telemetry in its folder, also those of other producers, when
+    their whole hour is older than this, in milliseconds. -1 deletes nothing. A topic has its own
+    retention.ms."""
 
     @staticmethod
     def settle(values: dict[str, Any], given: Mapping[str, Given]) -> None:

@@ -77,7 +77,7 @@ class ObservationMixin:
         ``partitions`` False leaves out those of partitions: with a thousand of them, the call takes
         a tenth of the time.
         """
-        return self._started("metrics").metrics.snapshot(partitions=partitions)
+        return self._started("metrics").snapshot_metrics(partitions=partitions)
 
     def load(self, *, partitions: bool = True) -> LoadSnapshot:
         """What is queued and in flight at this moment, per broker and partition.

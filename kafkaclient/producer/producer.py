@@ -80,8 +80,9 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin, 
     ) -> None:
         self.config: ProducerConfig = ProducerConfig.build(bootstrap_or_mapping, options)
         if self.config.telemetry is not None:
-            # Raises ConfigError now if pyarrow cannot be imported.
-            import_module("kafkaclient.producer.observability.batch_telemetry")
+            # Raises ConfigError now if pyarrow or a file system cannot be imported.
+            telemetry = import_module("kafkaclient.producer.observability.batch_telemetry")
+            telemetry.check_target(self.config.telemetry)
         if self.config.transactional_id is not None:
             # It takes a tenth of a second: not in the event loop of a later start().
             import_module("kafkaclient.producer.transactions.manager")
@@ -151,6 +152,9 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin, 
             rng=self._rng,
             check_open=_weakly(self._open, _dropped),
             on_open=_weakly(self._set_direct_append, _ignored),
+            new_producer=partial(
+                Producer, dialer=self._dialer, clock=self._clock, wall_clock=self._wall_clock
+            ),
         )
         self._state = ProducerState.STARTING
         guard(self)

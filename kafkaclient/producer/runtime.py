@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
@@ -19,7 +19,7 @@ from kafkaclient.producer.accumulator.custom_strategy import CustomPartitioner
 from kafkaclient.producer.admission import Admission
 from kafkaclient.producer.batches.batch_result import BatchResult
 from kafkaclient.producer.batches.idempotence import ProducerIdentity
-from kafkaclient.producer.observability.gauges import bind_load_gauges
+from kafkaclient.producer.observability.gauges import bind_load_gauges, exclusions
 from kafkaclient.producer.observability.load import LiveLoad
 from kafkaclient.producer.observability.reports import batch_reports, request_reports
 from kafkaclient.producer.observability.unobserved_failures import UnobservedFailures
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import ClusterView
     from kafkaclient.config import ProducerConfig
     from kafkaclient.hooks import Hooks
+    from kafkaclient.metrics.snapshot import MetricsSnapshot
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
@@ -53,7 +54,8 @@ class ProducerRuntime:
 
     Make it in the producer's event loop. ``check_open()`` raises when the producer takes no more
     records. ``on_open(is_open)`` is called when a transaction begins or can take no more records.
-    Once ``fatal`` is set, everything has failed with that error, and nothing is sent.
+    ``new_producer(options)`` makes another producer with the same dialer and clocks. Once ``fatal``
+    is set, everything has failed with that error, and nothing is sent.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class ProducerRuntime:
         rng: Random,
         check_open: Callable[[], None],
         on_open: Callable[[bool], None],
+        new_producer: Callable[[dict[str, Any]], Any],
     ) -> None:
         self.config = config
         self.wall_clock = wall_clock
@@ -77,7 +80,7 @@ class ProducerRuntime:
         self.metrics = metrics = ProducerMetrics(
             now, config.metrics_sample_window_ms, config.metrics_num_samples
         )
-        self._telemetry = self._open_telemetry()
+        self._telemetry = self._open_telemetry(new_producer)
         self._failures = UnobservedFailures(now, config.on_error, self.loop)
         self._request_reports = request_reports(config.hooks, metrics)
         self._batch_reports = batch_reports(
@@ -373,13 +376,30 @@ class ProducerRuntime:
             self.accumulator.incomplete.fail_without_answer(batch, error, now)
         return failed
 
-    def _open_telemetry(self) -> BatchTelemetry | None:
-        directory = self.config.telemetry
-        if directory is None:
+    def _open_telemetry(
+        self, new_producer: Callable[[dict[str, Any]], Any]
+    ) -> BatchTelemetry | None:
+        target = self.config.telemetry
+        if target is None:
             return None
         from kafkaclient.producer.observability.batch_telemetry import BatchTelemetry  # noqa: PLC0415 - it needs pyarrow
 
-        return BatchTelemetry(self.config, directory, clock=self.now, wall_clock=self.wall_clock)
+        return BatchTelemetry(
+            self.config,
+            target,
+            clock=self.now,
+            wall_clock=self.wall_clock,
+            exclusions=lambda: exclusions(self.sender.lanes),
+            new_producer=new_producer,
+        )
+
+    def snapshot_metrics(self, *, partitions: bool) -> MetricsSnapshot:
+        """All metrics now; with telemetry, also its own."""
+        snapshot = self.metrics.snapshot(partitions=partitions)
+        if self._telemetry is None:
+            return snapshot
+        values = snapshot.producer | self._telemetry.gauges()
+        return snapshot._replace(producer=dict(sorted(values.items())))
 
     def _bind_gauges(self) -> None:
         metrics, buffer_pool = self.metrics, self.accumulator.buffer_pool

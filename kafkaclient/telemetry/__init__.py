@@ -1,4 +1,4 @@
-"""Records a row for each batch in Parquet files (docs/how-to/telemetry.md).
+"""Records a row for each batch in Parquet files or a Kafka topic (docs/how-to/telemetry.md).
 
 Importing this package raises :class:`~kafkaclient.errors.ConfigError` without pyarrow.
 """
@@ -8,26 +8,35 @@ from __future__ import annotations
 from kafkaclient.errors import ConfigError
 
 try:
-    from kafkaclient.telemetry.parquet import read, started_at
+    from kafkaclient.telemetry.reading import TelemetryFile, files, read, started_at
 except ImportError as error:
     raise ConfigError(
         "telemetry is written with pyarrow, which cannot be imported "
         f"({error}): pip install 'kafkaclient[telemetry]'"
     ) from error
 
-from kafkaclient.telemetry.format import SAMPLE, SCHEMA_VERSION, STARTED, VERSION, decode
-from kafkaclient.telemetry.recorder import Recorder
-from kafkaclient.telemetry.rows import SCHEMA, BatchRow
+from kafkaclient.telemetry.file_systems import open_root
+from kafkaclient.telemetry.format import (
+    EXCLUSIONS,
+    SAMPLE,
+    SCHEMA_VERSION,
+    STARTED,
+    VERSION,
+    decode,
+)
+from kafkaclient.telemetry.rows import SCHEMA
 
 __all__ = [
+    "EXCLUSIONS",
     "SAMPLE",
     "SCHEMA",
     "SCHEMA_VERSION",
     "STARTED",
     "VERSION",
-    "BatchRow",
-    "Recorder",
+    "TelemetryFile",
     "decode",
+    "files",
+    "open_root",
     "read",
     "started_at",
 ]

@@ -25,8 +25,16 @@ and the share of a sample.
 SCHEMA_VERSION = "kafkaclient.telemetry.schema"
 """The metadata key, and the message header, of :data:`VERSION`."""
 
+PART = "kafkaclient.telemetry.file"
+"""The message header with a name that is unique to the message. A message that was sent again
+after an unclear failure has the name of the first one."""
+
 SAMPLE = "kafkaclient.telemetry.sample"
 """The metadata key of the share of batches that are recorded: 0 < share <= 1; missing: 1."""
+
+EXCLUSIONS = "kafkaclient.exclusions"
+"""The metadata key of how often brokers were excluded since the producer's previous file or
+message, as JSON: ``[{"broker": 1, "reason": "slow", "times": 3}]``; missing: never."""
 
 STARTED = "kafkaclient.started"
 """The metadata key of the wall-clock time at which the times start, in ISO 8601."""

@@ -1,8 +1,8 @@
-"""Collects the rows of one producer, and writes them file by file on another thread.
+"""Collects the rows of one producer into parts, and has a store write them one after another.
 
-A file is complete with its footer. One large file would get its footer at the very end, so a
-program that is killed would leave nothing readable. With many files it loses the rows of the last
-few seconds.
+A Parquet file is complete with its footer. One large file would get its footer at the very end, so
+a program that is killed would leave nothing readable. With many files it loses the rows of the last
+seconds.
 """
 
 from __future__ import annotations
@@ -10,125 +10,226 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections import deque
+from contextlib import suppress
+from datetime import UTC, datetime
 from itertools import count
+from math import inf
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from kafkaclient.telemetry.parquet import write_part
-from kafkaclient.telemetry.rows import SCHEMA, Columns
+from kafkaclient.telemetry.part import Part, PartRefusedError
+from kafkaclient.telemetry.rows import ROWS_AT_A_TIME, Columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
 
-    from kafkaclient.telemetry.rows import BatchRow
+    from kafkaclient.hooks import FinishedBatch
+    from kafkaclient.telemetry.part import Store
 
 _log = logging.getLogger(__name__)
 
-_ROWS_PER_FILE = 8192
-_SECONDS_PER_FILE = 5.0  # after a file's first row
-_MAX_WAITING = 262_144  # rows that wait for a disk that does not answer, about 25 MB
+_HOUR_S = 3600
+_MAX_WAITING = 262_144  # rows that wait for a slow or failing store, about 30 MB
+_RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)  # after consecutive failures; the last one repeats
+_LOGGED_FAILURE = 2  # consecutive failures: a single one is usual with object stores
 _LAST_WRITE_TIMEOUT_S = 10.0
 
 
 class Recorder:
-    """Writes ``directory/batches-<client id>-<unique>-<number>.parquet``.
+    """Records batches. Created in the event loop that uses it; only :meth:`close` waits, and no
+    method raises.
 
-    ``facts`` become metadata of every file. Created in the event loop that uses it. Its methods do
-    not raise and do not block. A failed write is logged and ends the recording.
+    While the store fails or is too slow, up to 262,144 rows wait (or two parts, if these are more),
+    further rows are dropped, and the write is tried again, at the end every 30 seconds.
+
+    Parameters: ``target`` is shown in the log. ``started`` is the wall-clock time of ``start`` on
+    the clock of the batches. ``metadata()`` is called for each part. ``chance()`` gives random
+    numbers from 0 to 1; batches with at least ``share`` are not recorded.
     """
 
-    def __init__(self, directory: Path, client_id: str, facts: Mapping[str, str]) -> None:
-        self._directory = directory
+    def __init__(
+        self,
+        store: Store,
+        target: str,
+        client_id: str,
+        metadata: Callable[[], Mapping[str, str]],
+        *,
+        start: float,
+        started: float,
+        acks: bool,
+        share: float,
+        chance: Callable[[], float],
+        hide: Callable[[str], str],
+    ) -> None:
+        self._store = store
+        self._target = target
+        self._client_id = client_id
+        self._metadata = metadata
+        self._start, self._started, self._acks = start, started, acks
+        self._share, self._chance = share, chance
+        self._hide = hide
         self._prefix = f"batches-{re.sub(r'[^A-Za-z0-9._]+', '_', client_id)}-{uuid4().hex[:12]}"
-        self._schema = SCHEMA.with_metadata(dict(facts))
-        self._loop = asyncio.get_running_loop()
-        self._columns = Columns(self._schema)
-        self._timer: asyncio.TimerHandle | None = None
-        self._writing: asyncio.Future[None] | None = None
         self._numbers = count()
-        self.ended: bool = False
-        """Whether rows are dropped: the recorder was closed, or an error ended the recording."""
+        self._loop = asyncio.get_running_loop()
+        self._latest: list[FinishedBatch] = []
+        self._columns = self._new_columns()
+        self._hour = datetime.fromtimestamp(0, UTC)
+        self._hour_end = -inf  # on the clock of the batches
+        self._parts: deque[Part] = deque()
+        self._rows_in_parts = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._writer: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self._closing = asyncio.Event()  # the same, for the writer
+        self._is_behind = False
+        self._dropped_before = 0
+        self._logged: set[str] = set()
+        self.recorded = 0
+        """How many batches were written."""
+        self.dropped = 0
+        """How many batches were lost."""
 
     def __repr__(self) -> str:
-        return f"<Recorder of {self._prefix} waiting={len(self._columns)} ended={self.ended}>"
+        return f"<Recorder of {self._prefix} waiting={self.waiting} dropped={self.dropped}>"
 
-    def add(self, row: BatchRow) -> None:
-        """Record a batch. A row that does not fit ends the recording, with one error in the log."""
-        if self.ended:
-            return
-        try:
-            self._columns.append(row)
-        except (TypeError, ValueError, OverflowError) as error:
-            self._give_up(f"a row does not fit its columns: {error!r}")
-            return
-        waiting = len(self._columns)
-        if waiting >= _MAX_WAITING:
-            self._give_up(f"{waiting} rows wait for a write that does not end")
-        else:
-            self._write_when_due()
+    @property
+    def waiting(self) -> int:
+        """How many batches wait until they are written."""
+        return self._rows_in_parts + self._columns.rows + len(self._latest)
 
-    async def close(self) -> None:
-        """Write the remaining rows, for at most ten seconds."""
-        if self.ended:
-            return
-        deadline = self._loop.time() + _LAST_WRITE_TIMEOUT_S
-        for _ in range(2):  # the write in progress, then the rows that arrived since it began
-            self._start_write()
-            if self._writing is not None:
-                left = max(0.0, deadline - self._loop.time())
-                await asyncio.wait({self._writing}, timeout=left)
-        if self._writing is not None or self._columns:
-            self._give_up(f"the last write did not end within {_LAST_WRITE_TIMEOUT_S:.0f} s")
-        self._end()
+    # --- batches become parts -----------------------------------------------------------------
 
-    def _write_when_due(self) -> None:
-        if len(self._columns) >= _ROWS_PER_FILE:
-            self._start_write()
+    def add(self, batch: FinishedBatch) -> None:
+        """Record the batch, if it is in the sample."""
+        if self._is_closed or (self._share < 1 and self._chance() >= self._share):
+            return
+        if batch.done_s >= self._hour_end:
+            self._begin_hour(batch.done_s)
+        self._latest.append(batch)
+        if len(self._latest) >= ROWS_AT_A_TIME:
+            self._pack()
         elif self._timer is None:
-            self._timer = self._loop.call_later(_SECONDS_PER_FILE, self._start_write)
+            self._timer = self._loop.call_later(self._store.seconds_per_part, self._end_part)
 
-    def _start_write(self) -> None:
-        """Write the rows on another thread, unless a write is in progress."""
-        self._stop_timer()
-        if self._writing is not None or not self._columns:
+    def _begin_hour(self, now: float) -> None:
+        self._end_part()
+        epoch_s = self._started + now - self._start
+        first_s = epoch_s // _HOUR_S * _HOUR_S
+        self._hour = datetime.fromtimestamp(first_s, UTC)
+        self._hour_end = now + first_s + _HOUR_S - epoch_s
+
+    def _pack(self) -> None:
+        batches, self._latest = self._latest, []
+        most = max(_MAX_WAITING, 2 * self._store.rows_per_part)
+        if self.waiting + len(batches) > most:
+            self._fall_behind(f"{self.waiting} rows wait for the store")
+            self.dropped += len(batches)
             return
-        columns, self._columns = self._columns, Columns(self._schema)
         try:
-            self._writing = self._loop.run_in_executor(
-                None, self._write_file, next(self._numbers), columns
-            )
-        except RuntimeError as error:  # the program ends, and its threads have ended already
-            self._give_up(repr(error))
-        else:
-            self._writing.add_done_callback(self._on_written)
+            self._columns.append(batches)
+        except (TypeError, ValueError, OverflowError) as error:
+            self._lose(len(batches), f"a row does not fit its columns: {type(error).__name__}")
+        if self._columns.rows >= self._store.rows_per_part:
+            self._end_part()
 
-    def _write_file(self, number: int, columns: Columns) -> None:
-        if number == 0:  # a directory that is missing later was removed on purpose
-            self._directory.mkdir(parents=True, exist_ok=True)
-        write_part(self._directory, f"{self._prefix}-{number:06d}.parquet", columns)
-
-    def _on_written(self, writing: asyncio.Future[None]) -> None:
-        self._writing = None
-        error = None if writing.cancelled() else writing.exception()
-        if error is not None:
-            self._give_up(repr(error))
-        elif self._columns and not self.ended:
-            self._write_when_due()
-
-    def _give_up(self, why: str) -> None:
-        if not self.ended:
-            _log.error(
-                "telemetry to %s ends, and the rows not written are lost: %s", self._directory, why
-            )
-        self._end()
-
-    def _end(self) -> None:
-        self.ended = True
-        self._stop_timer()
-        self._columns = Columns(self._schema)
-
-    def _stop_timer(self) -> None:
+    def _end_part(self) -> None:
+        """Have the rows written that are there."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._latest:
+            self._pack()
+        columns, self._columns = self._columns, self._new_columns()
+        if columns.rows:
+            name = f"{self._prefix}-{next(self._numbers):06d}"
+            self._parts.append(Part(name, self._hour, columns, self._metadata()))
+            self._rows_in_parts += columns.rows
+            self._start_writer()
+
+    def _new_columns(self) -> Columns:
+        return Columns(self._client_id, self._start, acks=self._acks)
+
+    # --- parts are written --------------------------------------------------------------------
+
+    def _start_writer(self) -> None:
+        # A program that ends cancels all tasks, and may record more until it closes the producer.
+        if self._parts and (self._writer is None or self._writer.done()):
+            self._writer = self._loop.create_task(self._write_parts(), name="kafkaclient-telemetry")
+
+    async def _write_parts(self) -> None:
+        failures = 0
+        while self._parts:
+            is_last_attempt = self._closing.is_set()
+            try:
+                await self._store.write(self._parts[0])
+            except PartRefusedError as error:
+                part = self._take_part()
+                self._lose(part.columns.rows, str(error))
+            except Exception as error:  # noqa: BLE001 - any store, any error: records go on
+                failures += 1
+                why = self._hide(f"{type(error).__name__}: {error}".partition("\n")[0])
+                if failures >= _LOGGED_FAILURE or is_last_attempt:
+                    self._fall_behind(why)
+                if is_last_attempt:
+                    return
+                await self._pause(_RETRY_S[min(failures, len(_RETRY_S)) - 1])
+            else:
+                failures = 0
+                self.recorded += self._take_part().columns.rows
+        self._catch_up()
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but not while the recorder is being closed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
+
+    def _take_part(self) -> Part:
+        part = self._parts.popleft()
+        self._rows_in_parts -= part.columns.rows
+        return part
+
+    def _fall_behind(self, why: str) -> None:
+        """One error in the log until all is written again."""
+        if not self._is_behind:
+            self._is_behind, self._dropped_before = True, self.dropped
+            _log.error(
+                "telemetry cannot be written to %s, and is tried again; rows wait in memory, and "
+                "if they become too many, further rows are dropped: %s",
+                self._target,
+                why,
+            )
+
+    def _catch_up(self) -> None:
+        if self._is_behind:
+            self._is_behind = False
+            lost = self.dropped - self._dropped_before
+            _log.warning("telemetry is written to %s again; %d rows were lost", self._target, lost)
+
+    def _lose(self, rows: int, why: str) -> None:
+        """Logged once for each reason."""
+        self.dropped += rows
+        level = logging.DEBUG if why in self._logged else logging.ERROR
+        self._logged.add(why)
+        _log.log(level, "%d rows of telemetry to %s are lost: %s", rows, self._target, why)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Write the remaining rows, for at most ten seconds. Later rows are not recorded."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._end_part()
+        self._start_writer()
+        self._closing.set()
+        if self._writer is not None:
+            await asyncio.wait({self._writer}, timeout=_LAST_WRITE_TIMEOUT_S)
+            self._writer.cancel()
+            await asyncio.wait({self._writer})
+        await self._store.close()
+        if self._parts:
+            rows, self._rows_in_parts = self._rows_in_parts, 0
+            self._parts.clear()
+            self._lose(rows, "the producer was stopped before they could be written")

@@ -1,15 +1,20 @@
-"""The rows of telemetry: their columns, and rows on their way into a file."""
+"""The rows of telemetry: their columns, and rows on their way into a file or a message."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-_ROWS_AT_A_TIME = 128
+    from kafkaclient.hooks import FinishedBatch
+
+ROWS_AT_A_TIME = 128
+"""How many rows are converted together, on the event loop: about 0.1 ms."""
+
 _WORD = pa.dictionary(pa.int32(), pa.string())
 
 SCHEMA = pa.schema(
@@ -26,70 +31,51 @@ SCHEMA = pa.schema(
         ("error", pa.string()),
     ]
 )
-"""The columns of :class:`BatchRow`, in its order."""
-
-
-class BatchRow(NamedTuple):
-    """A batch that has an outcome. Times are in seconds since the producer's start. None: it did
-    not happen, or is not known because the batch failed before it had a partition."""
-
-    client_id: str
-    topic: str
-    partition: int
-    """-1: the batch failed before it had a partition."""
-    broker: int
-    """The leader that the batch was first sent to. -1: the batch was never sent."""
-    records: int
-    bytes: int
-    """Size on the wire; an estimate for a batch that was never sent."""
-    attempts: int
-    created_s: float
-    bound_s: float | None
-    """When the batch's partition was decided."""
-    sent_s: float | None
-    """When the batch was first sent."""
-    acknowledged_s: float | None
-    """None for a failure, and with acks=0."""
-    queued_batches: int | None
-    """At the decision: other batches in the queue of the batch."""
-    queued_bytes: int | None
-    in_flight: int | None
-    """At the decision: Produce requests in flight to the partition's leader."""
-    window: int | None
-    """At the decision: how many requests the leader may have in flight."""
-    bound_by: str | None
-    """The kind of decision: ``late``, ``rotation``, ``floor`` or ``append``."""
-    error: str | None
-    """The class name of the failure."""
+"""The columns of a batch; docs/reference/telemetry.md describes them."""
 
 
 class Columns:
-    """The rows of one file. Arrow converts a few rows at a time: converting a whole file at its end
-    would hold the interpreter, and so the event loop, even if another thread did it."""
+    """Rows of one producer. ``start``: the producer's clock at its start. ``acks`` False: no batch
+    is acknowledged.
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+    Arrow converts a few rows at a time: converting a whole file at its end would hold the
+    interpreter, and so the event loop, even if another thread did it.
+    """
+
+    def __init__(self, client_id: str, start: float, *, acks: bool) -> None:
+        self._client_id = pa.scalar(client_id)
+        self._start = pa.scalar(start)
+        self._acks = acks
         self._packed: list[pa.RecordBatch] = []
-        self._latest: list[Sequence[Any]] = []
+        self.rows: int = 0
 
-    def __len__(self) -> int:
-        return _ROWS_AT_A_TIME * len(self._packed) + len(self._latest)
+    def append(self, batches: Sequence[FinishedBatch]) -> None:
+        """Raises TypeError, ValueError or OverflowError if a batch does not fit the schema. Then
+        none is appended."""
+        topic, partition, broker, records, nbytes, attempts, _, *later = zip(*batches, strict=True)
+        created, bound, sent, done, *queue, errors = later
+        count = len(errors)
+        if not self._acks:
+            acknowledged: Sequence[float | None] = (None,) * count
+        elif errors.count(None) == count:
+            acknowledged, errors = done, (None,) * count
+        else:
+            outcomes = list(zip(done, errors, strict=True))
+            acknowledged = [at if error is None else None for at, error in outcomes]
+        names = [None if error is None else type(error).__name__ for error in errors]
+        arrays = [pa.repeat(self._client_id, count)]
+        columns: list[Sequence[Any]] = [topic, partition, broker, records, nbytes, attempts]
+        columns += [created, bound, sent, acknowledged, *queue, names]
+        for field, values in zip(list(SCHEMA)[1:], columns, strict=True):
+            array = pa.array(values, field.type)
+            if field.type == pa.float64():
+                array = pc.subtract(array, self._start)
+            arrays.append(array)
+        self._packed.append(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
+        self.rows += count
 
-    def append(self, row: Sequence[Any]) -> None:
-        """Raises TypeError, ValueError or OverflowError if recent rows do not fit the schema."""
-        self._latest.append(row)
-        if len(self._latest) == _ROWS_AT_A_TIME:
-            self._pack()
-
-    def table(self) -> pa.Table:
-        """All rows. Each string of a dictionary column is kept once. Raises as :meth:`append`."""
-        if self._latest:
-            self._pack()
-        table = pa.Table.from_batches(self._packed, self._schema)
-        return table.unify_dictionaries().combine_chunks()
-
-    def _pack(self) -> None:
-        columns = zip(self._schema.types, zip(*self._latest, strict=True), strict=True)
-        arrays = [pa.array(values, kind) for kind, values in columns]
-        self._packed.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
-        self._latest = []
+    def table(self, metadata: Mapping[str, str]) -> pa.Table:
+        """All rows, with the metadata. Each string of a dictionary column is kept once."""
+        table = pa.Table.from_batches(self._packed, SCHEMA)
+        table = table.unify_dictionaries().combine_chunks()
+        return table.replace_schema_metadata(dict(metadata))

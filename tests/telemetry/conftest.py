@@ -4,23 +4,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.telemetry import BatchRow
+from kafkaclient.hooks import FinishedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROW = BatchRow(
-    client_id="me",
+BATCH = FinishedBatch(
     topic="t",
     partition=0,
     broker=1,
     records=10,
     bytes=1000,
     attempts=1,
-    created_s=0.25,
-    bound_s=0.5,
-    sent_s=0.5,
-    acknowledged_s=1.0,
+    base_offset=7,
+    created_s=100.25,
+    bound_s=100.5,
+    sent_s=100.5,
+    done_s=101.0,
     queued_batches=0,
     queued_bytes=0,
     in_flight=2,
@@ -31,10 +31,10 @@ ROW = BatchRow(
 
 
 @pytest.fixture
-def row() -> Callable[..., BatchRow]:
-    """``row(partition=3)``: a batch's row with the given values changed."""
+def batch() -> Callable[..., FinishedBatch]:
+    """``batch(partition=3)``: a finished batch with the given facts changed."""
 
-    def of(**facts: Any) -> BatchRow:
-        return ROW._replace(**facts)
+    def of(**facts: Any) -> FinishedBatch:
+        return BATCH._replace(**facts)
 
     return of

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.telemetry import SCHEMA, decode
+from kafkaclient.telemetry import decode
 from kafkaclient.telemetry.format import SCHEMA_VERSION, STARTED, as_message, schema_version
 from kafkaclient.telemetry.rows import Columns
 
@@ -16,25 +16,24 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from kafkaclient.telemetry import BatchRow
+    from kafkaclient.hooks import FinishedBatch
 
 FACTS = {STARTED: "2026-01-02T03:04:05+00:00", SCHEMA_VERSION: "2"}
 
 
-def table(rows: list[Any], metadata: dict[str, str]) -> pa.Table:
-    columns = Columns(SCHEMA.with_metadata(metadata))
-    for row in rows:
-        columns.append(row)
-    return columns.table()
+def table(batches: list[FinishedBatch], metadata: dict[str, str]) -> pa.Table:
+    columns = Columns("me", 100.0, acks=True)
+    columns.append(batches)
+    return columns.table(metadata)
 
 
-def test_a_message_is_read_back_with_its_metadata(row: Callable[..., BatchRow]) -> None:
-    rows = [row(partition=number, topic=f"t{number % 3}") for number in range(1000)]
-    written = table(rows, FACTS)
+def test_a_message_is_read_back_with_its_metadata(batch: Callable[..., FinishedBatch]) -> None:
+    batches = [batch(partition=number, topic=f"t{number % 3}") for number in range(1000)]
+    written = table(batches, FACTS)
     read = decode(as_message(written))
     assert read.equals(written, check_metadata=True)
-    assert read.to_pylist() == [each._asdict() for each in rows]
-    assert len(as_message(written)) < 60 * len(rows)
+    assert read["partition"].to_pylist() == list(range(1000))
+    assert len(as_message(written)) < 60 * len(batches)
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b"\xff\xff\xff\xff\x10\0\0\0", b"x" * 1000])
@@ -43,8 +42,8 @@ def test_bytes_of_something_else_are_refused(value: bytes) -> None:
         decode(value)
 
 
-def test_a_message_that_was_cut_is_refused(row: Callable[..., BatchRow]) -> None:
-    value = as_message(table([row()] * 100, FACTS))
+def test_a_message_that_was_cut_is_refused(batch: Callable[..., FinishedBatch]) -> None:
+    value = as_message(table([batch()] * 100, FACTS))
     for length in range(8, len(value) - 8, 101):  # without its end mark it is whole
         with pytest.raises(ConfigError, match="a message is not telemetry"):
             decode(value[:length])
@@ -59,10 +58,10 @@ def test_a_message_that_was_cut_is_refused(row: Callable[..., BatchRow]) -> None
     ],
 )
 def test_other_metadata_is_refused(
-    metadata: dict[str, str], message: str, row: Callable[..., BatchRow]
+    metadata: dict[str, str], message: str, batch: Callable[..., FinishedBatch]
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        decode(as_message(table([row()], metadata)))
+        decode(as_message(table([batch()], metadata)))
 
 
 def test_metadata_without_a_version_is_the_first_version() -> None:

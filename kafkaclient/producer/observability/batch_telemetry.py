@@ -5,21 +5,33 @@ Imported only if ``telemetry`` is set, because it imports pyarrow.
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from random import Random
+from typing import TYPE_CHECKING, Any
 
 from kafkaclient.hooks import Hooks
-from kafkaclient.telemetry.format import STARTED
+from kafkaclient.producer.observability.telemetry_topic import TopicStore
+from kafkaclient.telemetry.file_store import FileStore
+from kafkaclient.telemetry.file_systems import check_scheme
+from kafkaclient.telemetry.format import EXCLUSIONS, SAMPLE, SCHEMA_VERSION, STARTED, VERSION
 from kafkaclient.telemetry.recorder import Recorder
-from kafkaclient.telemetry.rows import BatchRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from kafkaclient.config import ProducerConfig
+    from kafkaclient.config.telemetry_target import TelemetryTarget
     from kafkaclient.hooks import FinishedBatch
+    from kafkaclient.telemetry.part import Store
+
+# Defaults of telemetry.file.ms. A program that is killed loses the rows of this time; a store with
+# a request for each file should not get many small ones.
+_LOCAL_FILE_S = 5.0
+_REMOTE_FILE_S = 60.0
+_MESSAGE_S = 1.0
 
 _SETTINGS = (
     "acks",
@@ -36,59 +48,106 @@ _SETTINGS = (
 
 
 class BatchTelemetry(Hooks):
-    """Writes a row for each batch to Parquet files; times count from the producer's start."""
+    """Records a row for each batch; times count from the producer's start.
+
+    ``exclusions()`` gives how often each broker was excluded, by node id and reason.
+    ``new_producer(options)`` makes a producer for telemetry to a topic.
+    """
 
     def __init__(
         self,
         config: ProducerConfig,
-        directory: Path,
+        target: TelemetryTarget,
         *,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
+        exclusions: Callable[[], dict[int, dict[str, int]]],
+        new_producer: Callable[[dict[str, Any]], Any],
     ) -> None:
-        self._client_id = config.client_id
-        self._acks = config.acks
-        self._start = clock()
-        self._recorder = Recorder(directory, config.client_id, _file_metadata(config, wall_clock()))
+        started = wall_clock()
+        self._facts = _facts(config, started)
+        self._exclusions = exclusions
+        self._excluded: Counter[tuple[int, str]] = Counter()
+        self._recorder = recorder = Recorder(
+            _open_store(config, target, wall_clock, new_producer),
+            str(target),
+            config.client_id,
+            self._metadata,
+            start=clock(),
+            started=started,
+            acks=bool(config.acks),
+            share=config.telemetry_sample,
+            chance=Random().random,
+            hide=target.hide,
+        )
+        self._record = recorder.add
 
     def on_batch(self, batch: FinishedBatch) -> None:
-        acknowledged = self._acks and batch.error is None
-        self._recorder.add(
-            BatchRow(
-                client_id=self._client_id,
-                topic=batch.topic,
-                partition=batch.partition,
-                broker=batch.broker,
-                records=batch.records,
-                bytes=batch.bytes,
-                attempts=batch.attempts,
-                created_s=batch.created_s - self._start,
-                bound_s=self._since_start(batch.bound_s),
-                sent_s=self._since_start(batch.sent_s),
-                acknowledged_s=batch.done_s - self._start if acknowledged else None,
-                queued_batches=batch.queued_batches,
-                queued_bytes=batch.queued_bytes,
-                in_flight=batch.in_flight,
-                window=batch.window,
-                bound_by=batch.bound_by,
-                error=None if batch.error is None else type(batch.error).__name__,
-            )
-        )
+        self._record(batch)
 
-    def _since_start(self, at: float | None) -> float | None:
-        return None if at is None else at - self._start
+    def gauges(self) -> dict[str, float]:
+        """Metrics by name."""
+        return {
+            "telemetry-batches-dropped-total": self._recorder.dropped,
+            "telemetry-batches-recorded-total": self._recorder.recorded,
+            "telemetry-batches-waiting": self._recorder.waiting,
+        }
 
     async def close(self) -> None:
         """Write the rows that are still in memory."""
         await self._recorder.close()
 
+    def _metadata(self) -> dict[str, str]:
+        now = Counter(
+            {
+                (broker, reason): times
+                for broker, reasons in self._exclusions().items()
+                for reason, times in reasons.items()
+            }
+        )
+        news, self._excluded = now - self._excluded, now
+        if not news:
+            return self._facts
+        listed = [
+            {"broker": broker, "reason": reason, "times": times}
+            for (broker, reason), times in sorted(news.items())
+        ]
+        return {**self._facts, EXCLUSIONS: json.dumps(listed)}
 
-def _file_metadata(config: ProducerConfig, started: float) -> dict[str, str]:
-    """The files' metadata: the settings that affect the rows, under Kafka's names."""
+
+def check_target(target: TelemetryTarget) -> None:
+    """Raises ConfigError for a URI that no installed file system can open. Does no I/O on it."""
+    check_scheme(target)
+
+
+def _open_store(
+    config: ProducerConfig,
+    target: TelemetryTarget,
+    wall_clock: Callable[[], float],
+    new_producer: Callable[[dict[str, Any]], Any],
+) -> Store:
+    seconds = None if config.telemetry_file_ms is None else config.telemetry_file_ms / 1000
+    if target.topic is not None:
+        message_s = seconds or _MESSAGE_S
+        return TopicStore(target.topic, config, message_s, new_producer)
+    retention_ms = config.telemetry_retention_ms
+    return FileStore(
+        target,
+        file_bytes=config.telemetry_file_bytes,
+        file_s=seconds or (_REMOTE_FILE_S if target.scheme else _LOCAL_FILE_S),
+        retention_s=None if retention_ms < 0 else retention_ms / 1000,
+        wall_clock=wall_clock,
+    )
+
+
+def _facts(config: ProducerConfig, started: float) -> dict[str, str]:
+    """Metadata of files and messages: the settings that affect rows, under Kafka's names."""
     facts = {
         f"kafkaclient.{config.OPTIONS[name].kafka_name}": str(getattr(config, name))
         for name in _SETTINGS
     }
+    facts[SCHEMA_VERSION] = str(VERSION)
+    facts[SAMPLE] = str(config.telemetry_sample)
     facts[STARTED] = datetime.fromtimestamp(started, UTC).isoformat()
     facts["kafkaclient.version"] = _version()
     return facts

@@ -55,14 +55,16 @@ def bind_load_gauges(
             for name, topic in accumulator.topics.items()
         }
 
-    def exclusions() -> dict[int, dict[str, int]]:
-        primaries = (lane for lane in lanes if lane.primary is lane)
-        return {
-            lane.node_id: {reason: lane.exclusions[state] for state, reason in _REASONS}
-            for lane in primaries
-        }
+    metrics.bind_gauges(of_nodes, of_topics, of_partitions, lambda: exclusions(lanes))
 
-    metrics.bind_gauges(of_nodes, of_topics, of_partitions, exclusions)
+
+def exclusions(lanes: Iterable[BrokerLane]) -> dict[int, dict[str, int]]:
+    """By node id and reason: how often the broker was excluded for it."""
+    return {
+        lane.node_id: {reason: lane.exclusions[state] for state, reason in _REASONS}
+        for lane in lanes
+        if lane.primary is lane
+    }
 
 
 def _lane_gauges(lane: BrokerLane) -> Gauges:

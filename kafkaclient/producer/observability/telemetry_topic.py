@@ -1,0 +1,88 @@
+"""Writes telemetry to a Kafka topic, with a small producer of its own.
+
+Its records are outside of the transactions of the producer whose batches are recorded, and do not
+use that producer's buffer or connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from kafkaclient.config.client import ClientConfig
+from kafkaclient.errors import RecordTooLargeError
+from kafkaclient.telemetry.format import PART, SCHEMA_VERSION, VERSION, as_message
+from kafkaclient.telemetry.part import PartRefusedError
+from kafkaclient.telemetry.threads import DaemonThreads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.config import ProducerConfig
+    from kafkaclient.telemetry.part import Part
+
+_ROWS_PER_MESSAGE = 4096  # about 200 KB
+_STOP_TIMEOUT_S = 1.0
+
+
+class TopicStore:
+    """A message for each part. ``new_producer(options)`` makes a producer."""
+
+    rows_per_part = _ROWS_PER_MESSAGE
+
+    def __init__(
+        self,
+        topic: str,
+        config: ProducerConfig,
+        message_s: float,
+        new_producer: Callable[[dict[str, Any]], Any],
+    ) -> None:
+        self._topic = topic
+        self._key = config.client_id.encode()
+        self._options = _options(config)
+        self._new_producer = new_producer
+        self._producer: Any = None
+        self._threads = DaemonThreads()
+        self.seconds_per_part = message_s
+
+    async def write(self, part: Part) -> None:
+        loop = asyncio.get_running_loop()
+        value = await loop.run_in_executor(self._threads, _message, part)
+        headers = [(SCHEMA_VERSION, str(VERSION).encode()), (PART, part.name.encode())]
+        if self._producer is None:
+            producer = self._new_producer(self._options)
+            await producer.start()
+            self._producer = producer
+        try:
+            await self._producer.send_and_wait(self._topic, value, key=self._key, headers=headers)
+        except RecordTooLargeError as error:
+            raise PartRefusedError(f"the topic refuses a message: {error}") from error
+
+    async def close(self) -> None:
+        if self._producer is not None:
+            await self._producer.stop(_STOP_TIMEOUT_S)
+
+
+def _message(part: Part) -> bytes:
+    try:
+        return as_message(part.columns.table(part.metadata))
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise PartRefusedError(f"they cannot be converted: {type(error).__name__}") from error
+
+
+def _options(config: ProducerConfig) -> dict[str, Any]:
+    """How to reach the cluster as ``config`` does; everything else is small."""
+    names = (field.name for field in dataclasses.fields(ClientConfig))
+    given = {name: getattr(config, name) for name in names}
+    declared = type(config).OPTIONS
+    return {name: value for name, value in given.items() if value != declared[name].default} | {
+        "client_id": f"{config.client_id}-telemetry",
+        "acks": 1,
+        "enable_idempotence": False,
+        "linger_ms": 0,
+        "buffer_memory": 8_388_608,
+        "max_block_ms": 10_000,
+    }

@@ -1,0 +1,141 @@
+"""Writes parts as Parquet files, by date and hour, and deletes files that are too old."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from kafkaclient.telemetry.file_systems import open_root
+from kafkaclient.telemetry.format import as_parquet
+from kafkaclient.telemetry.part import PartRefusedError
+from kafkaclient.telemetry.reading import HOUR, entries, folder_of, hours
+from kafkaclient.telemetry.threads import DaemonThreads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.config.telemetry_target import TelemetryTarget
+    from kafkaclient.telemetry.part import Part
+
+_log = logging.getLogger(__name__)
+
+_BYTES_PER_ROW = 50.0  # until a file of at least _MIN_ROWS shows a better figure
+_MIN_ROWS = 1000
+_DELETED_AT_ONCE = 1000  # files after one write, so that writing goes on
+_RENAMED = frozenset({"local", "hdfs"})
+"""File systems where a file is visible while it is written, and a rename is atomic."""
+
+_OURS = re.compile(r"\.?batches-[A-Za-z0-9._]*-[0-9a-f]{12}-\d{6,}\.parquet(\.unfinished)?")
+
+
+class FileStore:
+    """Files below ``target``. ``wall_clock`` gives seconds since the epoch."""
+
+    def __init__(
+        self,
+        target: TelemetryTarget,
+        *,
+        file_bytes: int,
+        file_s: float,
+        retention_s: float | None,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._target = target
+        self._file_bytes = file_bytes
+        self._bytes_per_row = _BYTES_PER_ROW
+        self.seconds_per_part = file_s
+        self._retention = None if retention_s is None else timedelta(seconds=retention_s)
+        self._wall_clock = wall_clock
+        self._threads = DaemonThreads()
+        self._opened: tuple[Any, str] | None = None
+        self._has_written = False
+        self._next_cleaning = -1.0
+        if not target.scheme:  # the program may change its folder
+            self._opened = open_root(target)
+
+    @property
+    def rows_per_part(self) -> int:
+        return int(self._file_bytes / self._bytes_per_row)
+
+    async def write(self, part: Part) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._threads, self._write, part)
+
+    async def close(self) -> None:
+        """A write that goes on does not keep the program from ending."""
+
+    # --- in a thread --------------------------------------------------------------------------
+
+    def _write(self, part: Part) -> None:
+        try:
+            content = as_parquet(part.columns.table(part.metadata))
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise PartRefusedError(f"they cannot be converted: {type(error).__name__}") from error
+        if self._opened is None:
+            self._opened = open_root(self._target)
+        opened, root = self._opened
+        self._write_file(opened, root, part, content)
+        if part.columns.rows >= _MIN_ROWS:
+            self._bytes_per_row = len(content) / part.columns.rows
+        if self._retention is not None:
+            try:
+                self._clean(opened, root, self._retention)
+            except Exception as error:  # noqa: BLE001 - any file system; the part is written
+                why = self._target.hide(f"{type(error).__name__}: {error}".partition("\n")[0])
+                _log.warning("old telemetry in %s cannot be deleted: %s", self._target, why)
+
+    def _write_file(self, opened: Any, root: str, part: Part, content: bytes) -> None:
+        """A file gets its name when it is complete. A file that exists already is replaced."""
+        folder, name = f"{root}/{folder_of(part.hour)}", f"{part.name}.parquet"
+        if opened.type_name not in _RENAMED:
+            with opened.open_output_stream(f"{folder}/{name}") as stream:
+                stream.write(content)
+            return
+        # A folder that is missing later was removed on purpose, or its disk is not mounted.
+        if self._has_written and opened.get_file_info(root).type == fs.FileType.NotFound:
+            raise FileNotFoundError(f"{root} was there, and is missing now")
+        opened.create_dir(folder)
+        self._has_written = True
+        unfinished = f"{folder}/.{name}.unfinished"
+        try:
+            with opened.open_output_stream(unfinished) as stream:
+                stream.write(content)
+            opened.move(unfinished, f"{folder}/{name}")
+        except BaseException:
+            with suppress(OSError):
+                opened.delete_file(unfinished)
+            raise
+
+    def _clean(self, opened: Any, root: str, retention: timedelta) -> None:
+        """Delete telemetry of hours that ended longer ago than ``retention``. Other files, and
+        folders that are not an hour of telemetry, stay. Another producer may do the same."""
+        now = self._wall_clock()
+        if now < self._next_cleaning:
+            return
+        self._next_cleaning = now + HOUR.total_seconds()  # also after an error
+        oldest = datetime.fromtimestamp(now, UTC) - retention
+        deleted = 0
+        for hour, folder in hours(opened, root):
+            if hour + HOUR > oldest:
+                break
+            for info in entries(opened, folder):
+                if info.type != fs.FileType.File or not _OURS.fullmatch(info.base_name):
+                    continue
+                if deleted == _DELETED_AT_ONCE:
+                    self._next_cleaning = now  # the next write goes on
+                    return
+                with suppress(FileNotFoundError):
+                    opened.delete_file(info.path)
+                deleted += 1
+            if opened.type_name == "local":  # rmdir refuses a folder with files
+                for empty in (folder, os.path.dirname(folder)):
+                    with suppress(OSError):
+                        os.rmdir(empty)

@@ -1,0 +1,141 @@
+"""The files of telemetry: how they are named, which there are, and what is in them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from kafkaclient.errors import ConfigError
+from kafkaclient.telemetry.file_systems import open_root
+from kafkaclient.telemetry.format import STARTED, schema_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from os import PathLike
+
+HOUR = timedelta(hours=1)
+
+_PATTERN = "batches-*.parquet"
+_NAME = re.compile(r"(batches-.+?)(?:-(\d+))?\.parquet")
+
+
+class TelemetryFile(NamedTuple):
+    """A file of telemetry."""
+
+    path: str
+    """In the file system of the folder (:func:`open_root`)."""
+    hour: datetime | None
+    """The start of the UTC hour in which all batches of the file had their outcome. None: the file
+    has no such folder (schema version 1)."""
+    size: int
+    """In bytes."""
+    producer: str
+    """The common part of the names of one producer's files."""
+    number: int
+    """Counts the files of a producer, from 0."""
+
+
+def folder_of(hour: datetime) -> str:
+    """The folder of an hour, below the folder of telemetry."""
+    return f"date={hour:%Y-%m-%d}/hour={hour:%H}"
+
+
+def files(
+    root: str | PathLike[str], since: datetime | None = None, until: datetime | None = None
+) -> list[TelemetryFile]:
+    """The files in a folder of telemetry that have batches of ``since`` (included) to ``until``
+    (excluded), in the order in which each producer wrote them.
+
+    Whole hours are chosen, without opening a file: compare the batches' times for exact limits.
+    Files of schema version 1, which have no hour, are always among them.
+
+    Raises ConfigError for a time without a time zone or a URI with mistakes, OSError if the folder
+    cannot be read.
+    """
+    for limit in (since, until):
+        if limit is not None and limit.tzinfo is None:
+            raise ConfigError(f"{limit} has no time zone: give one, such as datetime.UTC")
+    opened, path = open_root(root)
+    found = [*_telemetry_in(opened, path, None)]
+    for hour, folder in hours(opened, path):
+        if (since is None or hour + HOUR > since) and (until is None or hour < until):
+            found += _telemetry_in(opened, folder, hour)
+    return sorted(found, key=lambda file: (file.producer, file.number, file.path))
+
+
+def hours(opened: Any, root: str) -> Iterator[tuple[datetime, str]]:
+    """The folders ``date=YYYY-MM-DD/hour=HH`` with their hours, in order."""
+    for date, folder in _folders(opened, root, "date=%Y-%m-%d"):
+        for hour, below in _folders(opened, folder, "hour=%H"):
+            yield datetime.combine(date.date(), hour.time(), UTC), below
+
+
+def _folders(opened: Any, path: str, form: str) -> Iterator[tuple[datetime, str]]:
+    for info in entries(opened, path):
+        try:
+            at = datetime.strptime(info.base_name, form)  # noqa: DTZ007 - the caller adds UTC
+        except ValueError:
+            continue
+        if info.type == fs.FileType.Directory and f"{at:{form}}" == info.base_name:
+            yield at, info.path
+
+
+def entries(opened: Any, path: str) -> list[Any]:
+    """What is in a folder, by name; nothing if the folder does not exist."""
+    chosen = fs.FileSelector(path, allow_not_found=True)
+    return sorted(opened.get_file_info(chosen), key=lambda info: info.base_name)
+
+
+def _telemetry_in(opened: Any, path: str, hour: datetime | None) -> Iterator[TelemetryFile]:
+    for info in entries(opened, path):
+        match = _NAME.fullmatch(info.base_name)
+        # A file without content is being written: some object stores show it.
+        if match and info.type == fs.FileType.File and info.size:
+            yield TelemetryFile(info.path, hour, info.size, match[1], int(match[2] or 0))
+
+
+def read(
+    root: str | PathLike[str], since: datetime | None = None, until: datetime | None = None
+) -> pa.Table:
+    """All batches in the :func:`files` of a folder of telemetry, as one ``pyarrow.Table``.
+
+    The batches of each producer are in the order of their outcomes. If one producer wrote all
+    files, the table has their metadata. Raises FileNotFoundError if there are no files, and
+    otherwise as :func:`files`.
+    """
+    found = files(root, since, until)
+    if not found:
+        raise FileNotFoundError(f"no {_PATTERN} in {root}: has a producer written there?")
+    opened, _ = open_root(root)
+    tables = [_read_file(opened, file.path) for file in found]
+    metadata = {table.schema.metadata[STARTED.encode()]: table.schema.metadata for table in tables}
+    whole = pa.concat_tables(table.replace_schema_metadata() for table in tables)
+    shared = metadata.popitem()[1] if len(metadata) == 1 else None
+    return whole.unify_dictionaries().replace_schema_metadata(shared)
+
+
+def _read_file(opened: Any, path: str) -> pa.Table:
+    with opened.open_input_file(path) as file:
+        table = pq.ParquetFile(file).read()  # read_table would add the columns date and hour
+    schema_version(table.schema.metadata, path)
+    return table
+
+
+def started_at(path: str | PathLike[str], filesystem: Any = None) -> datetime:
+    """The wall-clock time at which the times in a file start. ``filesystem``: the
+    ``pyarrow.fs.FileSystem`` of the path; None: the path is local.
+
+    Raises ConfigError for a file that no producer's telemetry wrote, or a newer kafkaclient.
+    """
+    where = str(path)
+    try:
+        metadata = pq.read_schema(where, filesystem=filesystem).metadata or {}
+    except pa.ArrowInvalid as error:
+        raise ConfigError(f"{path} is not a file of telemetry: {error}") from error
+    schema_version(metadata, where)
+    return datetime.fromisoformat(metadata[STARTED.encode()].decode())

@@ -18,7 +18,7 @@ from kafkaclient.spark.report.facts import BATCHES_AT_A_TIME, TIMES, read_file, 
 from kafkaclient.spark.report.judging import judge_decisions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 PACKED_COUNTS = pa.schema(
     [("kind", pa.string()), ("run", pa.int32()), ("slice", pa.int64()), ("counts", pa.binary())]
@@ -32,7 +32,7 @@ COUNTS = pa.schema(
         ("second", pa.int64()),
         *((name, pa.float64()) for name in ("batches", "records", "bytes", "retried")),
         *((name, pa.float64()) for name in ("total_s", "longest_s", "first_s", "last_s")),
-        *((name, pa.float64()) for name in ("chosen", "chosen_s", "ahead")),
+        *((name, pa.float64()) for name in ("append", "chosen", "chosen_s", "ahead")),
         *((name, pa.float64()) for name in ("others_s", "best_s", "regretted")),
     ]
 )
@@ -49,6 +49,7 @@ SUMS: dict[str, tuple[list[str], dict[str, str]]] = {
             "retried": "sum",
             "first_s": "min",
             "last_s": "max",
+            "append": "sum",
             "chosen": "sum",
             "chosen_s": "sum",
             "ahead": "sum",
@@ -147,6 +148,9 @@ def counts(files: Sequence[pa.Table], window_s: float) -> dict[str, pa.Table]:
         moment=_floor(pc.divide(pc.add(sent, started), window_s)),
         first_s=pc.add(created, started),
         last_s=batches["ended_s"],
+        append=pc.if_else(
+            pc.fill_null(pc.equal(batches["bound_by"], "append"), False), weight, 0.0
+        ),
         chosen=chosen,
         chosen_s=pc.multiply(chosen, pc.fill_null(chosen_s, 0.0)),
         ahead=pc.multiply(chosen, pc.fill_null(batches["ahead"], 0.0)),
@@ -195,10 +199,10 @@ def sum_groups(kind: str, counted: pa.Table) -> pa.Table:
     return sums.cast(pa.schema(zip(sums.column_names, kinds, strict=True)))
 
 
-def _pack_counts(held: Sequence[pa.Table], window_s: float) -> pa.RecordBatch:
+def _pack_counts(found: Mapping[str, pa.Table], window_s: float) -> pa.RecordBatch:
     rows = [
-        {"kind": kind, "run": run, "slice": number, "counts": _pack(part)}
-        for kind, table in counts(held, window_s).items()
+        {"kind": kind, "run": run, "slice": number, "counts": pack(part)}
+        for kind, table in found.items()
         for run, number, part in _sliced(table, _slices(kind, table, window_s))
     ]
     return pa.RecordBatch.from_pylist(rows, PACKED_COUNTS)
@@ -229,7 +233,7 @@ def _sliced(table: pa.Table, slices: np.ndarray) -> Iterator[tuple[int, int, pa.
             yield int(runs[begin]), int(slices[begin]), table.slice(begin, end - begin)
 
 
-def _pack(table: pa.Table) -> bytes:
+def pack(table: pa.Table) -> bytes:
     """The table as an Arrow stream: a single value for Spark, regardless of the number of rows."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4")

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 
 BATCHES_AT_A_TIME = 262_144
 
-EXCLUSIONS = "kafkaclient.exclusions"
-"""The metadata key of the exclusions since the producer's previous file or message, as JSON:
-``[{"broker": 1, "reason": "slow", "times": 3}]``."""
-
 _WORD = pa.dictionary(pa.int32(), pa.string())
 TIMES = ("created_s", "bound_s", "sent_s", "acknowledged_s")
 _COLUMNS = pa.schema(
@@ -105,7 +101,7 @@ def to_count(
 
 def exclusions(metadata: Mapping[bytes, bytes], run: int = 0) -> pa.Table:
     """How often the producer excluded each broker, by reason (column ``error``)."""
-    found = json.loads(metadata.get(EXCLUSIONS.encode(), b"[]"))
+    found = json.loads(metadata.get(telemetry.EXCLUSIONS.encode(), b"[]"))
     rows = [
         {"run": run, "broker": each["broker"], "error": each["reason"], "batches": each["times"]}
         for each in found

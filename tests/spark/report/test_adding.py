@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 from kafkaclient.spark.report import counting
-from kafkaclient.spark.report.counting import COUNTS, PACKED_COUNTS, _pack, add_up
+from kafkaclient.spark.report.counting import COUNTS, PACKED_COUNTS, add_up, pack
 
 PLACE = {"run": 1, "topic": "t", "partition": 2, "broker": 0}
 
 
 def applied(kind: str, *tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = [
-        {"kind": kind, "run": 1, "slice": 0, "counts": _pack(pa.Table.from_pylist(task))}
+        {"kind": kind, "run": 1, "slice": 0, "counts": pack(pa.Table.from_pylist(task))}
         for task in tasks
     ]
     key = (pa.scalar(kind), pa.scalar(1), pa.scalar(0))

@@ -106,7 +106,7 @@ def rows_of(kind: str, table: pa.Table) -> dict[tuple[Any, ...], Row]:
 def test_all_batches_are_counted_as_by_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(counting, "_MAX_BATCHES_HELD", at_once)
+    monkeypatch.setattr(counting, "BATCHES_AT_A_TIME", at_once)
     rng = Random(5)
     files, batches = [], []
     for number, size in enumerate((400, 0, 500, 300)):

@@ -140,6 +140,7 @@ def counts(files: Sequence[pa.Table], window_s: float) -> dict[str, pa.Table]:
     weight = batches["batches"]
     chosen_s = pc.subtract(acknowledged, bound)
     known = pc.and_(pc.and_(batches["chosen"], pc.is_valid(chosen_s)), pc.is_null(batches["error"]))
+    append = pc.equal(batches["bound_by"], "append")
     chosen = pc.if_else(pc.fill_null(known, False), weight, 0.0)
     batches = with_columns(
         batches.drop_columns(["chosen", "ahead"]),
@@ -148,9 +149,7 @@ def counts(files: Sequence[pa.Table], window_s: float) -> dict[str, pa.Table]:
         moment=_floor(pc.divide(pc.add(sent, started), window_s)),
         first_s=pc.add(created, started),
         last_s=batches["ended_s"],
-        append=pc.if_else(
-            pc.fill_null(pc.equal(batches["bound_by"], "append"), False), weight, 0.0
-        ),
+        append=pc.if_else(pc.fill_null(append, False), weight, 0.0),
         chosen=chosen,
         chosen_s=pc.multiply(chosen, pc.fill_null(chosen_s, 0.0)),
         ahead=pc.multiply(chosen, pc.fill_null(batches["ahead"], 0.0)),

@@ -132,7 +132,7 @@ def _blocks(spark: Any, places: Sequence[dict[str, Any]]) -> Any:
         run, topic, _hour = (value.as_py() for value in key)
         return choices.blocks(run, windows, partitions[run, topic])
 
-    with _no_pandas_warning():
+    with no_pandas_warning():
         hours = spark.sql(queries.CHOICES).groupBy("run", "topic", "hour")
         return hours.applyInArrow(blocks, from_arrow_schema(choices.BLOCKS))
 
@@ -146,7 +146,7 @@ def _count_batches(spark: Any, runs: Sequence[Run], judgement: Judgement, period
     ).repartition(len(shares))
     window_s, times, least_s = judgement.window_s, judgement.times, judgement.least_s
     since_s, until_s = period.since_s, period.until_s
-    with _no_pandas_warning():
+    with no_pandas_warning():
         shipped = table.mapInArrow(
             lambda shares: count_files(shares, window_s, since_s, until_s),
             from_arrow_schema(PACKED_COUNTS),
@@ -176,7 +176,7 @@ def task_files(runs: Sequence[Run]) -> list[list[tuple[int, str, str]]]:
 
 
 @contextmanager
-def _no_pandas_warning() -> Iterator[None]:
+def no_pandas_warning() -> Iterator[None]:
     """PySpark imports the unused pandas, and warns if pandas is newer than itself."""
     with catch_warnings():
         simplefilter("ignore", FutureWarning)

@@ -55,7 +55,11 @@ _FIGURES = (("batches", "sum"), ("records", "sum"), ("bytes", "sum"), ("failed",
 _SUMS = {
     "seconds": (
         ["topic", "partition", "broker", "second"],
-        [*_FIGURES, ("append", "sum"), ("chosen", "sum"), ("chosen_s", "sum"), ("ahead", "sum")],
+        [
+            *_FIGURES,
+            *((name, "sum") for name in ("append", "chosen", "chosen_s", "ahead")),
+            ("last_s", "max"),
+        ],
     ),
     "histogram": (["topic", "partition", "broker", "bucket"], [("batches", "sum")]),
     "exclusions": (["broker", "error"], [("batches", "sum")]),
@@ -114,6 +118,7 @@ class LiveWindows:
         """Batches that came after their window was closed."""
         self._first = first
         self._newest = first - 1
+        self._newest_outcome_s = first * window_s
         self._closed_to = -1  # windows below are closed
         self._counts: dict[int, dict[str, pa.Table]] = {}
         self._shown: deque[list[Row]] = deque(maxlen=SHOWN)
@@ -127,6 +132,9 @@ class LiveWindows:
             if row["window"] < self._closed_to:
                 self.late += pc.sum(table["batches"]).as_py() if row["kind"] == "seconds" else 0
                 continue
+            if row["kind"] == "seconds":
+                last_s = pc.max(table["last_s"]).as_py()
+                self._newest_outcome_s = max(self._newest_outcome_s, last_s)
             arrived.setdefault((row["window"], row["kind"]), []).append(table)
         for (window, kind), tables in arrived.items():
             held = self._counts.setdefault(window, {})
@@ -158,7 +166,8 @@ class LiveWindows:
         blocks = [*self._blocks, *self._blocks_of(open_windows)]
         saved = choices.saving(pa.concat_tables(blocks)) if blocks else None
         return {
-            "newest_s": (self._newest + 1) * self.window_s,
+            "newest_outcome_s": self._newest_outcome_s,
+            "window_s": self.window_s,
             "recent_s": RECENT * self.window_s,
             "late": self.late,
             "all": next(iter(r for r in rows if r["kind"] == "all"), None),

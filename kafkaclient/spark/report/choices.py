@@ -91,12 +91,12 @@ def blocks(
         "queued_s": total * (even * queued).sum(axis=1),
         "assumed": total * ~known.all(axis=1),
     }
-    block, place = np.unique(seconds[judged] // block_s, return_inverse=True)
+    numbers, within = np.unique(seconds[judged] // block_s, return_inverse=True)
     summed = {
-        name: np.bincount(place, values[judged], minlength=len(block))
+        name: np.bincount(within, values[judged], minlength=len(numbers))
         for name, values in figures.items()
     }
-    return pa.table({"run": np.full(len(block), run), "block": block, **summed}).cast(BLOCKS)
+    return pa.table({"run": np.full(len(numbers), run), "block": numbers, **summed}).cast(BLOCKS)
 
 
 def saving(found: pa.Table, seed: int = 0) -> Saving | None:

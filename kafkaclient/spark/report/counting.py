@@ -75,7 +75,10 @@ _MAX_UNSUMMED_ROWS = 1_000_000  # held before they are added up, plus the rows o
 
 
 def count_files(
-    shares: Iterable[pa.RecordBatch], window_s: float, since_s: float | None, until_s: float | None
+    shares: Iterable[pa.RecordBatch],
+    window_s: float,
+    since_s: float | None = None,
+    until_s: float | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The :data:`PACKED_COUNTS` of a task. Spark maps this function over rows of ``files``: lists
     of ``run``, ``root`` and ``path``.

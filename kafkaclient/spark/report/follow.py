@@ -103,7 +103,9 @@ class WindowTable:
         self._held: list[Row] = []
         self._delta: Any = import_module("deltalake") if find_spec("deltalake") else None
         if self._delta is not None and (folder / "windows.delta").exists():
-            held = self._delta.DeltaTable(folder / "windows.delta").to_pyarrow_table()
+            held = self._delta.DeltaTable(folder / "windows.delta").to_pyarrow_table(
+                columns=["window_start"]
+            )
             latest = pa.compute.max(held["window_start"].cast(pa.int64())).as_py()
             unit = 1000 if pa.types.is_timestamp(held["window_start"].type) else 1
             self._first_ms = max(first_ms, (latest // unit // _MINUTE_MS + 1) * _MINUTE_MS)

@@ -57,10 +57,12 @@ unit: $(STAMP) ## no network; compiled, then once more what has a way in pure Py
 
 FAUST := build/faust
 QUIX := build/quix
+MOTO := build/moto
 
 # Stream processors in environments of their own: faust-streaming needs an older click than the rest,
 # Quix Streams an older confluent-kafka. For integration/test_neighbours.py and experiments.
-$(FAUST)/.installed $(QUIX)/.installed: build/%/.installed: $(STAMP) integration/neighbours/%.txt
+# moto is the S3 server of integration/test_telemetry.py.
+$(FAUST)/.installed $(QUIX)/.installed $(MOTO)/.installed: build/%/.installed: $(STAMP) integration/neighbours/%.txt
 	rm -rf build/$* && $(BIN)/uv venv --quiet --python $(BIN)/python build/$*
 	$(BIN)/uv pip install --quiet --compile-bytecode --python build/$* --require-hashes -r integration/neighbours/$*.txt
 	touch $@
@@ -70,7 +72,7 @@ peers: $(FAUST)/.installed $(QUIX)/.installed ## faust-streaming and Quix Stream
 slice: $(STAMP) $(FAUST)/.installed ## real brokers, without what takes long
 	$(BIN)/pytest integration -m "not full" --durations=25
 
-integration: $(STAMP) peers ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for another cluster
+integration: $(STAMP) peers $(MOTO)/.installed ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for another cluster
 	$(BIN)/pytest integration
 
 compose-test: $(STAMP) ## the same against containers of docker-compose.yml; COMPOSE_TEST="integration/test_faults.py ..."
@@ -122,6 +124,7 @@ constraints: ## pin the newest versions that pyproject.toml allows
 	$(COMPILE) --all-extras --group dev --group docs pyproject.toml -o constraints.txt
 	$(COMPILE) --extra aiokafka --group faust pyproject.toml -o integration/neighbours/faust.txt
 	$(COMPILE) --group quix pyproject.toml -o integration/neighbours/quix.txt
+	$(COMPILE) --group moto pyproject.toml -o integration/neighbours/moto.txt
 
 wheel-test: $(STAMP) ## sdist, wheels and their tests on every Python there; PYTHONS="python3.13 /path/python3" WHEEL_TEST="--unit tests/wire ..."
 	$(BIN)/python -m release.wheel_test --uv $(BIN)/uv $(WHEEL_TEST)

@@ -300,5 +300,5 @@ def test_many_producers_in_spark_tasks(
     assert len(consumed) == 3000
     rows = telemetry.read(facts).to_pylist()
     assert {row["client_id"] for row in rows} == {"fleet-0", "fleet-1"}
-    begun = sorted(telemetry.started_at(file) for file in facts.glob("*-000000.parquet"))
+    begun = sorted(telemetry.started_at(file) for file in facts.rglob("*-000000.parquet"))
     assert (begun[1] - begun[0]).total_seconds() < 1.0, "they start together"

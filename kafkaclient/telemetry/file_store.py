@@ -10,12 +10,10 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyarrow import fs
 
 from kafkaclient.telemetry.file_systems import open_root
 from kafkaclient.telemetry.format import as_parquet
-from kafkaclient.telemetry.part import PartRefusedError
 from kafkaclient.telemetry.reading import HOUR, entries, folder_of, hours
 from kafkaclient.telemetry.threads import DaemonThreads
 
@@ -75,10 +73,7 @@ class FileStore:
     # --- in a thread --------------------------------------------------------------------------
 
     def _write(self, part: Part) -> None:
-        try:
-            content = as_parquet(part.columns.table(part.metadata))
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise PartRefusedError(f"they cannot be converted: {type(error).__name__}") from error
+        content = part.encode(as_parquet)
         if self._opened is None:
             self._opened = open_root(self._target)
         opened, root = self._opened

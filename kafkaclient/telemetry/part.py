@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import pyarrow as pa
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from kafkaclient.telemetry.rows import Columns
@@ -27,6 +29,13 @@ class Part:
     """The start of the UTC hour in which all batches of the part had their outcome."""
     columns: Columns
     metadata: Mapping[str, str]
+
+    def encode(self, form: Callable[[pa.Table], bytes]) -> bytes:
+        """The content of a file or a message. Raises PartRefusedError."""
+        try:
+            return form(self.columns.table(self.metadata))
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise PartRefusedError(f"they cannot be encoded: {type(error).__name__}") from error
 
 
 class Store(Protocol):

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from kafkaclient.hooks import FinishedBatch
 
-ROWS_AT_A_TIME = 128
-"""How many rows are converted together, on the event loop: about 0.1 ms."""
+ROWS_AT_A_TIME = 256
+"""How many rows are converted together, on the event loop: 0.2 ms."""
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
 
@@ -32,6 +32,9 @@ SCHEMA = pa.schema(
     ]
 )
 """The columns of a batch; docs/reference/telemetry.md describes them."""
+
+_TYPES = [(kind, kind == pa.float64()) for kind in SCHEMA.types[1:]]
+"""Of all columns but the client id; whether the column is a time."""
 
 
 class Columns:
@@ -66,11 +69,9 @@ class Columns:
         arrays = [pa.repeat(self._client_id, count)]
         columns: list[Sequence[Any]] = [topic, partition, broker, records, nbytes, attempts]
         columns += [created, bound, sent, acknowledged, *queue, names]
-        for field, values in zip(list(SCHEMA)[1:], columns, strict=True):
-            array = pa.array(values, field.type)
-            if field.type == pa.float64():
-                array = pc.subtract(array, self._start)
-            arrays.append(array)
+        for (kind, is_time), values in zip(_TYPES, columns, strict=True):
+            array = pa.array(values, kind)
+            arrays.append(pc.subtract(array, self._start) if is_time else array)
         self._packed.append(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
         self.rows += count
 

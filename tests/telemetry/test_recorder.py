@@ -1,263 +1,249 @@
-"""When files are written, and that errors of writing do not reach the producer."""
+"""When parts are written, and that a store that fails, hangs or is full does not end recording."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import threading
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from kafkaclient.errors import ConfigError
-from kafkaclient.telemetry import Recorder, read, started_at
 from kafkaclient.telemetry import recorder as recorder_module
-from kafkaclient.telemetry.format import STARTED
-from kafkaclient.telemetry.parquet import write_part
+from kafkaclient.telemetry.part import Part, PartRefusedError
+from kafkaclient.telemetry.recorder import Recorder
 from kafkaclient.testing.clock import virtual_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from kafkaclient.telemetry import BatchRow
+    from kafkaclient.hooks import FinishedBatch
 
-    Row = Callable[..., BatchRow]
-    Limit = Callable[..., None]
+    Batch = Callable[..., FinishedBatch]
 
-FACTS = {STARTED: "2026-01-02T03:04:05.600000+00:00", "kafkaclient.linger.ms": "5"}
-
-
-def recorder(directory: Path, client_id: str = "me") -> Recorder:
-    return Recorder(directory, client_id, FACTS)
+START = 100.0
+STARTED = datetime(2026, 1, 2, 3, 59, 50, tzinfo=UTC)
 
 
-@pytest.fixture
-def limit(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """``limit(ROWS_PER_FILE=40)`` sets a constant of the recorder, ``limit(write=f)`` its write."""
+class MemoryStore:
+    """Keeps parts. The next writes raise ``errors``; a write waits while ``go`` is not set."""
 
-    def change(write: Callable[..., Any] = write_part, **limits: float) -> None:
-        monkeypatch.setattr(recorder_module, "write_part", write)
-        for name, value in limits.items():
-            monkeypatch.setattr(recorder_module, f"_{name}", value)
+    def __init__(self, rows: int = 256, seconds: float = 5.0) -> None:
+        self.rows_per_part, self.seconds_per_part = rows, seconds
+        self.parts: list[Part] = []
+        self.attempts: list[float] = []
+        self.errors: list[Exception] = []
+        self.go = asyncio.Event()
+        self.go.set()
+        self.is_closed = False
 
-    return change
+    async def write(self, part: Part) -> None:
+        self.attempts.append(asyncio.get_running_loop().time())
+        await self.go.wait()
+        if self.errors:
+            raise self.errors.pop(0)
+        self.parts.append(part)
 
+    async def close(self) -> None:
+        self.is_closed = True
 
-def files(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.iterdir())
-
-
-@virtual_time
-async def test_rows_are_read_back_in_order(tmp_path: Path, row: Row, limit: Limit) -> None:
-    target = tmp_path / "new" / "directory"
-    limit(ROWS_PER_FILE=40)
-    recording = recorder(target)
-    for number in range(100):
-        recording.add(row(partition=number, bound_s=None, topic=f"t{number % 7}"))
-        await asyncio.sleep(0.001)
-    await recording.close()
-    table = read(target)
-    assert table["partition"].to_pylist() == list(range(100))
-    assert table["topic"].to_pylist() == [f"t{number % 7}" for number in range(100)]
-    assert table["bound_s"].null_count == 100
-    assert table.schema.metadata[b"kafkaclient.linger.ms"] == b"5"
-    assert len(files(target)) == 3
-    assert started_at(target / files(target)[0]).timestamp() == 1767323045.6
+    def partitions(self) -> list[list[int]]:
+        tables = (part.columns.table({}) for part in self.parts)
+        return [table["partition"].to_pylist() for table in tables]
 
 
-@virtual_time
-async def test_a_file_is_written_some_seconds_after_its_first_row(
-    tmp_path: Path, row: Row, limit: Limit
-) -> None:
-    limit(SECONDS_PER_FILE=2.0)
-    recording = recorder(tmp_path)
-    await asyncio.sleep(10)
-    recording.add(row())
-    await asyncio.sleep(1)
-    recording.add(row())
-    assert not files(tmp_path)
-    await asyncio.sleep(1.1)
-    assert read(tmp_path).num_rows == 2, "without the end: what a killed program leaves"
-    recording.add(row())
-    await asyncio.sleep(2.1)
-    assert read(tmp_path).num_rows == 3
-    await recording.close()
-    assert len(files(tmp_path)) == 2
+def recorder(store: MemoryStore, client_id: str = "me", **options: Any) -> Recorder:
+    given = {
+        "start": START,
+        "started": STARTED.timestamp(),
+        "acks": True,
+        "share": 1.0,
+        "chance": lambda: 0.0,
+        "hide": lambda text: text.replace("secret", "***"),
+    }
+    return Recorder(store, "the store", client_id, lambda: {"k": "v"}, **given | options)
 
 
 @virtual_time
-async def test_nothing_recorded_leaves_nothing(tmp_path: Path) -> None:
-    target = tmp_path / "none"
-    await recorder(target).close()
-    assert not target.exists()
-    with pytest.raises(FileNotFoundError, match=r"batches-\*\.parquet"):
-        read(target)
+async def test_a_full_part_is_written_at_once_and_the_rest_some_seconds_later(batch: Batch) -> None:
+    store = MemoryStore(rows=256, seconds=5.0)
+    recording = recorder(store)
+    for number in range(300):
+        recording.add(batch(partition=number))
+    await asyncio.sleep(4.9)
+    assert store.partitions() == [list(range(256))]
+    await asyncio.sleep(0.2)
+    assert store.partitions() == [list(range(256)), list(range(256, 300))]
+    assert (recording.recorded, recording.dropped, recording.waiting) == (300, 0, 0)
+    assert store.parts[0].metadata == {"k": "v"}
+    await asyncio.sleep(100)
+    assert len(store.attempts) == 2, "nothing is written while nothing is recorded"
 
 
 @virtual_time
-async def test_producers_share_a_directory(tmp_path: Path, row: Row) -> None:
+async def test_parts_have_names_of_their_own(batch: Batch) -> None:
+    store = MemoryStore(rows=256)
     for client in ("a/b c", "a/b c", "ü"):
-        recording = recorder(tmp_path, client)
-        recording.add(row(client_id=client))
+        recording = recorder(store, client)
+        for _ in range(300):
+            recording.add(batch())
         await recording.close()
-    assert sorted(read(tmp_path)["client_id"].to_pylist()) == ["a/b c", "a/b c", "ü"]
-    assert all(name.startswith(("batches-a_b_c-", "batches-_-")) for name in files(tmp_path))
-
-
-async def test_files_are_written_on_another_thread(tmp_path: Path, row: Row, limit: Limit) -> None:
-    threads = []
-
-    def write(*args: Any) -> None:
-        threads.append(threading.get_ident())
-        write_part(*args)
-
-    limit(ROWS_PER_FILE=1, write=write)
-    recording = recorder(tmp_path)
-    recording.add(row())
-    await recording.close()
-    assert threads
-    assert threading.get_ident() not in threads
-
-
-async def test_rows_that_come_while_a_file_is_written_are_in_the_next(
-    tmp_path: Path, row: Row, limit: Limit
-) -> None:
-    go_on = threading.Event()
-
-    def write(*args: Any) -> None:
-        assert go_on.wait(10)
-        write_part(*args)
-
-    limit(ROWS_PER_FILE=2, write=write)
-    recording = recorder(tmp_path)
-    for number in range(7):
-        recording.add(row(partition=number))
-    assert not files(tmp_path)
-    go_on.set()
-    await recording.close()
-    assert read(tmp_path)["partition"].to_pylist() == list(range(7))
-    assert len(files(tmp_path)) == 2
-
-
-@pytest.mark.parametrize("after", [0, 1])
-@virtual_time
-async def test_an_error_is_logged_once_and_ends_the_recording(
-    after: int, tmp_path: Path, row: Row, limit: Limit, caplog: pytest.LogCaptureFixture
-) -> None:
-    calls = []
-
-    def write(*args: Any) -> None:
-        calls.append(args)
-        if len(calls) > after:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        write_part(*args)
-
-    limit(SECONDS_PER_FILE=1.0, write=write)
-    recording = recorder(tmp_path)
-    with caplog.at_level(logging.ERROR):
-        for _ in range(10):
-            recording.add(row())
-            await asyncio.sleep(1.1)
-        await recording.close()
-    (message,) = (record.getMessage() for record in caplog.records)
-    assert "No space left on device" in message
-    assert str(tmp_path) in message
-    assert recording.ended
-    assert len(calls) == after + 1
-    assert len(files(tmp_path)) == after
+    names = [part.name for part in store.parts]
+    assert len(set(names)) == 6
+    starts = ["batches-a_b_c-"] * 4 + ["batches-_-"] * 2
+    assert all(name.startswith(start) for name, start in zip(names, starts, strict=True))
+    assert [name[-6:] for name in names] == ["000000", "000001"] * 3
 
 
 @virtual_time
-async def test_a_directory_that_is_taken_away_ends_the_recording(
-    tmp_path: Path, row: Row, limit: Limit, caplog: pytest.LogCaptureFixture
-) -> None:
-    target = tmp_path / "here"
-    limit(ROWS_PER_FILE=1)
-    recording = recorder(target)
-    recording.add(row())
-    await asyncio.sleep(0.001)
-    target.rename(tmp_path / "elsewhere")
-    recording.add(row())
-    await asyncio.sleep(0.001)
-    recording.add(row())
+async def test_no_part_spans_two_hours(batch: Batch) -> None:
+    store = MemoryStore()
+    recording = recorder(store)
+    for done_s in (101.0, 109.999, 110.0, 3709.9, 3710.0, 20000.0):
+        recording.add(batch(done_s=done_s))
     await recording.close()
+    hours = [(part.hour.isoformat(), part.columns.rows) for part in store.parts]
+    assert hours == [
+        ("2026-01-02T03:00:00+00:00", 2),
+        ("2026-01-02T04:00:00+00:00", 2),
+        ("2026-01-02T05:00:00+00:00", 1),
+        ("2026-01-02T09:00:00+00:00", 1),
+    ]
+
+
+@virtual_time
+async def test_a_sample_is_chosen_at_random(batch: Batch) -> None:
+    store = MemoryStore()
+    chances = iter([0.0, 0.24, 0.25, 0.99, 0.1])
+    recording = recorder(store, share=0.25, chance=lambda: next(chances))
+    for number in range(5):
+        recording.add(batch(partition=number))
+    await recording.close()
+    assert store.partitions() == [[0, 1, 4]]
+    assert recording.dropped == 0
+
+
+@virtual_time
+async def test_an_outage_of_ten_minutes_ends_the_recording_for_that_time_only(
+    batch: Batch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(recorder_module, "_MAX_WAITING", 1024)
+    store = MemoryStore(rows=256)
+    recording = recorder(store)
+    store.errors = [OSError("no secret route")] * 24
+    for number in range(6000):  # ten minutes, and a little longer
+        recording.add(batch(partition=number))
+        assert recording.waiting < 1024 + 256
+        await asyncio.sleep(0.11)
+    await recording.close()
+    began, ended = (record.getMessage() for record in caplog.records)
+    assert "cannot be written to the store" in began
+    assert "OSError: no *** route" in began
+    assert f"{recording.dropped} rows were lost" in ended
+    assert recording.recorded + recording.dropped == 6000
+    kept = [number for part in store.partitions() for number in part]
+    assert len(kept) == recording.recorded
+    assert kept[:256] == list(range(256)), "the oldest rows waited"
+    assert kept[-256:] == list(range(6000 - 256, 6000))
+    pauses = [b - a for a, b in zip(store.attempts, store.attempts[1:24], strict=False)]
+    assert pauses[:5] == pytest.approx([1, 2, 5, 10, 30])
+    assert set(map(round, pauses[5:])) == {30}
+
+
+@virtual_time
+async def test_one_failure_between_is_not_logged(
+    batch: Batch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore()
+    recording = recorder(store)
+    store.errors = [OSError("slow down")]
+    recording.add(batch())
+    await asyncio.sleep(30)
+    assert store.partitions() == [[0]]
+    assert not caplog.records
+    await recording.close()
+
+
+@virtual_time
+async def test_a_store_that_does_not_answer_costs_bounded_memory(
+    batch: Batch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(recorder_module, "_MAX_WAITING", 1024)
+    store = MemoryStore(rows=256)
+    store.go.clear()
+    recording = recorder(store)
+    for _ in range(5000):
+        recording.add(batch())
+        assert recording.waiting < 1024 + 256
+    await asyncio.sleep(60)
     assert len(caplog.records) == 1
-    assert not target.exists()
-    assert read(tmp_path / "elsewhere").num_rows == 1
-
-
-@virtual_time
-async def test_a_directory_that_cannot_be_made_ends_the_recording(
-    tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").touch()
-    recording = recorder(tmp_path / "file" / "below")
-    recording.add(row())
-    await recording.close()
-    assert len(caplog.records) == 1
-
-
-@pytest.mark.parametrize("count", [1, 100])
-@virtual_time
-async def test_rows_that_cannot_be_written_leave_no_half_file(
-    count: int, tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
-) -> None:
-    recording = recorder(tmp_path)
-    for _ in range(count):
-        recording.add(row(records=2**31))
-    await recording.close()
-    assert recording.ended
-    assert len(caplog.records) == 1
-    assert not files(tmp_path)
-
-
-async def test_a_disk_that_does_not_answer_costs_bounded_memory(
-    tmp_path: Path, row: Row, limit: Limit, caplog: pytest.LogCaptureFixture
-) -> None:
-    go_on = threading.Event()
-    limit(write=lambda *_: go_on.wait(10), ROWS_PER_FILE=10, MAX_WAITING=100)
-    recording = recorder(tmp_path)
-    for _ in range(300):
-        recording.add(row())
-    assert recording.ended
-    assert "waiting=0" in repr(recording)
-    assert "100 rows wait" in caplog.text
-    go_on.set()
-    await recording.close()
-
-
-async def test_a_program_that_ends_without_a_stop(
-    tmp_path: Path, row: Row, limit: Limit, caplog: pytest.LogCaptureFixture
-) -> None:
-    limit(ROWS_PER_FILE=2)
-    recording = recorder(tmp_path)
-    await asyncio.get_running_loop().shutdown_default_executor()
-    for _ in range(5):
-        recording.add(row())
-    assert recording.ended
-    assert len(caplog.records) == 1
-    await recording.close()
-
-
-@virtual_time
-async def test_rows_after_the_end_are_dropped(tmp_path: Path, row: Row) -> None:
-    recording = recorder(tmp_path)
-    recording.add(row())
-    await recording.close()
-    recording.add(row())
-    await recording.close()
+    assert "rows wait for the store" in caplog.text
+    store.go.set()
     await asyncio.sleep(10)
-    assert read(tmp_path).num_rows == 1
+    assert recording.waiting == 0
+    recording.add(batch(partition=9))
+    await recording.close()
+    assert store.partitions()[-1] == [9], "it goes on"
+    assert recording.recorded + recording.dropped == 5001
+    assert len(caplog.records) == 2
 
 
-def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
-    cut, other = tmp_path / "batches-cut.parquet", tmp_path / "batches-other.parquet"
-    cut.write_bytes(b"PAR1 and no more")
-    pq.write_table(pa.table({"topic": ["t"]}), other)
-    for path in (cut, other):
-        with pytest.raises(ConfigError, match=f"{path.name} is not a file of telemetry"):
-            started_at(path)
+@virtual_time
+async def test_what_can_never_be_written_does_not_block_the_rest(
+    batch: Batch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore(rows=256)
+    store.errors = [PartRefusedError("the message is too large")]
+    recording = recorder(store)
+    for number in range(512):
+        recording.add(batch(partition=number))
+    for _ in range(600):
+        recording.add(batch(records=2**31))  # no int32
+    await recording.close()
+    assert store.partitions() == [list(range(256, 512))]
+    assert recording.dropped == 256 + 600
+    messages = [record.getMessage() for record in caplog.records if record.levelno >= 40]
+    assert len(messages) == 2, "once for each reason"
+    assert "does not fit" in messages[0] + messages[1]
+    assert "too large" in messages[0] + messages[1]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@virtual_time
+async def test_a_close_waits_for_a_store_for_ten_seconds(
+    fails: bool, batch: Batch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore()
+    recording = recorder(store)
+    if fails:
+        store.errors = [OSError("gone")] * 100
+    else:
+        store.go.clear()
+    recording.add(batch())
+    await asyncio.sleep(60)
+    begun = asyncio.get_running_loop().time()
+    await recording.close()
+    assert asyncio.get_running_loop().time() - begun == pytest.approx(0 if fails else 10)
+    assert store.is_closed
+    assert recording.dropped == 1
+    assert caplog.records[-1].levelno == logging.ERROR
+    assert "stopped before they could be written" in caplog.text
+    recording.add(batch())
+    await recording.close()
+    assert (recording.dropped, recording.waiting) == (1, 0)
+
+
+@virtual_time
+async def test_a_cancelled_task_does_not_end_the_recording(batch: Batch) -> None:
+    store = MemoryStore()
+    recording = recorder(store)
+    store.go.clear()
+    recording.add(batch(partition=1))
+    await asyncio.sleep(6)
+    (writer,) = asyncio.all_tasks() - {asyncio.current_task()}
+    writer.cancel()
+    await asyncio.sleep(0)
+    store.go.set()
+    recording.add(batch(partition=2))
+    await recording.close()
+    assert store.partitions() == [[1], [2]]

@@ -10,8 +10,6 @@ import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from kafkaclient.config.client import ClientConfig
 from kafkaclient.errors import RecordTooLargeError
 from kafkaclient.telemetry.format import PART, SCHEMA_VERSION, VERSION, as_message
@@ -50,7 +48,7 @@ class TopicStore:
 
     async def write(self, part: Part) -> None:
         loop = asyncio.get_running_loop()
-        value = await loop.run_in_executor(self._threads, _message, part)
+        value = await loop.run_in_executor(self._threads, part.encode, as_message)
         headers = [(SCHEMA_VERSION, str(VERSION).encode()), (PART, part.name.encode())]
         if self._producer is None:
             producer = self._new_producer(self._options)
@@ -64,13 +62,6 @@ class TopicStore:
     async def close(self) -> None:
         if self._producer is not None:
             await self._producer.stop(_STOP_TIMEOUT_S)
-
-
-def _message(part: Part) -> bytes:
-    try:
-        return as_message(part.columns.table(part.metadata))
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise PartRefusedError(f"they cannot be converted: {type(error).__name__}") from error
 
 
 def _options(config: ProducerConfig) -> dict[str, Any]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import json
 import subprocess
 import sys
+from collections import Counter
+from contextlib import suppress
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import ConfigError, KafkaError
 from kafkaclient.producer.producer import Producer
-from kafkaclient.telemetry import read, started_at
+from kafkaclient.telemetry import decode, files, read, started_at
 from kafkaclient.testing.clock import run_virtual, virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, ErrorCode, FakeCluster, delay
 from kafkaclient.types import TopicPartition
@@ -105,8 +108,12 @@ async def test_the_files_tell_settings_and_the_wall_clock(
     assert metadata["kafkaclient.client.id"] == "me"
     assert metadata["kafkaclient.partitioner"] == producer.config.partitioner
     assert metadata["kafkaclient.version"]
-    (file,) = os.listdir(tmp_path)
-    assert started_at(tmp_path / file).timestamp() == 1767323045.6
+    assert metadata["kafkaclient.telemetry.schema"] == "2"
+    assert metadata["kafkaclient.telemetry.sample"] == "1"
+    (file,) = files(tmp_path)
+    assert started_at(file.path).timestamp() == 1767323045.6
+    folder = tmp_path / "date=2026-01-02" / "hour=03"
+    assert file.path == f"{folder}/{file.producer}-000000.parquet"
 
 
 @virtual_time
@@ -273,7 +280,124 @@ async def test_a_recorder_that_fails_disturbs_nobody(
             results = await load(producer, 100)
             assert not any(isinstance(result, Exception) for result in results)
             await asyncio.sleep(30)
-    assert len([record for record in caplog.records if "telemetry" in record.getMessage()]) == 1
+    messages = [r.getMessage() for r in caplog.records if "telemetry" in r.getMessage()]
+    began, ended = messages
+    assert "cannot be written" in began
+    assert "stopped before" in ended
+
+
+# --- a topic, a sample, metrics ------------------------------------------------------------------
+
+
+def messages(fake: FakeCluster, topic: str = "facts") -> list[Any]:
+    """The records of the topic."""
+    return [record for partition in range(3) for record in fake.log(topic, partition)]
+
+
+@virtual_time
+async def test_a_topic_gets_messages(producing: StartProducer) -> None:
+    fake = one_topic(round_trip_s=0.001)
+    fake.create_topic("facts", 3)
+    async with producing(fake, telemetry="topic:facts", client_id="me") as producer:
+        await load(producer, 100)
+        await asyncio.sleep(2)
+        assert messages(fake), "a second after the first batch"
+        metrics = producer.metrics().producer
+        assert metrics["telemetry-batches-recorded-total"] > 0
+        assert metrics["telemetry-batches-waiting"] == 0
+        await load(producer, 100)
+    found = messages(fake)
+    tables = [decode(message.value) for message in found]
+    assert sum(sum(table["records"].to_pylist()) for table in tables) == 200
+    assert {topic for table in tables for topic in table["topic"].to_pylist()} == {"t"}
+    assert {message.key for message in found} == {b"me"}
+    headers = [dict(message.headers) for message in found]
+    assert {each["kafkaclient.telemetry.schema"] for each in headers} == {b"2"}
+    assert len({each["kafkaclient.telemetry.file"] for each in headers}) == len(found)
+    assert tables[0].schema.metadata[b"kafkaclient.linger.ms"] == b"5"
+
+
+@virtual_time
+async def test_telemetry_is_no_part_of_a_transaction(transacting: StartProducer) -> None:
+    fake = one_topic(round_trip_s=0.001)
+    fake.create_topic("facts", 3)
+    async with transacting(fake, telemetry="topic:facts") as producer:
+        with suppress(RuntimeError):
+            async with producer.transaction():
+                await producer.send_and_wait("t", b"1")
+                raise RuntimeError
+    (message,) = messages(fake)
+    assert decode(message.value)["records"].to_pylist() == [1]
+
+
+@virtual_time
+async def test_an_outage_of_the_cluster_leaves_a_gap_at_most(
+    producing: StartProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake = one_topic(round_trip_s=0.001)
+    fake.create_topic("facts", 3)
+    async with producing(fake, telemetry="topic:facts", delivery_timeout_ms=35_000) as producer:
+        await load(producer, 100)
+        for node in range(3):
+            fake.stop_broker(node, elect=False)
+        results = await load(producer, 100)
+        assert all(isinstance(result, KafkaError) for result in results)
+        await asyncio.sleep(600)
+        for node in range(3):
+            fake.start_broker(node)
+        await asyncio.sleep(40)
+        await load(producer, 100)
+    rows = [row for message in messages(fake) for row in decode(message.value).to_pylist()]
+    assert sum(row["records"] for row in rows if row["error"]) == 100
+    assert sum(row["records"] for row in rows if not row["error"]) == 200
+    assert [record.levelname for record in caplog.records if "telemetry" in record.name] == [
+        "ERROR",
+        "WARNING",
+    ]
+
+
+@virtual_time
+async def test_a_sample_costs_no_more_than_its_share(
+    producing: StartProducer, tmp_path: Path
+) -> None:
+    fake = one_topic(round_trip_s=0.001)
+    options = {"telemetry": tmp_path, "telemetry_sample": 0.25, "linger_ms": 0}
+    async with producing(fake, **options) as producer:
+        await load(producer, 2000)
+    table = read(tmp_path)
+    assert table.schema.metadata[b"kafkaclient.telemetry.sample"] == b"0.25"
+    assert 300 < table.num_rows < 700
+
+
+@virtual_time
+async def test_exclusions_are_told_with_the_next_file(
+    producing: StartProducer, tmp_path: Path
+) -> None:
+    fake = one_topic(round_trip_s=0.001)
+    async with producing(fake, telemetry=tmp_path, partitioner="late") as producer:
+        await load(producer, 300)
+        fake.stop_broker(0, elect=False)
+        await load(producer, 300)
+        fake.start_broker(0)
+        await asyncio.sleep(10)
+        await load(producer, 300)
+        metrics = producer.metrics()
+    told: Counter[tuple[int, str]] = Counter()
+    for file in files(tmp_path):
+        metadata = pq.read_schema(file.path).metadata
+        for one in json.loads(metadata.get(b"kafkaclient.exclusions", b"[]")):
+            told[one["broker"], one["reason"]] += one["times"]
+    counted = {
+        (broker, reason): times
+        for broker, reasons in metrics.exclusions.items()
+        for reason, times in reasons.items()
+        if times
+    }
+    assert told == counted
+    assert told[0, "connection"]
+
+
+# --- any faults ----------------------------------------------------------------------------------
 
 
 FAULTS = st.sampled_from(["not leader", "too large", "invalid", "cut off", "late", "none"])

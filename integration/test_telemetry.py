@@ -1,0 +1,189 @@
+"""Telemetry to a topic of real brokers, and to an S3 server.
+
+The S3 server is moto's, in an environment of its own: ``build/moto``, which ``make integration``
+makes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyarrow.fs import S3FileSystem
+
+from kafkaclient import Producer
+from kafkaclient.telemetry import decode, files, read
+from kafkaclient.testing.fake import FakeCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOTO_PYTHON = Path(__file__).parents[1] / "build" / "moto" / "bin" / "python"
+WITHIN_S = 60.0
+SECRET = "a/secret+word"
+
+
+class AbortedError(Exception):
+    """Ends a transaction."""
+
+
+async def test_a_topic_gets_the_batches_of_a_transactional_producer(
+    kafka_cluster, topic, create_topic, read_topic
+):
+    facts = f"{topic}-facts"
+    await create_topic(topic, 3)
+    await create_topic(facts, 2)
+    options = {"transactional_id": topic, "client_id": "me", "linger_ms": 1}
+    async with Producer(kafka_cluster.bootstrap, telemetry=f"topic:{facts}", **options) as producer:
+
+        async def send() -> None:
+            for n in range(300):
+                await producer.send(topic, b"%d" % n)
+            await producer.flush()
+
+        async with producer.transaction():
+            await send()
+        with pytest.raises(AbortedError):
+            async with producer.transaction():
+                await send()
+                raise AbortedError
+        metrics = producer.metrics().producer
+    committed = [record.value for record in await read_topic(topic, "read_committed")]
+    assert len(committed) == 300
+    found = await read_topic(facts, "read_committed")
+    tables = [decode(record.value) for record in found]
+    rows = [row for table in tables for row in table.to_pylist()]
+    assert sum(row["records"] for row in rows) == 600
+    assert {(row["topic"], row["error"], row["client_id"]) for row in rows} == {(topic, None, "me")}
+    assert {record.key for record in found} == {b"me"}
+    assert metrics["telemetry-batches-dropped-total"] == 0
+
+
+class S3Server:
+    """moto on 127.0.0.1, with a bucket. It forgets everything when it stops."""
+
+    def __init__(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def uri(self) -> str:
+        where = f"region=us-east-1&scheme=http&endpoint_override=127.0.0.1%3A{self.port}"
+        return f"s3://key:{SECRET.replace('/', '%2F').replace('+', '%2B')}@bucket/facts?{where}"
+
+    async def start(self) -> None:
+        self._start_process()
+        async with asyncio.timeout(WITHIN_S):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                    break
+                except OSError:
+                    await asyncio.sleep(0.1)
+            writer.close()
+        await asyncio.to_thread(self._create_bucket)
+
+    def _start_process(self) -> None:
+        command = [MOTO_PYTHON, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen(command, stdout=quiet, stderr=quiet)
+
+    def _create_bucket(self) -> None:
+        S3FileSystem(
+            access_key="key",
+            secret_key=SECRET,
+            region="us-east-1",
+            scheme="http",
+            endpoint_override=f"127.0.0.1:{self.port}",
+            allow_bucket_creation=True,
+        ).create_dir("bucket")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+@pytest.fixture
+def s3() -> Iterator[S3Server]:
+    if not MOTO_PYTHON.exists():
+        pytest.skip("the S3 server is not installed: make build/moto/.installed")
+    server = S3Server()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+async def until(reached: Any) -> None:
+    async with asyncio.timeout(WITHIN_S):
+        while not reached():
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(240)
+async def test_an_s3_server_that_is_away_for_a_while(s3: S3Server, caplog) -> None:
+    fake = FakeCluster(1)
+    fake.create_topic("t", 3)
+    options = {"telemetry": s3.uri, "telemetry_file_ms": 200, "linger_ms": 0}
+    sent = 0
+    async with Producer(fake.bootstrap, dialer=fake, **options) as producer:
+
+        def metric(name: str) -> float:
+            return producer.metrics().producer[f"telemetry-batches-{name}"]
+
+        async def send() -> None:
+            nonlocal sent
+            for _ in range(20):
+                await producer.send_and_wait("t", b"value")
+            sent += 20
+
+        await s3.start()
+        await send()
+        await until(lambda: metric("recorded-total") == sent)
+        assert sum((await asyncio.to_thread(read, s3.uri))["records"].to_pylist()) == 20
+        s3.stop()
+        await send()
+        await until(lambda: "cannot be written" in caplog.text)
+        begun = asyncio.get_running_loop().time()
+        await send()
+        assert asyncio.get_running_loop().time() - begun < WITHIN_S / 2, "records go on"
+        await s3.start()
+        await until(lambda: metric("recorded-total") == sent)
+        await send()
+        assert metric("dropped-total") == 0
+    found = await asyncio.to_thread(files, s3.uri)
+    assert all(file.path.startswith("bucket/facts/date=") for file in found)
+    table = await asyncio.to_thread(read, s3.uri)
+    assert sum(table["records"].to_pylist()) == sent - 20, "the server forgot the first ones"
+    assert "is written to s3://[hidden]@bucket/facts?[hidden] again; 0 rows" in caplog.text
+    assert "secret" not in caplog.text
+    assert "secret" not in repr(producer.config)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(240)
+async def test_old_files_on_an_s3_server_are_deleted(s3: S3Server) -> None:
+    await s3.start()
+    fake = FakeCluster(1)
+    fake.create_topic("t", 3)
+    now = datetime.now(UTC)
+    two_days_ago = now - timedelta(days=2)
+    for client, at in (("old", two_days_ago), ("new", now)):
+        options = {"telemetry": s3.uri, "telemetry_retention_ms": 86_400_000, "client_id": client}
+        if client == "new":
+            found = await asyncio.to_thread(files, s3.uri, two_days_ago, two_days_ago)
+            assert [file.producer[:12] for file in found] == ["batches-old-"]
+        producer = Producer(fake.bootstrap, dialer=fake, wall_clock=at.timestamp, **options)
+        async with producer:
+            await producer.send_and_wait("t", b"value")
+    table = await asyncio.to_thread(read, s3.uri)
+    assert table["client_id"].to_pylist() == ["new"]

@@ -1,0 +1,250 @@
+"""Files are complete or not there; retention deletes old telemetry and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kafkaclient.config.telemetry_target import TelemetryTarget
+from kafkaclient.errors import ConfigError
+from kafkaclient.telemetry import file_store, files, open_root, read, started_at
+from kafkaclient.telemetry.format import STARTED
+from kafkaclient.telemetry.part import Part
+from kafkaclient.telemetry.rows import Columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kafkaclient.hooks import FinishedBatch
+
+    Batch = Callable[..., FinishedBatch]
+
+FACTS = {STARTED: "2026-01-02T03:04:05.600000+00:00", "kafkaclient.linger.ms": "5"}
+HOUR = datetime(2026, 1, 2, 3, tzinfo=UTC)
+
+
+def part(batch: Batch, number: int = 0, hour: datetime = HOUR, rows: int = 1) -> Part:
+    columns = Columns("me", 100.0, acks=True)
+    columns.append([batch(partition=number)] * rows)
+    return Part(f"batches-me-0123456789ab-{number:06d}", hour, columns, FACTS)
+
+
+def store(root: Path | str, now: datetime = HOUR, retention_s: float | None = None) -> Any:
+    return file_store.FileStore(
+        TelemetryTarget(str(root)),
+        file_bytes=100_000,
+        file_s=5.0,
+        retention_s=retention_s,
+        wall_clock=now.timestamp,
+    )
+
+
+def found(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+async def test_files_stand_by_date_and_hour(scheme: str, batch: Batch, tmp_path: Path) -> None:
+    root = tmp_path / "new" / "folder"
+    written = store(f"{scheme}{root}")
+    await written.write(part(batch, 0))
+    await written.write(part(batch, 1, HOUR + timedelta(hours=21)))
+    await written.write(part(batch, 1, HOUR + timedelta(hours=21)))  # once more
+    assert found(root) == [
+        "date=2026-01-02/hour=03/batches-me-0123456789ab-000000.parquet",
+        "date=2026-01-03/hour=00/batches-me-0123456789ab-000001.parquet",
+    ]
+    table = read(f"{scheme}{root}")
+    assert table["partition"].to_pylist() == [0, 1]
+    assert table.schema.metadata[b"kafkaclient.linger.ms"] == b"5"
+    assert "hour" not in table.column_names
+
+
+async def test_files_are_found_by_time(batch: Batch, tmp_path: Path) -> None:
+    written = store(tmp_path)
+    for number in range(4):
+        await written.write(part(batch, number, HOUR + timedelta(hours=number)))
+    for name in (
+        "other.txt",
+        "date=2026-01-02/hour=5/batches-x.parquet",
+        "date=9/batches-x.parquet",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    pq.write_table(pa.table({}), tmp_path / "batches-old-0123456789ab-000003.parquet")
+
+    def numbers(*limits: datetime | None) -> list[int]:
+        return [file.number for file in files(tmp_path, *limits) if file.hour]
+
+    assert numbers() == [0, 1, 2, 3]
+    assert numbers(HOUR + timedelta(minutes=59)) == [0, 1, 2, 3]
+    assert numbers(HOUR + timedelta(hours=1), HOUR + timedelta(hours=2)) == [1]
+    assert numbers(None, HOUR + timedelta(hours=2, seconds=1)) == [0, 1, 2]
+    assert numbers(HOUR + timedelta(days=9)) == []
+    (flat,) = (file for file in files(tmp_path) if not file.hour)
+    assert (flat.producer, flat.number) == ("batches-old-0123456789ab", 3)
+    (file,) = files(tmp_path, HOUR, HOUR + timedelta(hours=1))[:1]
+    opened, _ = open_root(tmp_path)
+    assert started_at(file.path, opened).timestamp() == 1767323045.6
+    with pytest.raises(ConfigError, match="has no time zone"):
+        files(tmp_path, datetime(2026, 1, 1))  # noqa: DTZ001
+
+
+async def test_the_size_of_rows_is_learned(batch: Batch, tmp_path: Path) -> None:
+    written = store(tmp_path)
+    assert written.rows_per_part == 2000
+    await written.write(part(batch, rows=5000))
+    assert written.rows_per_part > 20_000, "equal rows take next to nothing"
+
+
+async def test_a_disk_that_is_full_leaves_no_half_file(
+    batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = store(tmp_path)
+
+    class Full:
+        type_name = "local"
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(opened, name)
+
+        def move(self, *_: str) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    opened, root = written._opened
+    written._opened = Full(), root
+    with pytest.raises(OSError, match="No space"):
+        await written.write(part(batch))
+    assert found(tmp_path) == []
+    written._opened = opened, root
+    await written.write(part(batch))
+    assert len(found(tmp_path)) == 1
+
+
+async def test_a_folder_that_was_removed_is_not_made_again(batch: Batch, tmp_path: Path) -> None:
+    root = tmp_path / "here"
+    written = store(root)
+    await written.write(part(batch))
+    root.rename(tmp_path / "elsewhere")
+    with pytest.raises(FileNotFoundError, match="is missing now"):
+        await written.write(part(batch, 1))
+    assert not root.exists()
+    (tmp_path / "elsewhere").rename(root)
+    await written.write(part(batch, 1))
+    assert read(root).num_rows == 2
+
+
+async def test_files_are_written_in_a_thread_that_a_program_does_not_wait_for(
+    batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    def seen(table: Any) -> bytes:
+        threads.append(threading.current_thread())
+        return b"content"
+
+    monkeypatch.setattr(file_store, "as_parquet", seen)
+    await store(tmp_path).write(part(batch))
+    (thread,) = threads
+    assert thread is not threading.main_thread()
+    assert thread.daemon
+
+
+async def test_retention_deletes_old_telemetry_and_nothing_else(
+    batch: Batch, tmp_path: Path
+) -> None:
+    first = store(tmp_path)
+    for number in range(30):  # two producers, 15 hours
+        await first.write(part(batch, number, HOUR + timedelta(hours=number // 2)))
+    others = (
+        "keep.parquet",
+        "batches-me-0123456789ab-000000.parquet",  # flat: version 1
+        "date=2026-01-02/batches-me-0123456789ab-000000.parquet",
+        "date=2026-01-02/hour=03/mine.parquet",
+        "date=2026-01-02/hour=03/batches-mine.parquet",
+        "date=2026-01-02/hour=03/deeper/batches-me-0123456789ab-000000.parquet",
+        "date=2026-01-02/hour=3/batches-me-0123456789ab-000000.parquet",
+        "date=2026-1-2/hour=03/batches-me-0123456789ab-000000.parquet",
+        "hour=03/batches-me-0123456789ab-000000.parquet",
+    )
+    for name in others:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    left = tmp_path / "date=2026-01-02/hour=04/.batches-me-0123456789ab-000099.parquet.unfinished"
+    left.touch()
+    now = HOUR + timedelta(hours=12, minutes=30)
+    await store(tmp_path, now, retention_s=8 * 3600.0).write(part(batch, 99, now.replace(minute=0)))
+    kept = [
+        file.hour for file in files(tmp_path) if file.hour and file.number < 30 and file.size > 9
+    ]
+    assert min(hour for hour in kept if hour) == HOUR + timedelta(hours=4), "7:00 to 8:00 is older"
+    assert len(kept) == 2 * 11
+    assert all((tmp_path / name).exists() for name in others)
+    assert not left.exists()
+    assert not (tmp_path / "date=2026-01-02/hour=05").exists(), "it is empty"
+    assert (tmp_path / "date=2026-01-02/hour=03").exists()
+
+
+async def test_producers_delete_at_the_same_time(batch: Batch, tmp_path: Path) -> None:
+    first = store(tmp_path)
+    for number in range(200):
+        await first.write(part(batch, number, HOUR))
+    now = HOUR + timedelta(days=2)
+    both = [store(tmp_path, now, retention_s=3600.0) for _ in range(4)]
+    writes = (one.write(part(batch, 300 + n, now)) for n, one in enumerate(both))
+    await asyncio.gather(*writes)
+    assert [file.number for file in files(tmp_path)] == [300, 301, 302, 303]
+
+
+async def test_many_old_files_are_deleted_in_pieces(
+    batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_store, "_DELETED_AT_ONCE", 3)
+    first = store(tmp_path)
+    for number in range(5):
+        await first.write(part(batch, number, HOUR))
+    later = store(tmp_path, HOUR + timedelta(days=2), retention_s=3600.0)
+    left = []
+    for _ in range(2):
+        await later.write(part(batch, 300, HOUR + timedelta(days=2)))
+        left.append(len(files(tmp_path)) - 1)
+    assert left == [2, 0]
+
+
+async def test_what_cannot_be_deleted_does_not_fail_the_write(
+    batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise OSError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(file_store, "hours", refuse)
+    written = store(tmp_path, retention_s=3600.0)
+    with caplog.at_level(logging.WARNING):
+        await written.write(part(batch, 0))
+        await written.write(part(batch, 1))
+    assert len(files(tmp_path)) == 2
+    (record,) = caplog.records
+    assert "cannot be deleted" in record.getMessage()
+
+
+def test_nothing_recorded_is_said(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"batches-\*\.parquet"):
+        read(tmp_path / "none")
+
+
+def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
+    cut, other = tmp_path / "batches-cut.parquet", tmp_path / "batches-other.parquet"
+    cut.write_bytes(b"PAR1 and no more")
+    pq.write_table(pa.table({"topic": ["t"]}), other)
+    for path in (cut, other):
+        with pytest.raises(ConfigError, match=f"{path.name} is not"):
+            started_at(path)

@@ -22,6 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from kafkaclient import Producer
+from kafkaclient.errors import BufferFullError
 from kafkaclient.testing.fake import FakeCluster
 
 __all__ = ["main", "measure"]
@@ -47,7 +48,7 @@ async def turn(producer: Producer, records: int, value: bytes) -> Turn:
                 try:
                     producer.send_nowait(TOPIC, value)
                     break
-                except BufferError:
+                except BufferFullError:
                     await asyncio.sleep(0.001)
         await asyncio.sleep(0)
     await producer.flush()

@@ -101,8 +101,7 @@ def _entry(option: Option, text: str, java: dict[str, tuple[str, str]]) -> str:
 
 def _unit(option: Option) -> str | None:
     last = option.name.rpartition("_")[2]
-    number = isinstance(option.default, (int, float)) and not isinstance(option.default, bool)
-    return _UNITS.get(last) if number else None
+    return _UNITS.get(last) if "number" in option.kind.accepts else None
 
 
 def _default(option: Option) -> str:

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,9 +22,11 @@ from aiohttp import web
 
 import kafkaclient.telemetry
 from kafkaclient import DeliveryFuture, Producer
+from kafkaclient.config import ProducerConfig
 from kafkaclient.reader import Reader
 from kafkaclient.spark.options import WriteOptions
 from kafkaclient.streams import StreamsApp, TaskId, TopologyTest
+from kafkaclient.telemetry.format import as_message
 from kafkaclient.testing import FakeCluster
 from kafkaclient.testing.clock import virtual_time
 from tests.code_blocks import Block, runs
@@ -204,13 +207,16 @@ def test_telemetry(
     blocks: list[Block], fake: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names: dict[str, Any] = {"kafkaclient": kafkaclient, "pandas": pandas, "pyarrow": pyarrow}
+    names |= {"datetime": datetime, "timedelta": timedelta, "UTC": UTC}
     replaced = {
         '"facts"': repr(str(tmp_path)),
         "    ...": '    await producer.send_and_wait("flights", b"value")',
     }
     for block in blocks:
         names |= block.run(names, dialer=fake, replaced=replaced)
+        names["message"] = SimpleNamespace(value=as_message(names["table"]))
     assert names["table"].num_rows == len(names["facts"]) == 1
+    assert ProducerConfig.build("h:1", names["options"]).telemetry_sample == 0.1
     assert "deciding" in capsys.readouterr().out
 
 

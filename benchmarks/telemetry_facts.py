@@ -1,12 +1,13 @@
 """Telemetry as many producers would write it, without brokers: for the report's tests and target.
 
-``python -m benchmarks.telemetry_facts build/facts --batches 10000000`` writes two runs.
+``python -m benchmarks.telemetry_facts build/facts --batches 10000000`` writes two runs; with
+``--master local[2]`` on Spark's executors.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kafkaclient.telemetry import SCHEMA
+from kafkaclient.spark import spark_session
+from kafkaclient.telemetry import SCHEMA, SCHEMA_VERSION, VERSION
 
 _STARTED = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -36,20 +38,50 @@ class Shape:
 
 def write_run(folder: Path, shape: Shape, seed: int) -> None:
     """Write the run's files, as its producers would have; the same for the same seed."""
-    rng = np.random.default_rng(seed)
-    folder.mkdir(parents=True, exist_ok=True)
-    each = shape.batches // shape.producers
-    for producer in range(shape.producers):
+    for share in shares(shape, seed):
+        share.write(folder, shape)
+
+
+@dataclass(frozen=True)
+class Share:
+    """An hour of one producer of a run."""
+
+    producer: int
+    hour: int
+    seed: int
+
+    def write(self, folder: Path, shape: Shape) -> None:
+        """Write the files of the hour, ``date=.../hour=...``."""
+        rng = np.random.default_rng((self.seed, self.producer, self.hour))
         # Started a second apart: their axes differ, the report's is one.
-        started = _STARTED + timedelta(seconds=producer)
-        schema = SCHEMA.with_metadata({"kafkaclient.started": started.isoformat()})
-        name = f"batches-p{producer}-{seed:06x}{producer:06x}"
+        started = _STARTED + timedelta(seconds=self.producer)
+        schema = SCHEMA.with_metadata(
+            {
+                "kafkaclient.started": started.isoformat(),
+                SCHEMA_VERSION: str(VERSION),
+                "kafkaclient.partitioner": "late",
+            }
+        )
+        name = f"batches-p{self.producer}-{self.seed:06x}{self.producer:06x}"
         per_s = shape.batches_per_s / shape.producers
-        for number, first in enumerate(range(0, each, shape.rows_per_file)):
-            count = min(shape.rows_per_file, each - first)
+        per_hour = int(3600 * per_s)
+        begin, each = self.hour * per_hour, shape.batches // shape.producers
+        end = min(begin + per_hour, each)
+        at = _STARTED + timedelta(hours=self.hour)
+        path = folder / f"date={at:%Y-%m-%d}" / f"hour={at:%H}"
+        path.mkdir(parents=True, exist_ok=True)
+        files_before = self.hour * -(-per_hour // shape.rows_per_file)
+        for number, first in enumerate(range(begin, end, shape.rows_per_file), files_before):
+            count = min(shape.rows_per_file, end - first)
             created = (first + np.sort(rng.random(count)) * count) / per_s
-            table = _rows(rng, shape, f"p{producer}", created, schema)
-            pq.write_table(table, folder / f"{name}-{number:06d}.parquet")
+            table = _rows(rng, shape, f"p{self.producer}", created, schema)
+            pq.write_table(table, path / f"{name}-{number:06d}.parquet")
+
+
+def shares(shape: Shape, seed: int) -> list[Share]:
+    """The shares of a run, hour by hour."""
+    hours = max(1, -(-shape.batches // int(3600 * shape.batches_per_s)))
+    return [Share(p, hour, seed) for hour in range(hours) for p in range(shape.producers)]
 
 
 def _rows(
@@ -94,10 +126,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--batches", type=int, default=10_000_000)
+    parser.add_argument("--producers", type=int, default=4)
+    parser.add_argument("--batches-per-s", type=float, default=5000.0)
+    parser.add_argument("--master", help="write on Spark's executors, such as local[2]")
     arguments = parser.parse_args()
-    half = arguments.batches // 2
-    write_run(arguments.folder / "even", Shape(half), 1)
-    write_run(arguments.folder / "avoiding", Shape(half, shares=(0.2, 1.0, 1.0)), 2)
+    even = Shape(
+        arguments.batches // 2,
+        producers=arguments.producers,
+        batches_per_s=arguments.batches_per_s,
+        rows_per_file=65_536,
+    )
+    runs = {"even": even, "avoiding": replace(even, shares=(0.2, 1.0, 1.0))}
+    work = [
+        (arguments.folder.absolute() / name, shape, share)
+        for seed, (name, shape) in enumerate(runs.items(), 1)
+        for share in shares(shape, seed)
+    ]
+    if arguments.master is None:
+        for each in work:
+            _write(each)
+    else:
+        spark = spark_session("telemetry_facts", arguments.master)
+        spark.sparkContext.parallelize(work, len(work)).foreach(_write)
+        spark.stop()
+
+
+def _write(work: tuple[Path, Shape, Share]) -> None:
+    folder, shape, share = work
+    share.write(folder, shape)
 
 
 if __name__ == "__main__":

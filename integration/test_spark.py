@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,9 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 import kafkaclient.spark
+from kafkaclient import Producer
 from kafkaclient.spark import register, spark_session
+from kafkaclient.spark.report.follow import following
 from tests.code_blocks import runs
 
 if TYPE_CHECKING:
@@ -299,3 +302,34 @@ async def test_a_first_batch_whose_start_is_not_known_any_more(
     with pytest.raises(Exception, match="stopped in its first batch"):
         again.awaitTermination(60)
     assert counted == []
+
+
+async def test_telemetry_is_followed_while_it_is_written(
+    spark, options, topic, create_topic, tmp_path
+):
+    """A producer writes telemetry to a topic. The figures are those of its batches, soon."""
+    facts = f"{topic}-facts"
+    await create_topic(topic, 3)
+    await create_topic(facts, 1)
+    views: list[dict[str, Any]] = []
+    client = {"bootstrap.servers": options["kafka.bootstrap.servers"]}
+
+    def sent() -> dict[str, Any]:
+        return next((v for v in views if v["all"] and v["all"]["records"] == 300), {})
+
+    with following(spark, facts, client, time.time() - 60, tmp_path, views.append):
+        async with Producer(client["bootstrap.servers"], telemetry=f"topic:{facts}") as producer:
+            for number in range(300):
+                producer.send_nowait(topic, b"value", key=b"%d" % number)
+            await producer.flush()
+            deadline = time.monotonic() + 60
+            while not sent() and time.monotonic() < deadline:
+                await asyncio.sleep(0.1)
+    view = sent()
+    assert sum(row["records"] for row in view["partitions"]) == 300
+    assert {row["topic"] for row in view["partitions"]} == {topic}
+    assert all(row["append"] == row["batches"] for row in view["partitions"]), "keys"
+    assert view["all"]["p50_ms"] <= view["all"]["p99_ms"]
+    assert sum(row["share"] for row in view["brokers"]) == pytest.approx(1)
+    text = (tmp_path / "live.js").read_text()
+    assert json.loads(text.removeprefix("show(").removesuffix(");\n"))["all"]["records"] == 300

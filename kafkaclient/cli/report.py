@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import time
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Group
 
-from kafkaclient.cli.options import described
+from kafkaclient.cli.connection import Connection, with_connection
 from kafkaclient.cli.output import WIDE, plain_table, stdout_console
 from kafkaclient.cli.run import run_blocking
 from kafkaclient.cli.spark import spark_with_progress
@@ -20,18 +23,19 @@ from kafkaclient.pages.page import check_plotly
 from kafkaclient.spark.jobs import report_progress, spark_failures
 from kafkaclient.spark.report.findings import findings, write_findings
 from kafkaclient.spark.report.page import write_report
-from kafkaclient.spark.report.runs import find_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from rich.table import Table
 
     from kafkaclient.spark.report.findings import Findings
 
+_FOLLOWED = "10m"
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _RUN_COLUMNS = (
     *("run", "batches", "records/s", "MB/s", "failed", "avg ms", "p50", "p99", "p99.9", "max"),
-    *("p99/first", "broker skew", "regretted"),
+    *("p99/first", "broker skew", "regretted", "saved ms"),
 )
 _BROKER_COLUMNS = (
     *("run", "broker", "batches", "deciding p99", "waiting p99", "broker p50", "broker p99"),
@@ -39,19 +43,30 @@ _BROKER_COLUMNS = (
 )
 
 
-@described
+@with_connection
 def report(
+    connection: Connection,
     *,
     folders: Annotated[
-        list[Path],
+        list[str] | None,
         typer.Argument(
             metavar="DIR...",
-            exists=True,
-            file_okay=False,
-            help="Folders with telemetry; each folder, and each folder in it, is a run.",
+            help="Folders (paths or URIs) with telemetry; each folder, and each in it, is a run.",
         ),
-    ],
-    out: Annotated[Path, "Folder for report.html, summary.json, CSV and Parquet tables."],
+    ] = None,
+    out: Annotated[Path, "Folder for the page, summary.json, CSV and Parquet tables."],
+    since: Annotated[
+        str | None, "Only batches with an outcome from then on: a time, or 1h ago (s, m, h, d)."
+    ] = None,
+    until: Annotated[str | None, "Only batches with an outcome before then."] = None,
+    follow: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPIC",
+            help="Show this topic's telemetry as it comes, until Ctrl-C. Begins 10m ago, or at "
+            "--since.",
+        ),
+    ] = None,
     master: Annotated[
         str | None, "Spark's master URL; its workers must see the folders. [local[*]]"
     ] = None,
@@ -64,14 +79,20 @@ def report(
 ) -> None:
     """Report on the batches that producers recorded with the option telemetry.
 
-    Shows percentiles of latency by run, topic, broker and partition, the skew in each second, and
-    the latency of chosen brokers beside the other brokers. Each run is compared with the first.
+    Shows percentiles of latency by run, topic, broker and partition, the skew in each second, the
+    latency of chosen brokers beside the other brokers, and what the choices saved. Each run is
+    compared with the first.
 
     Example:
 
     - `kafkaclient report facts/before facts/after --out build/report`
+    - `kafkaclient report s3://bucket/facts --since 1h --out build/report`
+    - `kafkaclient report --follow telemetry -b localhost:9092 --out build/live`
     """
-    found = run_blocking(lambda: _report(folders, out, master, window_ms))
+    if follow is not None:
+        run_blocking(lambda: _follow(connection, follow, folders, since, until, out, master))
+        return
+    found = run_blocking(lambda: _report(folders, since, until, out, master, window_ms))
     if as_json:
         sys.stdout.write((out / "summary.json").read_text("utf-8"))
     else:
@@ -79,17 +100,65 @@ def report(
     typer.echo(f"written: {out / 'report.html'}", err=True)
 
 
-def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: float) -> Any:
+def _follow(
+    connection: Connection,
+    topic: str,
+    folders: Sequence[str] | None,
+    since: str | None,
+    until: str | None,
+    out: Path,
+    master: str | None,
+) -> None:
+    if folders or until is not None:
+        raise ConfigError("--follow TOPIC reads the topic only: give no DIR and no --until")
+    check_plotly()
+    options, _timeout_s = connection.options("kafkaclient-report")
+    begin = _time(since or _FOLLOWED, "--since").timestamp()
+    follow: Any = import_module("kafkaclient.spark.report.follow")
+    job: Any = import_module("kafkaclient.spark.report.job")
+    out.mkdir(parents=True, exist_ok=True)
+    with spark_with_progress("kafkaclient report", master, job.SETTINGS, "behind") as shown:
+        spark, progress, task = shown
+        made_with = f"kafkaclient {version('kafkaclient')}, Spark {spark.version}"
+        follow.write_live_page(out, topic, made_with)
+        typer.echo(f"open {out / 'live.html'}; Ctrl-C ends", err=True)
+
+        def show(view: Mapping[str, Any]) -> None:
+            behind_s = max(0.0, time.time() - view["newest_outcome_s"])
+            progress.update(task, behind=f"newest batch {behind_s:,.1f} s ago")
+
+        progress.update(task, description=f"following {topic}")
+        with (
+            spark_failures(f"following {topic}"),
+            follow.following(spark, topic, options, begin, out, show) as query,
+        ):
+            query.awaitTermination()
+
+
+def _report(
+    folders: Sequence[str] | None,
+    since: str | None,
+    until: str | None,
+    out: Path,
+    master: str | None,
+    window_ms: float,
+) -> Any:
+    if not folders:
+        raise ConfigError("give folders with telemetry, or --follow TOPIC")
     # plotly, pyarrow and Spark may be missing, and --help must work without them.
     check_plotly()
-    telemetry: Any = import_module("kafkaclient.telemetry")
+    begin = None if since is None else _time(since, "--since")
+    end = None if until is None else _time(until, "--until")
+    import_module("kafkaclient.telemetry")
+    found_runs: Any = import_module("kafkaclient.spark.report.runs")
+    runs = found_runs.find_runs(folders, begin, end)
     job: Any = import_module("kafkaclient.spark.report.job")
-    runs = find_runs(folders, telemetry.started_at)
     judgement = job.Judgement(window_s=window_ms / 1e3)
+    period = job.Period(begin and begin.timestamp(), end and end.timestamp())
     with spark_with_progress("kafkaclient report", master, job.SETTINGS, "tasks") as shown:
         spark, progress, task = shown
 
-        def begin(step: str) -> None:
+        def begin_step(step: str) -> None:
             place = job.STEPS.index(step)
             progress.update(task, description=step, completed=place, tasks="")
 
@@ -98,7 +167,7 @@ def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: f
 
         progress.update(task, total=len(job.STEPS))
         with report_progress(spark, show_tasks), spark_failures("the report"):
-            tables = job.aggregate(spark, runs, out / "tables", judgement, begin)
+            tables = job.aggregate(spark, runs, out / "tables", judgement, period, begin_step)
         made_with = f"kafkaclient {version('kafkaclient')}, Spark {spark.version}"
     found = findings(runs, tables)
     if not found:
@@ -106,6 +175,22 @@ def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: f
     write_findings(out, found, judgement)
     write_report(out / "report.html", found, judgement, made_with)
     return found
+
+
+def _time(text: str, option: str) -> datetime:
+    """The moment that an option names: ``90s``, ``15m``, ``1h`` or ``7d`` ago, or ISO 8601."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if match:
+        ago = timedelta(seconds=float(match[1]) * _UNITS_S[match[2]])
+        return datetime.now(UTC) - ago
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"{option} {text} is no time: give 90s, 15m, 1h or 7d for that long ago, or a time "
+            "such as 2026-03-01T12:00Z"
+        ) from None
+    return at.astimezone() if at.tzinfo is None else at
 
 
 def _tables(found: Sequence[Findings]) -> Iterator[Table | str]:
@@ -124,6 +209,7 @@ def _tables(found: Sequence[Findings]) -> Iterator[Table | str]:
             f"{p99 / first:.2f}" if p99 and first else "",
             _ms(run.skew.get("broker_skew_p50")),
             _share(run.verdict.get("regretted")),
+            _ms(run.saving.get("saved_ms")),
         )
     yield runs
     yield ""

@@ -44,6 +44,8 @@ def tables(batches: int) -> Tables:
         skew=[],
         series=[],
         decisions=[],
+        exclusions=[],
+        savings=[],
     )
 
 
@@ -68,7 +70,9 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
 def run(monkeypatch: pytest.MonkeyPatch, batches: int, *words: str | Path) -> Any:
     windows: list[float] = []
 
-    def aggregate(_spark: Any, runs: Any, _folder: Path, judgement: Any, tell: Any) -> Tables:
+    def aggregate(
+        _spark: Any, runs: Any, _folder: Path, judgement: Any, _: Any, tell: Any
+    ) -> Tables:
         windows.append(judgement.window_s)
         for step in job.STEPS:
             tell(step)
@@ -116,3 +120,31 @@ def test_a_folder_without_telemetry_is_refused_before_spark_is_started(
     result, _ = run(monkeypatch, 4, tmp_path, "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert "give folders that producers wrote" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ((), "give folders with telemetry, or --follow TOPIC"),
+        (("facts", "--since", "yesterday"), "--since yesterday is no time"),
+        (("facts", "--follow", "t", "-b", "b:9092"), "give no DIR"),
+        (("--follow", "t"), "no brokers to connect to"),
+    ],
+)
+def test_wrong_words_are_refused_before_spark_is_started(
+    tmp_path: Path, words: tuple[str, ...], error: str
+) -> None:
+    result = CliRunner().invoke(app, ["report", *words, "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert error in " ".join(result.stderr.split())
+
+
+def test_a_period_without_telemetry_is_refused(facts: Path, tmp_path: Path) -> None:
+    hour = facts / "date=2026-01-01" / "hour=05"
+    hour.mkdir(parents=True)
+    (file,) = facts.glob("*.parquet")
+    file.rename(hour / file.name)
+    words = ["report", str(facts), "--out", str(tmp_path / "out"), "--since", "2026-01-01T06:00Z"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    assert "no telemetry from 2026-01-01 06:00" in " ".join(result.stderr.split())

@@ -13,13 +13,12 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from kafkaclient.spark.jobs import SparkJobError
+from kafkaclient.spark.report.facts import BATCHES_AT_A_TIME, TIMES, read_file, with_columns
 from kafkaclient.spark.report.judging import judge_decisions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 PACKED_COUNTS = pa.schema(
     [("kind", pa.string()), ("run", pa.int32()), ("slice", pa.int64()), ("counts", pa.binary())]
@@ -30,22 +29,15 @@ COUNTS = pa.schema(
     [
         *((name, pa.string()) for name in ("kind", "topic", "error", "bound_by")),
         *((name, pa.int32()) for name in ("run", "partition", "broker", "part", "bucket")),
-        *((name, pa.int64()) for name in ("second", "batches", "records", "bytes", "retried")),
+        ("second", pa.int64()),
+        *((name, pa.float64()) for name in ("batches", "records", "bytes", "retried")),
         *((name, pa.float64()) for name in ("total_s", "longest_s", "first_s", "last_s")),
-        *((name, pa.float64()) for name in ("others_s", "best_s")),
-        ("regretted", pa.int64()),
+        *((name, pa.float64()) for name in ("append", "chosen", "chosen_s", "ahead")),
+        *((name, pa.float64()) for name in ("others_s", "best_s", "regretted")),
     ]
 )
 """The sums of all kinds. A column is null in kinds that do not have it."""
 
-_WORD = pa.dictionary(pa.int32(), pa.string())
-_BATCHES = pa.schema(
-    [
-        *((name, _WORD) for name in ("topic", "bound_by", "error")),
-        *((name, pa.int32()) for name in ("partition", "broker", "records", "bytes", "attempts")),
-        *((name, pa.float64()) for name in ("created_s", "bound_s", "sent_s", "acknowledged_s")),
-    ]
-)
 _PLACES = ("run", "topic", "partition", "broker")
 SUMS: dict[str, tuple[list[str], dict[str, str]]] = {
     "seconds": (
@@ -57,6 +49,10 @@ SUMS: dict[str, tuple[list[str], dict[str, str]]] = {
             "retried": "sum",
             "first_s": "min",
             "last_s": "max",
+            "append": "sum",
+            "chosen": "sum",
+            "chosen_s": "sum",
+            "ahead": "sum",
         },
     ),
     "histogram": (
@@ -67,6 +63,7 @@ SUMS: dict[str, tuple[list[str], dict[str, str]]] = {
         ["run", "broker", "bound_by", "moment", "bucket"],
         {"batches": "sum", "total_s": "sum"},
     ),
+    "exclusions": (["run", "broker", "error"], {"batches": "sum"}),
 }
 """Kind -> the columns to group by, and how each figure of a group is aggregated."""
 
@@ -74,24 +71,43 @@ _SLICE_S = 60.0
 _SLICE_PARTITIONS = 16
 _MAX_SLICES = 256  # of one run's partitions; each is one Python call
 
-_MAX_BATCHES_HELD = 262_144  # in memory, unless one file has more
 _MAX_UNSUMMED_ROWS = 1_000_000  # held before they are added up, plus the rows of earlier sums
 
 
-def count_files(shares: Iterable[pa.RecordBatch], window_s: float) -> Iterator[pa.RecordBatch]:
+def count_files(
+    shares: Iterable[pa.RecordBatch],
+    window_s: float,
+    since_s: float | None = None,
+    until_s: float | None = None,
+) -> Iterator[pa.RecordBatch]:
     """The :data:`PACKED_COUNTS` of a task. Spark maps this function over rows of ``files``: lists
-    of ``run``, ``path`` and ``offset_s``.
+    of ``run``, ``root`` and ``path``.
 
-    Batches sent within the same window of ``window_s`` seconds belong to one moment.
+    Batches sent within the same window of ``window_s`` seconds belong to one moment. Only batches
+    with an outcome from ``since_s`` to before ``until_s`` (since the epoch) are counted. Counts
+    that have no time are held until the task's end: they do not grow with the number of batches.
     """
     held: list[pa.Table] = []
+    timeless: dict[str, list[pa.Table]] = {"histogram": [], "exclusions": []}
+
+    def counted() -> pa.RecordBatch:
+        found = counts(held, window_s)
+        held.clear()
+        parts = timeless["histogram"]
+        parts[:] = [sum_groups("histogram", pa.concat_tables([*parts, found.pop("histogram")]))]
+        return _pack_counts(found, window_s)
+
     for file in (f for batch in shares for row in batch.to_pylist() for f in row["files"]):
-        held.append(read_batches(**file))
-        if sum(map(len, held)) >= _MAX_BATCHES_HELD:
-            yield _pack_counts(held, window_s)
-            held.clear()
+        for batches, excluded in read_file(**file, since_s=since_s, until_s=until_s):
+            held.append(batches)
+            timeless["exclusions"].append(excluded)
+            if sum(map(len, held)) >= BATCHES_AT_A_TIME:
+                yield counted()
     if held:
-        yield _pack_counts(held, window_s)
+        yield counted()
+    ended = {kind: pa.concat_tables(tables) for kind, tables in timeless.items() if tables}
+    if ended:
+        yield _pack_counts(ended, window_s)
 
 
 def add_up(key: tuple[Any, ...], shipped: pa.Table, times: float, least_s: float) -> pa.Table:
@@ -112,43 +128,35 @@ def add_up(key: tuple[Any, ...], shipped: pa.Table, times: float, least_s: float
     found = sum_groups(kind, pa.concat_tables(held))
     if kind == "cells":
         kind, found = "decisions", judge_decisions(found, times, least_s)
-    found = _with(found, kind=pa.scalar(kind))
+    found = with_columns(found, kind=pa.scalar(kind))
     missing = [name for name in COUNTS.names if name not in found.column_names]
-    found = _with(found, **{name: pa.nulls(len(found)) for name in missing})
+    found = with_columns(found, **{name: pa.nulls(len(found)) for name in missing})
     return found.select(COUNTS.names).cast(COUNTS)
-
-
-def read_batches(run: int, path: str, offset_s: float) -> pa.Table:
-    """The batches of a file, with the number of their run and the start of their clock.
-
-    Raises SparkJobError if the file cannot be read or is not telemetry.
-    """
-    try:
-        with pq.ParquetFile(path) as file:
-            table = file.read(_BATCHES.names, use_threads=False)
-        table = table.select(_BATCHES.names).cast(_BATCHES)
-    except (OSError, KeyError, ValueError) as error:  # Arrow's errors are subclasses
-        raise SparkJobError(f"{path} cannot be read: {error}") from None
-    return _with(table, run=pa.scalar(run, pa.int32()), offset_s=pa.scalar(offset_s))
 
 
 def counts(files: Sequence[pa.Table], window_s: float) -> dict[str, pa.Table]:
     """Kind -> counts. Every batch is counted in its second. A delivered batch is also counted in
     the histogram of each part of its latency, and in its moment."""
     batches = pa.concat_tables(files).unify_dictionaries()
-    offset, created, bound, sent, acknowledged = (
-        batches[name] for name in ("offset_s", "created_s", "bound_s", "sent_s", "acknowledged_s")
-    )
-    batches = _with(
-        batches,
-        batches=pa.scalar(1),
-        retried=pc.cast(pc.greater(batches["attempts"], 1), pa.int64()),
-        second=_floor(pc.add(pc.coalesce(sent, created), offset)),
-        moment=_floor(pc.divide(pc.add(sent, offset), window_s)),
-        first_s=pc.add(created, offset),
-        last_s=pc.add(pc.coalesce(acknowledged, sent, bound, created), offset),
-    )
+    started, created, bound, sent, acknowledged = (batches[name] for name in ("started_s", *TIMES))
     answered_s = pc.subtract(acknowledged, sent)
+    weight = batches["batches"]
+    chosen_s = pc.subtract(acknowledged, bound)
+    known = pc.and_(pc.and_(batches["chosen"], pc.is_valid(chosen_s)), pc.is_null(batches["error"]))
+    append = pc.equal(batches["bound_by"], "append")
+    chosen = pc.if_else(pc.fill_null(known, False), weight, 0.0)
+    batches = with_columns(
+        batches.drop_columns(["chosen", "ahead"]),
+        retried=pc.if_else(pc.greater(batches["attempts"], 1), weight, 0.0),
+        second=_floor(pc.add(pc.coalesce(sent, created), started)),
+        moment=_floor(pc.divide(pc.add(sent, started), window_s)),
+        first_s=pc.add(created, started),
+        last_s=batches["ended_s"],
+        append=pc.if_else(pc.fill_null(append, False), weight, 0.0),
+        chosen=chosen,
+        chosen_s=pc.multiply(chosen, pc.fill_null(chosen_s, 0.0)),
+        ahead=pc.multiply(chosen, pc.fill_null(batches["ahead"], 0.0)),
+    )
     parts = (
         pc.subtract(bound, created),
         pc.subtract(sent, bound),
@@ -158,7 +166,8 @@ def counts(files: Sequence[pa.Table], window_s: float) -> dict[str, pa.Table]:
     histograms = []
     for number, took_s in enumerate(parts):
         delivered = _delivered(batches, took_s, per_doubling=32)
-        histograms.append(sum_groups("histogram", _with(delivered, part=pa.scalar(number))))
+        delivered = with_columns(delivered, part=pa.scalar(number))
+        histograms.append(sum_groups("histogram", delivered))
     return {
         "seconds": sum_groups("seconds", batches),
         "cells": sum_groups("cells", _delivered(batches, answered_s, per_doubling=8)),
@@ -173,9 +182,13 @@ def _delivered(batches: pa.Table, took_s: Any, per_doubling: int) -> pa.Table:
     """
     keys = batches.select([*_PLACES, "bound_by", "moment", "batches"])
     known = pc.and_(pc.is_null(batches["error"]), pc.is_valid(took_s))
-    chosen = _with(keys, total_s=took_s, longest_s=took_s).filter(known)
-    doublings = pc.log2(pc.max_element_wise(chosen["total_s"], 1e-6))
-    return _with(chosen, bucket=_floor(pc.multiply(doublings, float(per_doubling))))
+    chosen = with_columns(keys, longest_s=took_s).filter(known)
+    doublings = pc.log2(pc.max_element_wise(chosen["longest_s"], 1e-6))
+    return with_columns(
+        chosen,
+        total_s=pc.multiply(chosen["longest_s"], chosen["batches"]),
+        bucket=_floor(pc.multiply(doublings, float(per_doubling))),
+    )
 
 
 def sum_groups(kind: str, counted: pa.Table) -> pa.Table:
@@ -188,10 +201,10 @@ def sum_groups(kind: str, counted: pa.Table) -> pa.Table:
     return sums.cast(pa.schema(zip(sums.column_names, kinds, strict=True)))
 
 
-def _pack_counts(held: Sequence[pa.Table], window_s: float) -> pa.RecordBatch:
+def _pack_counts(found: Mapping[str, pa.Table], window_s: float) -> pa.RecordBatch:
     rows = [
-        {"kind": kind, "run": run, "slice": number, "counts": _pack(part)}
-        for kind, table in counts(held, window_s).items()
+        {"kind": kind, "run": run, "slice": number, "counts": pack(part)}
+        for kind, table in found.items()
         for run, number, part in _sliced(table, _slices(kind, table, window_s))
     ]
     return pa.RecordBatch.from_pylist(rows, PACKED_COUNTS)
@@ -199,6 +212,8 @@ def _pack_counts(held: Sequence[pa.Table], window_s: float) -> pa.RecordBatch:
 
 def _slices(kind: str, table: pa.Table, window_s: float) -> np.ndarray:
     """The slice of each row. Rows of the same minute, or of a few partitions, share a slice."""
+    if kind == "exclusions":
+        return np.zeros(len(table), np.int64)
     if kind == "histogram":
         topics = pc.dictionary_encode(table["topic"]).combine_chunks()
         spread = np.array([crc32(topic.as_py().encode()) for topic in topics.dictionary], np.int64)
@@ -220,7 +235,7 @@ def _sliced(table: pa.Table, slices: np.ndarray) -> Iterator[tuple[int, int, pa.
             yield int(runs[begin]), int(slices[begin]), table.slice(begin, end - begin)
 
 
-def _pack(table: pa.Table) -> bytes:
+def pack(table: pa.Table) -> bytes:
     """The table as an Arrow stream: a single value for Spark, regardless of the number of rows."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -237,11 +252,3 @@ def unpack(packed: bytes | pa.Buffer) -> pa.Table:
 
 def _floor(values: Any) -> Any:
     return pc.cast(pc.floor(values), pa.int64())
-
-
-def _with(table: pa.Table, **columns: Any) -> pa.Table:
-    """The table with additional columns. A scalar is repeated in all rows."""
-    for name, column in columns.items():
-        values = pa.repeat(column, len(table)) if isinstance(column, pa.Scalar) else column
-        table = table.append_column(name, values)
-    return table

@@ -51,6 +51,11 @@ class Findings:
     the mean."""
     errors: dict[str, int]
     """Error class -> number of failed records."""
+    saving: Row = field(default_factory=dict)
+    """What the choice of brokers saved: the fields of
+    :class:`~kafkaclient.spark.report.choices.Saving`. Empty if no batch could be judged."""
+    exclusions: list[Row] = field(default_factory=list)
+    """How often producers excluded a ``broker`` for a ``reason``: ``times``."""
     latency: list[Row] = field(default_factory=list)
     """Figures for a ``part`` (one of :data:`PARTS`) of the latency. A row covers the batches of its
     ``topic``, ``broker`` or ``partition``; columns that are None do not select batches."""
@@ -106,13 +111,15 @@ def _findings(run: Run, totals: Row, tables: Tables) -> Findings:
         **totals
         | {
             "run": run.name,
-            "folder": str(run.folder),
+            "folder": run.folder,
             "producers": run.producers,
             "files": len(run.parts),
             "records_per_s": totals["records"] / seconds if seconds else 0.0,
             "mb_per_s": totals["bytes"] / seconds / _MB if seconds else 0.0,
             "skew": next(iter(rows(tables.skew)), {}),
             "errors": {row["error"]: row["records"] for row in rows(tables.errors)},
+            "saving": next(iter(rows(tables.savings)), {}),
+            "exclusions": rows(tables.exclusions),
             "latency": rows(tables.latency),
             "decisions": rows(tables.decisions),
             "curve": curve(rows(tables.curves)),
@@ -185,4 +192,6 @@ def _chosen(row: Row, names: Sequence[str]) -> Row:
 def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _rounded(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_rounded(inner) for inner in value]
     return round(value, 6) if isinstance(value, float) else value

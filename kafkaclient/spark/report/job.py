@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, simplefilter
 
-from kafkaclient.spark.report import queries
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from kafkaclient.spark.report import choices, queries
 from kafkaclient.spark.report.counting import COUNTS, PACKED_COUNTS, add_up, count_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from kafkaclient.spark.report.runs import Run
 
-_FILES_PER_TASK = 32
+_TASK_BYTES = 16 * 1024 * 1024  # of files, at least, if there are more
+_MAX_TASKS = 256  # each ships one histogram, so that these do not grow with the number of batches
+_MAX_BLOCKS = 1000  # of a run, for the bootstrap
 _BINS = 200
 
 SETTINGS = {"spark.sql.shuffle.partitions": "8"}
 """For the session. Few partitions are enough, because counts are shuffled, not batches."""
 
-STEPS = ("batches", "latencies", "seconds", "skew", "decisions")
+STEPS = ("batches", "latencies", "seconds", "skew", "decisions", "savings")
 """The steps that :func:`aggregate` reports, in this order."""
 
 
@@ -38,6 +45,14 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
+class Period:
+    """The outcomes to count, in seconds since the epoch: from ``since_s`` to before ``until_s``."""
+
+    since_s: float | None = None
+    until_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Tables:
     """The report's tables: lists of rows ``{column: value}``. ``run`` is the run's number."""
 
@@ -48,6 +63,9 @@ class Tables:
     skew: list[dict[str, Any]]
     series: list[dict[str, Any]]
     decisions: list[dict[str, Any]]
+    exclusions: list[dict[str, Any]]
+    savings: list[dict[str, Any]]
+    """Per run the fields of :class:`~kafkaclient.spark.report.choices.Saving`."""
 
 
 def aggregate(
@@ -55,13 +73,14 @@ def aggregate(
     runs: Sequence[Run],
     folder: Path,
     judgement: Judgement | None = None,
+    period: Period | None = None,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> Tables:
     """Aggregate the runs. The larger tables stay in ``folder`` as Parquet.
 
-    Only the result is held in memory, and its size does not depend on the number of batches. Every
-    executor must see the folders under the same paths. ``on_step`` is called at the start of each
-    of :data:`STEPS`.
+    Only batches with an outcome in the period are counted. Only the result is held in memory, and
+    its size does not depend on the number of batches. Every executor must see the runs' folders
+    under the same paths or URIs. ``on_step`` is called at the start of each of :data:`STEPS`.
     """
 
     def stored(name: str, table: Any, *kinds: str) -> Any:
@@ -74,7 +93,9 @@ def aggregate(
         return [row.asDict() for row in spark.sql(query, args=args or None).collect()]
 
     on_step("batches")
-    counts = stored("counts", _count_batches(spark, runs, judgement or Judgement()), "kind")
+    counts = stored(
+        "counts", _count_batches(spark, runs, judgement or Judgement(), period or Period()), "kind"
+    )
     for kind in queries.KINDS:
         counts.where(counts.kind == kind).createOrReplaceTempView(kind)
     on_step("latencies")
@@ -88,33 +109,78 @@ def aggregate(
     skew = rows(queries.SKEWED)
     on_step("decisions")
     decisions = rows(queries.DECISIONS)
-    return Tables(totals, errors, latency, curves, skew, series, decisions)
+    excluded = rows(queries.EXCLUSIONS)
+    on_step("savings")
+    _blocks(spark, rows(queries.PLACES)).createOrReplaceTempView("blocks")
+    found = pa.Table.from_pylist(rows(queries.BLOCKS, most=_MAX_BLOCKS), choices.BLOCKS)
+    savings = [
+        {"run": number, **asdict(saved)}
+        for number in range(len(runs))
+        if (saved := choices.saving(found.filter(pc.equal(found["run"], number)))) is not None
+    ]
+    return Tables(totals, errors, latency, curves, skew, series, decisions, excluded, savings)
 
 
-def _count_batches(spark: Any, runs: Sequence[Run], judgement: Judgement) -> Any:
+def _blocks(spark: Any, places: Sequence[dict[str, Any]]) -> Any:
+    """The sums of what was saved, in blocks of seconds. An hour of a topic is one call."""
+    partitions: dict[tuple[int, str], dict[int, int]] = {}
+    for place in places:
+        of_topic = partitions.setdefault((place["run"], place["topic"]), {})
+        of_topic[place["broker"]] = place["partitions"]
+
+    def blocks(key: tuple[Any, ...], windows: pa.Table) -> pa.Table:
+        run, topic, _hour = (value.as_py() for value in key)
+        return choices.blocks(run, windows, partitions[run, topic])
+
+    with no_pandas_warning():
+        hours = spark.sql(queries.CHOICES).groupBy("run", "topic", "hour")
+        return hours.applyInArrow(blocks, from_arrow_schema(choices.BLOCKS))
+
+
+def _count_batches(spark: Any, runs: Sequence[Run], judgement: Judgement, period: Period) -> Any:
     """The sums of the tasks' counts. A task's files are from about the same time, so most of their
     common groups are added up before the shuffle."""
-    files = [
-        (number, str(run.folder.absolute() / part.file), part.offset_s)
-        for number, run in enumerate(runs)
-        for part in sorted(run.parts, key=lambda part: part.number)
-    ]
-    shares = [(files[at : at + _FILES_PER_TASK],) for at in range(0, len(files), _FILES_PER_TASK)]
+    shares = [(share,) for share in task_files(runs)]
     table = spark.createDataFrame(
-        shares, "files ARRAY<STRUCT<run: INT, path: STRING, offset_s: DOUBLE>>"
+        shares, "files ARRAY<STRUCT<run: INT, root: STRING, path: STRING>>"
     ).repartition(len(shares))
     window_s, times, least_s = judgement.window_s, judgement.times, judgement.least_s
-    with catch_warnings():
-        # PySpark imports the unused pandas here, and warns if pandas is newer than itself.
-        simplefilter("ignore", FutureWarning)
-        from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415
-
+    since_s, until_s = period.since_s, period.until_s
+    with no_pandas_warning():
         shipped = table.mapInArrow(
-            lambda shares: count_files(shares, window_s), from_arrow_schema(PACKED_COUNTS)
+            lambda shares: count_files(shares, window_s, since_s, until_s),
+            from_arrow_schema(PACKED_COUNTS),
         )
         return shipped.groupBy("kind", "run", "slice").applyInArrow(
             lambda key, alike: add_up(key, alike, times, least_s), from_arrow_schema(COUNTS)
         )
+
+
+def task_files(runs: Sequence[Run]) -> list[list[tuple[int, str, str]]]:
+    """The files of each task: (number of the run, its folder, path), in the order of time."""
+    files = [
+        (number, run.folder, part)
+        for number, run in enumerate(runs)
+        for part in sorted(run.parts, key=lambda part: (str(part.hour), part.number, part.path))
+    ]
+    enough = max(_TASK_BYTES, sum(part.size for *_, part in files) / _MAX_TASKS)
+    shares: list[list[tuple[int, str, str]]] = []
+    size = enough
+    for number, folder, part in files:
+        if size >= enough:
+            shares.append([])
+            size = 0
+        shares[-1].append((number, folder, part.path))
+        size += part.size
+    return shares
+
+
+@contextmanager
+def no_pandas_warning() -> Iterator[None]:
+    """PySpark imports the unused pandas, and warns if pandas is newer than itself."""
+    with catch_warnings():
+        simplefilter("ignore", FutureWarning)
+        yield
 
 
 def _with_quantile_columns(row: dict[str, Any]) -> dict[str, Any]:

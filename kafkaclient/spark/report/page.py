@@ -60,6 +60,8 @@ def write_report(
             times=f"{judgement.times:g}",
             least_ms=f"{judgement.least_s * 1e3:g}",
             decisions=rows(_decisions),
+            savings=rows(_saving),
+            exclusions=rows(_exclusions),
             partitions=rows(_partitions),
             most=str(_MAX_PARTITIONS),
             parts_height=str(130 + 40 * len(found)),
@@ -137,6 +139,33 @@ def _decisions(run: Findings) -> Iterator[str]:
         cells = [cell(f"{judged['batches']:,}")]
         cells += _numbers(judged, ("took_ms", "others_ms", "best_ms"), 2)
         yield row(f"{run.run}, {name}", [*cells, cell(_percent(judged["regretted"]))])
+
+
+def _saving(run: Findings) -> Iterator[str]:
+    saved = run.saving
+    if not saved:
+        yield row(run.run, ["<td colspan=6>none: no broker was chosen, or only one</td>"])
+        return
+    yield row(
+        run.run,
+        [
+            cell(number(saved["batches"], 0)),
+            cell(number(saved["actual_ms"], 2)),
+            cell(number(saved["saved_ms"], 2)),
+            cell(f"{saved['low_ms']:,.2f} to {saved['high_ms']:,.2f}"),
+            cell(
+                f"{saved['queued_saved_ms']:,.2f} "
+                f"({saved['queued_low_ms']:,.2f} to {saved['queued_high_ms']:,.2f})"
+            ),
+            cell(_percent(saved["assumed"])),
+        ],
+    )
+
+
+def _exclusions(run: Findings) -> Iterator[str]:
+    for found in run.exclusions:
+        name = f"{run.run}, broker {found['broker']}"
+        yield row(name, [cell(escape(found["reason"]), "text"), cell(f"{found['times']:,}")])
 
 
 def _partitions(run: Findings) -> Iterator[str]:

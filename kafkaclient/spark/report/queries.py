@@ -5,17 +5,17 @@ from __future__ import annotations
 PARTS = ("deciding", "waiting", "broker", "whole")
 """Parts of a batch's latency: until its partition is decided, sent, acknowledged; the whole."""
 
-KINDS = ("histogram", "seconds", "decisions")
+KINDS = ("histogram", "seconds", "decisions", "exclusions")
 """The kinds of counts. Each is a folder of the table of counts, and a view in the queries."""
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 
 LATENCY = """
 SELECT run, part, topic, broker, partition,
-       sum(batches) AS batches,
+       CAST(round(sum(batches)) AS BIGINT) AS batches,
        1e3D * sum(total_s) / sum(batches) AS avg_ms,
-       percentile(1e3D * pow(2, (bucket + 0.5D) / 32), array(0.5, 0.9, 0.95, 0.99, 0.999), batches)
-         AS quantiles_ms,
+       percentile(1e3D * pow(2, (bucket + 0.5D) / 32), array(0.5, 0.9, 0.95, 0.99, 0.999),
+                  CAST(round(batches) AS BIGINT)) AS quantiles_ms,
        1e3D * max(longest_s) AS max_ms
 FROM histogram
 GROUP BY GROUPING SETS ((run, part), (run, part, topic), (run, part, broker),
@@ -24,22 +24,24 @@ ORDER BY run, part, topic NULLS FIRST, broker NULLS FIRST, partition NULLS FIRST
 """
 
 CURVES = """
-SELECT run, bucket, sum(batches) AS batches FROM histogram WHERE part = 3
+SELECT run, bucket, CAST(round(sum(batches)) AS BIGINT) AS batches FROM histogram WHERE part = 3
 GROUP BY run, bucket ORDER BY run, bucket
 """
 
 TOTALS = """
-SELECT run, sum(batches) AS batches,
-       coalesce(sum(records) FILTER (WHERE error IS NULL), 0) AS records,
-       coalesce(sum(bytes) FILTER (WHERE error IS NULL), 0) AS bytes,
-       coalesce(sum(records) FILTER (WHERE error IS NOT NULL), 0) AS failed_records,
-       sum(retried) AS retried_batches,
+SELECT run, CAST(round(sum(batches)) AS BIGINT) AS batches,
+       CAST(round(coalesce(sum(records) FILTER (WHERE error IS NULL), 0)) AS BIGINT) AS records,
+       CAST(round(coalesce(sum(bytes) FILTER (WHERE error IS NULL), 0)) AS BIGINT) AS bytes,
+       CAST(round(coalesce(sum(records) FILTER (WHERE error IS NOT NULL), 0)) AS BIGINT)
+         AS failed_records,
+       CAST(round(sum(retried)) AS BIGINT) AS retried_batches,
        max(last_s) - min(first_s) AS seconds
 FROM seconds GROUP BY run ORDER BY run
 """
 
 ERRORS = """
-SELECT run, error, sum(batches) AS batches, sum(records) AS records
+SELECT run, error, CAST(round(sum(batches)) AS BIGINT) AS batches,
+       CAST(round(sum(records)) AS BIGINT) AS records
 FROM seconds WHERE error IS NOT NULL GROUP BY run, error ORDER BY run, records DESC, error
 """
 
@@ -79,10 +81,11 @@ FROM skew GROUP BY run
 """
 
 SERIES = """
-SELECT s.run, broker, bin_s, CAST(second DIV bin_s AS INT) AS bin,
+SELECT s.run, broker, bin_s, CAST((second - begun) DIV bin_s AS INT) AS bin,
        sum(bytes) AS bytes, sum(records) AS records
 FROM seconds s
-     JOIN (SELECT run, CAST(ceil((max(second) + 1) / :bins) AS BIGINT) AS bin_s
+     JOIN (SELECT run, min(second) AS begun,
+                  CAST(ceil((max(second) - min(second) + 1) / :bins) AS BIGINT) AS bin_s
            FROM seconds GROUP BY run) l ON s.run = l.run
 WHERE broker >= 0
 GROUP BY s.run, broker, bin_s, bin ORDER BY s.run, broker, bin
@@ -90,7 +93,7 @@ GROUP BY s.run, broker, bin_s, bin ORDER BY s.run, broker, bin
 """At most ``:bins`` bins of equal length, in whole seconds."""
 
 DECISIONS = """
-SELECT run, broker, bound_by, sum(batches) AS batches,
+SELECT run, broker, bound_by, CAST(round(sum(batches)) AS BIGINT) AS batches,
        1e3D * sum(total_s) / sum(batches) AS took_ms,
        1e3D * sum(others_s) / sum(batches) AS others_ms,
        1e3D * sum(best_s) / sum(batches) AS best_ms,
@@ -99,3 +102,32 @@ FROM decisions
 GROUP BY GROUPING SETS ((run), (run, broker), (run, bound_by))
 ORDER BY run, broker NULLS FIRST, bound_by NULLS FIRST
 """
+
+EXCLUSIONS = """
+SELECT run, broker, error AS reason, CAST(sum(batches) AS BIGINT) AS times
+FROM exclusions GROUP BY run, broker, error ORDER BY run, broker, error
+"""
+
+PLACES = """
+SELECT run, topic, broker, count(DISTINCT partition) AS partitions
+FROM seconds WHERE chosen > 0 GROUP BY run, topic, broker
+"""
+
+CHOICES = """
+SELECT run, topic, second DIV 3600 AS hour, second, broker,
+       sum(chosen) AS chosen, sum(chosen_s) AS chosen_s, sum(ahead) AS ahead
+FROM seconds WHERE chosen > 0 GROUP BY run, topic, second, broker
+"""
+"""The batches whose broker was chosen, per second."""
+
+BLOCKS = """
+SELECT b.run, (block - begun) DIV length AS block, sum(batches) AS batches,
+       sum(actual_s) AS actual_s, sum(uniform_s) AS uniform_s, sum(queued_s) AS queued_s,
+       sum(assumed) AS assumed
+FROM blocks b
+     JOIN (SELECT run, min(block) AS begun,
+                  CAST(ceil((max(block) - min(block) + 1) / :most) AS BIGINT) AS length
+           FROM blocks GROUP BY run) l ON b.run = l.run
+GROUP BY b.run, (block - begun) DIV length ORDER BY 1, 2
+"""
+"""At most ``:most`` blocks of equal length for each run."""

@@ -1,95 +1,97 @@
-"""Finds runs in folders of telemetry: the files of each run, and when their producers started."""
+"""Finds runs: the folders of telemetry below given paths or URIs, and the files of each run."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import pyarrow.fs as pafs
+
+from kafkaclient import telemetry
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
-    from pathlib import Path
-
-PATTERN = "batches-*.parquet"
-
-_NAME = re.compile(r"(.+?)(?:-(\d+))?\.parquet")
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A file of a run."""
-
-    file: str
-    """File name, without folders."""
-    producer: str
-    """The common part of the names of one producer's files."""
-    number: int
-    """Number within the producer. Files with equal numbers were written at about the same time."""
-    offset_s: float
-    """Start of the producer, in seconds after the first producer of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A folder of telemetry."""
+    """A folder of telemetry: with files of schema 1, or with ``date=`` folders of schema 2."""
 
     name: str
-    folder: Path
-    parts: tuple[Part, ...]
+    folder: str
+    """A local path or a URI."""
+    parts: tuple[Any, ...]
+    """Each is a ``kafkaclient.telemetry.TelemetryFile``."""
 
     @property
     def producers(self) -> int:
         return len({part.producer for part in self.parts})
 
 
-def find_runs(folders: Sequence[Path], started_at: Callable[[Path], datetime]) -> list[Run]:
+def find_runs(
+    folders: Sequence[str], since: datetime | None = None, until: datetime | None = None
+) -> list[Run]:
     """One run for each folder, and each folder below, that contains telemetry; in the given order.
 
-    ``started_at``: file -> start of its producer. Raises ConfigError if a folder has no telemetry,
-    or if two folders have a file of the same name, because those are copies of one run.
+    Of ``date=`` and ``hour=`` folders only those from ``since`` to ``until`` are listed, and no
+    file is opened. Raises ConfigError if a folder has no telemetry, or if two folders have a file
+    of the same name, because those are copies of one run.
     """
-    found: list[Path] = []
+    found: list[str] = []
     for folder in folders:
-        within = sorted({path.parent for path in folder.rglob(PATTERN)})
+        within = sorted(_roots(folder))
         if not within:
             raise ConfigError(
-                f"no {PATTERN} in or below {folder}: give folders that producers wrote "
+                f"no batches-*.parquet in or below {folder}: give folders that producers wrote "
                 "with the option telemetry"
             )
         found += (path for path in within if path not in found)
-    names = _names([folder.resolve() for folder in found])
+    names = _names(found)
     runs = [
-        Run(name, folder, tuple(_parts(sorted(folder.glob(PATTERN)), started_at)))
+        Run(name, folder, tuple(telemetry.files(folder, since, until)))
         for name, folder in zip(names, found, strict=True)
     ]
-    files = Counter(part.file for run in runs for part in run.parts)
+    if not any(run.parts for run in runs):
+        raise ConfigError(f"no telemetry from {since} to {until} in {' and '.join(folders)}")
+    files = Counter(_file(part) for run in runs for part in run.parts)
     file, times = max(files.items(), key=lambda item: item[1])
     if times > 1:
-        where = [str(run.folder) for run in runs if file in {part.file for part in run.parts}]
+        where = [run.folder for run in runs if file in {_file(part) for part in run.parts}]
         raise ConfigError(f"{file} is in {' and in '.join(where)}: copies of one run")
-    return runs
+    return [run for run in runs if run.parts]
 
 
-def _parts(files: Sequence[Path], started_at: Callable[[Path], datetime]) -> Iterator[Part]:
-    names = [_NAME.fullmatch(path.name).groups() for path in files]  # type: ignore[union-attr]
-    # All files of a producer have the same start.
-    one_of_each = {producer: path for (producer, _), path in zip(names, files, strict=True)}
-    starts = {producer: started_at(path) for producer, path in one_of_each.items()}
-    first = min(starts.values())
-    for path, (producer, number) in zip(files, names, strict=True):
-        offset_s = (starts[producer] - first).total_seconds()
-        yield Part(path.name, producer, int(number or 0), offset_s)
+def _file(part: Any) -> str:
+    return f"{part.producer}-{part.number}"
 
 
-def _names(folders: Sequence[Path]) -> list[str]:
+def _roots(folder: str) -> Iterator[str]:
+    """The folder and the folders below it that have telemetry. ``date=`` folders are not read."""
+    files, path = telemetry.open_root(folder)
+    entries = files.get_file_info(pafs.FileSelector(path, allow_not_found=True))
+    folders = [entry for entry in entries if entry.type == pafs.FileType.Directory]
+    if any(_is_telemetry(entry.base_name) for entry in entries):
+        yield folder
+    for entry in folders:
+        if not entry.base_name.startswith(("date=", ".")):
+            yield from _roots(f"{folder.rstrip('/')}/{entry.base_name}")
+
+
+def _is_telemetry(name: str) -> bool:
+    return name.startswith("date=") or (name.startswith("batches-") and name.endswith(".parquet"))
+
+
+def _names(folders: Sequence[str]) -> list[str]:
     """The shortest trailing parts of the folders' paths that are unique."""
-    names = [folder.name for folder in folders]
+    parts = [(folder if "://" in folder else str(Path(folder).resolve())) for folder in folders]
+    split = [part.rstrip("/").split("/") for part in parts]
+    names = [each[-1] for each in split]
     length = 1
-    while len(set(names)) < len(names) and length < max(len(f.parts) for f in folders):
+    while len(set(names)) < len(names) and length < max(map(len, split)):
         length += 1
-        names = ["/".join(folder.parts[-length:]) for folder in folders]
+        names = ["/".join(each[-length:]) for each in split]
     return names

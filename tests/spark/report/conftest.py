@@ -1,12 +1,16 @@
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
+from kafkaclient.spark.report.choices import Saving
 from kafkaclient.spark.report.job import Tables
-from kafkaclient.spark.report.runs import Part, Run
+from kafkaclient.spark.report.runs import Run
+from kafkaclient.telemetry import TelemetryFile
+
+SAVING = [field.name for field in fields(Saving)]
 
 
 def latency(run: int, part: str, p99: float, **place: Any) -> dict[str, Any]:
@@ -22,8 +26,8 @@ def decision(run: int, regretted: float, **kind: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def runs() -> list[Run]:
-    part = Part("batches-a-1-000000.parquet", "batches-a-1", 0, 0.0)
-    return [Run(name, Path("facts") / name, (part,)) for name in ("before", "<after>")]
+    part = TelemetryFile("batches-a-1-000000.parquet", None, 100, "batches-a-1", 0)
+    return [Run(name, f"facts/{name}", (part,)) for name in ("before", "<after>")]
 
 
 @pytest.fixture
@@ -76,4 +80,6 @@ def tables() -> Tables:
                 decision(run, 0.125, bound_by="late"),
             )
         ],
+        exclusions=[{"run": 0, "broker": 1, "reason": "slow", "times": 3}],
+        savings=[{"run": 0, **dict.fromkeys(SAVING, 1.5), "assumed": 0.25}],
     )

@@ -8,14 +8,15 @@ import pyarrow as pa
 import pytest
 
 from kafkaclient.spark.report import counting
-from kafkaclient.spark.report.counting import COUNTS, PACKED_COUNTS, _pack, add_up
+from kafkaclient.spark.report.counting import COUNTS, PACKED_COUNTS, add_up, pack
 
+CHOICES = {"append": 0, "chosen": 0, "chosen_s": 0.0, "ahead": 0}
 PLACE = {"run": 1, "topic": "t", "partition": 2, "broker": 0}
 
 
 def applied(kind: str, *tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = [
-        {"kind": kind, "run": 1, "slice": 0, "counts": _pack(pa.Table.from_pylist(task))}
+        {"kind": kind, "run": 1, "slice": 0, "counts": pack(pa.Table.from_pylist(task))}
         for task in tasks
     ]
     key = (pa.scalar(kind), pa.scalar(1), pa.scalar(0))
@@ -31,7 +32,7 @@ def test_sums_and_bounds(monkeypatch: pytest.MonkeyPatch, unsummed: int) -> None
     def row(second: int, batches: int, first_s: float) -> dict[str, Any]:
         sums = {"batches": batches, "records": 10 * batches, "bytes": 7, "retried": 0}
         times = {"first_s": first_s, "last_s": first_s + 1}
-        return {**PLACE, "error": "E", "second": second, **sums, **times}
+        return {**PLACE, "error": "E", "second": second, **sums, **times, **CHOICES}
 
     first = [row(5, 1, 5.5), row(6, 2, 6.5)]
     found = applied("seconds", first, [row(5, 3, 5.25)], [row(5, 4, 9.0)])
@@ -45,6 +46,7 @@ def test_sums_and_bounds(monkeypatch: pytest.MonkeyPatch, unsummed: int) -> None
             "records": 80,
             "bytes": 21,
             "retried": 0,
+            **CHOICES,
             "first_s": 5.25,
             "last_s": 10.0,
         },
@@ -57,6 +59,7 @@ def test_sums_and_bounds(monkeypatch: pytest.MonkeyPatch, unsummed: int) -> None
             "records": 20,
             "bytes": 7,
             "retried": 0,
+            **CHOICES,
             "first_s": 6.5,
             "last_s": 7.5,
         },

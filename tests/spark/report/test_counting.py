@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafkaclient.spark.jobs import SparkJobError
-from kafkaclient.spark.report import counting
+from kafkaclient.spark.report import counting, facts
 from kafkaclient.spark.report.counting import PACKED_COUNTS, SUMS, count_files, sum_groups, unpack
+from kafkaclient.spark.report.facts import TIMES, read_file
 from kafkaclient.telemetry import SCHEMA
 
 if TYPE_CHECKING:
@@ -35,6 +38,8 @@ def batch(rng: Random) -> Row:
     return {
         **{field.name: 0 for field in SCHEMA},
         "client_id": "c",
+        "in_flight": rng.randrange(5),
+        "queued_batches": rng.randrange(4),
         "topic": rng.choice(("a", "b")),
         "partition": rng.randrange(3),
         "broker": rng.randrange(2),
@@ -48,6 +53,18 @@ def batch(rng: Random) -> Row:
         "bound_by": rng.choice(("late", "append")),
         "error": rng.choice(("BrokerError", "DeliveryTimeoutError")) if failed else None,
     }
+
+
+def write(path: Path, rows: list[Row], started_s: float, **metadata: str) -> None:
+    started = datetime.fromtimestamp(started_s, UTC).isoformat()
+    schema = SCHEMA.with_metadata({"kafkaclient.started": started, **metadata})
+    pq.write_table(pa.Table.from_pylist(rows, schema), path, row_group_size=100)
+
+
+def shipped_for(shares: list[pa.RecordBatch]) -> list[Row]:
+    counted = count_files(shares, WINDOW_S, None, None)
+    rows: list[Row] = pa.Table.from_batches(counted, PACKED_COUNTS).to_pylist()
+    return rows
 
 
 def bucket(took_s: float, per_doubling: int) -> int:
@@ -72,6 +89,10 @@ def by_hand(batches: list[tuple[int, float, Row]]) -> dict[tuple[Any, ...], Row]
         begun = created if sent is None else sent
         second = {"second": math.floor(begun + offset_s), "error": row["error"]}
         sums = {"records": row["records"], "bytes": row["bytes"], "retried": row["attempts"] > 1}
+        chosen = row["bound_by"] != "append" and row["error"] is None
+        sums |= {"append": row["bound_by"] == "append", "chosen": chosen}
+        sums["chosen_s"] = acknowledged - bound if chosen else 0.0
+        sums["ahead"] = row["in_flight"] if chosen else 0.0
         add(
             {"kind": "seconds", **place, **second},
             sums,
@@ -106,19 +127,21 @@ def rows_of(kind: str, table: pa.Table) -> dict[tuple[Any, ...], Row]:
 def test_all_batches_are_counted_as_by_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(counting, "_MAX_BATCHES_HELD", at_once)
+    monkeypatch.setattr(counting, "BATCHES_AT_A_TIME", at_once)
     rng = Random(5)
     files, batches = [], []
     for number, size in enumerate((400, 0, 500, 300)):
         rows = [batch(rng) for _ in range(size)]
         path, run, offset_s = tmp_path / f"batches-{number}.parquet", number % 2, 0.25 * number
-        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path)
-        files.append({"run": run, "path": str(path), "offset_s": offset_s})
+        write(path, rows, offset_s)
+        files.append({"run": run, "root": str(tmp_path), "path": str(path)})
         batches += [(run, offset_s, row) for row in rows]
     shares = [pa.RecordBatch.from_pylist([{"files": files[:3]}, {"files": files[3:]}])]
-    shipped = pa.Table.from_batches(count_files(shares, WINDOW_S), PACKED_COUNTS).to_pylist()
+    shipped = pa.Table.from_batches(
+        count_files(shares, WINDOW_S, None, None), PACKED_COUNTS
+    ).to_pylist()
     found: dict[tuple[Any, ...], Row] = {}
-    for kind in SUMS:
+    for kind in ("seconds", "histogram", "cells"):
         parts = [unpack(row["counts"]) for row in shipped if row["kind"] == kind]
         found |= rows_of(kind, sum_groups(kind, pa.concat_tables(parts)))
     expected = by_hand(batches)
@@ -134,10 +157,12 @@ def test_counts_added_up_together_are_in_one_slice(
     monkeypatch.setattr(counting, "_SLICE_S", 1.0)
     monkeypatch.setattr(counting, "_SLICE_PARTITIONS", 2)
     rng, path = Random(6), tmp_path / "batches-1.parquet"
-    pq.write_table(pa.Table.from_pylist([batch(rng) for _ in range(500)], SCHEMA), path)
-    files = [{"run": run, "path": str(path), "offset_s": 0.5} for run in (0, 1)]
+    write(path, [batch(rng) for _ in range(500)], 0.5)
+    files = [{"run": run, "root": str(tmp_path), "path": str(path)} for run in (0, 1)]
     shares = [pa.RecordBatch.from_pylist([{"files": files}])]
-    shipped = pa.Table.from_batches(count_files(shares, WINDOW_S), PACKED_COUNTS).to_pylist()
+    shipped = pa.Table.from_batches(
+        count_files(shares, WINDOW_S, None, None), PACKED_COUNTS
+    ).to_pylist()
     slices: dict[tuple[str, int], list[int]] = {}
     several: list[set[tuple[str, int]]] = []
     for row in shipped:
@@ -168,4 +193,35 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
     else:
         path.write_bytes(content)
     with pytest.raises(SparkJobError, match=r"batches-a\.parquet cannot be read: "):
-        counting.read_batches(0, str(path), 0.0)
+        list(read_file(str(tmp_path), str(path), 0))
+
+
+def read(path: Path, **period: float) -> tuple[pa.Table, list[Row]]:
+    parts = list(read_file(str(path.parent), str(path), 3, **period))
+    return pa.concat_tables([p for p, _ in parts]), [r for _, e in parts for r in e.to_pylist()]
+
+
+def test_only_batches_of_the_period_are_read(tmp_path: Path) -> None:
+    path, rng = tmp_path / "batches-a-000000.parquet", Random(7)
+    rows = sorted((batch(rng) for _ in range(1000)), key=lambda row: row["created_s"])
+    write(path, rows, 1000.0)
+    found, _ = read(path, since_s=1001.0, until_s=1002.0)
+    ended = [1000 + next(row[n] for n in reversed(TIMES) if row[n] is not None) for row in rows]
+    expected = [at for at in ended if 1001.0 <= at < 1002.0]
+    assert found["ended_s"].to_pylist() == pytest.approx(expected)
+    assert 0 < len(expected) < 1000
+    with pq.ParquetFile(path) as file:
+        groups = facts._row_groups(file.metadata, 1000.0, None, 1001.5)
+        assert 0 < len(groups) < file.num_row_groups, "later row groups are skipped"
+
+
+def test_a_sample_stands_for_all_batches(tmp_path: Path) -> None:
+    path, rng = tmp_path / "batches-a-000000.parquet", Random(8)
+    excluded = json.dumps([{"broker": 1, "reason": "slow", "times": 3}])
+    sample = {"kafkaclient.telemetry.sample": "0.25", "kafkaclient.exclusions": excluded}
+    rows = [batch(rng) for _ in range(50)]
+    write(path, rows, 0.0, **sample)
+    found, exclusions = read(path)
+    assert found["batches"].to_pylist() == [4.0] * 50
+    assert found["records"].to_pylist() == [4.0 * row["records"] for row in rows]
+    assert exclusions == [{"run": 3, "broker": 1, "error": "slow", "batches": 3.0}]

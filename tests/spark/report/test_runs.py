@@ -6,64 +6,74 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.spark.report.runs import find_runs
+from kafkaclient.spark.report.job import task_files
+from kafkaclient.spark.report.runs import Run, find_runs
+from kafkaclient.telemetry import TelemetryFile
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def make(folder: Path, *names: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        (folder / name).touch()
+        (folder / name).write_text("content")
     return folder
 
 
-def started(path: Path) -> datetime:
-    """A producer named after a number was started this many seconds after START."""
-    return START + timedelta(seconds=int(path.name.split("-")[1]))
+def test_a_run_has_its_hours_and_the_period_chooses_some(tmp_path: Path) -> None:
+    for hour in (5, 6, 7):
+        make(
+            tmp_path / "run" / "date=2026-01-01" / f"hour={hour:02}",
+            *(f"batches-7-aa-{hour:06}.parquet", f"batches-4-bb-{hour:06}.parquet"),
+        )
+    (run,) = find_runs([str(tmp_path / "run")])
+    assert (run.name, run.producers, len(run.parts)) == ("run", 2, 6)
+    six = datetime(2026, 1, 1, 6, 30, tzinfo=UTC)
+    (run,) = find_runs([f"file://{tmp_path}"], since=six, until=six + timedelta(minutes=1))
+    assert [(part.producer, part.number) for part in run.parts] == [
+        ("batches-4-bb", 6),
+        ("batches-7-aa", 6),
+    ]
+    with pytest.raises(ConfigError, match=r"no telemetry from .* to None in .*run"):
+        find_runs([str(tmp_path / "run")], since=six + timedelta(hours=2))
 
 
-def test_producers_times_go_onto_one_axis(tmp_path: Path) -> None:
-    make(
-        tmp_path / "run",
-        *("batches-7-aa-000000.parquet", "batches-7-aa-000001.parquet"),
-        *("batches-4-bb-000000.parquet", ".batches-4-bb-000001.parquet.unfinished"),
-    )
-    opened: list[str] = []
-
-    def open_file(path: Path) -> datetime:
-        opened.append(path.name)
-        return started(path)
-
-    (run,) = find_runs([tmp_path / "run"], open_file)
-    assert (run.name, run.producers) == ("run", 2)
-    assert {part.file: part.offset_s for part in run.parts} == {
-        "batches-7-aa-000000.parquet": 3.0,
-        "batches-7-aa-000001.parquet": 3.0,
-        "batches-4-bb-000000.parquet": 0.0,
-    }
-    assert [part.number for part in run.parts] == [0, 0, 1]
-    assert len(opened) == 2, "one file of each producer is opened"
+def test_tasks_have_files_of_one_time_and_a_limited_number(tmp_path: Path) -> None:
+    parts = [
+        TelemetryFile(
+            f"{hour}-{producer}",
+            datetime(2026, 1, 1, hour, tzinfo=UTC),
+            *(10 * 2**20, producer, hour),
+        )
+        for producer in ("a", "b")
+        for hour in range(3)
+    ]
+    shares = task_files([Run("r", "/r", tuple(parts))])
+    assert [[path for _, _, path in share] for share in shares] == [
+        ["0-a", "0-b"],
+        ["1-a", "1-b"],
+        ["2-a", "2-b"],
+    ]
+    many = [TelemetryFile(f"{n:06}", None, 10 * 2**20, "a", n) for n in range(3000)]
+    assert len(task_files([Run("r", "/r", tuple(many))])) <= 256
 
 
 def test_each_folder_below_is_a_run_and_keeps_the_order(tmp_path: Path) -> None:
     make(tmp_path / "z" / "facts", "batches-1-a-000000.parquet")
     make(tmp_path / "a" / "facts", "batches-1-b-000000.parquet")
     make(tmp_path / "a" / "other", "batches-1-c-000000.parquet")
-    runs = find_runs([tmp_path / "z", tmp_path / "a", tmp_path / "a" / "other"], started)
+    runs = find_runs([str(tmp_path / "z"), str(tmp_path / "a"), str(tmp_path / "a" / "other")])
     assert [run.name for run in runs] == ["z/facts", "a/facts", "a/other"]
 
 
 def test_a_folder_without_telemetry_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no batches-\*\.parquet in or below .*empty"):
-        find_runs([make(tmp_path / "empty")], started)
+        find_runs([str(make(tmp_path / "empty"))])
 
 
 def test_copies_of_a_run_are_refused(tmp_path: Path) -> None:
     for name in ("one", "two"):
         make(tmp_path / name, "batches-1-a-000000.parquet")
     with pytest.raises(ConfigError, match=r"in .*one and in .*two: copies"):
-        find_runs([tmp_path / "one", tmp_path / "two"], started)
+        find_runs([str(tmp_path / "one"), str(tmp_path / "two")])

@@ -1,0 +1,159 @@
+"""Reads batches from telemetry, on executors: from a file or a Kafka message to columns, with the
+wall-clock time at which the times start, so that all producers share one axis."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kafkaclient import telemetry
+from kafkaclient.errors import ConfigError
+from kafkaclient.spark.jobs import SparkJobError
+from kafkaclient.telemetry.format import schema_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+BATCHES_AT_A_TIME = 262_144
+
+_WORD = pa.dictionary(pa.int32(), pa.string())
+TIMES = ("created_s", "bound_s", "sent_s", "acknowledged_s")
+_COLUMNS = pa.schema(
+    [
+        *((name, _WORD) for name in ("topic", "bound_by", "error")),
+        *((name, pa.int32()) for name in ("partition", "broker", "records", "bytes", "attempts")),
+        *((name, pa.int32()) for name in ("queued_batches", "in_flight")),
+        *((name, pa.float64()) for name in TIMES),
+    ]
+)
+
+
+def read_file(
+    root: str, path: str, run: int, since_s: float | None = None, until_s: float | None = None
+) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """The batches of a file, some at a time, and the exclusions with the first of them.
+
+    ``root`` is a path or URI, ``path`` is relative to its file system. Only batches with an outcome
+    from ``since_s`` to before ``until_s`` (seconds since the epoch) are read: row groups without
+    them are skipped. Raises SparkJobError if the file cannot be read or is not telemetry.
+    """
+    where = f"{root}: {path}"
+    try:
+        with _file_system(root).open_input_file(path) as opened, pq.ParquetFile(opened) as file:
+            metadata = file.schema_arrow.metadata
+            schema_version(metadata, where)
+            started_s = _started_s(metadata)
+            groups = _row_groups(file.metadata, started_s, since_s, until_s)
+            excluded = exclusions(metadata, run)
+            for columns in file.iter_batches(
+                BATCHES_AT_A_TIME, groups, _COLUMNS.names, use_threads=False
+            ):
+                table = pa.Table.from_batches([columns])
+                yield to_count(table, metadata, run, since_s, until_s), excluded
+                excluded = excluded.slice(0, 0)
+    except (ConfigError, OSError, KeyError, ValueError) as error:  # Arrow's are subclasses
+        raise SparkJobError(f"{where} cannot be read: {error}") from None
+
+
+def to_count(
+    table: pa.Table,
+    metadata: Mapping[bytes, bytes],
+    run: int = 0,
+    since_s: float | None = None,
+    until_s: float | None = None,
+) -> pa.Table:
+    """The columns that are counted. Times are in seconds after ``started_s``, which is in seconds
+    since the epoch, as ``ended_s`` is. ``batches``, ``records`` and ``bytes`` are scaled from a
+    sample to all batches."""
+    table = table.select(_COLUMNS.names).cast(_COLUMNS)
+    started_s = _started_s(metadata)
+    weight = 1.0 / float(metadata.get(telemetry.SAMPLE.encode(), b"1"))
+    for name in ("records", "bytes"):
+        scaled = pc.multiply(pc.cast(table[name], pa.float64()), weight)
+        table = table.set_column(table.column_names.index(name), name, scaled)
+    created, bound, sent, acknowledged = (table[name] for name in TIMES)
+    ended = pc.coalesce(acknowledged, sent, bound, created)
+    kip794 = metadata.get(b"kafkaclient.partitioner") == b"kip794"
+    chosen = pa.scalar(True) if kip794 else pc.not_equal(table["bound_by"], "append")
+    waiting = pc.if_else(
+        pc.is_in(table["bound_by"], pa.array(["append", "floor"])), table["queued_batches"], 0
+    )
+    table = with_columns(
+        table,
+        run=pa.scalar(run, pa.int32()),
+        batches=pa.scalar(weight),
+        started_s=pa.scalar(started_s),
+        ended_s=pc.add(ended, started_s),
+        chosen=chosen,
+        ahead=pc.cast(pc.add(table["in_flight"], waiting), pa.float64()),
+    )
+    for keep, limit in ((pc.greater_equal, since_s), (pc.less, until_s)):
+        if limit is not None:
+            table = table.filter(keep(table["ended_s"], limit))
+    return table
+
+
+def exclusions(metadata: Mapping[bytes, bytes], run: int = 0) -> pa.Table:
+    """How often the producer excluded each broker, by reason (column ``error``)."""
+    found = json.loads(metadata.get(telemetry.EXCLUSIONS.encode(), b"[]"))
+    rows = [
+        {"run": run, "broker": each["broker"], "error": each["reason"], "batches": each["times"]}
+        for each in found
+    ]
+    return pa.Table.from_pylist(rows, _EXCLUSIONS)
+
+
+_EXCLUSIONS = pa.schema(
+    [
+        ("run", pa.int32()),
+        ("broker", pa.int32()),
+        ("error", pa.string()),
+        ("batches", pa.float64()),
+    ]
+)
+
+
+def with_columns(table: pa.Table, **columns: Any) -> pa.Table:
+    """The table with additional columns. A scalar is repeated in all rows."""
+    for name, column in columns.items():
+        values = pa.repeat(column, len(table)) if isinstance(column, pa.Scalar) else column
+        table = table.append_column(name, values)
+    return table
+
+
+@lru_cache(maxsize=8)
+def _file_system(root: str) -> Any:
+    """Opened once per worker: opening may ask servers."""
+    return telemetry.open_root(root)[0]
+
+
+def _started_s(metadata: Mapping[bytes, bytes]) -> float:
+    started = datetime.fromisoformat(metadata[telemetry.STARTED.encode()].decode())
+    return started.timestamp()
+
+
+def _row_groups(
+    metadata: Any, started_s: float, since_s: float | None, until_s: float | None
+) -> list[int]:
+    """The row groups that may have batches of the time, by their statistics."""
+    places = {metadata.schema.column(n).name: n for n in range(metadata.num_columns)}
+
+    def needed(number: int) -> bool:
+        group = metadata.row_group(number)
+        created, acknowledged = (
+            group.column(places[name]).statistics for name in ("created_s", "acknowledged_s")
+        )
+        created_known = created is not None and created.has_min_max
+        if until_s is not None and created_known and created.min + started_s >= until_s:
+            return False
+        if since_s is None or acknowledged is None or acknowledged.null_count != 0:
+            return True
+        return not acknowledged.has_min_max or acknowledged.max + started_s >= since_s
+
+    return [number for number in range(metadata.num_row_groups) if needed(number)]

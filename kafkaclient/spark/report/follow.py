@@ -1,0 +1,158 @@
+"""``kafkaclient report --follow``: a Structured Streaming job over a topic of telemetry.
+
+Tasks decode and count messages; the driver keeps the windows, and writes the table and the page.
+Windows are in the driver's memory only, so a new start reads the topic again from a given time. It
+writes the same files again, and Delta skips the minutes that it has.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import groupby
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from kafkaclient.pages.page import filled, write_page
+from kafkaclient.spark.report.job import no_pandas_warning
+from kafkaclient.spark.report.live import LATENESS_S, SHIPPED, WINDOWS, LiveWindows, count_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+WINDOW_S = 5.0
+_MINUTE_MS = 60_000
+_TRIGGER = "1 second"
+
+Row = dict[str, Any]
+
+
+@contextmanager
+def following(
+    spark: Any,
+    topic: str,
+    client: Mapping[str, str],
+    since_s: float,
+    out: Path,
+    on_view: Callable[[Row], None] = lambda view: None,
+) -> Iterator[Any]:
+    """The running query. It writes the table and the page's data to ``out``.
+
+    ``client`` are Kafka's options. ``since_s``: where to begin, in seconds since the epoch;
+    ``on_view`` gets what the page shows, after each trigger. The end of the block stops the query.
+    """
+    windows = LiveWindows(WINDOW_S, -int(-since_s // WINDOW_S))
+    table = WindowTable(out, round(-int(-since_s // 60)) * _MINUTE_MS)
+
+    def on_batch(frame: Any, _number: int) -> None:
+        counted = frame.select("value").mapInArrow(_count, from_arrow_schema(SHIPPED))
+        windows.add(counted.collect())
+        table.add(windows.close())
+        view = windows.view()
+        write_view(out, view)
+        on_view(view)
+
+    source = spark.readStream.format("kafkaclient").option("subscribe", topic)
+    for name, value in client.items():
+        source = source.option(f"kafka.{name}", value)
+    source = (
+        source.option("startingTimestamp", str(round(since_s * 1000)))
+        .option("startingOffsetsByTimestampStrategy", "latest")
+        .option("failOnDataLoss", "false")
+    )
+    with no_pandas_warning(), TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
+        query = (
+            source.load()
+            .writeStream.foreachBatch(on_batch)
+            .option("checkpointLocation", f"file://{checkpoint}")
+            .trigger(processingTime=_TRIGGER)
+            .start()
+        )
+        try:
+            yield query
+        finally:
+            query.stop()
+
+
+def _count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        rows = list(count_messages((value.as_py() for value in batch["value"]), WINDOW_S))
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, SHIPPED)
+
+
+class WindowTable:
+    """The table of closed windows, one file a minute.
+
+    ``windows.parquet/date=YYYY-MM-DD/windows-HHMM.parquet``, or the Delta table ``windows.delta``
+    if the package deltalake is installed. ``first_ms``: the first minute that is read completely.
+    """
+
+    def __init__(self, folder: Path, first_ms: int) -> None:
+        self._folder = folder
+        self._first_ms = first_ms
+        self._held: list[Row] = []
+        self._delta: Any = import_module("deltalake") if find_spec("deltalake") else None
+        if self._delta is not None and (folder / "windows.delta").exists():
+            held = self._delta.DeltaTable(folder / "windows.delta").to_pyarrow_table(
+                columns=["window_start"]
+            )
+            latest = pa.compute.max(held["window_start"].cast(pa.int64())).as_py()
+            unit = 1000 if pa.types.is_timestamp(held["window_start"].type) else 1
+            self._first_ms = max(first_ms, (latest // unit // _MINUTE_MS + 1) * _MINUTE_MS)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Add rows (:data:`~kafkaclient.spark.report.live.WINDOWS`) in the order of time. A minute
+        is written when a later one begins."""
+        self._held += (row for row in rows if row["window_start"] >= self._first_ms)
+        if not self._held:
+            return
+        latest = self._held[-1]["window_start"] // _MINUTE_MS
+        for minute, found in groupby(self._held, lambda row: row["window_start"] // _MINUTE_MS):
+            if minute < latest:
+                self._write(minute * _MINUTE_MS, list(found))
+        self._held = [row for row in self._held if row["window_start"] // _MINUTE_MS == latest]
+
+    def _write(self, minute_ms: int, rows: list[Row]) -> None:
+        at = datetime.fromtimestamp(minute_ms / 1000, UTC)
+        table = pa.Table.from_pylist(rows, WINDOWS)
+        if self._delta is not None:
+            date = pa.array([f"{at:%Y-%m-%d}"] * len(table))
+            self._delta.write_deltalake(
+                self._folder / "windows.delta",
+                table.append_column("date", date),
+                mode="append",
+                partition_by=["date"],
+            )
+            return
+        folder = self._folder / "windows.parquet" / f"date={at:%Y-%m-%d}"
+        folder.mkdir(parents=True, exist_ok=True)
+        unfinished = folder / f".windows-{at:%H%M}"
+        pq.write_table(table, unfinished)
+        unfinished.replace(folder / f"windows-{at:%H%M}.parquet")
+
+
+def write_live_page(out: Path, topic: str, made_with: str) -> None:
+    """Write ``live.html``, which shows ``live.js`` and loads it again every second."""
+    body = filled("kafkaclient.spark.report", "live.html", lateness_s=f"{LATENESS_S:g}")
+    write_page(
+        out / "live.html", title=f"telemetry of {topic}", body=body, figures={}, machine=made_with
+    )
+
+
+def write_view(out: Path, view: Row) -> None:
+    """Replace ``live.js``. It is a script, because pages opened as files may load no other data."""
+    view = {**view, "written_s": time.time()}
+    unfinished = out / ".live.js"
+    text = json.dumps(view, separators=(",", ":"), allow_nan=False)
+    unfinished.write_text(f"show({text});\n", encoding="utf-8")
+    unfinished.replace(out / "live.js")

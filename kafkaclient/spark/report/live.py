@@ -1,0 +1,257 @@
+"""The figures of ``kafkaclient report --follow``, without Spark: what tasks count in messages, and
+the windows that the driver keeps.
+
+Windows are of equal length, by the wall-clock time of a batch's outcome. A window is closed
+:data:`LATENESS_S` after its end, by the newest outcome seen. Batches of closed windows are dropped
+and counted. So memory grows with the number of partitions, not with time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaclient import telemetry
+from kafkaclient.spark.report import choices
+from kafkaclient.spark.report.counting import counts, pack, unpack
+from kafkaclient.spark.report.facts import exclusions, to_count, with_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+LATENESS_S = 20.0
+RECENT = 12  # windows whose batches are in the figures by broker and partition
+SHOWN = 120  # windows in the page's lines, and in what the choices saved
+
+_WHOLE = 3  # the part of the latency from the first record to the acknowledgement
+
+SHIPPED = pa.schema([("kind", pa.string()), ("window", pa.int64()), ("counts", pa.binary())])
+"""What tasks send to the driver: packed counts of a kind and a window."""
+
+WINDOWS = pa.schema(
+    [
+        ("window_start", pa.timestamp("ms", tz="UTC")),
+        *((name, pa.string()) for name in ("kind", "topic")),
+        *((name, pa.int32()) for name in ("broker", "partition")),
+        ("reason", pa.string()),
+        *((name, pa.float64()) for name in ("batches", "records", "bytes", "failed", "share")),
+        *((name, pa.float64()) for name in ("skew", "p50_ms", "p99_ms", "append")),
+    ]
+)
+"""The columns of the table of windows. A column is null where a kind does not have it.
+
+``kind``: ``all``, ``broker``, ``partition``, or ``exclusion``, whose ``batches`` are the number of
+times. ``failed``: batches. ``share``: of the window's bytes. ``skew``: of kind ``all``, the most
+bytes of a broker divided by the mean. Percentiles are of the whole latency. ``append``: batches
+whose partition was known when the batch was opened, for example from a key.
+"""
+
+_FIGURES = (("batches", "sum"), ("records", "sum"), ("bytes", "sum"), ("failed", "sum"))
+_SUMS = {
+    "seconds": (
+        ["topic", "partition", "broker", "second"],
+        [
+            *_FIGURES,
+            *((name, "sum") for name in ("append", "chosen", "chosen_s", "ahead")),
+            ("last_s", "max"),
+        ],
+    ),
+    "histogram": (["topic", "partition", "broker", "bucket"], [("batches", "sum")]),
+    "exclusions": (["broker", "error"], [("batches", "sum")]),
+}
+
+Row = dict[str, Any]
+
+
+def count_messages(values: Iterable[bytes], window_s: float) -> Iterator[Row]:
+    """The rows of :data:`SHIPPED` for some messages. Raises ConfigError for a message that is not
+    telemetry."""
+    tables: list[pa.Table] = []
+    excluded: list[tuple[int, pa.Table]] = []
+    for value in values:
+        table = telemetry.decode(value)
+        metadata = table.schema.metadata
+        facts = to_count(table, metadata)
+        if len(facts):
+            ended = np.floor(np.asarray(facts["ended_s"]) / window_s).astype(np.int64)
+            tables.append(with_columns(facts, window=pa.array(ended)))
+            excluded.append((int(ended.max()), exclusions(metadata)))
+    if not tables:
+        return
+    facts = pa.concat_tables(tables).unify_dictionaries()
+    for window in pc.unique(facts["window"]).to_pylist():
+        mine = facts.filter(pc.equal(facts["window"], window)).drop_columns(["window"])
+        found = counts([mine], window_s)
+        seconds, histogram = found["seconds"], found["histogram"]
+        failed = pc.if_else(pc.is_valid(seconds["error"]), seconds["batches"], 0.0)
+        seconds = with_columns(seconds, failed=failed)
+        histogram = histogram.filter(pc.equal(histogram["part"], _WHOLE))
+        yield _shipped("seconds", window, _summed("seconds", seconds))
+        yield _shipped("histogram", window, _summed("histogram", histogram))
+    for window, exclusion in excluded:
+        if len(exclusion):
+            yield _shipped("exclusions", window, exclusion.select(["broker", "error", "batches"]))
+
+
+def _shipped(kind: str, window: int, table: pa.Table) -> Row:
+    return {"kind": kind, "window": window, "counts": pack(table)}
+
+
+def _summed(kind: str, table: pa.Table) -> pa.Table:
+    keys, figures = _SUMS[kind]
+    grouped = table.group_by(keys, use_threads=False).aggregate(figures)
+    return grouped.rename_columns([*keys, *(name for name, _ in figures)])
+
+
+class LiveWindows:
+    """The windows on the driver. ``first``: the first window that is read completely; earlier ones
+    are shown, but are not among the closed ones."""
+
+    def __init__(self, window_s: float, first: int) -> None:
+        self.window_s = window_s
+        self.late: float = 0.0
+        """Batches that came after their window was closed."""
+        self._first = first
+        self._newest = first - 1
+        self._newest_outcome_s = first * window_s
+        self._closed_to = -1  # windows below are closed
+        self._counts: dict[int, dict[str, pa.Table]] = {}
+        self._shown: deque[list[Row]] = deque(maxlen=SHOWN)
+        self._blocks: deque[pa.Table] = deque(maxlen=SHOWN)
+
+    def add(self, shipped: Iterable[Mapping[str, Any]]) -> None:
+        """Add counts of tasks (:data:`SHIPPED`)."""
+        arrived: dict[tuple[int, str], list[pa.Table]] = {}
+        for row in shipped:
+            table = unpack(bytes(row["counts"]))
+            if row["window"] < self._closed_to:
+                self.late += pc.sum(table["batches"]).as_py() if row["kind"] == "seconds" else 0
+                continue
+            if row["kind"] == "seconds":
+                last_s = pc.max(table["last_s"]).as_py()
+                self._newest_outcome_s = max(self._newest_outcome_s, last_s)
+            arrived.setdefault((row["window"], row["kind"]), []).append(table)
+        for (window, kind), tables in arrived.items():
+            held = self._counts.setdefault(window, {})
+            before = [held[kind]] if kind in held else []
+            held[kind] = _summed(kind, pa.concat_tables([*before, *tables]))
+            self._newest = max(self._newest, window)
+
+    def close(self) -> list[Row]:
+        """The rows (:data:`WINDOWS`) of the windows that are closed now, each once."""
+        limit = self._newest - int(LATENESS_S // self.window_s)
+        rows: list[Row] = []
+        for window in sorted(w for w in self._counts if self._closed_to <= w < limit):
+            found = self._rows(window)
+            self._shown.append(found)
+            self._blocks += self._blocks_of([window])
+            if window >= self._first:
+                rows += found
+        self._closed_to = max(self._closed_to, limit)
+        for window in [w for w in self._counts if w < min(limit, self._newest - RECENT + 1)]:
+            del self._counts[window]
+        return rows
+
+    def view(self) -> Row:
+        """What the page shows: JSON values."""
+        open_windows = sorted(w for w in self._counts if w >= self._closed_to)
+        lines = [*self._shown, *map(self._rows, open_windows)][-SHOWN:]
+        recent = [w for w in sorted(self._counts) if w > self._newest - RECENT]
+        rows = self._figures(recent)
+        blocks = [*self._blocks, *self._blocks_of(open_windows)]
+        saved = choices.saving(pa.concat_tables(blocks)) if blocks else None
+        return {
+            "newest_outcome_s": self._newest_outcome_s,
+            "window_s": self.window_s,
+            "recent_s": RECENT * self.window_s,
+            "late": self.late,
+            "all": next(iter(r for r in rows if r["kind"] == "all"), None),
+            **{f"{k}s": [r for r in rows if r["kind"] == k] for k in _PLACES},
+            "exclusions": [r for r in rows if r["kind"] == "exclusion"],
+            "saving": None if saved is None else asdict(saved),
+            "lines": [
+                {"at_s": row["window_start"] / 1e3, **row}
+                for found in lines
+                for row in found
+                if row["kind"] in ("all", "broker")
+            ],
+        }
+
+    def _rows(self, window: int) -> list[Row]:
+        start = round(window * self.window_s * 1000)
+        return [{"window_start": start, **row} for row in self._figures([window])]
+
+    def _of(self, kind: str, windows: Sequence[int]) -> pa.Table | None:
+        tables = [self._counts[w][kind] for w in windows if kind in self._counts[w]]
+        return pa.concat_tables(tables) if tables else None
+
+    def _figures(self, windows: Sequence[int]) -> list[Row]:
+        seconds, histogram = self._of("seconds", windows), self._of("histogram", windows)
+        rows: list[Row] = []
+        if seconds is not None:
+            whole = pc.sum(seconds["bytes"]).as_py()
+            for kind, keys in {"all": [], **_PLACES}.items():
+                rows += _places(kind, keys, seconds, histogram, whole)
+            sent = [row["bytes"] for row in rows if row["kind"] == "broker" and row["broker"] >= 0]
+            if sum(sent):
+                rows[0]["skew"] = max(sent) * len(sent) / sum(sent)
+        excluded = self._of("exclusions", windows)
+        for row in [] if excluded is None else _summed("exclusions", excluded).to_pylist():
+            rows.append({"kind": "exclusion", "reason": row.pop("error"), **row})
+        return rows
+
+    def _blocks_of(self, windows: Sequence[int]) -> list[pa.Table]:
+        """What the choices of each topic saved. Brokers are those of the recent windows."""
+        known = self._of("seconds", list(self._counts))
+        mine = self._of("seconds", windows)
+        if known is None or mine is None:
+            return []
+        chosen = known.filter(pc.greater(known["chosen"], 0))
+        places = chosen.group_by(["topic", "broker"]).aggregate([("partition", "count_distinct")])
+        partitions: dict[str, dict[int, int]] = {}
+        for row in places.to_pylist():
+            of_topic = partitions.setdefault(row["topic"], {})
+            of_topic[row["broker"]] = row["partition_count_distinct"]
+        found = []
+        for topic, leaders in partitions.items():
+            selected = pc.and_(pc.equal(mine["topic"], topic), pc.greater(mine["chosen"], 0))
+            found.append(choices.blocks(0, mine.filter(selected), leaders))
+        return [table for table in found if len(table)]
+
+
+_PLACES: dict[str, list[str]] = {"broker": ["broker"], "partition": ["topic", "partition"]}
+
+
+def _places(
+    kind: str, keys: list[str], seconds: pa.Table, histogram: pa.Table | None, whole: float
+) -> Iterator[Row]:
+    figures = [*_FIGURES, ("append", "sum")]
+    sums = seconds.group_by(keys, use_threads=False).aggregate(figures)
+    sums = sums.rename_columns([*keys, *(name for name, _ in figures)])
+    percentiles = _percentiles(keys, histogram)
+    for row in sums.to_pylist():
+        place = tuple(row[key] for key in keys)
+        share = row["bytes"] / whole if whole else None
+        yield {"kind": kind, **row, "share": share, **percentiles.get(place, {})}
+
+
+def _percentiles(keys: list[str], histogram: pa.Table | None) -> dict[tuple[Any, ...], Row]:
+    if histogram is None:
+        return {}
+    sums = histogram.group_by([*keys, "bucket"], use_threads=False)
+    counted: dict[tuple[Any, ...], list[tuple[int, float]]] = {}
+    for row in sums.aggregate([("batches", "sum")]).to_pylist():
+        place = tuple(row[key] for key in keys)
+        counted.setdefault(place, []).append((row["bucket"], row["batches_sum"]))
+    found = {}
+    for place, buckets in counted.items():
+        numbers, batches = (np.array(c) for c in zip(*sorted(buckets), strict=True))
+        so_far = np.cumsum(batches)
+        at = {p: numbers[np.searchsorted(so_far, p / 100 * so_far[-1])] for p in (50, 99)}
+        found[place] = {f"p{p}_ms": float(1e3 * 2 ** ((b + 0.5) / 32)) for p, b in at.items()}
+    return found

@@ -1,0 +1,147 @@
+"""The windows of ``report --follow``, against the same batches counted one by one."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kafkaclient.errors import ConfigError
+from kafkaclient.spark.report import follow
+from kafkaclient.spark.report.follow import WindowTable, write_view
+from kafkaclient.spark.report.live import RECENT, WINDOWS, LiveWindows, count_messages
+from kafkaclient.telemetry import SCHEMA
+from kafkaclient.telemetry.format import as_message
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Row = dict[str, Any]
+
+MINUTE = 60_000
+STARTED = 1_800_000_000
+
+
+def batch(at_s: float, broker: int = 0, **given: Any) -> Row:
+    times = {"created_s": at_s - 0.010, "bound_s": at_s - 0.008, "sent_s": at_s - 0.004}
+    return {
+        **{field.name: 0 for field in SCHEMA},
+        **{"client_id": "c", "topic": "t", "partition": broker, "broker": broker},
+        **{"records": 10, "bytes": 1000, "attempts": 1, **times, "acknowledged_s": at_s},
+        **{"bound_by": "late", "error": None, **given},
+    }
+
+
+def message(*rows: Row, **metadata: str) -> bytes:
+    started = datetime.fromtimestamp(STARTED, UTC).isoformat()
+    schema = SCHEMA.with_metadata({"kafkaclient.started": started, **metadata})
+    return as_message(pa.Table.from_pylist(list(rows), schema))
+
+
+def windows(*messages: bytes, first: int = STARTED // 5) -> LiveWindows:
+    found = LiveWindows(5.0, first)
+    found.add(count_messages(messages, 5.0))
+    return found
+
+
+def test_shares_skew_percentiles_and_failures() -> None:
+    slow = [batch(1.0, 0, created_s=0.9, partition=3) for _ in range(20)]
+    fast = [batch(2.0, 1, bound_by="append") for _ in range(60)]
+    failed = batch(3.0, 1, acknowledged_s=None, error="BrokerError")
+    view = windows(message(*slow, *fast), message(failed)).view()
+    assert view["all"]["batches"] == 81
+    assert view["all"]["skew"] == pytest.approx(61 * 2 / 81)
+    assert view["all"]["p50_ms"] == pytest.approx(10, rel=0.03)
+    assert view["all"]["p99_ms"] == pytest.approx(100, rel=0.03)
+    slowest, fastest = sorted(view["brokers"], key=lambda row: row["broker"])
+    assert (slowest["batches"], slowest["failed"]) == (20, 0)
+    assert (fastest["batches"], fastest["failed"], fastest["append"]) == (61, 1, 60)
+    assert slowest["share"] == pytest.approx(20 / 81)
+    assert {row["partition"]: row["p50_ms"] for row in view["partitions"]} == {
+        3: pytest.approx(100, rel=0.03),
+        1: pytest.approx(10, rel=0.03),
+    }
+    assert view["newest_outcome_s"] == STARTED + 2.996
+
+
+def test_what_was_saved_is_shown() -> None:
+    rng = Random(3)
+    rows = []
+    for second in range(30):
+        for broker, count, took_s in ((0, 2, 0.05), (1, 10, 0.005)):
+            for _ in range(count):
+                sent = second + rng.random()
+                rows.append(batch(sent + took_s, broker, sent_s=sent, bound_s=sent, created_s=sent))
+    saving = windows(message(*rows)).view()["saving"]
+    truth_ms = (50 + 5) / 2 - (2 * 50 + 10 * 5) / 12
+    assert saving["saved_ms"] == pytest.approx(truth_ms, rel=0.05)
+    assert saving["low_ms"] <= saving["saved_ms"] <= saving["high_ms"]
+
+
+def test_exclusions_are_added_up_by_reason() -> None:
+    excluded = json.dumps([{"broker": 1, "reason": "slow", "times": 3}])
+    given = {"kafkaclient.exclusions": excluded}
+    view = windows(message(batch(1.0), **given), message(batch(1.5), **given)).view()
+    (row,) = view["exclusions"]
+    assert (row["broker"], row["reason"], row["batches"]) == (1, "slow", 6)
+
+
+def test_each_complete_window_is_closed_once() -> None:
+    found = windows(message(batch(1.0), batch(6.0), batch(11.0)), first=STARTED // 5 + 1)
+    assert found.close() == [], "late batches may come"
+    found.add(count_messages([message(batch(7.0), batch(32.0))], 5.0))
+    closed = [row for row in found.close() if row["kind"] == "all"]
+    assert [(row["window_start"] // 1000 - STARTED, row["batches"]) for row in closed] == [(5, 2)]
+    found.add(count_messages([message(batch(40.0))], 5.0))
+    closed = [row for row in found.close() if row["kind"] == "all"]
+    assert [row["window_start"] // 1000 - STARTED for row in closed] == [10]
+    found.add(count_messages([message(batch(3.0))], 5.0))
+    assert (found.close(), found.late) == ([], 1)
+    assert pa.Table.from_pylist(closed, WINDOWS)["batches"].to_pylist() == [1]
+
+
+def test_memory_does_not_grow_with_time() -> None:
+    found = windows()
+    for window in range(200):
+        found.add(count_messages([message(batch(5.0 * window + 1))], 5.0))
+        found.close()
+    assert len(found._counts) <= RECENT
+    assert len([row for row in found.view()["lines"] if row["kind"] == "all"]) == 120
+
+
+def test_a_foreign_message_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="is not telemetry"):
+        windows(b"not telemetry")
+
+
+def rows_at(*starts_ms: int) -> list[Row]:
+    return [{"window_start": start, "kind": "all", "batches": 1.0} for start in starts_ms]
+
+
+def test_a_file_has_a_minute_and_partial_minutes_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "find_spec", lambda _: None)
+    table = WindowTable(tmp_path, first_ms=MINUTE)
+    table.add(rows_at(30_000, MINUTE, MINUTE + 5000))
+    assert list(tmp_path.rglob("*.parquet")) == []
+    table.add(rows_at(MINUTE + 10_000, 2 * MINUTE, 3 * MINUTE))
+    files = sorted((tmp_path / "windows.parquet").rglob("windows-*.parquet"))
+    where = [str(file.relative_to(tmp_path / "windows.parquet")) for file in files]
+    assert where == [f"date=1970-01-01/windows-000{n}.parquet" for n in (1, 2)]
+    with pq.ParquetFile(files[0]) as file:
+        assert file.read()["batches"].to_pylist() == [1.0] * 3
+
+
+def test_the_page_s_data_is_a_script(tmp_path: Path) -> None:
+    write_view(tmp_path, windows(message(batch(1.0))).view())
+    text = (tmp_path / "live.js").read_text()
+    assert text.startswith("show({")
+    view = json.loads(text.removeprefix("show(").removesuffix(");\n"))
+    assert view["all"]["batches"] == 1
+    assert view["written_s"] > 0

@@ -6,8 +6,8 @@ producer or reader makes have codecs of their own, and so have calls that are se
 broker's side, at the end of the file, is for the fake cluster and for tests.
 
 ``import kafka`` loads all of kafka-python's clients, and takes longer than to import everything
-else that a producer or a reader needs. This module imports it at its top, so that the time is spent at import
-and never inside a running event loop.
+else that a producer or a reader needs. This module imports it at its top, so that the time is spent
+at import and never inside a running event loop.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from kafkaclient.errors import OffsetOutOfRangeError
-from kafkaclient.spark import planning
+from kafkaclient.spark import planning, stream
 from kafkaclient.spark.planning import Planner
 from kafkaclient.spark.stream import KafkaStreamReader
 

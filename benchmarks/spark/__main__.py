@@ -267,7 +267,8 @@ def _show(found: dict[str, Any]) -> None:
         rows = next(run["rows"] for run in found["runs"] if run["job"] == job)
         ratio = medians.get((job, _PEER), 0) / seconds
         shown = f"{ratio:.2f}" if ratio else ""
-        table.add_row(job, client, f"{rows / seconds:,.0f}", f"{seconds:.2f}", shown)
+        speed = "" if job == "first" else f"{rows / seconds:,.0f}"
+        table.add_row(job, client, speed, f"{seconds:.2f}", shown)
     console.print(table)
     streams = [run for run in found["runs"] if run["job"] == "stream"]
     if streams:

@@ -1,9 +1,9 @@
 """ListOffsets, versions 1 to 7: the offsets at which partitions begin, end, or reach a time.
 
-Encoded and decoded by hand: every reader calls it, and without kafka-python's messages the import of
-a reader takes half as long (see ``codec.py``). Version 2 added the isolation level and the throttle time,
-4 leader epochs, 6 is the first flexible version (KIP-482). Later versions only add special
-timestamps that this client does not use.
+Encoded and decoded by hand: every reader calls it, and without kafka-python's messages the import
+of a reader takes half as long (see ``codec.py``). Version 2 added the isolation level and the
+throttle time, 4 leader epochs, 6 is the first flexible version (KIP-482). Later versions only add
+special timestamps that this client does not use.
 """
 
 from __future__ import annotations

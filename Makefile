@@ -93,7 +93,7 @@ aiokafka-tests: $(STAMP) ## aiokafka's producer tests with the drop-in; AIOKAFKA
 bench: $(STAMP) ## this producer beside its peers on one broker, half an hour; BENCH="--seconds 1 ..."
 	$(BIN)/python -m benchmarks.produce --out build/bench $(BENCH)
 
-bench-spark: $(STAMP) ## the Spark source beside spark-sql-kafka 3.5.1, ten minutes; BENCH_SPARK="--rows 1000000 ..."
+bench-spark: $(STAMP) ## the Spark source beside spark-sql-kafka 3.5.1, twelve minutes; BENCH_SPARK="--rows 1000000 ..."
 	test -d build/spark-peer || $(BIN)/uv venv --quiet --python $(BIN)/python build/spark-peer
 	$(BIN)/uv pip install --quiet --python build/spark-peer pyspark==3.5.1 setuptools
 	$(BIN)/python -m benchmarks.spark --out build/bench-spark --peer-python build/spark-peer/bin/python $(BENCH_SPARK)

@@ -90,3 +90,18 @@ def test_an_option_loads_what_it_needs(options: str, needed: set[str]) -> None:
     modules = producer(options)
     assert needed <= modules
     assert needed or "kafka" not in modules
+
+
+def test_a_reader_loads_neither_kafka_python_nor_a_producer() -> None:
+    modules = loaded("import kafkaclient.reader")
+    assert not modules & {"kafka", "kafkaclient.wire.codec", "kafkaclient.producer.producer"}
+
+
+def test_a_spark_process_loads_only_the_client_of_its_job() -> None:
+    pytest.importorskip("pyspark")
+    # What Spark needs to create readers and writers, which happens in processes of their own.
+    code = "import kafkaclient.spark." + ", kafkaclient.spark.".join(
+        ("data_source", "source", "stream", "sink", "client_cache")
+    )
+    clients = {"kafkaclient.admin", "kafkaclient.producer.producer", "kafkaclient.reader", "kafka"}
+    assert not loaded(code) & clients

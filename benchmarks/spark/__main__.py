@@ -32,7 +32,7 @@ from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.testing.jre import find_java
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
 _WORKER = Path(__file__).with_name("worker.py")
 _PARTITIONS = 6
@@ -43,6 +43,7 @@ _AFTERWARDS_S = 15
 _TRIGGER_S = 1
 _OFFER_EVERY_S = 0.02
 _ROW_BYTES = 100
+_FIRST_ROWS = 5_000
 _STAMP_DIGITS = 13
 _OURS, _PEER = "kafkaclient", "kafka"
 
@@ -74,14 +75,20 @@ class Worker:
 
 
 @asynccontextmanager
-async def _worker(python: Path, connector: str) -> AsyncIterator[Worker]:
+async def _worker(
+    python: Path, connector: str, settings: Sequence[str] = ()
+) -> AsyncIterator[Worker]:
     environ = os.environ | {
         "JAVA_HOME": str(find_java().path.resolve().parent.parent),
         "PYSPARK_PYTHON": str(python),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     process = await asyncio.create_subprocess_exec(
-        str(python), str(_WORKER), connector, stdin=-1, stdout=-1, env=environ, limit=2**24
+        *(str(python), str(_WORKER), connector, *settings),
+        stdin=-1,
+        stdout=-1,
+        env=environ,
+        limit=2**24,
     )
     try:
         worker = Worker(process, connector)
@@ -112,8 +119,38 @@ def _options(bootstrap: str) -> dict[str, str]:
     return {"kafka.bootstrap.servers": bootstrap}
 
 
+async def _first_batch(bootstrap: str, worker: Worker, out: Path) -> dict[str, Any]:
+    """A query in a Spark that has run nothing, from start() to the end of its first batch."""
+    source, copied = f"first-in-{worker.connector}", f"first-out-{worker.connector}"
+    async with _topics(bootstrap, source, copied):
+        async with Producer(bootstrap) as producer:
+            await producer.send_many(source, [bytes(_ROW_BYTES)] * _FIRST_ROWS)
+        await worker.tell(**_copy_job(bootstrap, source, copied, out, 1))
+        await worker.answer()
+        done = await worker.answer()
+    run = {"client": worker.connector, "job": "first", "rows": _FIRST_ROWS}
+    run |= {"seconds": done["first_batch_s"]}
+    _tell(run)
+    return run
+
+
+def _copy_job(
+    bootstrap: str, source: str, copied: str, out: Path, seconds: float
+) -> dict[str, Any]:
+    """``seconds`` count from the end of the first batch."""
+    return {
+        "do": "copy",
+        "topic": source,
+        "to": copied,
+        "options": _options(bootstrap),
+        "checkpoint": str((out / f"checkpoint-{source}-{time.time_ns()}").resolve()),
+        "trigger": f"{_TRIGGER_S} second",
+        "seconds": seconds,
+    }
+
+
 async def _batches(
-    bootstrap: str, workers: list[Worker], rows: int, repeat: int
+    bootstrap: str, workers: list[Worker], rows: int, repeat: int, reading: dict[str, str]
 ) -> list[dict[str, Any]]:
     """Each connector writes a topic of its own, and then reads the same one; the first rounds
     warm up and do not count."""
@@ -125,7 +162,7 @@ async def _batches(
             for job in ("make", "write", "read"):
                 for worker in workers:
                     topic = topics[worker.connector if job == "write" else _OURS]
-                    options = writing if job == "write" else _options(bootstrap)
+                    options = writing if job == "write" else _options(bootstrap) | reading
                     done = await worker.do(do=job, rows=rows, topic=topic, options=options)
                     assert done["rows"] == rows, (worker.connector, job, done)
                     run = {"run": number, "job": job, "client": worker.connector, **done}
@@ -138,18 +175,10 @@ async def _batches(
 
 async def _stream(bootstrap: str, worker: Worker, rate: int, out: Path) -> dict[str, Any]:
     """Records arrive at ``rate`` and a query copies them; timed by brokers' clocks alone."""
-    source, copied = f"in-{worker.connector}", f"out-{worker.connector}"
+    source, copied = f"in-{worker.connector}-{rate}", f"out-{worker.connector}-{rate}"
     seconds = _WARM_UP_S + _MEASURED_S
     async with _topics(bootstrap, source, copied):
-        await worker.tell(
-            do="copy",
-            topic=source,
-            to=copied,
-            options=_options(bootstrap),
-            checkpoint=str((out / f"checkpoint-{source}-{time.time_ns()}").resolve()),
-            trigger=f"{_TRIGGER_S} second",
-            seconds=seconds + _AFTERWARDS_S,
-        )
+        await worker.tell(**_copy_job(bootstrap, source, copied, out, seconds + _AFTERWARDS_S))
         await worker.answer()
         began = time.time()
         await _offer(bootstrap, source, rate, seconds)
@@ -204,24 +233,32 @@ def _tell(run: dict[str, Any]) -> None:
 async def _main(given: argparse.Namespace) -> dict[str, Any]:
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(LocalCluster(1, long_lived=True))
-        workers = [await stack.enter_async_context(_worker(Path(sys.executable), _OURS))]
+        ours = _worker(Path(sys.executable), _OURS, given.setting)
+        workers = [await stack.enter_async_context(ours)]
         if given.peer_python:
             workers.append(await stack.enter_async_context(_worker(given.peer_python, _PEER)))
-        runs: list[dict[str, Any]] = []
+        bootstrap, reading = cluster.bootstrap, dict(each.split("=", 1) for each in given.reading)
+        runs = [await _first_batch(bootstrap, worker, given.out) for worker in workers]
         if given.repeat:
-            runs += await _batches(cluster.bootstrap, workers, given.rows, given.repeat)
-        if given.rate:
-            for worker in workers:
-                runs.append(await _stream(cluster.bootstrap, worker, given.rate, given.out))
+            runs += await _batches(bootstrap, workers, given.rows, given.repeat, reading)
+        for rate in filter(None, given.rate):
+            for worker in workers if rate == given.rate[0] else workers[:1]:
+                runs.append(await _stream(bootstrap, worker, rate, given.out))
         spark = {worker.connector: worker.spark for worker in workers}
-    return {"machine": machine_facts(), "spark": spark, "runs": runs}
+    return {
+        "machine": machine_facts(),
+        "spark": spark,
+        "settings": given.setting,
+        "reading": given.reading,
+        "runs": runs,
+    }
 
 
 def _show(found: dict[str, Any]) -> None:
     console = Console(highlight=False)
     table = Table("job", "client", "rows/s", "seconds", "times the peer")
     medians = {}
-    for job in ("make", "write", "read"):
+    for job in ("first", "make", "write", "read"):
         for client in found["spark"]:
             runs = [r for r in found["runs"] if (r["job"], r["client"]) == (job, client)]
             if runs:
@@ -230,7 +267,8 @@ def _show(found: dict[str, Any]) -> None:
         rows = next(run["rows"] for run in found["runs"] if run["job"] == job)
         ratio = medians.get((job, _PEER), 0) / seconds
         shown = f"{ratio:.2f}" if ratio else ""
-        table.add_row(job, client, f"{rows / seconds:,.0f}", f"{seconds:.2f}", shown)
+        speed = "" if job == "first" else f"{rows / seconds:,.0f}"
+        table.add_row(job, client, speed, f"{seconds:.2f}", shown)
     console.print(table)
     streams = [run for run in found["runs"] if run["job"] == "stream"]
     if streams:
@@ -248,7 +286,16 @@ def main() -> None:
     parser.add_argument("--peer-python", type=Path, help="an interpreter with pyspark==3.5.1")
     parser.add_argument("--rows", type=int, default=5_000_000, help="of 100 bytes (5,000,000)")
     parser.add_argument("--repeat", type=int, default=3, help="rounds that count (3); 0: none")
-    parser.add_argument("--rate", type=int, default=100_000, help="of the stream; 0: no stream")
+    parser.add_argument(
+        "--rate",
+        type=int,
+        nargs="*",
+        default=[100_000, 200_000],
+        help="rows/s of the streams; the peer has the first only (100,000 and 200,000)",
+    )
+    setting: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME=VALUE"}
+    parser.add_argument("--setting", **setting, help="of the Spark with kafkaclient")
+    parser.add_argument("--reading", **setting, help="an option of all reads: columns=value")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     found = asyncio.run(_main(given))

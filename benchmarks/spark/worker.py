@@ -1,7 +1,7 @@
 """One Spark, kept warm, which does what lines of JSON on its stdin say and answers on its stdout.
 
-Runs by itself, ``python worker.py FORMAT``, in an environment that may have another PySpark and
-nothing of this project: that is how Spark's own connector is measured.
+Runs by itself, ``python worker.py FORMAT [SETTING=VALUE ...]``, in an environment that may have
+another PySpark and nothing of this project: that is how Spark's own connector is measured.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CORES = 2
+_POLL_S = 0.05
 _PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.12:{}"
 
 Settings = dict[str, Any]
 Frame = Any
 
 
-def _session(connector: str) -> Any:
+def _session(connector: str, settings: list[str]) -> Any:
     builder = pyspark.sql.SparkSession.builder.appName("benchmark").master(f"local[{CORES}]")
     config = {
         "spark.driver.host": "127.0.0.1",
@@ -35,6 +36,7 @@ def _session(connector: str) -> Any:
     }
     if connector == "kafka":
         config["spark.jars.packages"] = _PACKAGE.format(pyspark.__version__)
+    config |= dict(each.split("=", 1) for each in settings)
     for name, value in config.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -74,8 +76,13 @@ def _copy(spark: Any, connector: str, given: Settings) -> dict[str, Any]:
     writer = frame.selectExpr(f"rpad({stamped}, 100, 'kafka') value").writeStream.format(connector)
     writer = writer.options(**given["options"], topic=given["to"])
     writer = writer.option("checkpointLocation", given["checkpoint"])
-    query = writer.trigger(processingTime=given["trigger"]).start()
+    writer = writer.trigger(processingTime=given["trigger"])
+    began = time.perf_counter()
+    query = writer.start()
     print(json.dumps({"started": True}), file=_answers, flush=True)
+    while query.isActive and not query.recentProgress:
+        time.sleep(_POLL_S)
+    first = time.perf_counter() - began
     query.awaitTermination(given["seconds"])
     if query.isActive:
         query.stop()
@@ -89,7 +96,7 @@ def _copy(spark: Any, connector: str, given: Settings) -> dict[str, Any]:
         }
         for one in (json.loads(p.json) if hasattr(p, "json") else p for p in query.recentProgress)
     ]
-    return {"batches": progress}
+    return {"batches": progress, "first_batch_s": first}
 
 
 _JOBS: dict[str, Callable[[Any, str, Settings], dict[str, Any]]] = {
@@ -107,7 +114,7 @@ def main() -> None:
     """Until stdin ends."""
     os.dup2(2, 1)
     connector = sys.argv[1]
-    spark = _session(connector)
+    spark = _session(connector, sys.argv[2:])
     print(json.dumps({"spark": spark.version}), file=_answers, flush=True)
     for line in sys.stdin:
         given = json.loads(line)

@@ -18,7 +18,7 @@ from kafkaclient.errors import (
     ReaderStateError,
 )
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.codec import by_topic
+from kafkaclient.wire.api import by_topic
 from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
 
 if TYPE_CHECKING:

@@ -17,8 +17,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.errors import KafkaError
-from kafkaclient.producer.producer import Producer
-from kafkaclient.reader import Reader
 from kafkaclient.spark.garbage import freeze_imports
 from kafkaclient.spark.loop import LoopThread
 
@@ -26,8 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kafkaclient.net.dialer import Dialer
+    from kafkaclient.producer.producer import Producer
+    from kafkaclient.reader import Reader
 
-C = TypeVar("C", Producer, Reader)
+# Names, because a worker that writes need not import the reader, and the other way round.
+C = TypeVar("C", "Producer", "Reader")
 
 _log = logging.getLogger(__name__)
 
@@ -123,8 +124,8 @@ async def _refreshed(client: Producer | Reader) -> bool:
     return True
 
 
-async def _close(client: Producer | Reader) -> None:
-    if isinstance(client, Producer):
+async def _close(client: Any) -> None:
+    if hasattr(client, "stop"):  # a producer
         await client.stop(timeout=0)
     else:
         await client.close()

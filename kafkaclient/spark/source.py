@@ -1,4 +1,8 @@
-"""Batch reads, and the tasks of all reads."""
+"""Batch reads, and the tasks of all reads.
+
+The processes that create a reader, plan a read and run its tasks all import this module. Functions
+therefore import what only one of these needs: it is most of what a process costs at its start.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,14 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kafkaclient.errors import OffsetOutOfRangeError
-from kafkaclient.reader import Reader
-from kafkaclient.spark.client_cache import WORKER_CACHE, ClientCache
-from kafkaclient.spark.loop import LoopThread
-from kafkaclient.spark.planning import plan_batch
-from kafkaclient.spark.rows import ReadColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
+    from kafkaclient.reader import Reader
+    from kafkaclient.spark.client_cache import ClientCache
     from kafkaclient.spark.offsets import OffsetRange
     from kafkaclient.spark.options import ReadOptions
 
@@ -29,6 +30,9 @@ class KafkaBatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
+        from kafkaclient.spark.loop import LoopThread  # noqa: PLC0415
+        from kafkaclient.spark.planning import plan_batch  # noqa: PLC0415
+
         with LoopThread("kafkaclient-plan") as loop:
             ranges = loop.run(plan_batch(self._options))
         return [InputPartition(each) for each in ranges]
@@ -38,11 +42,19 @@ class KafkaBatchReader(DataSourceReader):
 
 
 def read_range(
-    options: ReadOptions, wanted: OffsetRange | None, cache: ClientCache = WORKER_CACHE
+    options: ReadOptions, wanted: OffsetRange | None, cache: ClientCache | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a task. The next batch is fetched while Spark processes the current one."""
+    """The records of a task. The next batch is fetched while Spark processes the current one.
+
+    ``cache``: that of the process by default.
+    """
     if wanted is None:  # Spark creates one task even if there is nothing to read
         return
+    from kafkaclient.reader import Reader  # noqa: PLC0415
+    from kafkaclient.spark.client_cache import WORKER_CACHE  # noqa: PLC0415
+    from kafkaclient.spark.rows import ReadColumns  # noqa: PLC0415
+
+    cache = cache or WORKER_CACHE
     columns = ReadColumns(headers=options.include_headers)
     with cache.client(Reader, options.client) as reader:
         fetched = _fetch(reader, options, wanted)

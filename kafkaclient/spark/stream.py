@@ -18,7 +18,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from kafkaclient.spark.loop import LoopThread
 from kafkaclient.spark.offsets import (
     LATEST,
     ByTime,
@@ -28,7 +27,6 @@ from kafkaclient.spark.offsets import (
     parse_offsets,
     split,
 )
-from kafkaclient.spark.planning import Planner
 from kafkaclient.spark.source import read_range
 
 if TYPE_CHECKING:
@@ -36,7 +34,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from kafkaclient.spark.loop import LoopThread
     from kafkaclient.spark.options import ReadOptions
+    from kafkaclient.spark.planning import Planner
     from kafkaclient.types import TopicPartition
 
 
@@ -142,6 +142,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, plan: Callable[[Planner], Coroutine[Any, Any, dict[TopicPartition, int]]]
     ) -> dict[TopicPartition, int]:
         if self._connected is None:
+            # Only the process of the query plans; each task imports this module, too.
+            from kafkaclient.spark.loop import LoopThread  # noqa: PLC0415
+            from kafkaclient.spark.planning import Planner  # noqa: PLC0415
+
             loop, planner = LoopThread("kafkaclient-plan"), Planner(self._options)
             self._connected = loop, planner
             loop.run(planner.start())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -10,6 +11,8 @@ from kafkaclient.errors import ProtocolError
 from kafkaclient.wire.reader import Reader
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kafkaclient.types import Buffer
 
 T_co = TypeVar("T_co", covariant=True)
@@ -120,3 +123,11 @@ def malformed(
     """The error for bytes that are not a response to the call, with what was wrong with them."""
     what = f"{call.api_key.name} v{version} response of {len(payload)} bytes"
     return ProtocolError(f"malformed {what}: {error}")
+
+
+def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """The partition numbers of each topic, as requests group them."""
+    topics: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, partition in partitions:
+        topics[topic].append(partition)
+    return topics

@@ -1,13 +1,13 @@
 """Calls that kafka-python encodes and decodes, and the broker's side of the same codec.
 
 kafka-python's ``kafka.protocol`` is generated from Apache Kafka's message schemas. No other module
-imports it. It serves the calls of admin clients, readers and transactions. The calls that every
-producer makes have codecs of their own, and so have calls that must be fast (Fetch) or secret
-(SASL). The broker's side, at the end of the file, is for the fake cluster and for tests.
+imports it. It serves the calls of admin clients, groups and transactions. The calls that every
+producer or reader makes have codecs of their own, and so have calls that are secret (SASL). The
+broker's side, at the end of the file, is for the fake cluster and for tests.
 
 ``import kafka`` loads all of kafka-python's clients, and takes longer than to import everything
-else that a producer needs. This module imports it at its top, so that the time is spent at import
-and never inside a running event loop.
+else that a producer or a reader needs. This module imports it at its top, so that the time is spent
+at import and never inside a running event loop.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import struct
 import warnings
 from abc import abstractmethod
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kafkaclient.errors import ProtocolError
@@ -110,14 +109,6 @@ class CodecCall(Call[T]):
             f"{self.api_key.name} v{version} response of {len(payload)} bytes",
             lambda: self._result(response.decode(body, version=version)),
         )
-
-
-def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """The partition numbers of each topic, as requests group them."""
-    topics: defaultdict[str, list[int]] = defaultdict(list)
-    for topic, partition in partitions:
-        topics[topic].append(partition)
-    return topics
 
 
 def partitions_in(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
-from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.codec import CodecCall, by_topic, partitions_in
+from kafkaclient.wire.api import ApiKey, by_topic
+from kafkaclient.wire.codec import CodecCall, partitions_in
 from kafkaclient.wire.reader import Reader
 from kafkaclient.wire.transactions import PartitionCodes
 from kafkaclient.wire.writer import INT16, INT32, string

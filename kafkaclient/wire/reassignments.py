@@ -6,8 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.codec import CodecCall, by_topic, or_unknown, partitions_in
+from kafkaclient.wire.api import ApiKey, by_topic
+from kafkaclient.wire.codec import CodecCall, or_unknown, partitions_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

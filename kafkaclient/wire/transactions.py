@@ -11,8 +11,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.codec import CodecCall, by_topic, or_unknown, partitions_in
+from kafkaclient.wire.api import ApiKey, by_topic
+from kafkaclient.wire.codec import CodecCall, or_unknown, partitions_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

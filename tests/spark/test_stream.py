@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from kafkaclient.errors import OffsetOutOfRangeError
-from kafkaclient.spark import stream
+from kafkaclient.spark import planning, stream
 from kafkaclient.spark.planning import Planner
 from kafkaclient.spark.stream import KafkaStreamReader
 
@@ -32,7 +32,7 @@ ALL = ReadAllAvailable()
 def opened(
     fake, options, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., KafkaStreamReader]]:
-    monkeypatch.setattr(stream, "Planner", partial(Planner, dialer=fake))
+    monkeypatch.setattr(planning, "Planner", partial(Planner, dialer=fake))
     readers = []
 
     def make(**given: str) -> KafkaStreamReader:

@@ -47,7 +47,7 @@ class KafkaDataSource(DataSource):
             options = ReadOptions.parse(self.options, "batch")
         except ConfigError:
             options = ReadOptions.parse(self.options, "streaming")
-        return read_schema(headers=options.include_headers)
+        return read_schema(headers=options.include_headers, columns=options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from kafkaclient.spark.source import KafkaBatchReader  # noqa: PLC0415
@@ -77,11 +77,11 @@ class KafkaDataSource(DataSource):
 
     def _read_options(self, schema: StructType, mode: Mode) -> ReadOptions:
         options = ReadOptions.parse(self.options, mode)
-        fixed = read_schema(headers=options.include_headers)
+        fixed = read_schema(headers=options.include_headers, columns=options.columns)
         if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in fixed]:
             raise ConfigError(
-                f"the columns of a read are always {fixed.simpleString()}: give no schema, and "
-                "parse the column value"
+                f"the columns of this read are {fixed.simpleString()}: give no schema, choose "
+                "columns with the option columns, and parse the column value"
             )
         return options
 

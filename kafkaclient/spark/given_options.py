@@ -28,6 +28,7 @@ READ = (
     "startingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
     "includeHeaders",
+    "columns",
     "minPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",

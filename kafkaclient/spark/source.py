@@ -43,7 +43,7 @@ def read_range(
     """The records of a task. The next batch is fetched while Spark processes the current one."""
     if wanted is None:  # Spark creates one task even if there is nothing to read
         return
-    columns = ReadColumns(headers=options.include_headers)
+    columns = ReadColumns(headers=options.include_headers, columns=options.columns)
     with cache.client(Reader, options.client) as reader:
         fetched = _fetch(reader, options, wanted)
         try:

@@ -50,9 +50,9 @@ class KafkaDataSource(DataSource):
         return read_schema(headers=options.include_headers, columns=options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from kafkaclient.spark.source import KafkaBatchReader  # noqa: PLC0415
+        from kafkaclient.spark.source import batch_reader  # noqa: PLC0415
 
-        return KafkaBatchReader(self._read_options(schema, "batch"))
+        return batch_reader(self._read_options(schema, "batch"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from kafkaclient.spark.stream import KafkaStreamReader  # noqa: PLC0415
@@ -62,13 +62,16 @@ class KafkaDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from kafkaclient.spark.sink import KafkaWriter  # noqa: PLC0415
 
-        return KafkaWriter(*self._write_options(schema, overwrite, "batch"))
+        if overwrite:
+            raise ConfigError("a topic cannot be overwritten: use .mode('append')")
+        return KafkaWriter(*self._write_options(schema, "batch"))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         from kafkaclient.spark.sink import KafkaStreamWriter  # noqa: PLC0415
 
         freeze_imports()  # two processes per micro-batch call this and then collect garbage
-        options, columns = self._write_options(schema, overwrite, "streaming")
+        # ``overwrite`` is the output mode complete: all result rows, appended like other rows.
+        options, columns = self._write_options(schema, "streaming")
         if options.exactly_once:
             from kafkaclient.spark.exactly_once import ExactlyOnceWriter  # noqa: PLC0415
 
@@ -85,15 +88,8 @@ class KafkaDataSource(DataSource):
             )
         return options
 
-    def _write_options(
-        self, schema: StructType, overwrite: bool, mode: Mode
-    ) -> tuple[WriteOptions, WriteColumns]:
+    def _write_options(self, schema: StructType, mode: Mode) -> tuple[WriteOptions, WriteColumns]:
         from kafkaclient.spark.rows import WriteColumns  # noqa: PLC0415
 
-        if overwrite:
-            raise ConfigError(
-                "a topic cannot be overwritten: use .mode('append') for a batch, or the output "
-                "mode append or update for a stream"
-            )
         options = WriteOptions.parse(self.options, mode)
         return options, WriteColumns.check(schema, options.topic)

@@ -55,6 +55,7 @@ _prefix = matching(
 )
 _milliseconds = matching(r"\d+", lambda found: int(found[0]), "give milliseconds since the epoch")
 _topic = matching(".+", lambda found: found[0], "give a topic's name")
+_group = matching(".+", lambda found: found[0], "give the name of a consumer group of its own")
 _strategy = matching("error|latest", lambda found: found[0].lower(), "give error or latest")
 _COLUMNS = {
     name.lower(): name
@@ -107,6 +108,8 @@ class ReadOptions:
     min_offsets: int | None = option("minOffsetsPerTrigger", count, None)
     """A trigger waits for this many offsets, but at most ``max_delay_s`` seconds."""
     max_delay_s: float = option("maxTriggerDelay", _seconds, 900.0)
+    group: str | None = option("commitOffsetsToGroup", _group, None)
+    """The consumer group to which a query's progress is committed for display."""
     fail_on_data_loss: bool = option("failOnDataLoss", flag, default=True)
 
     @classmethod

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from kafkaclient.errors import OffsetOutOfRangeError
 from kafkaclient.reader import Reader
 from kafkaclient.spark.client_cache import WORKER_CACHE, ClientCache
+from kafkaclient.spark.filters import conditions, spark_pushes_filters
 from kafkaclient.spark.loop import LoopThread
 from kafkaclient.spark.planning import plan_batch
 from kafkaclient.spark.rows import ReadColumns
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
+    from kafkaclient.spark.filters import Condition
     from kafkaclient.spark.offsets import OffsetRange
     from kafkaclient.spark.options import ReadOptions
 
@@ -27,14 +30,27 @@ class KafkaBatchReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
+        self._conditions: tuple[Condition, ...] = ()
 
     def partitions(self) -> list[InputPartition]:
         with LoopThread("kafkaclient-plan") as loop:
-            ranges = loop.run(plan_batch(self._options))
+            ranges = loop.run(plan_batch(self._options, conditions=self._conditions))
         return [InputPartition(each) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, partition.value)
+
+
+class FilteringBatchReader(KafkaBatchReader):
+    """A batch read that leaves out offset ranges without matching records."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:
+        self._conditions = conditions(filters)
+        return filters  # Spark applies them to the rows
+
+
+def batch_reader(options: ReadOptions) -> KafkaBatchReader:
+    return (FilteringBatchReader if spark_pushes_filters() else KafkaBatchReader)(options)
 
 
 def read_range(

@@ -233,7 +233,6 @@ async def test_counts_with_their_lag(
         .start()
     )
     assert query.awaitTermination(120)
-    print(query.recentProgress, query.lastProgress)
     async with Admin(kafka_cluster.bootstrap) as admin:
         committed = await admin.committed_offsets(f"{topic}-lag")
         assert (await admin.describe_group(f"{topic}-lag")).state == "Empty"

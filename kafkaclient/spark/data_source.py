@@ -44,9 +44,9 @@ class KafkaDataSource(DataSource):
         if not any(name in self.options for name in SUBSCRIPTIONS):
             return read_schema(headers=False)  # a write, or a read whose reader() will raise
         try:
-            options = ReadOptions.parse(self.options, "batch")
+            options = ReadOptions.parse(self.options, "streaming")  # warns of no option
         except ConfigError:
-            options = ReadOptions.parse(self.options, "streaming")
+            options = ReadOptions.parse(self.options, "batch")
         return read_schema(headers=options.include_headers, columns=options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:

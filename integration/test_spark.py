@@ -242,8 +242,9 @@ async def test_counts_with_their_lag(
     assert sorted(found[2:]) == [(b"1", 10), (b"2", 50)]
     assert sum(count for _, count in found[:2]) == 40
     done = [found for found in map(progress, query.recentProgress) if found.sources[0].rows]
+    assert [each.sources[0].rows for each in done] == [40, 20]
     assert [(each.sources[0].offsets, each.sources[0].behind) for each in done] == [
-        (40, {(topic, 0): 10, (topic, 1): 10}),
+        (None, {(topic, 0): 10, (topic, 1): 10}),
         (20, {(topic, 0): 0, (topic, 1): 0}),
     ]
     assert sum(each.bytes for each in done) == 10 + 2 * 50

@@ -26,8 +26,9 @@ class SourceProgress:
 
     rows: int
     """Rows that the trigger read, according to Spark."""
-    offsets: int
-    """Offsets that the trigger read: more than rows in compacted topics, or with transactions."""
+    offsets: int | None
+    """Offsets that the trigger read: more than rows in compacted topics, or with transactions. None
+    for a query's first batch, whose start Spark does not report."""
     behind: Mapping[TopicPartition, int]
     """By partition: offsets that the source knew and that are not read yet."""
 
@@ -101,7 +102,7 @@ def _source(given: Mapping[str, Any]) -> SourceProgress | None:
         return None
     if not end:
         return None
-    read = sum(offset - start.get(tp, offset) for tp, offset in end.items())
+    read = sum(offset - start.get(tp, offset) for tp, offset in end.items()) if start else None
     behind = {tp: max(0, offset - end.get(tp, offset)) for tp, offset in latest.items()}
     return SourceProgress(given["numInputRows"], read, behind)
 

@@ -46,5 +46,5 @@ def test_other_sources_and_nothing_yet() -> None:
     others = [source(None, 5, None), source("0", "3", "7"), source({}, {}, {}), source(0, "x", 1)]
     assert progress(query(*others)) == QueryProgress(7, (), None)
     first = progress(query(source(None, {"t": {"0": 2}}, None), kafkaclient={"bytes": None}))
-    assert first == QueryProgress(7, (SourceProgress(5, 0, {}),), 0)
+    assert first == QueryProgress(7, (SourceProgress(5, None, {}),), 0)
     assert first.sources[0].avg_offsets_behind_latest == 0

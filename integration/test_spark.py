@@ -251,6 +251,31 @@ async def test_counts_with_their_lag(
 
 
 @pytest.mark.full
+async def test_changed_counts(spark, options, topic, create_topic, read_topic, tmp_path: Path):
+    """Output mode update: refused by Spark for a Python sink, so through foreachBatch."""
+    await create_topic(topic, 1)
+    await create_topic(f"{topic}-out", 1)
+    await _fill(options["kafka.bootstrap.servers"], topic, range(20), 1)
+    frame = spark.readStream.format("kafkaclient").options(**options, subscribe=topic)
+    frame = frame.options(startingOffsets="earliest", maxOffsetsPerTrigger="10").load()
+    counts = frame.groupBy("value").count().selectExpr("value", "cast(count as string) key")
+    writer = counts.writeStream.outputMode("update").trigger(availableNow=True)
+    sink = {**options, "topic": f"{topic}-out"}
+    refused = writer.format("kafkaclient").options(**sink)
+    with pytest.raises(Exception, match="does not support Update mode"):
+        refused.start(checkpointLocation=str(tmp_path / "no")).awaitTermination(120)
+
+    def write(batch: Any, _: int) -> None:
+        batch.write.format("kafkaclient").mode("append").options(**sink).save()
+
+    writer = counts.writeStream.outputMode("update").trigger(availableNow=True)
+    query = writer.foreachBatch(write).option("checkpointLocation", str(tmp_path / "ok")).start()
+    assert query.awaitTermination(200)
+    found = [(record.value, record.key) for record in await read_topic(f"{topic}-out")]
+    assert sorted(found) == sorted((b"%d" % n, b"1") for n in range(20))
+
+
+@pytest.mark.full
 async def test_filters_leave_out_ranges(spark, options, topic, create_topic):
     await create_topic(topic, 3)
     await _fill(options["kafka.bootstrap.servers"], topic, range(300))

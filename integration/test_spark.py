@@ -48,7 +48,7 @@ def rows_of(frame: Any, *columns: str) -> list[tuple]:
     )
 
 
-@runs("docs/how-to/spark.md")
+@runs("docs/how-to/spark.md", having="flights.csv")
 async def test_the_program_of_the_page(
     spark, options, topic, create_topic, read_topic, tmp_path, monkeypatch, block
 ):

@@ -12,7 +12,8 @@ from aiokafka import AIOKafkaProducer
 
 import kafkaclient.spark
 from kafkaclient import Producer
-from kafkaclient.spark import register, spark_session
+from kafkaclient.admin import Admin
+from kafkaclient.spark import count_bytes, progress, register, spark_session
 from kafkaclient.spark.report.follow import following
 from tests.code_blocks import runs
 
@@ -50,7 +51,7 @@ def rows_of(frame: Any, *columns: str) -> list[tuple]:
     )
 
 
-@runs("docs/how-to/spark.md")
+@runs("docs/how-to/spark.md", having="flights.csv")
 async def test_the_program_of_the_page(
     spark, options, topic, create_topic, read_topic, tmp_path, monkeypatch, block
 ):
@@ -213,6 +214,92 @@ async def test_a_stream_goes_on_from_its_checkpoint(
     assert run() == [60]
     found = [record.value for record in await read_topic(f"{topic}-out")]
     assert sorted(found) == sorted(b"%d" % n for n in range(360))
+
+
+async def test_counts_with_their_lag(
+    spark, options, topic, create_topic, read_topic, kafka_cluster, tmp_path: Path
+):
+    """Output mode complete; a query's progress, for itself and for tools that show a group."""
+    await create_topic(topic, 2)
+    await create_topic(f"{topic}-out", 1)
+    await _fill(options["kafka.bootstrap.servers"], topic, range(60), 2)
+    frame = spark.readStream.format("kafkaclient").options(**options, subscribe=topic)
+    frame = frame.options(startingOffsets="earliest", maxOffsetsPerTrigger="40", columns="value")
+    frame = count_bytes(frame.option("commitOffsetsToGroup", f"{topic}-lag").load())
+    assert frame.columns == ["value"]
+    counts = frame.selectExpr("length(value) size").groupBy("size").count()
+    query = (
+        counts.selectExpr("cast(size as string) key", "cast(count as string) value")
+        .writeStream.format("kafkaclient")
+        .outputMode("complete")
+        .options(**options, topic=f"{topic}-out", checkpointLocation=str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    async with Admin(kafka_cluster.bootstrap) as admin:
+        committed = await admin.committed_offsets(f"{topic}-lag")
+        assert (await admin.describe_group(f"{topic}-lag")).state == "Empty"
+    assert committed == {(topic, 0): 30, (topic, 1): 30}
+    # Every row of the result, after each batch.
+    found = [(record.key, int(record.value)) for record in await read_topic(f"{topic}-out")]
+    assert sorted(found[2:]) == [(b"1", 10), (b"2", 50)]
+    assert sum(count for _, count in found[:2]) == 40
+    done = [found for found in map(progress, query.recentProgress) if found.sources[0].rows]
+    assert [each.sources[0].rows for each in done] == [40, 20]
+    assert [(each.sources[0].offsets, each.sources[0].behind) for each in done] == [
+        (None, {(topic, 0): 10, (topic, 1): 10}),
+        (20, {(topic, 0): 0, (topic, 1): 0}),
+    ]
+    assert sum(each.bytes for each in done) == 10 + 2 * 50
+
+
+@pytest.mark.full
+async def test_changed_counts(spark, options, topic, create_topic, read_topic, tmp_path: Path):
+    """Output mode update: refused by Spark for a Python sink, so through foreachBatch."""
+    await create_topic(topic, 1)
+    await create_topic(f"{topic}-out", 1)
+    await _fill(options["kafka.bootstrap.servers"], topic, range(20), 1)
+    frame = spark.readStream.format("kafkaclient").options(**options, subscribe=topic)
+    frame = frame.options(startingOffsets="earliest", maxOffsetsPerTrigger="10").load()
+    counts = frame.groupBy("value").count().selectExpr("value", "cast(count as string) key")
+    writer = counts.writeStream.outputMode("update").trigger(availableNow=True)
+    sink = {**options, "topic": f"{topic}-out"}
+    refused = writer.format("kafkaclient").options(**sink)
+    with pytest.raises(Exception, match="does not support Update mode"):
+        refused.start(checkpointLocation=str(tmp_path / "no")).awaitTermination(120)
+
+    def write(batch: Any, _: int) -> None:
+        batch.write.format("kafkaclient").mode("append").options(**sink).save()
+
+    writer = counts.writeStream.outputMode("update").trigger(availableNow=True)
+    query = writer.foreachBatch(write).option("checkpointLocation", str(tmp_path / "ok")).start()
+    assert query.awaitTermination(200)
+    found = [(record.value, record.key) for record in await read_topic(f"{topic}-out")]
+    assert sorted(found) == sorted((b"%d" % n, b"1") for n in range(20))
+
+
+@pytest.mark.full
+async def test_filters_leave_out_ranges(spark, options, topic, create_topic):
+    await create_topic(topic, 3)
+    await _fill(options["kafka.bootstrap.servers"], topic, range(300))
+    reader = spark.read.format("kafkaclient").options(**options, subscribe=topic)
+    for where, tasks, rows in (
+        ("partition = 1", 1, 100),
+        ("partition in (0, 2) and offset >= 90", 2, 20),
+        ("offset < 5 or partition = 1", 3, 110),  # cannot be divided
+        (f"timestamp >= timestamp_millis({BEGAN + 299})", 1, 1),
+        (f"topic = '{topic}-other'", 0, 0),
+    ):
+        for enabled in ("true", "false"):
+            spark.conf.set("spark.sql.python.filterPushdown.enabled", enabled)
+            try:
+                frame = reader.load().where(where)
+                assert frame.count() == rows
+                expected = max(1, tasks) if enabled == "true" else 3
+                assert frame.rdd.getNumPartitions() == expected, (where, enabled)
+            finally:
+                spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
 @pytest.mark.full

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from kafkaclient.spark.progress import QueryProgress, SourceProgress, count_bytes, progress
 from kafkaclient.spark.session import register, spark_session
 
-__all__ = ["register", "spark_session"]
+__all__ = [
+    "QueryProgress",
+    "SourceProgress",
+    "count_bytes",
+    "progress",
+    "register",
+    "spark_session",
+]

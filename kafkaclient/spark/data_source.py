@@ -44,15 +44,15 @@ class KafkaDataSource(DataSource):
         if not any(name in self.options for name in SUBSCRIPTIONS):
             return read_schema(headers=False)  # a write, or a read whose reader() will raise
         try:
-            options = ReadOptions.parse(self.options, "batch")
+            options = ReadOptions.parse(self.options, "streaming")  # warns of no option
         except ConfigError:
-            options = ReadOptions.parse(self.options, "streaming")
-        return read_schema(headers=options.include_headers)
+            options = ReadOptions.parse(self.options, "batch")
+        return read_schema(headers=options.include_headers, columns=options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from kafkaclient.spark.source import KafkaBatchReader  # noqa: PLC0415
+        from kafkaclient.spark.source import batch_reader  # noqa: PLC0415
 
-        return KafkaBatchReader(self._read_options(schema, "batch"))
+        return batch_reader(self._read_options(schema, "batch"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from kafkaclient.spark.stream import KafkaStreamReader  # noqa: PLC0415
@@ -62,13 +62,16 @@ class KafkaDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from kafkaclient.spark.sink import KafkaWriter  # noqa: PLC0415
 
-        return KafkaWriter(*self._write_options(schema, overwrite, "batch"))
+        if overwrite:
+            raise ConfigError("a topic cannot be overwritten: use .mode('append')")
+        return KafkaWriter(*self._write_options(schema, "batch"))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         from kafkaclient.spark.sink import KafkaStreamWriter  # noqa: PLC0415
 
         freeze_imports()  # two processes per micro-batch call this and then collect garbage
-        options, columns = self._write_options(schema, overwrite, "streaming")
+        # ``overwrite`` is the output mode complete: all result rows, appended like other rows.
+        options, columns = self._write_options(schema, "streaming")
         if options.exactly_once:
             from kafkaclient.spark.exactly_once import ExactlyOnceWriter  # noqa: PLC0415
 
@@ -77,23 +80,16 @@ class KafkaDataSource(DataSource):
 
     def _read_options(self, schema: StructType, mode: Mode) -> ReadOptions:
         options = ReadOptions.parse(self.options, mode)
-        fixed = read_schema(headers=options.include_headers)
+        fixed = read_schema(headers=options.include_headers, columns=options.columns)
         if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in fixed]:
             raise ConfigError(
-                f"the columns of a read are always {fixed.simpleString()}: give no schema, and "
-                "parse the column value"
+                f"the columns of this read are {fixed.simpleString()}: give no schema, choose "
+                "columns with the option columns, and parse the column value"
             )
         return options
 
-    def _write_options(
-        self, schema: StructType, overwrite: bool, mode: Mode
-    ) -> tuple[WriteOptions, WriteColumns]:
+    def _write_options(self, schema: StructType, mode: Mode) -> tuple[WriteOptions, WriteColumns]:
         from kafkaclient.spark.rows import WriteColumns  # noqa: PLC0415
 
-        if overwrite:
-            raise ConfigError(
-                "a topic cannot be overwritten: use .mode('append') for a batch, or the output "
-                "mode append or update for a stream"
-            )
         options = WriteOptions.parse(self.options, mode)
         return options, WriteColumns.check(schema, options.topic)

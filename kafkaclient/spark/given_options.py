@@ -28,12 +28,18 @@ READ = (
     "startingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
     "includeHeaders",
+    "columns",
     "minPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",
 )
 ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
-TRIGGER = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+TRIGGER = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "commitOffsetsToGroup",
+)
 TRANSACTIONAL = (
     "transactionalIdPrefix",
     "ledgerReplicationFactor",
@@ -102,7 +108,11 @@ class GivenOptions:
             if name in _REJECTED:
                 raise ConfigError(f"option {name} is not accepted: {_REJECTED[name]}")
             if name in _IGNORED:
-                _log.warning("option %s has no effect: this source uses no consumer group", name)
+                _log.warning(
+                    "option %s has no effect: this source uses no consumer group. The option "
+                    "commitOffsetsToGroup shows the lag of a query",
+                    name,
+                )
             elif name not in accepted and not name.startswith(_CLIENT):
                 raise ConfigError(_unknown(name, known, mode))
 

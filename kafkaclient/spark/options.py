@@ -55,12 +55,28 @@ _prefix = matching(
 )
 _milliseconds = matching(r"\d+", lambda found: int(found[0]), "give milliseconds since the epoch")
 _topic = matching(".+", lambda found: found[0], "give a topic's name")
+_group = matching(".+", lambda found: found[0], "give the name of a consumer group of its own")
 _strategy = matching("error|latest", lambda found: found[0].lower(), "give error or latest")
+_COLUMNS = {
+    name.lower(): name
+    for name in ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+} | {"headers": "headers"}
 _seconds = matching(
     rf"(\d+)\s*({'|'.join(_UNITS_S)})",
     lambda found: int(found[1]) * _UNITS_S[found[2].lower()],
     "give a duration such as 30s, 15m or 1h",
 )
+
+
+def _column_names(text: str) -> frozenset[str] | None:
+    names = [name.strip().lower() for name in text.split(",")]
+    for name in names:
+        if name not in _COLUMNS:
+            raise ValueError(
+                f"there is no column {name!r}; give some of {', '.join(_COLUMNS.values())}, "
+                "separated by commas"
+            )
+    return frozenset(_COLUMNS[name] for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +98,8 @@ class ReadOptions:
     start: OffsetLimit
     end: OffsetLimit
     include_headers: bool = option("includeHeaders", flag, default=False)
+    columns: frozenset[str] | None = option("columns", _column_names, None)
+    """The columns of the read. None: all, and ``headers`` only with ``include_headers``."""
     min_partitions: int | None = option("minPartitions", count, None)
     max_records: int | None = option("maxRecordsPerPartition", count, None)
     """Maximum number of offsets per task."""
@@ -90,6 +108,8 @@ class ReadOptions:
     min_offsets: int | None = option("minOffsetsPerTrigger", count, None)
     """A trigger waits for this many offsets, but at most ``max_delay_s`` seconds."""
     max_delay_s: float = option("maxTriggerDelay", _seconds, 900.0)
+    group: str | None = option("commitOffsetsToGroup", _group, None)
+    """The consumer group to which a query's progress is committed for display."""
     fail_on_data_loss: bool = option("failOnDataLoss", flag, default=True)
 
     @classmethod
@@ -114,6 +134,11 @@ class ReadOptions:
             end=end,
             **given.declared_by(cls),
         )
+        if found.columns is not None and found.include_headers != ("headers" in found.columns):
+            raise ConfigError(
+                "the column headers needs both: includeHeaders=true, and headers in the option "
+                "columns"
+            )
         least, most = found.min_offsets, found.max_offsets
         if least and most and least > most:
             raise ConfigError(

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from kafkaclient.admin import Admin
 from kafkaclient.config.admin import AdminConfig
 from kafkaclient.errors import ConfigError, UnknownTopicError
 from kafkaclient.reader import Reader
+from kafkaclient.spark.filters import narrowed, since_ms
+from kafkaclient.spark.group_progress import GroupProgress
 from kafkaclient.spark.offsets import EARLIEST, LATEST, ByTime, OffsetRange, split
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    import re
+    from collections.abc import Callable, Collection, Mapping
 
+    from kafkaclient.admin.topics import TopicDescription
     from kafkaclient.net.dialer import Dialer
+    from kafkaclient.spark.filters import Condition
     from kafkaclient.spark.offsets import OffsetLimit
     from kafkaclient.spark.options import ReadOptions
 
@@ -27,19 +35,37 @@ _FOR_ADMIN = frozenset(
 class Planner:
     """Reads partitions and offsets from the cluster. :meth:`close` also ends a failed start."""
 
-    def __init__(self, options: ReadOptions, dialer: Dialer | None = None) -> None:
+    def __init__(
+        self,
+        options: ReadOptions,
+        dialer: Dialer | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._options = options
+        self._clock = clock
         self._reader = Reader(options.client, dialer=dialer)
         shared = {name: value for name, value in options.client.items() if name in _FOR_ADMIN}
         self._admin = Admin(shared, dialer=dialer)
+        self._group = GroupProgress(self._admin, options.group) if options.group else None
+        self._matching: set[str] = set()
+        """The topics that match the pattern."""
+        self._matched_at = float("-inf")
 
     async def start(self) -> None:
         await self._reader.start()
         await self._admin.start()
 
     async def close(self) -> None:
+        if self._group is not None:
+            await self._group.finish()
         await self._admin.close()
         await self._reader.close()
+
+    async def report_progress(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit the offsets to the group of the option commitOffsetsToGroup, if it is given.
+        Does not wait for the commit."""
+        if self._group is not None:
+            self._group.report(offsets)
 
     async def partitions(self, *, ignore_missing: bool = False) -> list[TopicPartition]:
         """All subscribed partitions that exist now.
@@ -49,14 +75,14 @@ class Planner:
         """
         subscription = self._options.subscription
         assigned, pattern = set(subscription.partitions), subscription.pattern
-        wanted = {tp.topic for tp in assigned} | set(subscription.topics)
-        names = None if pattern is not None or ignore_missing else wanted
-        found = await self._admin.describe_topics(names)
         if pattern is not None:
-            wanted = {name for name in found if pattern.fullmatch(name)}
+            await self._match(pattern)
+            ignore_missing = True  # a topic that was deleted since does not match any more
+        wanted = self._matching | {tp.topic for tp in assigned} | set(subscription.topics)
+        found = await self._describe(wanted, ignore_missing=ignore_missing)
         there = [
             TopicPartition(name, number)
-            for name in sorted(wanted & found.keys())
+            for name in sorted(found)
             for number in range(len(found[name].partitions))
         ]
         gone = assigned - set(there)
@@ -66,12 +92,54 @@ class Planner:
             )
         return [tp for tp in there if not assigned or tp in assigned]
 
+    async def _match(self, pattern: re.Pattern[str]) -> None:
+        """Find the topics of the pattern, which takes metadata of the whole cluster. At most every
+        ``metadata.max.age.ms``, as a consumer does that subscribes to a pattern."""
+        if self._clock() - self._matched_at >= self._reader.config.metadata_max_age_ms / 1000:
+            self._matching = set(filter(pattern.fullmatch, await self._admin.list_topics()))
+            self._matched_at = self._clock()
+
+    async def _describe(
+        self, topics: Collection[str], *, ignore_missing: bool
+    ) -> dict[str, TopicDescription]:
+        """The descriptions of these topics only: others may be thousands."""
+        try:
+            return await self._admin.describe_topics(topics)
+        except UnknownTopicError:
+            if not ignore_missing:
+                raise
+        each = await asyncio.gather(*(self._describe_existing(name) for name in sorted(topics)))
+        return {name: found for one in each for name, found in one.items()}
+
+    async def _describe_existing(self, topic: str) -> dict[str, TopicDescription]:
+        try:
+            return await self._admin.describe_topics([topic])
+        except UnknownTopicError:
+            return {}
+
     async def offsets(
         self, partitions: Collection[TopicPartition], at: Literal["earliest", "latest"]
     ) -> dict[TopicPartition, int]:
         """The first offsets, or the end offsets. With ``isolation.level=read_committed`` open
         transactions are excluded."""
         return await self._reader.offsets(partitions, at)
+
+    async def narrowed(
+        self, ranges: list[OffsetRange], conditions: tuple[Condition, ...]
+    ) -> list[OffsetRange]:
+        """The parts of the ranges that have all records that satisfy the conditions."""
+        ranges = [part for each in ranges if (part := narrowed(each, conditions)).size]
+        since = since_ms(conditions)
+        if since is None:
+            return ranges
+        # Records before the first one of this time or a later one are older.
+        first = await self._reader.offsets([each.topic_partition for each in ranges], since)
+        starts = ((each, first[each.topic_partition]) for each in ranges)
+        return [
+            replace(each, start=max(each.start, start))
+            for each, start in starts
+            if start is not None
+        ]
 
     async def resolve(
         self, limit: OffsetLimit, partitions: Collection[TopicPartition], side: str
@@ -93,8 +161,8 @@ class Planner:
     ) -> dict[TopicPartition, int]:
         times = _of_each(partitions, limit.times, f"{side}OffsetsByTimestamp")
         found: dict[TopicPartition, int] = {}
-        for time in set(times.values()):
-            at_time = await self._reader.offsets([tp for tp in times if times[tp] == time], time)
+        for each in set(times.values()):
+            at_time = await self._reader.offsets([tp for tp in times if times[tp] == each], each)
             found |= {tp: offset for tp, offset in at_time.items() if offset is not None}
         without_record = times.keys() - found.keys()
         if without_record and limit.otherwise == "error":
@@ -106,8 +174,14 @@ class Planner:
         return found | await self.offsets(without_record, "latest")
 
 
-async def plan_batch(options: ReadOptions, dialer: Dialer | None = None) -> list[OffsetRange]:
-    """The offset ranges of a batch read's tasks. Records written later are not included."""
+async def plan_batch(
+    options: ReadOptions,
+    dialer: Dialer | None = None,
+    *,
+    conditions: tuple[Condition, ...] = (),
+) -> list[OffsetRange]:
+    """The offset ranges of a batch read's tasks. Records written later are not included, nor are
+    ranges without records that satisfy ``conditions``."""
     planner = Planner(options, dialer)
     try:
         await planner.start()
@@ -116,17 +190,19 @@ async def plan_batch(options: ReadOptions, dialer: Dialer | None = None) -> list
         end = await planner.resolve(options.end, partitions, "ending")
         earliest = await planner.offsets(partitions, "earliest")
         latest = await planner.offsets(partitions, "latest")
+        ranges = []
+        for tp in partitions:
+            for side, offset in (("startingOffsets", start[tp]), ("endingOffsets", end[tp])):
+                if not earliest[tp] <= offset <= latest[tp]:
+                    options.report_loss(
+                        f"{side} has offset {offset} for {tp}, which has {earliest[tp]} to "
+                        f"{latest[tp]}"
+                    )
+            begin = max(start[tp], earliest[tp])
+            ranges.append(OffsetRange(*tp, begin, max(begin, min(end[tp], latest[tp]))))
+        ranges = await planner.narrowed(ranges, conditions)
     finally:
         await planner.close()
-    ranges = []
-    for tp in partitions:
-        for side, offset in (("startingOffsets", start[tp]), ("endingOffsets", end[tp])):
-            if not earliest[tp] <= offset <= latest[tp]:
-                options.report_loss(
-                    f"{side} has offset {offset} for {tp}, which has {earliest[tp]} to {latest[tp]}"
-                )
-        begin = max(start[tp], earliest[tp])
-        ranges.append(OffsetRange(*tp, begin, max(begin, min(end[tp], latest[tp]))))
     return split(ranges, options.min_partitions, options.max_records)
 
 

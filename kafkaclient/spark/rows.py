@@ -15,6 +15,7 @@ from kafkaclient.spark.schema import read_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
     from kafkaclient.reader import FetchedBatch
 
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 class ReadColumns:
     """Converts fetched batches to Spark's record batches."""
 
-    def __init__(self, *, headers: bool) -> None:
-        self._schema = to_arrow_schema(read_schema(headers=headers), timezone="UTC")
+    def __init__(self, *, headers: bool, columns: AbstractSet[str] | None = None) -> None:
+        self._schema = to_arrow_schema(
+            read_schema(headers=headers, columns=columns), timezone="UTC"
+        )
 
     def batch(self, fetched: FetchedBatch) -> pa.RecordBatch:
         """Spark's columns of the batch. Raises InvalidRecordError for an invalid timestamp."""
@@ -36,7 +39,8 @@ class ReadColumns:
         if "headers" in schema.names:
             columns["headers"] = _headers(columns["headers"], schema.field("headers").type)
         try:
-            columns["timestamp"] = columns["timestamp"].cast(pa.timestamp("us", "UTC"))
+            if "timestamp" in schema.names:
+                columns["timestamp"] = columns["timestamp"].cast(pa.timestamp("us", "UTC"))
         except pa.ArrowInvalid as error:
             raise InvalidRecordError(
                 f"{topic}-{partition}: a record before offset {fetched.next_offset} does not fit "

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.types import ArrayType, StructType
 
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
 
-def read_schema(*, headers: bool) -> StructType:
-    """The columns of a read, as in spark-sql-kafka."""
+
+def read_schema(*, headers: bool, columns: AbstractSet[str] | None = None) -> StructType:
+    """The columns of a read, as in spark-sql-kafka; with ``columns`` only those."""
     schema = StructType().add("key", "binary").add("value", "binary").add("topic", "string")
     schema = schema.add("partition", "integer").add("offset", "long")
     schema = schema.add("timestamp", "timestamp").add("timestampType", "integer")
     if headers:
         schema.add("headers", ArrayType(StructType().add("key", "string").add("value", "binary")))
-    return schema
+    return StructType([each for each in schema if columns is None or each.name in columns])

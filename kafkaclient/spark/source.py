@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kafkaclient.errors import OffsetOutOfRangeError
+from kafkaclient.spark.filters import conditions, spark_pushes_filters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
     from kafkaclient.reader import Reader
     from kafkaclient.spark.client_cache import ClientCache
+    from kafkaclient.spark.filters import Condition
     from kafkaclient.spark.offsets import OffsetRange
     from kafkaclient.spark.options import ReadOptions
 
@@ -28,17 +31,30 @@ class KafkaBatchReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
+        self._conditions: tuple[Condition, ...] = ()
 
     def partitions(self) -> list[InputPartition]:
         from kafkaclient.spark.loop import LoopThread  # noqa: PLC0415
         from kafkaclient.spark.planning import plan_batch  # noqa: PLC0415
 
         with LoopThread("kafkaclient-plan") as loop:
-            ranges = loop.run(plan_batch(self._options))
+            ranges = loop.run(plan_batch(self._options, conditions=self._conditions))
         return [InputPartition(each) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, partition.value)
+
+
+class FilteringBatchReader(KafkaBatchReader):
+    """A batch read that leaves out offset ranges without matching records."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:
+        self._conditions = conditions(filters)
+        return filters  # Spark applies them to the rows
+
+
+def batch_reader(options: ReadOptions) -> KafkaBatchReader:
+    return (FilteringBatchReader if spark_pushes_filters() else KafkaBatchReader)(options)
 
 
 def read_range(
@@ -55,7 +71,7 @@ def read_range(
     from kafkaclient.spark.rows import ReadColumns  # noqa: PLC0415
 
     cache = cache or WORKER_CACHE
-    columns = ReadColumns(headers=options.include_headers)
+    columns = ReadColumns(headers=options.include_headers, columns=options.columns)
     with cache.client(Reader, options.client) as reader:
         fetched = _fetch(reader, options, wanted)
         try:

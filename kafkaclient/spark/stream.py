@@ -7,7 +7,7 @@ spark-sql-kafka's JSON, ``{"topic": {"0": 23}}``.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from kafkaclient.spark.options import ReadOptions
     from kafkaclient.spark.planning import Planner
     from kafkaclient.types import TopicPartition
+
+T = TypeVar("T")
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -77,6 +79,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         self._start_may_differ = False
         begin = parse_offsets(start) if start else {}
+        self._report_progress(begin)
         end = self._target if self._target is not None else self._run(self._end_offsets)
         self._latest = end
         begin |= self._starts_of_added(begin, end)
@@ -96,6 +99,14 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if time.monotonic() - self._last_batch >= self._options.max_delay_s:
             return False
         return sum(max(0, end[tp] - begin[tp]) for tp in end) < least
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark calls it for a batch when it has planned the next one."""
+        self._report_progress(parse_offsets(end) if end else {})
+
+    def _report_progress(self, done: dict[TopicPartition, int]) -> None:
+        if done and self._options.group is not None:
+            self._run(lambda planner: planner.report_progress(done))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return offsets_as_json(self._latest) or None
@@ -138,9 +149,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, partition.value)
 
-    def _run(
-        self, plan: Callable[[Planner], Coroutine[Any, Any, dict[TopicPartition, int]]]
-    ) -> dict[TopicPartition, int]:
+    def _run(self, plan: Callable[[Planner], Coroutine[Any, Any, T]]) -> T:
         if self._connected is None:
             # Only the process of the query plans; each task imports this module, too.
             from kafkaclient.spark.loop import LoopThread  # noqa: PLC0415

@@ -145,3 +145,16 @@ def test_writing() -> None:
     ):
         with pytest.raises(ConfigError, match=said):
             WriteOptions.parse({**SERVERS, **extra}, "batch")
+
+
+def test_columns() -> None:
+    assert read().columns is None
+    assert read(columns="Offset, timestamptype").columns == {"offset", "timestampType"}
+    assert read(columns="headers,key", includeHeaders="true").columns == {"headers", "key"}
+    for given, said in (
+        ({"columns": "offset,values"}, "columns='offset,values' .* no column 'values'"),
+        ({"columns": "headers"}, "includeHeaders=true, and headers"),
+        ({"columns": "key", "includeHeaders": "true"}, "includeHeaders=true, and headers"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            read(**given)

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkaclient.errors import ConfigError, KafkaError, OffsetOutOfRangeError, UnknownTopicError
-from kafkaclient.spark.planning import plan_batch
+from kafkaclient.spark.planning import Planner, plan_batch
+from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 
 def by_partition(**offsets: int) -> str:
@@ -89,3 +98,69 @@ async def test_offsets_out_of_range(fake, options) -> None:
             await planned(fake, options(**given))
         lenient = options(**given, failOnDataLoss="false")
         assert await planned(fake, lenient) == [(0, 3, 10), (1, 0, 20)]
+
+
+def metadata_requests(fake) -> list[tuple[str, ...] | None]:
+    """The topics of each request; None: all topics."""
+    asked = [request.message.topics for request in fake.requests_of(ApiKey.METADATA)]
+    return [None if each is None else tuple(topic.name for topic in each) for each in asked]
+
+
+async def test_metadata_of_the_topics_asked_for_only(fake, options) -> None:
+    fake.create_topic("other", 1)
+    async with planner(options(subscribe="t,later"), fake) as planning:
+        for _ in range(2):
+            found = await planning.partitions(ignore_missing=True)
+            assert found == [("t", 0), ("t", 1), ("t", 2)]
+        with pytest.raises(UnknownTopicError, match="later"):
+            await planning.partitions()
+        fake.create_topic("later", 1)
+        assert len(await planning.partitions(ignore_missing=True)) == 4
+        await planning.offsets(found, "latest")
+    asked = metadata_requests(fake)
+    assert None not in asked
+    assert not any("other" in names for names in asked)
+
+
+async def test_a_pattern_is_matched_once_per_age_of_metadata(fake, options) -> None:
+    now = [0.0]
+    given = options(subscribePattern="t.*", **{"kafka.metadata.max.age.ms": "60000"})
+    async with planner(given, fake, lambda: now[0]) as planning:
+        assert len(await planning.partitions(ignore_missing=True)) == 3
+        fake.create_topic("t-2", 2)
+        fake.add_partitions("t", 4)
+        now[0] += 59
+        assert len(await planning.partitions(ignore_missing=True)) == 4
+        now[0] += 2
+        assert len(await planning.partitions(ignore_missing=True)) == 6
+        fake.delete_topic("t-2")
+        assert len(await planning.partitions()) == 4
+    assert metadata_requests(fake).count(None) == 2
+
+
+async def test_progress_is_committed_to_a_group(fake, options, caplog) -> None:
+    tp = TopicPartition("t", 0)
+    given = options("streaming", commitOffsetsToGroup="lag")
+    async with planner(given, fake) as planning:
+        for offset in (3, 5):  # the newest, if there is no time for both
+            await planning.report_progress({tp: offset})
+    assert fake.committed_offset("lag", "t", 0) == 5
+    assert len(fake.requests_of(ApiKey.OFFSET_COMMIT)) == 1
+    failed = {"partition_index": 0, "error_code": ErrorCode.UNKNOWN_MEMBER_ID}
+    fake.control(ApiKey.OFFSET_COMMIT, {"topics": [{"name": "t", "partitions": [failed]}]})
+    async with planner(given, fake) as planning:
+        await planning.report_progress({tp: 7})
+    assert fake.committed_offset("lag", "t", 0) == 5
+    (warning,) = [each.message for each in caplog.records]
+    assert "committed to group lag" in warning
+    assert "No consumer may be a member" in warning
+
+
+@asynccontextmanager
+async def planner(given, fake, clock=time.monotonic) -> AsyncIterator[Planner]:
+    planning = Planner(given, fake, clock)
+    await planning.start()
+    try:
+        yield planning
+    finally:
+        await planning.close()

@@ -101,6 +101,12 @@ def columns(ddl: str, topic: str | None = "t") -> WriteColumns:
     return WriteColumns.check(schema, topic)
 
 
+def test_only_the_columns_asked_for() -> None:
+    wanted = frozenset({"offset", "topic"})
+    found = ReadColumns(headers=False, columns=wanted).batch(Fetched(1500))
+    assert found.schema.names == ["topic", "offset"]
+
+
 @pytest.mark.parametrize(
     ("ddl", "said"),
     [

@@ -82,8 +82,9 @@ def test_writers() -> None:
     given = made(topic="t")
     for writer in (given.writer, given.streamWriter):
         pickle.dumps(writer(TEXT, False))
-        with pytest.raises(ConfigError, match="cannot be overwritten"):
-            writer(TEXT, True)
+    assert given.streamWriter(TEXT, True)  # output mode complete
+    with pytest.raises(ConfigError, match="cannot be overwritten"):
+        given.writer(TEXT, True)
     with pytest.raises(ConfigError, match="option or the column topic"):
         made().writer(TEXT, False)
 

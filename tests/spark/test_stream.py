@@ -104,6 +104,45 @@ def test_a_trigger_waits_for_enough(opened, fill, monkeypatch: pytest.MonkeyPatc
     assert reader.latestOffset(first, limit) == at(8, 6, 0)
 
 
+def test_both_limits(opened, fill, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Java's ``CompositeReadLimit``: a trigger waits for the minimum, and reads the maximum."""
+    now = [1000.0]
+    monkeypatch.setattr(stream.time, "monotonic", lambda: now[0])
+    given = {"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "12", "maxTriggerDelay": "1m"}
+    reader = opened(**given)
+    limit = reader.getDefaultReadLimit()
+    fill(0, 30)
+    first = reader.latestOffset(at(0, 0, 0), limit)
+    assert first == at(12, 0, 0)
+    second = reader.latestOffset(first, limit)
+    assert second == at(24, 0, 0)
+    assert reader.latestOffset(second, limit) == second  # 6 are left
+    now[0] += 61
+    assert reader.latestOffset(second, limit) == at(30, 0, 0)
+    # Started again, it does not wait, and the first trigger begins the delay anew.
+    again = opened(**given)
+    assert again.latestOffset(second, limit) == at(30, 0, 0)
+    fill(0, 6)
+    assert again.latestOffset(at(30, 0, 0), limit) == at(30, 0, 0)
+
+
+def test_progress_goes_to_a_group(opened, fake, fill) -> None:
+    reader = opened(commitOffsetsToGroup="lag", startingOffsets="earliest")
+    fill(0, 5)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    reader.partitions(start, end)
+    reader.commit(end)
+    reader.stop()
+    assert [fake.committed_offset("lag", "t", n) for n in range(3)] == [5, 0, 0]
+    # Spark commits a batch late, when there is a next one; an idle query's last batch counts too.
+    fill(0, 2)
+    reader = opened(commitOffsetsToGroup="lag")
+    assert reader.latestOffset(at(7, 0, 0), ALL) == at(7, 0, 0)
+    reader.stop()
+    assert fake.committed_offset("lag", "t", 0) == 7
+
+
 def test_available_now(opened, fill) -> None:
     fill(0, 10)
     reader = opened(startingOffsets="earliest", maxOffsetsPerTrigger="6", minOffsetsPerTrigger="5")

@@ -1,0 +1,112 @@
+"""How far a streaming query is: its lag, rows and bytes, from the progress that Spark reports.
+
+Spark asks only JVM sources for metrics of their own (``ReportsSourceMetrics``). What
+``KafkaMicroBatchStream.metrics`` would answer is computed from the offsets in Spark's progress.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.spark.offsets import parse_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.types import TopicPartition
+
+_OBSERVED = "kafkaclient"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceProgress:
+    """One source of a query after a trigger."""
+
+    rows: int
+    """Rows that the trigger read, according to Spark."""
+    offsets: int | None
+    """Offsets that the trigger read: more than rows in compacted topics, or with transactions. None
+    for a query's first batch, whose start Spark does not report."""
+    behind: Mapping[TopicPartition, int]
+    """By partition: offsets that the source knew and that are not read yet."""
+
+    @property
+    def min_offsets_behind_latest(self) -> int:
+        return min(self.behind.values(), default=0)
+
+    @property
+    def max_offsets_behind_latest(self) -> int:
+        return max(self.behind.values(), default=0)
+
+    @property
+    def avg_offsets_behind_latest(self) -> float:
+        return sum(self.behind.values()) / max(1, len(self.behind))
+
+
+@dataclass(frozen=True, slots=True)
+class QueryProgress:
+    """A query after a trigger."""
+
+    batch: int
+    sources: tuple[SourceProgress, ...]
+    """The query's sources that read Kafka, in Spark's order."""
+    bytes: int | None
+    """Bytes of keys and values that the trigger read. None without :func:`count_bytes`."""
+
+
+def progress(query: Any) -> QueryProgress | None:
+    """The progress of a query's last trigger, with the metrics of spark-sql-kafka.
+
+    ``query`` is a ``StreamingQuery``, the ``progress`` of a listener's ``QueryProgressEvent``, or
+    an item of ``recentProgress``. None before the first trigger. "Latest" is what the source knew
+    when it planned the trigger (Java: ``KafkaMicroBatchStream.metrics``).
+    """
+    given = query.lastProgress if hasattr(query, "lastProgress") else query
+    if given is None:
+        return None
+    sources = (_source(each) for each in given["sources"])
+    observed = (given["observedMetrics"] or {}).get(_OBSERVED)
+    return QueryProgress(
+        given["batchId"],
+        tuple(each for each in sources if each is not None),
+        None if observed is None else observed["bytes"] or 0,
+    )
+
+
+def count_bytes(frame: Any) -> Any:
+    """The frame, which counts the bytes of its columns ``key`` and ``value`` for :func:`progress`.
+
+    Call it on what ``load()`` returned, once per query. Uses ``DataFrame.observe``, so the count is
+    also in Spark's ``observedMetrics``, as ``kafkaclient``. With the option ``columns`` only the
+    columns that are read are counted.
+    """
+    from pyspark.sql import functions  # noqa: PLC0415 - the rest works on stored progress
+
+    size = functions.lit(0)
+    for name in ("key", "value"):
+        if name in frame.columns:
+            length = functions.coalesce(functions.octet_length(name), functions.lit(0))
+            size = size + length
+    return frame.observe(_OBSERVED, functions.sum(size).alias("bytes"))
+
+
+def _source(given: Mapping[str, Any]) -> SourceProgress | None:
+    """None for a source of another kind."""
+    try:
+        start, end, latest = (
+            _offsets(given[name]) for name in ("startOffset", "endOffset", "latestOffset")
+        )
+    except (ValueError, AttributeError):
+        return None
+    if not end:
+        return None
+    read = sum(offset - start.get(tp, offset) for tp, offset in end.items()) if start else None
+    behind = {tp: max(0, offset - end.get(tp, offset)) for tp, offset in latest.items()}
+    return SourceProgress(given["numInputRows"], read, behind)
+
+
+def _offsets(given: Any) -> dict[TopicPartition, int]:
+    decoded = json.loads(given) if isinstance(given, str) and given not in ("", "null") else given
+    return parse_offsets(decoded) if decoded and decoded != "null" else {}

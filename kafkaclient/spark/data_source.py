@@ -20,6 +20,7 @@ from kafkaclient.spark.garbage import freeze_imports
 from kafkaclient.spark.given_options import SUBSCRIPTIONS
 from kafkaclient.spark.options import ReadOptions, WriteOptions
 from kafkaclient.spark.schema import read_schema
+from kafkaclient.spark.workers import REMEDY
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -44,9 +45,8 @@ class KafkaDataSource(DataSource):
         super().__init__(options)
         if find_spec("pyarrow") is None:  # PySpark's own code fails next, without a remedy
             raise ConfigError(
-                f"the Python of Spark's workers, {sys.executable}, has no package pyarrow: run pip "
-                "install 'kafkaclient[spark]' with it, or set PYSPARK_PYTHON to a Python that has it "
-                "before the session starts"
+                f"the Python of Spark's workers lacks a package: {sys.executable} has no pyarrow: "
+                f"{REMEDY}"
             )
 
     @classmethod

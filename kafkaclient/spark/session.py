@@ -103,7 +103,11 @@ def register(spark: Any) -> None:
             f"the data source needs PySpark 4.0 or newer ({error}): "
             "pip install 'kafkaclient[spark]'"
         ) from error
-    spark.dataSource.register(source)
+    try:
+        spark.dataSource.register(source)
+    except Exception as error:
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):  # Spark 4.0, if it has found the source
+            raise
     check_workers(spark)
 
 

@@ -1,5 +1,5 @@
-"""Streaming writes, at least once. Apart from :mod:`kafkaclient.spark.sink`, because Spark 4.0 has no
-class for them."""
+"""Streaming writes, at least once. Not in :mod:`kafkaclient.spark.sink`, because Spark 4.0 does not
+have their base class."""
 
 from __future__ import annotations
 

@@ -15,6 +15,11 @@ from kafkaclient.spark.jobs import spark_failures
 NEEDED = ("kafkaclient", "kafka", "crc32c", "lz4", "cramjam", "pyarrow")
 """Modules that a task imports, apart from PySpark's."""
 
+REMEDY = (
+    "run pip install 'kafkaclient[spark]' with that Python, or set PYSPARK_PYTHON to one that has "
+    "it before the session starts"
+)
+
 _PROBES = 256  # rows: some for each core of a small cluster
 
 
@@ -40,7 +45,6 @@ def check_workers(spark: Any) -> None:
         found = {row[0] for row in spark.range(_PROBES).select(udf("id")).collect()} - {""}
     if found:
         raise ConfigError(
-            f"the Python of Spark's workers lacks packages: {'; '.join(sorted(found))}. "
-            "Run pip install 'kafkaclient[spark]' with that Python, or set PYSPARK_PYTHON to one "
-            f"that has it (this program's is {sys.executable}) before the session starts"
+            f"the Python of Spark's workers lacks packages: {'; '.join(sorted(found))}: {REMEDY} "
+            f"(this program's is {sys.executable})"
         )

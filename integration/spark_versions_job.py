@@ -1,5 +1,8 @@
-"""What integration/test_spark_versions.py runs on each version of PySpark: writes and reads a topic in
-batches, then copies it with a stream. Prints what it has found, as one line of JSON."""
+"""What integration/test_spark_versions.py runs on each version of PySpark.
+
+Writes and reads a topic in batches, then copies it with a stream. Prints what it has found, as one
+line of JSON.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ def write(spark: Any, options: dict[str, str], topic: str) -> None:
         "if(id % 3 = 0, null, concat('k', id)) key",
         "concat('v', id) value",
         "cast(id % 2 as int) partition",
-        "if(id % 7 = 0, array(named_struct('key', 'n', 'value', cast('x' as binary))), null) headers",
+        "if(id % 7 = 0, array(named_struct('key', 'n', 'value', binary('x'))), null) headers",
     )
     rows.write.format("kafkaclient").mode("append").options(**options, topic=topic).save()
 

@@ -1,5 +1,5 @@
-"""The data source on the versions of PySpark that `make spark-versions` installs, in a session of its
-own and through Spark Connect."""
+"""The data source on the versions of PySpark that `make spark-versions` installs: in a session of
+its own, and through Spark Connect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kafkaclient.testing.jre import find_java
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[1]
 WITHOUT_STREAMS = ("4.0", "4.1")
@@ -104,7 +104,6 @@ async def test_batches_everywhere_and_streams_from_4_2_on(
             check=False,
             capture_output=True,
             text=True,
-            timeout=240,
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
@@ -117,7 +116,13 @@ async def test_batches_everywhere_and_streams_from_4_2_on(
     assert found["spark"].startswith(version)
 
     written = [
-        (r.partition, r.offset, r.key and r.key.decode(), r.value.decode(), dict(r.headers).get("n"))
+        (
+            r.partition,
+            r.offset,
+            r.key and r.key.decode(),
+            r.value.decode(),
+            dict(r.headers).get("n"),
+        )
         for r in await read_topic(topic)
     ]
     expected = {
@@ -169,7 +174,6 @@ def test_a_package_that_the_workers_lack_is_named_in_one_line(version, tmp_path)
         check=True,
         capture_output=True,
         text=True,
-        timeout=120,
     )
     (line,) = done.stdout.strip().splitlines()
     assert re.match(r"ConfigError the Python of Spark's workers lacks packages: \S*plain\S*", line)

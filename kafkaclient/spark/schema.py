@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.types import ArrayType, StructType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def read_schema(*, headers: bool) -> StructType:
@@ -13,3 +18,13 @@ def read_schema(*, headers: bool) -> StructType:
     if headers:
         schema.add("headers", ArrayType(StructType().add("key", "string").add("value", "binary")))
     return schema
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow types in which Spark takes these columns. Times are in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - slow, only for tasks
+
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except TypeError:  # Spark 4.0 and 4.1, where they always are
+        return to_arrow_schema(schema)

@@ -63,16 +63,19 @@ unit: $(STAMP) ## no network; compiled, then once more what has a way in pure Py
 FAUST := build/faust
 QUIX := build/quix
 MOTO := build/moto
+SPARKS := build/spark-4.0 build/spark-4.1 build/spark-4.2 build/spark-4.3
 
-# Stream processors in environments of their own: faust-streaming needs an older click than the rest,
-# Quix Streams an older confluent-kafka. For integration/test_neighbours.py and experiments.
-# moto is the S3 server of integration/test_telemetry.py.
-$(FAUST)/.installed $(QUIX)/.installed $(MOTO)/.installed: build/%/.installed: $(STAMP) integration/neighbours/%.txt
+# What has an environment of its own: stream processors (faust-streaming needs an older click than the rest,
+# Quix Streams an older confluent-kafka), the S3 server of integration/test_telemetry.py, and versions of PySpark.
+$(FAUST)/.installed $(QUIX)/.installed $(MOTO)/.installed $(SPARKS:=/.installed): build/%/.installed: $(STAMP) integration/neighbours/%.txt
 	rm -rf build/$* && $(BIN)/uv venv --quiet --python $(BIN)/python build/$*
 	$(BIN)/uv pip install --quiet --compile-bytecode --python build/$* --require-hashes -r integration/neighbours/$*.txt
 	touch $@
 
 peers: $(FAUST)/.installed $(QUIX)/.installed ## faust-streaming and Quix Streams, for the experiments word-count and task-handover
+
+spark-versions: $(STAMP) $(SPARKS:=/.installed) ## PySpark 4.0 to 4.3 and Spark Connect on a real broker, some minutes
+	$(BIN)/pytest integration/test_spark_versions.py
 
 # What measures time, or has brokers and processes fail, has the machine to itself.
 ALONE = $(wildcard $(patsubst %,integration/test_%.py,chaos dead_replicas examples faults membership perf_test streams_* sync transactions))
@@ -134,6 +137,7 @@ constraints: ## pin the newest versions that pyproject.toml allows
 	$(COMPILE) --extra aiokafka --group faust pyproject.toml -o integration/neighbours/faust.txt
 	$(COMPILE) --group quix pyproject.toml -o integration/neighbours/quix.txt
 	$(COMPILE) --group moto pyproject.toml -o integration/neighbours/moto.txt
+	for v in 4.0 4.1 4.2 4.3; do $(COMPILE) --extra spark --group spark$$(echo $$v | tr -d .) pyproject.toml -o integration/neighbours/spark-$$v.txt; done
 
 wheel-test: $(STAMP) ## sdist, wheels and their tests on every Python there; PYTHONS="python3.13 /path/python3" WHEEL_TEST="--unit tests/wire ..."
 	$(BIN)/python -m release.wheel_test --uv $(BIN)/uv $(WHEEL_TEST)

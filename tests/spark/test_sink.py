@@ -16,12 +16,8 @@ from kafkaclient import Producer  # noqa: E402
 from kafkaclient.errors import BulkDeliveryError, InvalidRecordError  # noqa: E402
 from kafkaclient.spark.options import WriteOptions  # noqa: E402
 from kafkaclient.spark.rows import WriteColumns  # noqa: E402
-from kafkaclient.spark.sink import (  # noqa: E402
-    KafkaStreamWriter,
-    KafkaWriter,
-    TaskSink,
-    Written,
-)
+from kafkaclient.spark.sink import KafkaWriter, TaskSink, Written  # noqa: E402
+from kafkaclient.spark.stream_sink import KafkaStreamWriter  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
 from pyspark.sql.types import StringType, StructType
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.spark import register, source
+from kafkaclient.spark import register, session, source
 from kafkaclient.spark.data_source import KafkaDataSource
 from kafkaclient.spark.offsets import OffsetRange
 from kafkaclient.spark.schema import read_schema
@@ -48,15 +48,22 @@ def test_most_of_sparks_processes_import_little() -> None:
     assert not {"pyarrow", "kafka", "kafkaclient.producer", "kafkaclient.reader"} & set(found)
 
 
-def test_register() -> None:
+def test_register(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where Spark 4.0 has found the source by itself, which it takes for a mistake."""
     registered: list[Any] = []
+    checked: list[Any] = []
 
     class Session:
         class dataSource:
-            register = staticmethod(registered.append)
+            @staticmethod
+            def register(source: Any) -> None:
+                registered.append(source)
+                raise RuntimeError("[DATA_SOURCE_ALREADY_EXISTS] Data source already exists.")
 
+    monkeypatch.setattr(session, "check_workers", checked.append)
     register(Session)
     assert registered == [KafkaDataSource]
+    assert checked == [Session]
 
 
 def test_the_columns_of_a_read() -> None:

@@ -1,0 +1,52 @@
+"""What the data source refuses before Spark's own code fails."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkaclient.errors import ConfigError
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.types import StructType
+
+from kafkaclient.spark import data_source
+from kafkaclient.spark.data_source import KafkaDataSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OPTIONS = {"kafka.bootstrap.servers": "x:1", "subscribe": "t"}
+
+
+@pytest.fixture
+def lack(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    def lack(name: str) -> None:
+        find = data_source.find_spec
+        monkeypatch.setattr(
+            data_source, "find_spec", lambda each: None if each == name else find(each)
+        )
+
+    return lack
+
+
+def test_streams_need_spark_4_2(lack: Callable[[str], None]) -> None:
+    lack("pyspark.sql.streaming.datasource")
+    source = KafkaDataSource(OPTIONS)
+    assert source.schema().names[0] == "key"
+    refused = re.escape("streams need Spark 4.2 or newer, and this is Spark ")
+    with pytest.raises(ConfigError, match=refused):
+        source.streamReader(source.schema())
+    with pytest.raises(ConfigError, match=refused):
+        source.streamWriter(StructType(), overwrite=False)
+
+
+def test_a_worker_without_pyarrow(lack: Callable[[str], None]) -> None:
+    lack("pyarrow")
+    with pytest.raises(
+        ConfigError, match=r"python\S* has no pyarrow: run pip install 'kafkaclient"
+    ):
+        KafkaDataSource(OPTIONS)

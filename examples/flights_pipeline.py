@@ -1,181 +1,180 @@
-"""A pipeline on Spark: flights to Kafka, delays by day out of it, to Parquet, a topic and a page.
+"""A pipeline on Spark: flights from CSV to Kafka, delays by carrier back to Kafka, and a report.
 
-    kafkaclient cluster up
-    python examples/flights_pipeline.py 127.0.0.1:PORT --out build/flights
+    python examples/flights_pipeline.py build/flights
 
-Three steps, each of which can be run by itself (``--only publish``):
+The program starts a Kafka broker and a standalone Spark cluster with two workers on 127.0.0.1, and
+stops them at the end. It needs ``pip install 'kafkaclient[report,demo]'``. The steps are:
 
-publish  the 336,776 flights that left New York in 2013, keyed by carrier, to the topic ``flights``
-process  a stream over that topic: flights and their mean delay by day, carrier and airport, in
-         event time. A day is done when the watermark has passed it; then it goes to ``OUT/delays``
-         as Parquet, and to the topic ``delays`` as JSON
-report   ``OUT/report.html``, and a comparison with the same figures from a batch read
-
-``process`` may be killed and started again at any time: it goes on from its checkpoint. Each of its
-batches has a directory of its own, which is overwritten when the batch is done again, so that the
-table has each day once. In the topic ``delays`` a day may come twice then, with the same key and
-the same figures.
+publish  A batch job reads the 336,776 flights that left New York City in 2013 from a CSV file, and
+         writes them to the topic ``flights``. Each record's key is the carrier.
+process  A streaming query reads that topic, and writes flights and delays by day and carrier to the
+         topic ``delays``, exactly once. A day is written when the watermark has passed it. With
+         ``--kill`` the program kills an executor in the middle.
+check    The program compares the committed records of ``delays`` with pandas' figures for the file.
+report   ``kafkaclient report`` shows how the producers of both jobs did: OUT/report/report.html.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import subprocess
 import sys
+import sysconfig
+import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from flights import flights
+import pandas as pd
+from flights import csv_file
 from pyspark.sql import functions as f
+from standalone_spark import executors, standalone_spark
 
 from kafkaclient.admin import Admin
-from kafkaclient.errors import KafkaError, TopicExistsError
-from kafkaclient.pages.page import write_page
+from kafkaclient.errors import KafkaError
 from kafkaclient.spark import spark_session
+from kafkaclient.testing import LocalCluster
 
-SCHEMA = "time_hour TIMESTAMP, carrier STRING, origin STRING, dep_delay DOUBLE"
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCHEMA = "time_hour TIMESTAMP, carrier STRING, flight INT, dep_delay INT"
+FLIGHT = ["time_hour", "carrier", "flight"]  # identifies a flight
 LATENESS = "30 days"
-"""Partitions are read in proportion to their records, so their times run apart by some days."""
-END = b'{"time_hour": "2014-12-31 00:00:00", "carrier": "-", "origin": "-"}'
-"""Published last: it moves the watermark past the last flight. Its own day is never done."""
-BUSIEST = b"UA"
-"""END goes behind this carrier's flights. A partition with few of them, or none, would be read to
-its end in the first batches, and all that came later would be too late."""
+"""Partitions are read in proportion to their records, so their times are some days apart."""
+END = '{"time_hour": "2014-12-31T00:00:00Z", "carrier": "-", "flight": 0}'
+"""Written last: it moves the watermark past the last flight. Its own day is never done."""
+BUSIEST = "UA"
+"""END follows this carrier's flights. In a partition with few flights, END would be read early, and
+the remaining flights of other partitions would be too late."""
+
+Options = dict[str, str]
 
 
 async def make_topics(bootstrap: str) -> None:
     async with Admin(bootstrap) as admin:
-        for name, config in (("flights", {}), ("delays", {"cleanup.policy": "compact"})):
-            try:
-                await admin.create_topic(name, 6, 1, configs=config)
-            except TopicExistsError:
-                print(f"topic {name} is there: using it as it is")
+        for name in ("flights", "delays"):
+            await admin.create_topic(name, 6, 1)
 
 
-def publish(spark: Any, options: dict[str, str], limit: int | None) -> None:
-    rows = [*flights(limit, keyed=True), (BUSIEST, END)]
-    table = pa.table({"key": [key for key, _ in rows], "value": [value for _, value in rows]})
-    frame = spark.createDataFrame(table).coalesce(1)  # in order of time
-    frame.write.format("kafkaclient").mode("append").options(**options, topic="flights").save()
-    print(f"published {len(rows) - 1:,} flights")
+def publish(spark: Any, options: Options, csv: Path, telemetry: Path) -> None:
+    # The file's months are not in order; in the topic, each carrier's flights are.
+    flights = spark.read.csv(str(csv), header=True, nullValue="NA", inferSchema=True)
+    flights = flights.coalesce(1).sortWithinPartitions("time_hour")
+    rows = flights.select(f.col("carrier").alias("key"), f.to_json(f.struct("*")).alias("value"))
+    end = spark.createDataFrame([(BUSIEST, END)], "key string, value string")
+    for frame in (rows, end):
+        writer = frame.write.format("kafkaclient").mode("append").options(**options)
+        writer.options(topic="flights", **{"kafka.telemetry": str(telemetry)}).save()
 
 
 def delays(records: Any) -> Any:
-    """By day, carrier and airport; of a stream as of a batch."""
+    """By day and carrier. A flight that a repeated task has written twice counts once."""
     flight = f.from_json(f.col("value").cast("string"), SCHEMA)
-    parsed = records.select(flight.alias("flight")).select("flight.*")
-    days = parsed.withWatermark("time_hour", LATENESS).groupBy(
-        f.window("time_hour", "1 day"), "carrier", "origin"
+    flights = records.select(flight.alias("flight")).select("flight.*")
+    once = flights.withWatermark("time_hour", LATENESS).dropDuplicatesWithinWatermark(FLIGHT)
+    days = once.groupBy(f.window("time_hour", "1 day"), "carrier").agg(
+        f.count("*").alias("flights"), f.avg("dep_delay").alias("delay")
     )
-    return days.agg(f.count("*").alias("flights"), f.avg("dep_delay").alias("delay")).select(
-        f.col("window.start").alias("day"), "carrier", "origin", "flights", "delay"
-    )
+    day = f.date_format("window.start", "yyyy-MM-dd").alias("day")
+    return days.select(day, "carrier", "flights", "delay")
 
 
-def process(spark: Any, options: dict[str, str], out: Path, per_trigger: int) -> None:
-    def keep(days: Any, number: int) -> None:
-        days.persist()  # it is written twice
-        days.write.mode("overwrite").parquet(str(out / "delays" / f"batch={number}"))
-        days.select(
-            f.concat_ws(" ", f.to_date("day").cast("string"), "carrier", "origin").alias("key"),
-            f.to_json(f.struct("day", "carrier", "origin", "flights", "delay")).alias("value"),
-        ).write.format("kafkaclient").mode("append").options(**options, topic="delays").save()
-        days.unpersist()
-        print(f"batch {number} is done")
-
-    stream = spark.readStream.format("kafkaclient").options(
-        **options,
-        subscribe="flights",
-        startingOffsets="earliest",
-        maxOffsetsPerTrigger=str(per_trigger),
-    )
+def process(
+    spark: Any, options: Options, out: Path, telemetry: Path, *, per_trigger: int, kill: bool
+) -> None:
+    stream = spark.readStream.format("kafkaclient").options(**options, subscribe="flights")
+    stream = stream.options(startingOffsets="earliest", maxOffsetsPerTrigger=str(per_trigger))
     query = (
         delays(stream.load())
-        .writeStream.foreachBatch(keep)
+        .select(
+            f.concat_ws(" ", "day", "carrier").alias("key"), f.to_json(f.struct("*")).alias("value")
+        )
+        .writeStream.format("kafkaclient")
+        .options(**options, topic="delays", exactlyOnce="true", ledgerReplicationFactor="1")
+        .option("kafka.telemetry", str(telemetry))
         .option("checkpointLocation", str(out / "checkpoint"))
-        .outputMode("append")
         .trigger(availableNow=True)
         .start()
     )
+    if kill:
+        while query.isActive and (query.lastProgress or {"batchId": 0})["batchId"] < 1:
+            time.sleep(0.1)
+        victim = executors(spark)[0]
+        victim.kill()
+        print(f"killed executor {victim.pid} after batch {query.lastProgress['batchId']}")
     query.awaitTermination()
+    print(f"the streaming query is done: {query.lastProgress['batchId'] + 1} batches")
 
 
-def report(spark: Any, options: dict[str, str], out: Path) -> bool:
-    """Whether the table has the same days as a batch read of the topic."""
-    order = ["day", "carrier", "origin"]
-    table = spark.read.parquet(str(out / "delays")).select(*order, "flights", "delay")
-    batch = spark.read.format("kafkaclient").options(**options, subscribe="flights").load()
-    expected = delays(batch).where("carrier != '-'")
-    missing, extra = expected.exceptAll(table).count(), table.exceptAll(expected).count()
-    figures = {}
-    for column in ("carrier", "origin"):
-        weighted = f.sum(f.col("delay") * f.col("flights")) / f.sum("flights")
-        daily = table.where("delay IS NOT NULL").groupBy(column, "day")
-        means: dict[str, list[tuple[str, float]]] = {}
-        for word, day, mean in daily.agg(weighted).orderBy(column, "day").collect():
-            means.setdefault(word, []).append((str(day.date()), round(mean, 2)))
-        figures[f"by-{column}"] = {
-            "data": [
-                {
-                    "type": "scatter",
-                    "mode": "lines",
-                    "name": word,
-                    "x": [day for day, _ in values],
-                    "y": [mean for _, mean in values],
-                }
-                for word, values in means.items()
-            ],
-            "layout": {"yaxis": {"title": {"text": "mean delay of departures, minutes"}}},
-        }
-    total, windows = table.agg(f.sum("flights"), f.count("*")).first()
-    body = (
-        f"<p>{total:,} flights in {windows:,} windows. Against a batch read of the same topic: "
-        f"{missing} windows missing, {extra} too many.</p>"
-        '<h2>By carrier</h2><div id="by-carrier"></div>'
-        '<h2>By airport</h2><div id="by-origin"></div>'
-    )
-    write_page(
-        out / "report.html",
-        title="Delays out of New York, 2013",
-        body=body,
-        figures=figures,
-        machine=f"Spark {spark.version}",
-    )
-    print(f"{missing} windows missing, {extra} too many; see {out / 'report.html'}")
-    return missing == extra == 0
+def check_delays(spark: Any, options: Options, csv: Path) -> None:
+    """Raises AssertionError unless the topic has each day of each carrier once, as pandas has."""
+    flights = pd.read_csv(csv, usecols=[*FLIGHT, "dep_delay"])
+    groups = flights.groupby([flights.time_hour.str[:10].rename("day"), "carrier"]).dep_delay
+    expected = groups.agg(flights="size", delay="mean").reset_index()
+    reader = spark.read.format("kafkaclient").options(**options, subscribe="delays")
+    reader = reader.option("kafka.isolation.level", "read_committed")
+    values = [json.loads(row.value) for row in reader.load().select("value").collect()]
+    found = pd.DataFrame(values, columns=[*expected.columns])
+    found = found.sort_values(["day", "carrier"], ignore_index=True)
+    pd.testing.assert_frame_equal(found, expected, check_exact=False, rtol=1e-12)
+    print(f"{len(found):,} days and carriers, {found.flights.sum():,} flights: as in pandas")
+
+
+def report(master: str, out: Path, telemetry: Mapping[str, Path]) -> None:
+    """Raises AssertionError if the report does not have pandas' sums over the same files."""
+    command = Path(sysconfig.get_path("scripts")) / "kafkaclient"
+    folders = [str(folder) for folder in telemetry.values()]
+    arguments = ["report", *folders, "--master", master, "--out", str(out / "report")]
+    subprocess.run([str(command), *arguments], check=True)
+    runs = json.loads((out / "report" / "summary.json").read_text("utf-8"))["runs"]
+    for (name, folder), run in zip(telemetry.items(), runs, strict=True):
+        batches = pd.concat(map(pd.read_parquet, folder.rglob("*.parquet")))
+        delivered = batches[batches.error.isna()]
+        for what, figure in {
+            "batches": len(batches),
+            "records": delivered.records.sum(),
+            "bytes": delivered.bytes.sum(),
+            "failed_records": batches[batches.error.notna()].records.sum(),
+        }.items():
+            assert run[what] == figure, (name, what, run[what], figure)
+        print(f"{name}: {run['records']:,} records in {run['batches']:,} batches")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("bootstrap")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--master", default="local[2]")
-    parser.add_argument("--flights", type=int, help="how many; default: all")
-    parser.add_argument("--per-trigger", type=int, default=60_000)
-    parser.add_argument("--only", choices=("publish", "process", "report"))
+    parser.add_argument("out", type=Path, help="a directory that does not exist yet")
+    parser.add_argument("--per-trigger", type=int, default=60_000, help="records of a batch")
+    parser.add_argument("--kill", action="store_true", help="kill an executor in the middle")
     given = parser.parse_args()
     out = given.out.resolve()
-    options = {"kafka.bootstrap.servers": given.bootstrap}
-    steps = (given.only,) if given.only else ("publish", "process", "report")
-    config = {
-        "spark.sql.shuffle.partitions": "4",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
-    }
-    spark = spark_session("flights", given.master, config)
+    out.mkdir(parents=True)
+    csv = out / "flights.csv"
+    csv.write_bytes(csv_file())
+    telemetry = {name: out / "telemetry" / name for name in ("publish", "process")}
+    config = {"spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
+    cluster = LocalCluster(1, directory=out / "kafka")
     try:
-        if "publish" in steps:
-            asyncio.run(make_topics(given.bootstrap))
-            publish(spark, options, given.flights)
-        if "process" in steps:
-            process(spark, options, out, given.per_trigger)
-        return 0 if "report" not in steps or report(spark, options, out) else 1
+        asyncio.run(cluster.start())
+        asyncio.run(make_topics(cluster.bootstrap))
+        options = {"kafka.bootstrap.servers": cluster.bootstrap}
+        with standalone_spark(out / "spark") as master:
+            spark = spark_session("flights", master, config)
+            try:
+                publish(spark, options, csv, telemetry["publish"])
+                small = {"per_trigger": given.per_trigger, "kill": given.kill}
+                process(spark, options, out, telemetry["process"], **small)
+                check_delays(spark, options, csv)
+            finally:
+                spark.stop()
+            report(master, out, telemetry)
     except KafkaError as error:
         print(error, file=sys.stderr)
         return 1
     finally:
-        spark.stop()
+        asyncio.run(cluster.stop())
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""A query that copies a topic, to be killed: bootstrap, source, sink, checkpoint, which life."""
+"""A query that copies a topic, to be killed: bootstrap, source, sink, checkpoint, which life.
+
+Transactional ids begin with ``victim-{source}``."""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def main(bootstrap: str, source: str, sink: str, checkpoint: str, life: str) -> 
     query = (
         frame.writeStream.format("kafkaclient")
         .options(**options, topic=sink, checkpointLocation=checkpoint)
-        .options(exactlyOnce="true", transactionalIdPrefix="victim")
+        .options(exactlyOnce="true", transactionalIdPrefix=f"victim-{source}")
         .trigger(availableNow=True)
         .start()
     )

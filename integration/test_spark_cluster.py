@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-import subprocess
-import sys
 import time
-from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pyarrow.compute as pc
 import pytest
 
 from benchmarks.telemetry_facts import Shape, write_run
+from examples.standalone_spark import executors, standalone_spark
 from integration.transaction_stories import read
 from kafkaclient import Producer
 from kafkaclient.admin import Admin, TxnState
@@ -28,7 +24,6 @@ from kafkaclient.spark.report.judging import judge_decisions
 from kafkaclient.spark.report.runs import find_runs
 from kafkaclient.telemetry import started_at
 from kafkaclient.testing import ClusterSecurity, LocalCluster, SecureListener
-from kafkaclient.testing.jre import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,57 +43,10 @@ PARTITIONS = 6  # as transaction_stories reads
 USER, SECRET = "spark", "spark-secret"
 
 
-@contextmanager
-def _running(log: Path, *arguments: str) -> Iterator[None]:
-    """One of Spark's daemons, until the end of the block."""
-    import pyspark  # noqa: PLC0415 - with Spark only
-
-    jars = Path(pyspark.__file__).parent / "jars" / "*"
-    command = [str(find_java().path), "-Xmx256m", "-cp", str(jars), *arguments]
-    environ = {
-        **os.environ,
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(ROOT),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "SPARK_SCALA_VERSION": "2.13",  # as Spark's own scripts set it; a worker looks for it
-    }
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=environ)
-        try:
-            yield
-        finally:
-            process.terminate()
-            process.wait(30)
-
-
-def _logged(log: Path, pattern: str) -> str:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        found = re.search(pattern, log.read_text(errors="replace"))
-        if found:
-            return found[0]
-        time.sleep(0.2)
-    raise AssertionError(f"no {pattern} in {log}:\n{log.read_text(errors='replace')}")
-
-
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Two executors, so that tasks, planning and the query are in processes of their own."""
-    directory = tmp_path_factory.mktemp("spark")
-    here = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-    deploy = "org.apache.spark.deploy"
-    with ExitStack() as stack:
-        log = directory / "master.log"
-        stack.enter_context(_running(log, f"{deploy}.master.Master", *here))
-        master = _logged(log, r"spark://127\.0\.0\.1:\d+")
-        # Two names, since Spark wants a speculative copy on another host than the first attempt.
-        for host in ("127.0.0.1", "localhost"):
-            log = directory / f"worker-{host}.log"
-            work = ("--cores", "1", "--memory", "512m", "--work-dir", str(directory / host))
-            worker = (f"{deploy}.worker.Worker", *here, "--host", host, *work, master)
-            stack.enter_context(_running(log, *worker))
-            _logged(log, "Successfully registered with master")
+    with standalone_spark(tmp_path_factory.mktemp("spark"), memory="512m") as master:
         session = spark_session(
             "test_spark_cluster",
             master,
@@ -114,8 +62,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
                 "spark.executorEnv.PYTHONPATH": str(ROOT),
             },
         )
-        stack.callback(session.stop)
-        yield session
+        try:
+            yield session
+        finally:
+            session.stop()
 
 
 @pytest.fixture(scope="module")
@@ -209,18 +159,6 @@ async def test_of_a_task_and_its_speculative_copy_no_row_is_missing(
     assert {value for value in values if values.count(value) > 1} <= set(range(1000, 2000))
 
 
-def _executors(spark: Any) -> list[psutil.Process]:
-    """The JVMs that run this application's tasks."""
-    wanted = {"org.apache.spark.executor.CoarseGrainedExecutorBackend"}
-    wanted.add(spark.sparkContext.applicationId)
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            if wanted <= {*process.cmdline()}:
-                found.append(process)
-    return found
-
-
 def _next_batch(query: Any) -> None:
     """When the query has done one more."""
     begun, deadline = query.lastProgress, time.monotonic() + 200
@@ -253,7 +191,7 @@ async def test_executors_are_killed_and_every_row_is_there_once(
             _next_batch(query)
             time.sleep(rng.uniform(0, 2))  # noqa: ASYNC251 - nothing else is going on
             assert query.isActive
-            rng.choice(_executors(spark)).kill()
+            rng.choice(executors(spark)).kill()
         assert query.awaitTermination(300 + 20 * KILLS), "the query does not end"
     finally:
         query.stop()

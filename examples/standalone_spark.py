@@ -1,0 +1,85 @@
+"""A standalone Spark cluster on 127.0.0.1: a master and workers, from PySpark's own jars."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pyspark
+
+from kafkaclient.testing.jre import find_java
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_DEPLOY = "org.apache.spark.deploy"
+_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+_START_TIMEOUT_S = 60.0
+
+
+@contextmanager
+def standalone_spark(directory: Path, *, memory: str = "1g") -> Iterator[str]:
+    """The master's URL, for the length of the block. There are two workers with one core each and
+    ``memory`` for their executors. Their logs are in ``directory``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    here = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    with ExitStack() as stack:
+        log = directory / "master.log"
+        stack.enter_context(_running(log, f"{_DEPLOY}.master.Master", *here))
+        master = _wait_for_log(log, r"spark://127\.0\.0\.1:\d+")
+        # Two names, because Spark starts a speculative copy of a task on another host only.
+        for host in ("127.0.0.1", "localhost"):
+            log = directory / f"worker-{host}.log"
+            limits = ("--cores", "1", "--memory", memory, "--work-dir", str(directory / host))
+            worker = (f"{_DEPLOY}.worker.Worker", *here, "--host", host, *limits, master)
+            stack.enter_context(_running(log, *worker))
+            _wait_for_log(log, "Successfully registered with master")
+        yield master
+
+
+def executors(spark: Any) -> list[psutil.Process]:
+    """The JVMs that run this session's tasks, on a cluster that this process has started."""
+    wanted = {_EXECUTOR, spark.sparkContext.applicationId}
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if wanted <= {*process.cmdline()}:
+                found.append(process)
+    return found
+
+
+@contextmanager
+def _running(log: Path, *arguments: str) -> Iterator[None]:
+    home = Path(pyspark.__file__).parent
+    command = [str(find_java().path), "-Xmx256m", "-cp", str(home / "jars" / "*"), *arguments]
+    environ = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_HOME": str(home),
+        "SPARK_SCALA_VERSION": "2.13",  # as Spark's own scripts set it; a worker looks for it
+    }
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environ)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _wait_for_log(log: Path, pattern: str) -> str:
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        found = re.search(pattern, log.read_text(errors="replace"))
+        if found:
+            return found[0]
+        time.sleep(0.2)
+    raise TimeoutError(f"no {pattern} in {log}:\n{log.read_text(errors='replace')}")

@@ -203,7 +203,7 @@ def _shown(value: Any) -> str:
 def _write_str(value: Any) -> bytes:
     if value.__class__ is not str and not isinstance(value, str):
         raise TypeError(f"{_shown(value)} is given for str")
-    return value.encode()
+    return str.encode(value)
 
 
 def _write_int(value: Any) -> bytes:

@@ -66,6 +66,8 @@ class _Log:
     """All topics, and the :class:`Output` of all tasks. The records that a processor emits are
     appended when it has succeeded."""
 
+    small_bytes = 0
+
     def __init__(
         self, config: ProducerConfig, partitions: Callable[[str], int], now_ms: Callable[[], int]
     ) -> None:
@@ -79,7 +81,7 @@ class _Log:
         self._without_key: Counter[str] = Counter()
 
     def checked(self, record: OutgoingRecord) -> OutgoingRecord:
-        made = checked_record(self._config, lambda: self._now_ms() / 1000, RawRecord(*record))
+        made = checked_record(self._config, lambda: self._now_ms() / 1000, RawRecord(*record[:6]))
         return record._replace(value=made.value, key=made.key, headers=made.headers)
 
     async def prepare(self, records: Iterable[OutgoingRecord]) -> None:
@@ -301,13 +303,13 @@ class TopologyTest:
         Raises :class:`~kafkaclient.errors.StreamsError` for a name that no processor reads or has
         in its code, unless something has been written there.
         """
-        output = self._outputs[topic]
         name = topic.name if isinstance(topic, Topic) else topic
         if name is topic and not self._is_known(topic):
             raise StreamsError(
                 f"no processor reads topic {topic!r} or has its name, and nothing was written to "
                 "it: correct the name, or give the Topic that processors emit to"
             )
+        output = self._outputs[topic]
         return [
             Record(
                 name,

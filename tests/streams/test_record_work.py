@@ -157,7 +157,7 @@ async def test_any_error_text_fits_into_a_dead_letter(
         raise error
 
     await world.process(process, DEAD, record(7, b"a"))
-    ((*_, headers),) = world.emitted
+    headers = world.emitted[0].headers
     assert dict(headers)["__streams.errors.message"] == message
 
 

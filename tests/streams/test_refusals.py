@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,9 +18,6 @@ from kafkaclient.streams.runtime.task_states import is_recoverable
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import FakeDelivery
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 SOURCE = TopicPartition("words", 0)
 CHANGELOG = TopicPartition("changelog", 0)
 TOO_LARGE = RecordTooLargeError("5000 bytes to out-0")
@@ -31,16 +28,16 @@ class ModelTask:
 
     def __init__(self) -> None:
         self.refused: dict[int, str] = {}
-        self.writers = {b"large": {SOURCE: 4}}
+        self.writers = {b"large": (SOURCE, 4)}
 
-    def refuse(self, offsets: Mapping[TopicPartition, int], error: Exception) -> bool:
-        (offset,) = offsets.values()
+    def refuse(self, source: TopicPartition, offset: int, error: Exception) -> bool:
+        assert source == SOURCE
         assert isinstance(error, RecordTooLargeError)
         is_new = offset not in self.refused
         self.refused.setdefault(offset, str(error))
         return is_new
 
-    def writer(self, changelog: TopicPartition, key: bytes) -> Mapping[TopicPartition, int] | None:
+    def writer(self, changelog: TopicPartition, key: bytes) -> tuple[TopicPartition, int] | None:
         return self.writers.get(key) if changelog == CHANGELOG else None
 
 
@@ -51,7 +48,7 @@ class World:
 
     def send(self, offset: int, error: Exception | None = None) -> None:
         delivery: Any = FakeDelivery(error)
-        self.sent.add(self.task, {SOURCE: offset}, delivery)
+        self.sent.add(self.task, SOURCE, offset, delivery)
 
     def blame(self, failure: BaseException) -> BaseException:
         return self.sent.blame(failure, [self.task])

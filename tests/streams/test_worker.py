@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.broker_errors import broker_error
-from kafkaclient.errors import StreamsError, TransactionAbortableError
+from kafkaclient.errors import BufferFullError, StreamsError, TransactionAbortableError
 from kafkaclient.streams import DeadLetter, Serde, TaskId
 from kafkaclient.streams.listeners import AppState
 from kafkaclient.streams.runtime.observer import Observer
@@ -66,6 +66,7 @@ class Brokers:
 
     is_transactional = True
     max_change_bytes = 1_000
+    small_bytes = 10
 
     def __init__(self, partitions: Mapping[TaskId, Partition]) -> None:
         self.partitions = partitions
@@ -95,15 +96,25 @@ class Brokers:
     async def prepare(self, records: Iterable[OutgoingRecord]) -> None:
         """All topics exist."""
 
+    async def begin(self) -> None:
+        assert self.is_running
+
     async def send(self, record: OutgoingRecord) -> None:
+        self._send(record)
+        await asyncio.sleep(0.003)
+
+    def send_nowait(self, record: OutgoingRecord) -> None:
+        if record.value == b"2":
+            raise BufferFullError("the buffer is full for a moment")
+        self._send(record)
+
+    def _send(self, record: OutgoingRecord) -> None:
         assert self.is_running
         # The transaction begins for brokers with its first record.
         self.began_at = self.began_at or asyncio.get_running_loop().time()
         worker = asyncio.current_task()
         assert worker is not None
         self.pending.append((TaskId.parse(worker.get_name().removeprefix(WORKER)), record))
-        if record.value == b"2":  # the buffer is full for a moment
-            await asyncio.sleep(0.003)
 
     async def commit(self, work: Sequence[Work], losses: int) -> dict[TopicPartition, int]:
         assert self.is_running

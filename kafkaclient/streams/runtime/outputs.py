@@ -19,10 +19,11 @@ from kafkaclient.errors import (
     TransactionAbortableError,
 )
 from kafkaclient.producer.batches.record import RawRecord, checked_record
+from kafkaclient.streams.state.key_value_store import LARGE
 from kafkaclient.types import NO_OFFSET, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.batches.delivery import Delivery
@@ -38,7 +39,7 @@ _RECORD_OVERHEAD = 128  # bytes of a batch with one record, without key and valu
 
 
 class OutgoingRecord(NamedTuple):
-    """A record that a task emits: the arguments of :meth:`kafkaclient.Producer.send`."""
+    """A checked record that a task emits: the arguments of :meth:`kafkaclient.Producer.send`."""
 
     topic: str
     value: Any
@@ -46,6 +47,8 @@ class OutgoingRecord(NamedTuple):
     partition: int | None
     timestamp_ms: int | None
     headers: HeadersLike
+    is_small: bool = False
+    """Whether no broker refuses it because of its size."""
 
 
 class Work(NamedTuple):
@@ -84,6 +87,10 @@ class Output:
         self._offsets = offsets
         self._producer: Producer | None = None
         self._started = asyncio.Event()
+        largest = min(config.buffer_memory, config.max_request_size) - _RECORD_OVERHEAD
+        self.small_bytes = min(LARGE, largest)
+        """How large the key and value of a record may be together to need no check of its size, if
+        it has no headers."""
 
     @property
     def max_change_bytes(self) -> int:
@@ -114,9 +121,8 @@ class Output:
     def checked(self, record: OutgoingRecord) -> OutgoingRecord:
         """The record for a later :meth:`send`, with mutable buffers copied. Raises
         InvalidRecordError for a record that is invalid even without metadata."""
-        made = checked_record(self._config, time.time, RawRecord(*record))
-        topic, _, _, partition, timestamp_ms, _ = record
-        return OutgoingRecord(topic, made.value, made.key, partition, timestamp_ms, made.headers)
+        made = checked_record(self._config, time.time, RawRecord(*record[:6]))
+        return record._replace(value=made.value, key=made.key, headers=made.headers)
 
     async def prepare(self, records: Sequence[OutgoingRecord]) -> None:
         """Wait until the records' topics are known, so that :meth:`send` needs no metadata.
@@ -124,10 +130,10 @@ class Output:
         Raises PartitionOutOfRangeError for a partition that does not exist, and
         MetadataTimeoutError, with the topic's name, after ``max.block.ms``.
         """
-        wanted: dict[str, int] = {}
+        wanted = dict.fromkeys([record.topic for record in records], -1)
         for record in records:
-            number = -1 if record.partition is None else record.partition
-            wanted[record.topic] = max(number, wanted.get(record.topic, -1))
+            if record.partition is not None:
+                wanted[record.topic] = max(record.partition, wanted[record.topic])
         for topic, highest in wanted.items():
             count = await self._count_partitions(topic, highest)
             if highest >= count:
@@ -149,10 +155,21 @@ class Output:
                 if producer is self._producer:
                     raise
 
-    def send(self, record: OutgoingRecord) -> Awaitable[Delivery]:
-        """Send a record whose topic is known."""
-        topic, value, key, partition, timestamp_ms, headers = record
-        return self._running().send(
+    async def begin(self) -> None:
+        """Await this before the first record of a commit is sent."""
+
+    def send_nowait(self, record: OutgoingRecord) -> Delivery:
+        """Send a record whose topic is known. Raises KafkaError if that is not possible at once:
+        :meth:`send` waits for it, or raises the same."""
+        topic, value, key, partition, timestamp_ms, headers, _ = record
+        return self._running().send_nowait(
+            topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+        )
+
+    async def send(self, record: OutgoingRecord) -> Delivery:
+        """Send a record whose topic is known; waits until the producer's buffer has room."""
+        topic, value, key, partition, timestamp_ms, headers, _ = record
+        return await self._running().send(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )
 
@@ -231,18 +248,13 @@ class TransactionalOutput(Output):
         self._gate = gate
         self._dead = dead
 
-    async def send(self, record: OutgoingRecord) -> Delivery:
-        if not self._running().in_transaction:
-            await self._begin()
-        return await super().send(record)
-
-    async def _begin(self) -> None:
+    async def begin(self) -> None:
         producer = self._running()
         if not producer.in_transaction:
             await producer.begin_transaction()
 
     async def commit(self, work: Sequence[Work], losses: int) -> dict[TopicPartition, int]:
-        await self._begin()
+        await self.begin()
         return await super().commit(work, losses)
 
     async def _finish(
@@ -275,6 +287,11 @@ class PlainOutput(Output):
     ) -> None:
         super().__init__(config, new_producer, offsets)
         self._emitted: list[Delivery] = []
+
+    def send_nowait(self, record: OutgoingRecord) -> Delivery:
+        delivery = super().send_nowait(record)
+        self._emitted.append(delivery)
+        return delivery
 
     async def send(self, record: OutgoingRecord) -> Delivery:
         delivery = await super().send(record)

@@ -31,13 +31,14 @@ from kafkaclient.streams.runtime.cancellation import (
 from kafkaclient.streams.runtime.outputs import OutgoingRecord
 from kafkaclient.streams.runtime.task_states import is_recoverable
 from kafkaclient.streams.serdes import BYTES_OR_NONE
+from kafkaclient.topic_names import check_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkaclient.streams.declarations import ErrorHandler
     from kafkaclient.streams.runtime.outputs import Output
-    from kafkaclient.streams.serdes import Codec
+    from kafkaclient.streams.serdes import Codec, Encode
     from kafkaclient.streams.state.key_value_store import KeyValueStore
     from kafkaclient.streams.topology import Processor, Topology
     from kafkaclient.types import HeadersLike, TopicPartition
@@ -51,9 +52,18 @@ _NO_OUTPUT = (MetadataTimeoutError, UnknownTopicError, AuthorizationError)
 
 class _Output(NamedTuple):
     topic: str
-    """The name on brokers."""
+    """The checked name on brokers."""
     key: Codec
     value: Codec
+    write_key: Encode
+    write_value: Encode
+    with_context: bool
+    """Whether a codec has to be called by ``write_for``."""
+
+
+def _output(topic: str, key: Codec, value: Codec) -> _Output:
+    writers = (each.write if each.nullable else each.writer for each in (key, value))
+    return _Output(topic, key, value, *writers, key.with_context or value.with_context)
 
 
 class Outputs:
@@ -78,24 +88,24 @@ class Outputs:
                     f"read are {', '.join(sorted(internal)) or 'none'}. Declare it as the input "
                     "of a processor, or emit to a Topic"
                 )
-            return _Output(self._topology.topic_name(topic.name), topic.key, topic.value)
+            return _output(self._topology.topic_name(topic.name), topic.key, topic.value)
         declared = self._topology.inputs.get(topic)
         if declared is None:
-            return _Output(topic, BYTES_OR_NONE, BYTES_OR_NONE)
-        return _Output(self._topology.topic_name(topic), declared.key, declared.value)
+            check_topic_name(topic)
+            return _output(topic, BYTES_OR_NONE, BYTES_OR_NONE)
+        return _output(self._topology.topic_name(topic), declared.key, declared.value)
 
 
 class _Emit:
     """:class:`~kafkaclient.streams.Emit` for one record."""
 
-    __slots__ = ("_record", "_work", "emitted", "failure", "no_output")
+    failure: KafkaError | None = None
+    """A retriable error of a serde, such as one that waits for its registry."""
+    no_output: ConfigError | None = None
+    """The error of a topic that cannot be emitted to."""
 
     def __init__(self, work: RecordWork, record: Record[Any, Any]) -> None:
         self.emitted: list[OutgoingRecord] = []
-        self.failure: KafkaError | None = None
-        """A retriable error of a serde, such as one that waits for its registry."""
-        self.no_output: ConfigError | None = None
-        """The error of a topic that cannot be emitted to."""
         self._work: RecordWork | None = work
         self._record = record
 
@@ -124,18 +134,19 @@ class _Emit:
         except ConfigError as error:
             self.no_output = error
             raise
-        if timestamp_ms is None and record.timestamp_ms >= 0:
-            timestamp_ms = record.timestamp_ms
         if headers is None:
             headers = record.headers
+        is_usual = partition is None and timestamp_ms is None and not headers
+        if timestamp_ms is None and record.timestamp_ms >= 0:
+            timestamp_ms = record.timestamp_ms
         try:
-            if output.key.with_context or output.value.with_context:
+            if output.with_context:
+                is_usual = False
                 headers = list(header_pairs(headers))
                 key = await output.key.write_for(key, output.topic, "key", headers)
                 value = await output.value.write_for(value, output.topic, "value", headers)
             else:
-                key = output.key.write(key)
-                value = output.value.write(value)
+                key, value = output.write_key(key), output.write_value(value)
         except KafkaError as error:
             if is_recoverable(error):
                 self.failure = error
@@ -145,8 +156,15 @@ class _Emit:
                 f"a record for topic {output.topic!r} is not of the types (key="
                 f"{output.key.declared}, value={output.value.declared}): {error}"
             ) from error
-        outgoing = OutgoingRecord(output.topic, value, key, partition, timestamp_ms, headers)
-        self.emitted.append(work.checked(outgoing))
+        work.check_open()
+        size = 0 if key is None else len(key)
+        if value is not None:
+            size += len(value)
+        is_usual = is_usual and size <= work.small_bytes
+        outgoing = OutgoingRecord(
+            output.topic, value, key, partition, timestamp_ms, headers, is_usual
+        )
+        self.emitted.append(outgoing if is_usual else work.checked(outgoing))
 
 
 class RecordWork:
@@ -173,6 +191,7 @@ class RecordWork:
         self._process = processor.process
         self._stores = tuple(stores[store.name] for store in processor.stores)
         self._output = output
+        self.small_bytes = output.small_bytes
         self._is_closed = False
         self._on_undecodable = processor.deserialization_exception_handler
         self._on_unprocessable = processor.processing_exception_handler
@@ -248,13 +267,16 @@ class RecordWork:
             return explained
         return error
 
-    def checked(self, outgoing: OutgoingRecord) -> OutgoingRecord:
-        """A record that the processor emits, to be sent when it has returned. Invalid records are
-        rejected here, inside the processor. Mutable buffers are copied, as in send()."""
+    def check_open(self) -> None:
+        """Raise StreamsError after :meth:`close`."""
         if self._is_closed:
             raise StreamsError(
                 "the task was taken away from this instance while it processed this record"
             )
+
+    def checked(self, outgoing: OutgoingRecord) -> OutgoingRecord:
+        """A record that the processor emits, to be sent when it has returned. Invalid records are
+        rejected here, inside the processor."""
         return self._output.checked(outgoing)
 
     async def _handle(

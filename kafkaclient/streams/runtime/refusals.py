@@ -8,7 +8,7 @@ from kafkaclient.errors import RecordTooLargeError, StreamsError, TransactionAbo
 from kafkaclient.streams.runtime.outputs import RefusedChangeError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.streams.runtime.task import Task
@@ -18,18 +18,17 @@ _MIN_PRUNED = 10_000
 
 
 class SentRecords:
-    """What was sent for one commit: which input record each record comes from."""
+    """What was sent for one commit: which input record each large record comes from."""
 
     def __init__(self) -> None:
-        self._sent: list[tuple[Task, Mapping[TopicPartition, int], Delivery]] = []
-        """With the offsets behind the input record."""
+        self._sent: list[tuple[_Culprit, Delivery]] = []
         self._prune_at = _MIN_PRUNED
 
-    def add(self, task: Task, offsets: Mapping[TopicPartition, int], delivery: Delivery) -> None:
-        """A record was sent for the input record before these offsets."""
-        self._sent.append((task, offsets, delivery))
+    def add(self, task: Task, source: TopicPartition, offset: int, delivery: Delivery) -> None:
+        """A record that may be refused was sent for the input record before ``offset``."""
+        self._sent.append(((task, source, offset), delivery))
         if len(self._sent) >= self._prune_at:
-            self._sent = [each for each in self._sent if not _is_written(each[2])]
+            self._sent = [each for each in self._sent if not _is_written(each[1])]
             self._prune_at = max(_MIN_PRUNED, 2 * len(self._sent))
 
     def blame(self, failure: BaseException, tasks: Collection[Task]) -> BaseException:
@@ -39,9 +38,9 @@ class SentRecords:
         if not _is_too_large(failure):
             return failure
         found = self._refused() | _changed(failure, tasks)
-        for (task, offsets), error in found.items():
-            if task in tasks and not task.refuse(dict(offsets), error):
-                (((topic, partition), offset),) = offsets
+        for (task, source, offset), error in found.items():
+            if task in tasks and not task.refuse(source, offset, error):
+                topic, partition = source
                 return StreamsError(
                     f"the dead letter of the record at {topic}-{partition}, offset {offset - 1}, "
                     f"is refused: {error} Raise max.message.bytes of the dead letter topic"
@@ -50,22 +49,23 @@ class SentRecords:
 
     def _refused(self) -> dict[_Culprit, Exception]:
         found: dict[_Culprit, Exception] = {}
-        for task, offsets, delivery in self._sent:
+        for culprit, delivery in self._sent:
             error = delivery.exception() if delivery.done() else None
             if isinstance(error, RecordTooLargeError):
-                found[task, tuple(offsets.items())] = error
+                found[culprit] = error
         return found
 
 
-_Culprit = tuple["Task", tuple[tuple["TopicPartition", int], ...]]
+_Culprit = tuple["Task", "TopicPartition", int]
+"""A task, and the input record before an offset of a partition."""
 
 
 def _changed(failure: BaseException, tasks: Collection[Task]) -> dict[_Culprit, Exception]:
     """The record that wrote the change which was refused."""
     if isinstance(failure, RefusedChangeError):
         for task in tasks:
-            if offsets := task.writer(failure.changelog, failure.key):
-                return {(task, tuple(offsets.items())): RecordTooLargeError(str(failure))}
+            if writer := task.writer(failure.changelog, failure.key):
+                return {(task, *writer): RecordTooLargeError(str(failure))}
     return {}
 
 

@@ -33,7 +33,8 @@ class SlowRecords:
 
     def end(self, now: float) -> None:
         """The processing of the record ends."""
-        self.check(now)
+        if now - self._loop_seen_at > self._session_timeout_s:
+            self.check(now)
         self._at = None
 
     def stop(self) -> None:

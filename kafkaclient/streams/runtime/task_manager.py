@@ -322,7 +322,11 @@ class TaskManager:
         task.start_at({source: await self._inputs.beginning(source) for source in at_first})
         if at_end:
             # Committed now: after a failure, a later end offset would skip records.
-            await self.committer.add(task, (), await self._fetch_ends(at_end))
+            ends = await self._fetch_ends(at_end)
+            task.start_at(ends)  # all of them are in any commit
+            for source, offset in ends.items():
+                if added := self.committer.add(task, (), source, offset):
+                    await added
             await self.committer.commit()
 
     def failed(self, task: Task, error: BaseException) -> None:

@@ -49,6 +49,7 @@ T = TypeVar("T")
 
 Decode: TypeAlias = Callable[[bytes], Any]
 Encode: TypeAlias = Callable[[Any], bytes]
+Write: TypeAlias = Callable[[Any], Any]
 
 
 class Serde(Generic[T]):
@@ -106,12 +107,14 @@ class Codec(NamedTuple):
     bytes."""
 
     @property
-    def writer(self) -> Encode:
-        """:meth:`write` for a codec that is not nullable, without the checks that ``encode`` itself
-        makes: stores call it for each access."""
+    def writer(self) -> Write:
+        """:meth:`write` without the checks that ``encode`` itself makes: stores call it for each
+        access."""
+        if self.nullable:
+            return self.write
         if self.encode is None:
             return _checked_bytes
-        return self.encode if self.trusted else self.write  # type: ignore[return-value]
+        return self.encode if self.trusted else self.write
 
     @property
     def reader(self) -> Decode | None:

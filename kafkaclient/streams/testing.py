@@ -364,6 +364,8 @@ class TopologyTest:
         return self._loop.run_until_complete(work)
 
     async def _process(self, waiting: deque[_Fetched]) -> None:
+        runner = asyncio.current_task()
+        assert runner is not None
         while waiting:
             record = waiting.popleft()
             work = self._work(TopicPartition(record.topic, record.partition))
@@ -372,7 +374,7 @@ class TopologyTest:
             for store in self._stores.values():
                 store.mark()  # what the test has written belongs to no record
             try:
-                emitted = await work.process(record)
+                emitted = await work.process(record, runner)
             except BaseException:
                 for store in self._stores.values():
                     store.roll_back()

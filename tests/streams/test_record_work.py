@@ -50,7 +50,9 @@ class World:
             self.output,
             Outputs(topology),
         )
-        self.emitted += await work.process(message)
+        runner = asyncio.current_task()
+        assert runner is not None
+        self.emitted += await work.process(message, runner)
 
     @property
     def values(self) -> list[tuple[Any, ...]]:

@@ -1,25 +1,21 @@
-"""Cancellations by the application of the asyncio task that processes its records."""
+"""Cancellations by the application of the asyncio task that processes its records. While
+``runner.cancelling()`` is not 0, the asyncio task ``runner`` was cancelled, and not just what it
+awaits."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 
-def is_being_cancelled() -> bool:
-    """Whether the current asyncio task was cancelled, and not just what it awaits."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-async def take_cancellation() -> None:
-    """Raise CancelledError if the current task has not noticed its cancellation yet. If it has
-    caught it, forget it."""
+async def take_cancellation(runner: asyncio.Task[Any]) -> None:
+    """Raise CancelledError if the current asyncio task has not noticed its cancellation yet. If it
+    has caught it, forget it."""
     await asyncio.sleep(0)
-    forget_cancellation()
+    forget_cancellation(runner)
 
 
-def forget_cancellation() -> None:
-    """The current task goes on after CancelledError."""
-    task = asyncio.current_task()
-    while task is not None and task.uncancel():
+def forget_cancellation(runner: asyncio.Task[Any]) -> None:
+    """The current asyncio task goes on after CancelledError."""
+    while runner.uncancel():
         pass

@@ -162,7 +162,7 @@ class Output:
         """Send a record whose topic is known. Raises KafkaError if that is not possible at once:
         :meth:`send` waits for it, or raises the same."""
         topic, value, key, partition, timestamp_ms, headers, _ = record
-        return self._running().send_nowait(
+        return (self._producer or self._running()).send_nowait(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )
 

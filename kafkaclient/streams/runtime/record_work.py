@@ -25,7 +25,6 @@ from kafkaclient.streams.declarations import FAIL, DeadLetter, RepartitionTopic,
 from kafkaclient.streams.records import Record
 from kafkaclient.streams.runtime.cancellation import (
     forget_cancellation,
-    is_being_cancelled,
     take_cancellation,
 )
 from kafkaclient.streams.runtime.outputs import OutgoingRecord
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams.declarations import ErrorHandler
     from kafkaclient.streams.runtime.outputs import Output
-    from kafkaclient.streams.serdes import Codec, Encode
+    from kafkaclient.streams.serdes import Codec, Write
     from kafkaclient.streams.state.key_value_store import KeyValueStore
     from kafkaclient.streams.topology import Processor, Topology
     from kafkaclient.types import HeadersLike, TopicPartition
@@ -55,15 +54,15 @@ class _Output(NamedTuple):
     """The checked name on brokers."""
     key: Codec
     value: Codec
-    write_key: Encode
-    write_value: Encode
+    write_key: Write
+    write_value: Write
     with_context: bool
     """Whether a codec has to be called by ``write_for``."""
 
 
 def _output(topic: str, key: Codec, value: Codec) -> _Output:
-    writers = (each.write if each.nullable else each.writer for each in (key, value))
-    return _Output(topic, key, value, *writers, key.with_context or value.with_context)
+    with_context = key.with_context or value.with_context
+    return _Output(topic, key, value, key.writer, value.writer, with_context)
 
 
 class Outputs:
@@ -200,9 +199,10 @@ class RecordWork:
         """A processor that is still running cannot emit any more."""
         self._is_closed = True
 
-    async def process(self, record: Any) -> list[OutgoingRecord]:
-        """Process one record, as it was fetched. Returns what is to be sent: all topics are known
-        then. A failed record leaves no output, and a commit never has a part of a record's.
+    async def process(self, record: Any, runner: asyncio.Task[Any]) -> list[OutgoingRecord]:
+        """Process one record, as it was fetched, in the asyncio task ``runner``. Returns what is to
+        be sent: all topics are known then. A failed record leaves no output, and a commit never has
+        a part of a record's.
 
         Raises DeserializationError or ProcessingError if the record fails and its handler is FAIL.
         Errors of the store, retriable errors of the output, and what is no Exception are raised
@@ -231,8 +231,8 @@ class RecordWork:
         try:
             await self._process(decoded, *self._stores, emit)
             emit.close()
-            if is_being_cancelled() and not self._is_closed:
-                await take_cancellation()
+            if runner.cancelling() and not self._is_closed:
+                await take_cancellation(runner)
             has_returned = True
             if emit.emitted:
                 await self._output.prepare(emit.emitted)
@@ -244,7 +244,7 @@ class RecordWork:
                 store.roll_back()
             if not _is_record_error(error, emit, has_returned):
                 raise
-            forget_cancellation()
+            forget_cancellation(runner)
             # Every record would be skipped, not this one only.
             has_no_output = error is emit.no_output or (
                 has_returned and isinstance(error, _NO_OUTPUT)

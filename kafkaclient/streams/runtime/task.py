@@ -225,10 +225,10 @@ class Task:
     # --- processing -----------------------------------------------------------------------------
 
     async def process(
-        self, record: Any
+        self, record: Any, runner: asyncio.Task[Any]
     ) -> tuple[Sequence[OutgoingRecord], TopicPartition, int] | None:
-        """Process one record. Returns what it emitted, its partition, and the offset behind it,
-        for :meth:`.Committer.add`. None: the task stopped running.
+        """Process one record in the asyncio task ``runner``. Returns what it emitted, its
+        partition, and the offset behind it, for :meth:`.Committer.add`. None: the task stopped running.
 
         Raises as :meth:`RecordWork.process`. The caller must then drop what was done since the last
         commit.
@@ -240,11 +240,11 @@ class Task:
             # Committed with the records, or alone.
             return (), source.partition, record.offset
         began = self._clock()
-        self._slow_records.start(source.partition, record.offset, began)
+        self._slow_records.start(record, began)
         if source.refused and record.offset in source.refused:
             emitted = await work.refused(record, source.refused[record.offset])
         else:
-            emitted = await work.process(record)
+            emitted = await work.process(record, runner)
         if source.work is not work:
             return None  # the processor ignored its cancellation
         now = self._clock()

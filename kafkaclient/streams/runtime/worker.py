@@ -133,12 +133,12 @@ class Worker:
 
     async def _process_records(self) -> None:
         """Process records until the turn is over, or no further record may be started."""
-        records = self._records
+        records, runner = self._records, self.asyncio_task
         while records and self._may_work.is_set() and not (self._is_over or self._is_suspended):
             self._last = record = records.popleft()
             if len(records) == _MAX_WAITING_RECORDS - 1:
                 self._on_room()
-            results = await self.task.process(record)
+            results = await self.task.process(record, runner)
             if results is not None and not self._is_late:
                 added = self._committer.add(self.task, *results)
                 if added is not None:

@@ -159,7 +159,8 @@ class KeyValueStore(Generic[K, V]):
 
     def _written_key(self, key: Any) -> bytes:
         self.check_open()
-        return self._write_key(key)
+        written: bytes = self._write_key(key)
+        return written
 
     def _get(self, key: bytes) -> bytes | None:
         for pairs in (self._new, self._marked, self._cache):

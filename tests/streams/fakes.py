@@ -173,7 +173,7 @@ class FakeOutput:
 
     is_transactional = True
     max_change_bytes = 1_000
-    small_bytes = 10
+    small_bytes = 0
 
     def __init__(self, log: list[str] | None = None) -> None:
         self.log = [] if log is None else log

@@ -310,6 +310,21 @@ async def add_one(world: World, number: int, records: Sequence[OutgoingRecord] =
     return task
 
 
+@virtual_time
+async def test_a_later_record_of_a_commit_is_added_without_a_wait() -> None:
+    world = World([0.001] * 5, 1)
+    await world.committer.start()
+    task: Any = await add_one(world, 0)
+    assert world.committer.add(task, outputs(0, 1), task.source, 2) is None
+    assert (len(world.pending), task.offset) == (1, 2)
+    waiting = world.committer.add(task, outputs(0, 2), task.source, 3)
+    assert waiting is not None, "there is no room for the second record"
+    assert (len(world.pending), task.offset) == (2, 2)
+    await waiting
+    assert (len(world.pending), task.offset) == (3, 3)
+    await world.close()
+
+
 @pytest.mark.parametrize("is_transactional", [False, True])
 def test_nobody_waits_for_the_interval_of_a_dropped_task(*, is_transactional: bool) -> None:
     @virtual_time

@@ -228,7 +228,7 @@ class Task:
         self, record: Any, runner: asyncio.Task[Any]
     ) -> tuple[Sequence[OutgoingRecord], TopicPartition, int] | None:
         """Process one record in the asyncio task ``runner``. Returns what it emitted, its
-        partition, and the offset behind it, for :meth:`.Committer.add`. None: the task stopped running.
+        partition, and the offset behind it, for :meth:`.Committer.add`. None: the task stopped.
 
         Raises as :meth:`RecordWork.process`. The caller must then drop what was done since the last
         commit.

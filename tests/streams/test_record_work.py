@@ -50,9 +50,7 @@ class World:
             self.output,
             Outputs(topology),
         )
-        runner = asyncio.current_task()
-        assert runner is not None
-        self.emitted += await work.process(message, runner)
+        self.emitted += await work.process(message)
 
     @property
     def values(self) -> list[tuple[Any, ...]]:

@@ -52,10 +52,8 @@ def run(task: Task) -> None:
 async def process(task: Task, *records: Any) -> list[tuple[Any, ...]]:
     """What the records emit."""
     emitted: list[tuple[Any, ...]] = []
-    runner = asyncio.current_task()
-    assert runner is not None
     for each in records:
-        if results := await task.process(each, runner):
+        if results := await task.process(each):
             emitted += results[0]
             task.record_done(*results[1:])
     return emitted

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kafkaclient.errors import (
     KafkaError,
@@ -51,22 +51,26 @@ class OutgoingRecord(NamedTuple):
     """Whether no broker refuses it because of its size."""
 
 
+_Changes: TypeAlias = "Mapping[TopicPartition, Mapping[bytes, bytes | None]]"
+_SentChanges: TypeAlias = "dict[TopicPartition, dict[bytes, Delivery]]"
+
+
 class Work(NamedTuple):
     """What one task has done since its last commit, up to the end of a record."""
 
     offsets: Mapping[TopicPartition, int]
     """Input partition -> next offset to process."""
-    changes: Mapping[TopicPartition, Mapping[bytes, bytes | None]]
+    changes: _Changes
     """Changelog -> changes."""
 
 
 class RefusedChangeError(StreamsError):
-    """The broker refused a store's change because of its size."""
+    """The broker refused changes of stores because of their size. ``changes``: (changelog, key) ->
+    what to say of each, at least one."""
 
-    def __init__(self, message: str, changelog: TopicPartition, key: bytes) -> None:
-        super().__init__(message)
-        self.changelog = changelog
-        self.key = key
+    def __init__(self, changes: Mapping[tuple[TopicPartition, bytes], str]) -> None:
+        super().__init__(next(iter(changes.values())))
+        self.changes = changes
 
 
 class Output:
@@ -86,6 +90,9 @@ class Output:
         self._new_producer = new_producer
         self._offsets = offsets
         self._producer: Producer | None = None
+        self._sent: list[Delivery] = []
+        """What was sent since the last commit. While a delivery is kept, the producer does not log
+        that nobody checks it."""
         self._started = asyncio.Event()
         largest = min(config.buffer_memory, config.max_request_size) - _RECORD_OVERHEAD
         self.small_bytes = min(LARGE, largest)
@@ -112,9 +119,18 @@ class Output:
         self._started.clear()
         if producer is not None:
             await producer.stop(_STOP_TIMEOUT_S)
+        self._forget_sent()
 
     async def abandon(self) -> None:
         """Have nothing of the failed commit in the next one."""
+        self._forget_sent()
+
+    def _forget_sent(self) -> None:
+        """The error of the commit tells of these failures: have the producer not log them."""
+        sent, self._sent = self._sent, []
+        for delivery in sent:
+            with suppress(asyncio.InvalidStateError):
+                delivery.exception()
 
     # --- emitted records ------------------------------------------------------------------------
 
@@ -162,16 +178,20 @@ class Output:
         """Send a record whose topic is known. Raises KafkaError if that is not possible at once:
         :meth:`send` waits for it, or raises the same."""
         topic, value, key, partition, timestamp_ms, headers, _ = record
-        return (self._producer or self._running()).send_nowait(
+        delivery = (self._producer or self._running()).send_nowait(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )
+        self._sent.append(delivery)
+        return delivery
 
     async def send(self, record: OutgoingRecord) -> Delivery:
         """Send a record whose topic is known; waits until the producer's buffer has room."""
         topic, value, key, partition, timestamp_ms, headers, _ = record
-        return await self._running().send(
+        delivery = await self._running().send(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )
+        self._sent.append(delivery)
+        return delivery
 
     # --- commits --------------------------------------------------------------------------------
 
@@ -181,41 +201,43 @@ class Output:
         changelog -> offset behind its last change: not behind the transaction's marker, which may
         not be in the log yet. Changelogs for which the broker returned no offset are missing."""
         producer = self._running()
-        sent: dict[TopicPartition, list[Delivery]] = {}
         changes = {each: found for one in work for each, found in one.changes.items() if found}
-        total = 0
         offsets = {each: offset for one in work for each, offset in one.offsets.items()}
+        sent: _SentChanges = {each: {} for each in changes}
         try:
-            for changelog, found in changes.items():
-                topic, partition = changelog
-                deliveries = sent[changelog] = []
-                for key, value in found.items():
-                    deliveries.append(await producer.send(topic, value, key, partition=partition))
-                    total += 1
-                    if total % _MAX_CHANGES_PER_TURN == 0:
-                        await asyncio.sleep(0)
-            await self._finish(producer, sent, offsets, losses)
+            await self._write(producer, changes, sent)
+            await self._finish(producer, offsets, losses)
         except KafkaError as error:
-            _note_checked(*sent.values())
-            if (too_large := _too_large(error, changes, sent)) is not None:
-                raise too_large from error
+            if refused := _too_large(error, changes, sent):
+                raise RefusedChangeError(refused) from error
             raise
+        self._sent = []
         positions = {}
         for changelog, deliveries in sent.items():
             # A partition's records are written in the order of sending.
-            last = (await deliveries[-1]).offset
+            last = (await next(reversed(deliveries.values()))).offset
             if last != NO_OFFSET:
                 positions[changelog] = last + 1
         return positions
 
+    async def _write(self, producer: Producer, changes: _Changes, sent: _SentChanges) -> None:
+        """Send the changes, and note their deliveries in ``sent``."""
+        total = 0
+        for changelog, found in changes.items():
+            topic, partition = changelog
+            deliveries = sent[changelog]
+            for key, value in found.items():
+                delivery = await producer.send(topic, value, key, partition=partition)
+                self._sent.append(delivery)
+                deliveries[key] = delivery
+                total += 1
+                if total % _MAX_CHANGES_PER_TURN == 0:
+                    await asyncio.sleep(0)
+
     async def _finish(
-        self,
-        producer: Producer,
-        changes: Mapping[TopicPartition, Sequence[Delivery]],
-        offsets: Mapping[TopicPartition, int],
-        losses: int,
+        self, producer: Producer, offsets: Mapping[TopicPartition, int], losses: int
     ) -> None:
-        """Wait until everything is written, and commit."""
+        """Commit the offsets, when everything is written."""
         raise NotImplementedError
 
     async def fetch_committed(
@@ -258,11 +280,7 @@ class TransactionalOutput(Output):
         return await super().commit(work, losses)
 
     async def _finish(
-        self,
-        producer: Producer,
-        changes: Mapping[TopicPartition, Sequence[Delivery]],
-        offsets: Mapping[TopicPartition, int],
-        losses: int,
+        self, producer: Producer, offsets: Mapping[TopicPartition, int], losses: int
     ) -> None:
         async with self._gate.commit(losses) as group:
             await producer.send_offsets_to_transaction(offsets, group)
@@ -282,72 +300,53 @@ class TransactionalOutput(Output):
 class PlainOutput(Output):
     """At least once."""
 
-    def __init__(
-        self, config: ProducerConfig, new_producer: Callable[[], Producer], offsets: GroupOffsets
-    ) -> None:
-        super().__init__(config, new_producer, offsets)
-        self._emitted: list[Delivery] = []
+    async def _write(self, producer: Producer, changes: _Changes, sent: _SentChanges) -> None:
+        # A change that is written stays, though its record is processed again if the commit fails.
+        # So what a broker may refuse goes first.
+        await self._flush(producer)
+        for is_large in (True, False):
+            part = {
+                each: {k: v for k, v in found.items() if _is_large(k, v) is is_large}
+                for each, found in changes.items()
+            }
+            await super()._write(producer, part, sent)
+            await self._flush(producer)
 
-    def send_nowait(self, record: OutgoingRecord) -> Delivery:
-        delivery = super().send_nowait(record)
-        self._emitted.append(delivery)
-        return delivery
-
-    async def send(self, record: OutgoingRecord) -> Delivery:
-        delivery = await super().send(record)
-        self._emitted.append(delivery)
-        return delivery
+    async def _flush(self, producer: Producer) -> None:
+        """Wait until all that was sent is written."""
+        await producer.flush()
+        for delivery in self._sent:
+            await delivery
+        self._sent = []
 
     async def _finish(
-        self,
-        producer: Producer,
-        changes: Mapping[TopicPartition, Sequence[Delivery]],
-        offsets: Mapping[TopicPartition, int],
-        losses: int,
+        self, producer: Producer, offsets: Mapping[TopicPartition, int], losses: int
     ) -> None:
-        emitted, self._emitted = self._emitted, []
-        try:
-            await producer.flush()
-            for deliveries in (emitted, *changes.values()):
-                for delivery in deliveries:
-                    await delivery
-        except KafkaError:
-            _note_checked(emitted)
-            raise
         await self._offsets.commit(offsets, losses)
 
-    async def abandon(self) -> None:
-        _note_checked(self._emitted)
-        self._emitted = []
 
-
-def _note_checked(*sent: Sequence[Delivery]) -> None:
-    """Have the producer not log these failures: the error of the commit tells of them."""
-    for deliveries in sent:
-        for delivery in deliveries:
-            with suppress(asyncio.InvalidStateError):
-                delivery.exception()
+def _is_large(key: bytes, value: bytes | None) -> bool:
+    return len(key) + len(value or b"") > LARGE
 
 
 def _too_large(
-    error: KafkaError,
-    changes: Mapping[TopicPartition, Mapping[bytes, bytes | None]],
-    sent: Mapping[TopicPartition, Sequence[Delivery]],
-) -> RefusedChangeError | None:
-    """If the broker refused a change because of its size: an error that names the change."""
+    error: KafkaError, changes: _Changes, sent: _SentChanges
+) -> dict[tuple[TopicPartition, bytes], str]:
+    """The changes that the broker refused because of their size, if that is why the commit failed:
+    (changelog, key) -> what to say of it."""
     cause = error.__cause__ if isinstance(error, TransactionAbortableError) else error
     if not isinstance(cause, RecordTooLargeError):
-        return None
+        return {}
+    found = {}
     for changelog, deliveries in sent.items():
-        pairs = changes[changelog].items()
-        for (key, value), delivery in zip(pairs, deliveries, strict=False):  # not all may be sent
-            if delivery.done() and isinstance(delivery.exception(), RecordTooLargeError):
-                topic, partition = changelog
-                return RefusedChangeError(
-                    f"a change of {len(key) + len(value or b'')} bytes, with the key {key[:50]!r}, "
-                    f"is too large for {topic}-{partition}, its store's changelog: {cause}. Raise "
-                    "max.message.bytes of the topic, or store less under one key",
-                    changelog,
-                    key,
+        topic, partition = changelog
+        for key, delivery in deliveries.items():
+            refusal = delivery.exception() if delivery.done() else None
+            if isinstance(refusal, RecordTooLargeError):
+                size = len(key) + len(changes[changelog][key] or b"")
+                found[changelog, key] = (
+                    f"a change of {size} bytes, with the key {key[:50]!r}, is too large for "
+                    f"{topic}-{partition}, its store's changelog: {refusal}. Raise "
+                    "max.message.bytes of the topic, or store less under one key"
                 )
-    return None
+    return found

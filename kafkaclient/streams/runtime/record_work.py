@@ -16,17 +16,12 @@ from kafkaclient.errors import (
     KafkaError,
     MetadataTimeoutError,
     ProcessingError,
-    StateStoreError,
     StreamsError,
     UnknownTopicError,
 )
 from kafkaclient.producer.batches.record import header_pairs
 from kafkaclient.streams.declarations import FAIL, DeadLetter, RepartitionTopic, Topic
 from kafkaclient.streams.records import Record
-from kafkaclient.streams.runtime.cancellation import (
-    forget_cancellation,
-    take_cancellation,
-)
 from kafkaclient.streams.runtime.outputs import OutgoingRecord
 from kafkaclient.streams.runtime.task_states import is_recoverable
 from kafkaclient.streams.serdes import BYTES_OR_NONE
@@ -46,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 _DECODING = ("decoded", "types of its topic or the serde", DeserializationError)
 _PROCESSING = ("processed", "processor", ProcessingError)
-_NO_OUTPUT = (MetadataTimeoutError, UnknownTopicError, AuthorizationError)
+_NO_OUTPUT = (MetadataTimeoutError, UnknownTopicError)
 
 
 class _Output(NamedTuple):
@@ -166,9 +161,21 @@ class _Emit:
         self.emitted.append(outgoing if is_usual else work.checked(outgoing))
 
 
+def cancelled_error(partition: int, record: Any) -> StreamsError:
+    """The application cancelled the asyncio task that processes its records. ``record``: the last
+    one of the partition that was started, if any."""
+    which = f"{record.topic}-{partition}, offset {record.offset}" if record else "none yet"
+    return StreamsError(
+        "the application cancelled the asyncio task that processes its records; the last one that "
+        f"was started: {which}. A processor must not cancel its asyncio task, nor have it "
+        "cancelled later: use asyncio.timeout"
+    )
+
+
 class RecordWork:
     """The processing of one input partition of a running task. :meth:`close` it when the task stops
-    running. ``on_dropped`` is called for each record that is skipped or becomes a dead letter."""
+    running. ``on_dropped`` is called with the offset of a record that is skipped or becomes a dead
+    letter."""
 
     def __init__(
         self,
@@ -178,7 +185,7 @@ class RecordWork:
         stores: Mapping[str, KeyValueStore[Any, Any]],
         output: Output,
         outputs: Outputs,
-        on_dropped: Callable[[], None] = lambda: None,
+        on_dropped: Callable[[int], None],
     ) -> None:
         self._on_dropped = on_dropped
         self.outputs = outputs
@@ -199,14 +206,13 @@ class RecordWork:
         """A processor that is still running cannot emit any more."""
         self._is_closed = True
 
-    async def process(self, record: Any, runner: asyncio.Task[Any]) -> list[OutgoingRecord]:
-        """Process one record, as it was fetched, in the asyncio task ``runner``. Returns what is to
-        be sent: all topics are known then. A failed record leaves no output, and a commit never has
-        a part of a record's.
+    async def process(self, record: Any) -> list[OutgoingRecord]:
+        """Process one record, as it was fetched. Returns what is to be sent: all topics are known
+        then. A failed record leaves no output, and a commit never has a part of a record's.
 
         Raises DeserializationError or ProcessingError if the record fails and its handler is FAIL.
-        Errors of the store, retriable errors of the output, and what is no Exception are raised
-        unchanged. A cancellation is the record's error, unless the task stopped running.
+        Disk errors, retriable errors and denied rights of the output, and what is no Exception are
+        raised unchanged; CancelledError if the current asyncio task itself is cancelled.
         """
         try:
             key, value = record.key, record.value
@@ -231,8 +237,6 @@ class RecordWork:
         try:
             await self._process(decoded, *self._stores, emit)
             emit.close()
-            if runner.cancelling() and not self._is_closed:
-                await take_cancellation(runner)
             has_returned = True
             if emit.emitted:
                 await self._output.prepare(emit.emitted)
@@ -242,9 +246,11 @@ class RecordWork:
                 raise
             for store in self._stores:
                 store.roll_back()
-            if not _is_record_error(error, emit, has_returned):
+            if not self._is_record_error(error, emit, has_returned):
                 raise
-            forget_cancellation(runner)
+            runner = asyncio.current_task()
+            if runner is not None and runner.cancelling():
+                raise asyncio.CancelledError from error
             # Every record would be skipped, not this one only.
             has_no_output = error is emit.no_output or (
                 has_returned and isinstance(error, _NO_OUTPUT)
@@ -257,6 +263,15 @@ class RecordWork:
         """Handle a record instead of processing it again: the broker refused what was written for
         it. Otherwise as :meth:`process`."""
         return await self._handle(record, error, self._on_unprocessable, decoding=False)
+
+    def _is_record_error(self, error: BaseException, emit: _Emit, has_returned: bool) -> bool:
+        """Whether the error is the record's: not the disk's, nor one of the output that other
+        records will have too. All that the processor itself raises is the record's error."""
+        if not isinstance(error, (Exception, asyncio.CancelledError)):
+            return False
+        if has_returned:
+            return not (isinstance(error, AuthorizationError) or is_recoverable(error))
+        return error is not emit.failure and all(error is not each.failure for each in self._stores)
 
     def _explain(self, record: Any, error: Exception) -> Exception:
         """The error of the slower, more helpful way to decode the record."""
@@ -296,7 +311,7 @@ class RecordWork:
             )
             failure.topic_partition, failure.offset = self._source, record.offset
             raise failure from error
-        self._on_dropped()
+        self._on_dropped(record.offset)
         if isinstance(handler, DeadLetter):
             timestamp_ms = None if record.timestamp < 0 else record.timestamp  # -1: there is none
             headers = _dead_letter_headers(record, self._source, error)
@@ -314,16 +329,6 @@ class RecordWork:
             return [dead_letter]
         _log.warning("%s; it was skipped", what)
         return []
-
-
-def _is_record_error(error: BaseException, emit: _Emit, has_returned: bool) -> bool:
-    """Whether the error is the record's: not the disk's, and not a retriable error of the runtime.
-    All that the processor itself raises is the record's error, retriable or not."""
-    if not isinstance(error, (Exception, asyncio.CancelledError)):
-        return False
-    if isinstance(error, StateStoreError) or error is emit.failure:
-        return False
-    return not has_returned or not is_recoverable(error)
 
 
 def _dead_letter_headers(

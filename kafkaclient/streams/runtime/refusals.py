@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 _MIN_PRUNED = 10_000
 
 
+class RefusedRecordsError(TransactionAbortableError):
+    """A commit failed because of records that get the error when they are reached again: the next
+    commit will not fail because of them."""
+
+
 class SentRecords:
     """What was sent for one commit: which input record each large record comes from."""
 
@@ -33,8 +38,8 @@ class SentRecords:
 
     def blame(self, failure: BaseException, tasks: Collection[Task]) -> BaseException:
         """The failure of the commit. If the broker refused records because of their size, this
-        becomes the error of their input records, when ``tasks`` process them again: then the
-        returned failure can be retried."""
+        becomes the error of their input records, when ``tasks`` process them again: then
+        RefusedRecordsError is returned."""
         if not _is_too_large(failure):
             return failure
         found = self._refused() | _changed(failure, tasks)
@@ -45,7 +50,7 @@ class SentRecords:
                     f"the dead letter of the record at {topic}-{partition}, offset {offset - 1}, "
                     f"is refused: {error} Raise max.message.bytes of the dead letter topic"
                 )
-        return failure if not found else TransactionAbortableError(str(failure))
+        return failure if not found else RefusedRecordsError(str(failure))
 
     def _refused(self) -> dict[_Culprit, Exception]:
         found: dict[_Culprit, Exception] = {}
@@ -61,12 +66,14 @@ _Culprit = tuple["Task", "TopicPartition", int]
 
 
 def _changed(failure: BaseException, tasks: Collection[Task]) -> dict[_Culprit, Exception]:
-    """The record that wrote the change which was refused."""
-    if isinstance(failure, RefusedChangeError):
-        for task in tasks:
-            if writer := task.writer(failure.changelog, failure.key):
-                return {(task, *writer): RecordTooLargeError(str(failure))}
-    return {}
+    """The records that wrote the changes which were refused."""
+    refused = failure.changes if isinstance(failure, RefusedChangeError) else {}
+    return {
+        (task, *writer): RecordTooLargeError(text)
+        for change, text in refused.items()
+        for task in tasks
+        if (writer := task.writer(*change)) is not None
+    }
 
 
 def _is_too_large(failure: BaseException) -> bool:

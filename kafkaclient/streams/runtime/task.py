@@ -49,7 +49,7 @@ class TaskOptions:
 class _Source:
     """One input partition of a task."""
 
-    __slots__ = ("committed_offset", "offset", "partition", "refused", "work")
+    __slots__ = ("committed_offset", "dropped", "offset", "partition", "refused", "work")
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
@@ -59,6 +59,8 @@ class _Source:
         """The offset of the last commit of this instance."""
         self.refused: dict[int, Exception] = {}
         """Offset of an uncommitted record -> why a broker refused what was written for it."""
+        self.dropped: list[int] = []
+        """Offsets of uncommitted records that were skipped or became dead letters."""
         self.work: RecordWork | None = None
         """While RUNNING."""
 
@@ -197,6 +199,7 @@ class Task:
             for topic in processor.topics:
                 source = self._sources.get(self._topology.topic_name(topic.name))
                 if source is not None:
+                    source.dropped = []
                     source.work = RecordWork(
                         source.partition,
                         topic,
@@ -204,11 +207,8 @@ class Task:
                         stores,
                         self._output,
                         outputs,
-                        on_dropped=self._dropped,
+                        on_dropped=source.dropped.append,
                     )
-
-    def _dropped(self) -> None:
-        self._progress.dropped += 1
 
     def _stop_running(self) -> None:
         self._options.observer.worked(self.id, self._progress)
@@ -225,10 +225,10 @@ class Task:
     # --- processing -----------------------------------------------------------------------------
 
     async def process(
-        self, record: Any, runner: asyncio.Task[Any]
+        self, record: Any
     ) -> tuple[Sequence[OutgoingRecord], TopicPartition, int] | None:
-        """Process one record in the asyncio task ``runner``. Returns what it emitted, its
-        partition, and the offset behind it, for :meth:`.Committer.add`. None: the task stopped.
+        """Process one record. Returns what it emitted, its partition, and the offset behind it, for
+        :meth:`.Committer.add`. None: the task stopped.
 
         Raises as :meth:`RecordWork.process`. The caller must then drop what was done since the last
         commit.
@@ -244,7 +244,7 @@ class Task:
         if source.refused and record.offset in source.refused:
             emitted = await work.refused(record, source.refused[record.offset])
         else:
-            emitted = await work.process(record, runner)
+            emitted = await work.process(record)
         if source.work is not work:
             return None  # the processor ignored its cancellation
         now = self._clock()
@@ -293,12 +293,15 @@ class Task:
         ``positions``: changelog -> offset behind the last change, unless there was no change or
         its offset is unknown."""
         self.failures = 0
-        self._options.observer.worked(self.id, self._progress)
         for partition, offset in offsets.items():
             source = self._sources[partition.topic]
             source.committed_offset = offset
+            while source.dropped and source.dropped[0] < offset:
+                self._progress.dropped += 1
+                del source.dropped[0]
             if source.refused:
                 source.refused = {o: e for o, e in source.refused.items() if o >= offset}
+        self._options.observer.worked(self.id, self._progress)
         for store in self.task_stores:
             store.on_committed(positions.get(store.changelog))
 

@@ -7,6 +7,7 @@ import logging
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
+from kafkaclient.streams.runtime.refusals import RefusedRecordsError
 from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState, is_recoverable
 from kafkaclient.streams.runtime.turns import Turns
@@ -334,7 +335,8 @@ class TaskManager:
         if self.tasks.get(task.id) is not task or not task.is_active:
             return
         if is_recoverable(error):
-            task.failures += 1
+            if not isinstance(error, RefusedRecordsError):
+                task.failures += 1
             _log.warning("task %s failed: %s", task.id, error)
             self.handle(task, TaskEvent.FAILED)
         else:

@@ -11,6 +11,7 @@ from kafkaclient.errors import RecordTooLargeError, StreamsError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from kafkaclient.errors import StateStoreError
     from kafkaclient.streams.declarations import Store
 
 K = TypeVar("K")
@@ -29,6 +30,9 @@ _MAX_CHANGE_BYTES = 1_048_576 - 128  # max.request.size's default, without the r
 
 class Bytes(Protocol):
     """Where committed pairs are: RocksDB, or memory in tests."""
+
+    failure: StateStoreError | None
+    """The last disk error."""
 
     def get(self, key: bytes) -> bytes | None: ...
     def items(self, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]: ...
@@ -187,6 +191,11 @@ class KeyValueStore(Generic[K, V]):
                 yield key, value
 
     # --- for the runtime ------------------------------------------------------------------------
+
+    @property
+    def failure(self) -> StateStoreError | None:
+        """The last disk error."""
+        return self._bytes.failure
 
     def mark(self, by: Any = None) -> None:
         """All writes until now belong to whole records, the last ones to ``by``."""

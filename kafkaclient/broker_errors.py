@@ -188,7 +188,7 @@ def broker_error(
 # implies Describe)
 _RESOURCES: dict[int, tuple[str, str | None]] = {
     29: ("topic", "Write"),
-    30: ("group", None),
+    30: ("group", "Read"),
     31: ("cluster", None),
     53: ("transactional-id", "Write"),
 }

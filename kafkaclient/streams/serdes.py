@@ -172,7 +172,7 @@ def codec_of(declared: Any, what: str) -> Codec:
         others = [each for each in get_args(declared) if each is not NoneType]
         inner = codec_of(others[0] if len(others) == 1 else Union[tuple(others)], what)  # noqa: UP007
         return inner._replace(declared=f"{inner.declared} | None", nullable=True)
-    if declared is None or isinstance(declared, str):
+    if declared is None or isinstance(declared, (str, TypeVar)):
         raise ConfigError(
             f"{what} is {declared!r}: give a type such as str, int, a dataclass, or a Serde"
         )

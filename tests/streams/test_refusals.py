@@ -13,7 +13,7 @@ from kafkaclient.errors import (
     TransactionAbortableError,
 )
 from kafkaclient.streams.runtime.outputs import RefusedChangeError
-from kafkaclient.streams.runtime.refusals import SentRecords
+from kafkaclient.streams.runtime.refusals import RefusedRecordsError, SentRecords
 from kafkaclient.streams.runtime.task_states import is_recoverable
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import FakeDelivery
@@ -54,6 +54,10 @@ class World:
         return self.sent.blame(failure, [self.task])
 
 
+def refused_change(changelog: TopicPartition, key: bytes) -> RefusedChangeError:
+    return RefusedChangeError({(changelog, key): "50 kB"})
+
+
 def aborted() -> Exception:
     error = TransactionAbortableError("no")
     error.__cause__ = TOO_LARGE
@@ -76,15 +80,23 @@ def test_emitted_records_blame_their_input_records(failure: Exception) -> None:
 def test_a_change_blames_the_record_that_wrote_it() -> None:
     world = World()
     world.send(1)
-    assert is_recoverable(world.blame(RefusedChangeError("50 kB", CHANGELOG, b"large")))
+    assert is_recoverable(world.blame(refused_change(CHANGELOG, b"large")))
     assert world.task.refused == {4: "50 kB"}
+
+
+def test_all_refused_changes_of_a_commit_are_noted_at_once() -> None:
+    world = World()
+    world.task.writers[b"other"] = (SOURCE, 6)
+    failure = RefusedChangeError({(CHANGELOG, b"large"): "50 kB", (CHANGELOG, b"other"): "60 kB"})
+    assert isinstance(world.blame(failure), RefusedRecordsError)
+    assert world.task.refused == {4: "50 kB", 6: "60 kB"}
 
 
 @pytest.mark.parametrize(
     "failure",
     [
-        RefusedChangeError("50 kB", CHANGELOG, b"small"),
-        RefusedChangeError("50 kB", TopicPartition("other", 0), b"large"),
+        refused_change(CHANGELOG, b"small"),
+        refused_change(TopicPartition("other", 0), b"large"),
         TOO_LARGE,
         StreamsError("something else"),
     ],

@@ -521,16 +521,36 @@ class GiveUp(BaseException):
     """What ``behave`` cannot raise."""
 
 
+DROPPED = "dropped-records-total"
+
+
 async def bad(record: Any, store: Any, emit: Any) -> None:
-    """Cancels its asyncio task later than it returns, or raises what is no Exception."""
+    """Cancels its asyncio task, or raises what is no Exception."""
     store[record.key] = record.value
     await emit("counts", record.value)
     if record.value == b"raises":
         raise GiveUp
-    if record.value == b"cancels":
-        task = asyncio.current_task()
-        assert task is not None
-        asyncio.get_running_loop().call_later(0.02, task.cancel)
+    if record.value == b"0.1":
+        await asyncio.sleep(0.1)
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    match record.value:
+        case b"later":
+            loop.call_later(0.05, task.cancel)
+        case b"only":
+            task.cancel()
+        case b"cancels":
+            loop.call_later(0.05, task.cancel)
+            await asyncio.sleep(1)
+        case b"at once" | b"catches" | b"hides":
+            task.cancel()
+            try:
+                await asyncio.sleep(1)
+            except asyncio.CancelledError:
+                if record.value == b"at once":
+                    raise
+                if record.value == b"hides":
+                    raise ValueError from None
 
 
 @pytest.mark.parametrize("handler", ["fail", "skip"])
@@ -549,14 +569,22 @@ async def test_what_is_no_exception_ends_the_instance(tmp_path: Path, handler: A
     await world.close()
 
 
+@pytest.mark.parametrize("handler", ["fail", "skip"])
+@pytest.mark.parametrize("how", [b"cancels", b"at once", b"catches", b"hides", b"only", b"later"])
 @virtual_time
-async def test_a_cancellation_after_its_record_ends_the_instance(tmp_path: Path) -> None:
-    world = World(tmp_path, topology_of(bad), [feed(b"1", b"cancels")])
+async def test_an_application_that_cancels_its_asyncio_task_ends(
+    tmp_path: Path, how: bytes, handler: Any
+) -> None:
+    """The record in hand may be another one than the one that had it cancelled: none is skipped."""
+    made = topology_of(bad, processing_exception_handler=handler)
+    world = World(tmp_path, made, [feed(b"1", how, *[b"0.1"] * 5)])
     await world.rebalance([A])
-    await asyncio.sleep(5)
+    await world.done(A)
     (error,) = world.crashes
     assert isinstance(error, StreamsError)
-    assert "task 0_0 of itself, after the record at words-0, offset 1" in str(error)
+    offset = 1 if how in (b"cancels", b"at once", b"hides") else 2
+    assert f"the last one that was started: words-0, offset {offset}. A proc" in str(error)
+    assert world.observer.metrics.snapshot(AppState.RUNNING, {}, 0).instance[DROPPED] == 0
     await world.close()
 
 

@@ -15,7 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.broker_errors import broker_error
-from kafkaclient.errors import BufferFullError, StreamsError, TransactionAbortableError
+from kafkaclient.errors import (
+    BufferFullError,
+    RecordTooLargeError,
+    StreamsError,
+    TransactionAbortableError,
+)
 from kafkaclient.streams import DeadLetter, Serde, TaskId
 from kafkaclient.streams.listeners import AppState
 from kafkaclient.streams.runtime.observer import Observer
@@ -25,6 +30,7 @@ from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory
 from kafkaclient.testing.clock import virtual_time
 from tests.streams.fakes import (
+    FakeDelivery,
     FakeEnds,
     FakeInputs,
     InlineDisk,
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
 
 WORKER = "kafkaclient-work-"
 PATIENCE = 1.0
+TOO_LARGE = RecordTooLargeError("too large")
 TIMEOUT = 2.0
 """Seconds after which a transaction is aborted."""
 
@@ -76,6 +83,8 @@ class Brokers:
         """The error that brokers return for a transaction that they aborted."""
         self.problems: list[str] = []
         """The next commits fail: ``before`` or ``after`` they took effect."""
+        self.refused: set[bytes] = set()
+        """Values of emitted records that are too large."""
         self.transactions = 0
         self.is_running = False
 
@@ -99,22 +108,28 @@ class Brokers:
     async def begin(self) -> None:
         assert self.is_running
 
-    async def send(self, record: OutgoingRecord) -> None:
-        self._send(record)
+    async def send(self, record: OutgoingRecord) -> FakeDelivery:
+        sent = self._send(record)
         await asyncio.sleep(0.003)
+        return sent
 
-    def send_nowait(self, record: OutgoingRecord) -> None:
+    def send_nowait(self, record: OutgoingRecord) -> FakeDelivery:
         if record.value == b"2":
             raise BufferFullError("the buffer is full for a moment")
-        self._send(record)
+        return self._send(record)
 
-    def _send(self, record: OutgoingRecord) -> None:
+    def _send(self, record: OutgoingRecord) -> FakeDelivery:
         assert self.is_running
         # The transaction begins for brokers with its first record.
         self.began_at = self.began_at or asyncio.get_running_loop().time()
         worker = asyncio.current_task()
         assert worker is not None
         self.pending.append((TaskId.parse(worker.get_name().removeprefix(WORKER)), record))
+        return FakeDelivery(TOO_LARGE if record.value in self.refused else None)
+
+    def _check_sizes(self, pending: Sequence[tuple[TaskId, OutgoingRecord]]) -> None:
+        if any(record.value in self.refused for _, record in pending):
+            raise TOO_LARGE
 
     async def commit(self, work: Sequence[Work], losses: int) -> dict[TopicPartition, int]:
         assert self.is_running
@@ -129,6 +144,7 @@ class Brokers:
         problem = self.problems.pop() if self.problems else None
         if problem == "before":
             raise TransactionAbortableError("no")
+        self._check_sizes(pending)
         self.transactions += 1
         positions = {}
         for offsets, changes in work:
@@ -208,7 +224,7 @@ class World:
             new_committer=new_committer(self.brokers, clock, observer=self.observer),
             crash=self.crash,
             disk=InlineDisk(),
-            options=TaskOptions(clock=clock),
+            options=TaskOptions(clock=clock, observer=self.observer),
         )
         self.fetching = asyncio.create_task(self.fetch())
         self.starting = asyncio.create_task(self.manager.committer.start())
@@ -604,4 +620,27 @@ async def test_a_task_that_fails_again_waits_before_it_starts_again(tmp_path: Pa
     await world.done(A)
     assert 1.5 <= now() - began < 3
     assert world.crashes == []
+    await world.close()
+
+
+@virtual_time
+async def test_refused_records_are_counted_when_they_are_committed(tmp_path: Path) -> None:
+    """Each of them fails a commit, and each failed commit repeats what the ones before it dropped.
+    It is no reason to wait: the next commit gets further."""
+
+    async def copy(record: Any, store: Any, emit: Any) -> None:
+        await asyncio.sleep(0.12)  # longer than a commit interval
+        await emit("out", record.value, record.key)
+
+    values = [b"bad and too large"] * 6 + [b"good"]
+    made = topology_of(copy, processing_exception_handler="skip")
+    world = World(tmp_path, made, [feed(*values)])
+    world.brokers.refused = {values[0]}
+    began = asyncio.get_running_loop().time()
+    await world.rebalance([A])
+    await world.done(A)
+    assert asyncio.get_running_loop().time() - began < 2
+    assert [each[1] for each in world.partitions[A].emitted] == [b"good"]
+    counts = world.observer.metrics.snapshot(AppState.RUNNING, {}, 0).instance
+    assert (counts[DROPPED], counts["failed-commit-total"]) == (6, 6)
     await world.close()

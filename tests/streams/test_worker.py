@@ -629,7 +629,7 @@ async def test_refused_records_are_counted_when_they_are_committed(tmp_path: Pat
     It is no reason to wait: the next commit gets further."""
 
     async def copy(record: Any, store: Any, emit: Any) -> None:
-        await asyncio.sleep(0.12)  # longer than a commit interval
+        await asyncio.sleep(0.08)  # the next commit has one more of them
         await emit("out", record.value, record.key)
 
     values = [b"bad and too large"] * 6 + [b"good"]
@@ -639,8 +639,9 @@ async def test_refused_records_are_counted_when_they_are_committed(tmp_path: Pat
     began = asyncio.get_running_loop().time()
     await world.rebalance([A])
     await world.done(A)
-    assert asyncio.get_running_loop().time() - began < 2
+    assert asyncio.get_running_loop().time() - began < 1.5
     assert [each[1] for each in world.partitions[A].emitted] == [b"good"]
+    assert world.failed_commits() > 3
     counts = world.observer.metrics.snapshot(AppState.RUNNING, {}, 0).instance
-    assert (counts[DROPPED], counts["failed-commit-total"]) == (6, 6)
+    assert counts[DROPPED] == 6
     await world.close()

@@ -387,10 +387,6 @@ class TopologyTest:
             raise StreamsError("this TopologyTest is closed: make another one")
         return self._loop.run_until_complete(work)
 
-    def _roll_back(self) -> None:
-        for store in self._stores.values():
-            store.roll_back()
-
     async def _process(self, waiting: deque[_Fetched]) -> None:
         runner = asyncio.current_task()
         assert runner is not None
@@ -405,11 +401,11 @@ class TopologyTest:
                 emitted = await work.process(record)
                 if runner.cancelling():
                     raise asyncio.CancelledError  # noqa: TRY301 - the processor may have caught it
-            except asyncio.CancelledError as error:
-                self._roll_back()
-                raise cancelled_error(record.partition, record) from error
-            except BaseException:
-                self._roll_back()
+            except BaseException as error:
+                for store in self._stores.values():
+                    store.roll_back()
+                if isinstance(error, asyncio.CancelledError):
+                    raise cancelled_error(record.partition, record) from error
                 raise
             for store in self._stores.values():
                 store.mark()

@@ -126,13 +126,3 @@ def test_a_task_that_was_dropped_is_not_blamed() -> None:
     world.send(2, TOO_LARGE)
     assert is_recoverable(world.sent.blame(TOO_LARGE, []))
     assert world.task.refused == {}
-
-
-def test_many_written_records_are_forgotten() -> None:
-    world = World()
-    world.send(7, TOO_LARGE)
-    for offset in range(30_000):
-        world.send(offset)
-    assert len(world.sent._sent) < 20_000
-    world.blame(TOO_LARGE)
-    assert world.task.refused == {7: str(TOO_LARGE)}

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from kafkaclient.streams.runtime.task import Task
     from kafkaclient.types import TopicPartition
 
-_MIN_PRUNED = 10_000
-
 
 class RefusedRecordsError(TransactionAbortableError):
     """A commit failed because of records that get the error when they are reached again: the next
@@ -27,14 +25,10 @@ class SentRecords:
 
     def __init__(self) -> None:
         self._sent: list[tuple[_Culprit, Delivery]] = []
-        self._prune_at = _MIN_PRUNED
 
     def add(self, task: Task, source: TopicPartition, offset: int, delivery: Delivery) -> None:
         """A record that may be refused was sent for the input record before ``offset``."""
         self._sent.append(((task, source, offset), delivery))
-        if len(self._sent) >= self._prune_at:
-            self._sent = [each for each in self._sent if not _is_written(each[1])]
-            self._prune_at = max(_MIN_PRUNED, 2 * len(self._sent))
 
     def blame(self, failure: BaseException, tasks: Collection[Task]) -> BaseException:
         """The failure of the commit. If the broker refused records because of their size, this
@@ -79,7 +73,3 @@ def _changed(failure: BaseException, tasks: Collection[Task]) -> dict[_Culprit, 
 def _is_too_large(failure: BaseException) -> bool:
     cause = failure.__cause__ if isinstance(failure, TransactionAbortableError) else failure
     return isinstance(cause, (RecordTooLargeError, RefusedChangeError))
-
-
-def _is_written(delivery: Delivery) -> bool:
-    return delivery.done() and delivery.exception() is None

@@ -184,11 +184,11 @@ def broker_error(
     return error
 
 
-# code -> (the kind of resource for kafka-acls, the operation to allow: None is the denied one; Write
-# implies Describe)
+# code -> (the kind of resource for kafka-acls, the operation to allow: None is the denied one; Read
+# and Write imply Describe)
 _RESOURCES: dict[int, tuple[str, str | None]] = {
     29: ("topic", "Write"),
-    30: ("group", None),
+    30: ("group", "Read"),
     31: ("cluster", None),
     53: ("transactional-id", "Write"),
 }

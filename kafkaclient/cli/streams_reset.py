@@ -70,7 +70,8 @@ async def reset(  # noqa: PLR0913 - each option is a parameter
         typer.Option(
             "--force",
             help="Remove members from the group first, such as instances that were killed. Also "
-            "reset a group of which nothing tells that it is a streams application.",
+            "reset a group of which nothing tells that it is a streams application, and input "
+            "topics for which it has no committed offsets.",
         ),
     ] = False,
     dry_run: Annotated[bool, "Show what would be done; change nothing."] = False,

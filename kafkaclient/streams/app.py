@@ -105,10 +105,11 @@ class StreamsApp:
             )
         except TypeError as error:
             raise ConfigError(f"StreamsApp got invalid options: {error}") from error
-        self._observer = Observer(
+        self.observer = Observer(
             state_listener=self.config.state_listener,
             restore_listener=self.config.restore_listener,
         )
+        """Counts what all runs do."""
         self._topology = Topology(self.config.application_id)
         self._instance: Instance | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -299,9 +300,9 @@ class StreamsApp:
         self._stopped = asyncio.Event()  # belongs to this event loop
         if self._is_stopped:
             self._stopped.set()
-        self._instance = Instance(self.config, self._topology, self._observer)
+        self._instance = Instance(self.config, self._topology, self.observer)
         self._loop = asyncio.get_running_loop()
-        self._observer.run_started()
+        self.observer.run_started()
         failure: BaseException | None = None
         try:
             await self._instance.run(self._stopped)
@@ -312,7 +313,7 @@ class StreamsApp:
             self._instance = self._stopped = self._loop = None
             self._is_stopped = False
             is_cancelled = isinstance(failure, asyncio.CancelledError)
-            self._observer.run_ended(None if is_cancelled else failure)
+            self.observer.run_ended(None if is_cancelled else failure)
 
     def stop(self) -> None:
         """Make :meth:`run` commit and return. Before :meth:`run`, the next run returns at once."""
@@ -334,7 +335,7 @@ class StreamsApp:
     @property
     def state(self) -> AppState:
         """The state of this instance; ``state_listener`` is told its changes."""
-        return self._observer.state
+        return self.observer.state
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
@@ -347,7 +348,7 @@ class StreamsApp:
         instance = self._instance
         tasks = {} if instance is None else instance.task_gauges()
         warmups = 0 if instance is None else instance.warmups
-        return self._observer.metrics.snapshot(self.state, tasks, warmups)
+        return self.observer.metrics.snapshot(self.state, tasks, warmups)
 
     @overload
     def store(self, store: Store[SK, SV]) -> ReadOnlyStore[SK, SV]: ...

@@ -19,6 +19,7 @@ V = TypeVar("V")
 FAIL: Final = "fail"  # end the application with an error that names the record
 NOT_GIVEN: Any = object()
 _FORMS = {0: "(record, emit)", 1: "(record, store, emit)"}
+_MAX_PARTITIONS = 10_000
 _SKIP: Final = "skip"  # log the record and continue; CONTINUE in Kafka Streams
 
 
@@ -62,8 +63,8 @@ class RepartitionTopic(Topic[K, V]):
     ``{application.id}-{name}-repartition``, and purges: records are deleted once they are
     processed and committed.
 
-    ``partitions`` is the number of partitions. By default it is the largest number of the inputs of
-    the processors before it.
+    ``partitions`` is the number of partitions, at most 10,000. By default it is the largest number
+    of the inputs of the processors before it.
     """
 
     __slots__ = ("partitions",)
@@ -104,9 +105,12 @@ class RepartitionTopic(Topic[K, V]):
         partitions: int | None = None,
     ) -> None:
         super().__init__(name, key=key, value=value)
-        if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
+        if partitions is not None and (
+            partitions.__class__ is not int or not 1 <= partitions <= _MAX_PARTITIONS
+        ):
             raise ConfigError(
-                f"RepartitionTopic({name!r}) has partitions={partitions!r}: at least 1, or None"
+                f"RepartitionTopic({name!r}) has partitions={partitions!r}: at least 1 and at most "
+                f"{_MAX_PARTITIONS:,}, or None"
             )
         self.partitions = partitions
 

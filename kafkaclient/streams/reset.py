@@ -79,12 +79,17 @@ class ResetPlan:
     ambiguous_topics: tuple[str, ...] = ()
     """Topics that can be internal topics of the application, or of another one. With them the plan
     cannot be carried out: name those to delete (``internal_topics``)."""
+    unknown_inputs: tuple[str, ...] = ()
+    """Given ``input_topics`` for which the application has no committed offsets."""
+    known_inputs: tuple[str, ...] = ()
+    """The topics for which it has."""
     is_application: bool = True
     """Whether something on the brokers tells that the group is one of a streams application."""
 
     def check(self, *, force: bool = False) -> None:
         """Raise :class:`~kafkaclient.errors.StreamsError` if the plan cannot be carried out.
-        ``force``: also for a group of which nothing tells that it is a streams application."""
+        ``force``: also for a group of which nothing tells that it is a streams application, and for
+        input topics for which it has no offsets."""
         if self.ambiguous_topics:
             sure = ",".join(self.internal_topics)
             raise StreamsError(
@@ -92,6 +97,13 @@ class ResetPlan:
                 f"internal topic of application {self.application_id!r} or of another application. "
                 "Nothing was done. Name all topics to delete with --internal-topics; without the "
                 f"ambiguous ones that is --internal-topics '{sure}'"
+            )
+        if self.unknown_inputs and not force:
+            raise StreamsError(
+                f"application {self.application_id!r} has no committed offsets of "
+                f"{', '.join(self.unknown_inputs)}: its inputs are "
+                f"{', '.join(self.known_inputs) or 'not known'}. Nothing was done. Correct "
+                "--input-topics, or give --force"
             )
         if not self.is_application and not force:
             raise StreamsError(
@@ -112,7 +124,8 @@ async def plan_reset(
 ) -> ResetPlan:
     """What :func:`carry_out` would change. Changes nothing.
 
-    ``input_topics``: by default all topics for which the application has committed offsets.
+    ``input_topics``: by default all topics for which the application has committed offsets. Others
+    need ``force``.
     ``internal_topics``: those to delete, by default all. A name that cannot be an internal topic of
     the application is refused. A topic ``words-2-counts-changelog`` can be one of application
     ``words`` (store ``2-counts``) or ``words-2``: it is deleted by default only if offsets tell
@@ -152,9 +165,9 @@ async def plan_reset(
             f"there is no application {application_id!r}: brokers have no group, no offsets and no "
             "internal topics of it. Is this its application.id, and the right cluster?"
         )
-    inputs = {p.topic for p in committed} - own
+    inputs = known_inputs = {p.topic for p in committed} - own
     if input_topics is None:
-        inputs &= topics.keys()
+        inputs = known_inputs & topics.keys()
     elif unknown := set(input_topics) - topics.keys():
         raise StreamsError(f"there is no topic {', '.join(sorted(unknown))}")
     else:
@@ -171,6 +184,8 @@ async def plan_reset(
         internal_topics=tuple(sorted(own if internal_topics is None else set(internal_topics))),
         positions_groups=positions,
         ambiguous_topics=tuple(sorted(set(candidates) - own)) if internal_topics is None else (),
+        unknown_inputs=tuple(sorted(inputs - known_inputs)),
+        known_inputs=tuple(sorted(known_inputs)),
         is_application=bool(
             own
             or positions

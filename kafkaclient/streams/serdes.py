@@ -49,6 +49,7 @@ T = TypeVar("T")
 
 Decode: TypeAlias = Callable[[bytes], Any]
 Encode: TypeAlias = Callable[[Any], bytes]
+Write: TypeAlias = Callable[[Any], Any]
 
 
 class Serde(Generic[T]):
@@ -106,12 +107,14 @@ class Codec(NamedTuple):
     bytes."""
 
     @property
-    def writer(self) -> Encode:
-        """:meth:`write` for a codec that is not nullable, without the checks that ``encode`` itself
-        makes: stores call it for each access."""
+    def writer(self) -> Write:
+        """:meth:`write` without the checks that ``encode`` itself makes: stores call it for each
+        access."""
+        if self.nullable:
+            return self.write
         if self.encode is None:
             return _checked_bytes
-        return self.encode if self.trusted else self.write  # type: ignore[return-value]
+        return self.encode if self.trusted else self.write
 
     @property
     def reader(self) -> Decode | None:
@@ -169,7 +172,7 @@ def codec_of(declared: Any, what: str) -> Codec:
         others = [each for each in get_args(declared) if each is not NoneType]
         inner = codec_of(others[0] if len(others) == 1 else Union[tuple(others)], what)  # noqa: UP007
         return inner._replace(declared=f"{inner.declared} | None", nullable=True)
-    if declared is None or isinstance(declared, str):
+    if declared is None or isinstance(declared, (str, TypeVar)):
         raise ConfigError(
             f"{what} is {declared!r}: give a type such as str, int, a dataclass, or a Serde"
         )
@@ -203,7 +206,7 @@ def _shown(value: Any) -> str:
 def _write_str(value: Any) -> bytes:
     if value.__class__ is not str and not isinstance(value, str):
         raise TypeError(f"{_shown(value)} is given for str")
-    return value.encode()
+    return str.encode(value)
 
 
 def _write_int(value: Any) -> bytes:

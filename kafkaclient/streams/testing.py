@@ -12,8 +12,9 @@ from kafkaclient.producer.batches.record import RawRecord, checked_record, heade
 from kafkaclient.streams.declarations import Topic
 from kafkaclient.streams.records import Record
 from kafkaclient.streams.runtime.outputs import OutgoingRecord
-from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
+from kafkaclient.streams.runtime.record_work import Outputs, RecordWork, cancelled_error
 from kafkaclient.streams.state.key_value_store import KeyValueStore
+from kafkaclient.streams.tasks import TaskId
 from kafkaclient.testing.clock import VirtualTimeLoop
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.murmur2 import partition_for_key
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 
     from kafkaclient.config.producer import ProducerConfig
+    from kafkaclient.errors import StateStoreError
     from kafkaclient.streams.app import StreamsApp
+    from kafkaclient.streams.topology import Processor
     from kafkaclient.types import Headers, HeadersLike
 
 K = TypeVar("K")
@@ -45,6 +48,8 @@ class _Fetched(NamedTuple):
 class _Memory:
     """The committed pairs of one store."""
 
+    failure: StateStoreError | None = None
+
     def __init__(self) -> None:
         self._pairs: dict[bytes, bytes] = {}
 
@@ -66,6 +71,8 @@ class _Log:
     """All topics, and the :class:`Output` of all tasks. The records that a processor emits are
     appended when it has succeeded."""
 
+    small_bytes = 0
+
     def __init__(
         self, config: ProducerConfig, partitions: Callable[[str], int], now_ms: Callable[[], int]
     ) -> None:
@@ -79,7 +86,7 @@ class _Log:
         self._without_key: Counter[str] = Counter()
 
     def checked(self, record: OutgoingRecord) -> OutgoingRecord:
-        made = checked_record(self._config, lambda: self._now_ms() / 1000, RawRecord(*record))
+        made = checked_record(self._config, lambda: self._now_ms() / 1000, RawRecord(*record[:6]))
         return record._replace(value=made.value, key=made.key, headers=made.headers)
 
     async def prepare(self, records: Iterable[OutgoingRecord]) -> None:
@@ -188,6 +195,7 @@ class TopologyTest:
         self._counts = counts | topology.repartition_counts(counts)
         topology.check_partitions(self._counts)
         self._topology = topology
+        self._metrics = app.observer.metrics
         self._start_ms = start_ms
         self._loop = VirtualTimeLoop()
         self._outputs = Outputs(topology)
@@ -261,34 +269,52 @@ class TopologyTest:
         """Write a record to an input topic, with the topic's types, and process what follows.
 
         Raises:
-            TypeError: the key or value is not of the topic's type.
+            TypeError: the key or value is not of the topic's type. :meth:`send_bytes` sends it.
             PartitionOutOfRangeError: the topic has fewer partitions.
             DeserializationError, ProcessingError: as :meth:`StreamsApp.run`. The record's changes
                 and emitted records are dropped. What is no Exception is raised unchanged.
             StreamsError: no processor reads the topic.
         """
+        output = self._input(topic)
+
+        async def send() -> None:
+            listed = list(header_pairs(headers or ()))
+            key_bytes = await output.key.write_for(key, output.topic, "key", listed)
+            value_bytes = await output.value.write_for(value, output.topic, "value", listed)
+            rest = (partition, timestamp_ms, listed)
+            await self._send(OutgoingRecord(output.topic, value_bytes, key_bytes, *rest))
+
+        self._run(send())
+
+    def send_bytes(
+        self,
+        topic: str | Topic[Any, Any],
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = (),
+    ) -> None:
+        """As :meth:`send`, with bytes, also those that the topic's types cannot decode."""
+        name = self._input(topic).topic
+        rest = (partition, timestamp_ms, list(header_pairs(headers or ())))
+        self._run(self._send(OutgoingRecord(name, value, key, *rest)))
+
+    def _input(self, topic: Any) -> Any:
         name = topic.name if isinstance(topic, Topic) else topic
         if name not in self._topology.inputs:
             raise StreamsError(
                 f"no processor reads topic {name!r}: the inputs are "
                 f"{', '.join(self._topology.inputs)}"
             )
-        output = self._outputs[topic]
+        return self._outputs[topic]
+
+    async def _send(self, record: OutgoingRecord) -> None:
         for store in self._stores.values():
             store.commit()  # what the test has prepared
-
-        async def send() -> None:
-            listed = list(header_pairs(headers or ()))
-            key_bytes = await output.key.write_for(key, output.topic, "key", listed)
-            value_bytes = await output.value.write_for(value, output.topic, "value", listed)
-            await self._log.send(
-                OutgoingRecord(
-                    output.topic, value_bytes, key_bytes, partition, timestamp_ms, listed
-                )
-            )
-            await self._process(deque(self._log.append_emitted()))
-
-        self._run(send())
+        await self._log.send(record)
+        await self._process(deque(self._log.append_emitted()))
 
     @overload
     def records(self, topic: Topic[K, V]) -> list[Record[K, V]]: ...
@@ -301,13 +327,13 @@ class TopologyTest:
         Raises :class:`~kafkaclient.errors.StreamsError` for a name that no processor reads or has
         in its code, unless something has been written there.
         """
-        output = self._outputs[topic]
         name = topic.name if isinstance(topic, Topic) else topic
         if name is topic and not self._is_known(topic):
             raise StreamsError(
                 f"no processor reads topic {topic!r} or has its name, and nothing was written to "
                 "it: correct the name, or give the Topic that processors emit to"
             )
+        output = self._outputs[topic]
         return [
             Record(
                 name,
@@ -362,6 +388,8 @@ class TopologyTest:
         return self._loop.run_until_complete(work)
 
     async def _process(self, waiting: deque[_Fetched]) -> None:
+        runner = asyncio.current_task()
+        assert runner is not None
         while waiting:
             record = waiting.popleft()
             work = self._work(TopicPartition(record.topic, record.partition))
@@ -371,9 +399,13 @@ class TopologyTest:
                 store.mark()  # what the test has written belongs to no record
             try:
                 emitted = await work.process(record)
-            except BaseException:
+                if runner.cancelling():
+                    raise asyncio.CancelledError  # noqa: TRY301 - the processor may have caught it
+            except BaseException as error:
                 for store in self._stores.values():
                     store.roll_back()
+                if isinstance(error, asyncio.CancelledError):
+                    raise cancelled_error(record.partition, record) from error
                 raise
             for store in self._stores.values():
                 store.mark()
@@ -386,14 +418,23 @@ class TopologyTest:
         found = self._works.get(source)
         if found is not None:
             return found
-        for processor in self._topology.processors:
-            for topic in processor.topics:
-                if self._topology.topic_name(topic.name) == source.topic:
-                    stores = {
-                        s.name: self.store(s.name, source.partition) for s in processor.stores
-                    }
-                    log: Any = self._log  # the part of an Output that a RecordWork uses
-                    found = RecordWork(source, topic, processor, stores, log, self._outputs)
-                    self._works[source] = found
-                    return found
+        for number, subtopology in enumerate(self._topology.subtopologies):
+            for processor in subtopology.processors:
+                for topic in processor.topics:
+                    if self._topology.topic_name(topic.name) == source.topic:
+                        task = TaskId(number, source.partition)
+                        found = self._works[source] = self._new_work(task, topic, processor)
+                        return found
         return None
+
+    def _new_work(self, task: TaskId, topic: Topic[Any, Any], processor: Processor) -> RecordWork:
+        log: Any = self._log  # the part of an Output that a RecordWork uses
+        return RecordWork(
+            TopicPartition(self._topology.topic_name(topic.name), task.partition),
+            topic,
+            processor,
+            {store.name: self.store(store.name, task.partition) for store in processor.stores},
+            log,
+            self._outputs,
+            on_dropped=lambda _offset: self._metrics.dropped(task, 1),
+        )

@@ -204,7 +204,13 @@ def test_what_is_shown_before_the_question(fake: FakeCluster, run: Run) -> None:
 
 def test_some_topics_only(fake: FakeCluster, run: Run) -> None:
     words = ("--input-topics", "other-s-changelog", "--internal-topics", "app-s-changelog")
-    assert run("--yes", *words).exit_code == 0
+    before = brokers_have(fake)
+    for options in (["--yes"], ["--dry-run"]):
+        refused = run(*options, *words)
+        assert refused.exit_code == 1
+        assert "no committed offsets of other-s-changelog: its inputs are in." in refused.stderr
+    assert brokers_have(fake) == before
+    assert run("--yes", "--force", *words).exit_code == 0
     topics, _, offsets = brokers_have(fake)
     assert topics == sorted([*OTHERS, "app-words-repartition"])
     assert offsets[T0] == 6

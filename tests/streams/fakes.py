@@ -150,7 +150,7 @@ class InlineDisk(Executor):
 
 def checked(record: OutgoingRecord) -> OutgoingRecord:
     """The record as a producer checks it. Raises InvalidRecordError."""
-    made = checked_record(CONFIG, time.time, RawRecord(*record))
+    made = checked_record(CONFIG, time.time, RawRecord(*record[:6]))
     return record._replace(value=made.value, key=made.key, headers=made.headers)
 
 
@@ -173,6 +173,7 @@ class FakeOutput:
 
     is_transactional = True
     max_change_bytes = 1_000
+    small_bytes = 0
 
     def __init__(self, log: list[str] | None = None) -> None:
         self.log = [] if log is None else log
@@ -212,7 +213,13 @@ class FakeOutput:
                     f"topic {record.topic!r} has no partition {record.partition}"
                 )
 
+    async def begin(self) -> None:
+        """There is always a transaction."""
+
     async def send(self, record: OutgoingRecord) -> FakeDelivery:
+        return self.send_nowait(record)
+
+    def send_nowait(self, record: OutgoingRecord) -> FakeDelivery:
         self.emitted.append(record)
         return FakeDelivery(self.refused.get(record.value))
 

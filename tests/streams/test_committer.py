@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.errors import StreamsError, TransactionAbortableError
+from kafkaclient.errors import BufferFullError, StreamsError, TransactionAbortableError
 from kafkaclient.streams.listeners import AppState
 from kafkaclient.streams.runtime.commit_states import TRANSITIONS, CommitEvent, CommitState
 from kafkaclient.streams.runtime.committer import Committer
@@ -35,6 +35,14 @@ def outputs(task: int, offset: int) -> list[OutgoingRecord]:
     ]
 
 
+async def add(
+    world: World, task: ModelTask, records: Sequence[OutgoingRecord], offset: int
+) -> None:
+    added = world.committer.add(task, records, task.source, offset)  # type: ignore[arg-type]
+    if added is not None:
+        await added
+
+
 class ModelTask:
     """Sums its records' offsets in its store. ``committed_total`` is its RocksDB."""
 
@@ -56,14 +64,11 @@ class ModelTask:
             self.total += offset + 1  # a half record is in the store while it is being processed
             await asyncio.sleep(self.world.durations[(offset * 7 + self.id) % 5])
             records = outputs(self.id, offset)
-            await self.world.committer.add(
-                self,  # type: ignore[arg-type]
-                records,
-                {self.source: offset + 1},
-            )
+            await add(self.world, self, records, offset + 1)
 
-    def record_done(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self.offset = offsets[self.source]
+    def record_done(self, source: TopicPartition, offset: int) -> None:
+        assert source == self.source
+        self.offset = offset
         self.done_total = self.total
 
     def work(self) -> Work:
@@ -133,6 +138,14 @@ class World:
     async def abandon(self) -> None:
         await asyncio.sleep(0.002)
         self.pending = []
+
+    async def begin(self) -> None:
+        await asyncio.sleep(0.001)
+
+    def send_nowait(self, record: OutgoingRecord) -> None:
+        if "send" in self.problems or record.value[1] == 1:
+            raise BufferFullError("no room")
+        self.pending.append(record)
 
     async def send(self, record: OutgoingRecord) -> None:
         if "send" in self.problems:
@@ -293,8 +306,23 @@ async def add_one(world: World, number: int, records: Sequence[OutgoingRecord] =
     task = ModelTask(world, number)
     task.worker.cancel()
     task.total += 1
-    await world.committer.add(task, records, {task.source: 1})  # type: ignore[arg-type]
+    await add(world, task, records, 1)
     return task
+
+
+@virtual_time
+async def test_a_later_record_of_a_commit_is_added_without_a_wait() -> None:
+    world = World([0.001] * 5, 1)
+    await world.committer.start()
+    task: Any = await add_one(world, 0)
+    assert world.committer.add(task, outputs(0, 1), task.source, 2) is None
+    assert (len(world.pending), task.offset) == (1, 2)
+    waiting = world.committer.add(task, outputs(0, 2), task.source, 3)
+    assert waiting is not None, "there is no room for the second record"
+    assert (len(world.pending), task.offset) == (2, 2)
+    await waiting
+    assert (len(world.pending), task.offset) == (3, 3)
+    await world.close()
 
 
 @pytest.mark.parametrize("is_transactional", [False, True])

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+import logging
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from kafkaclient import Producer
+from kafkaclient.admin import Admin
 from kafkaclient.config import ProducerConfig
+from kafkaclient.errors import RecordTooLargeError, TransactionAbortableError
 from kafkaclient.streams.membership.connection import GroupConnection
 from kafkaclient.streams.membership.group_offsets import GroupOffsets
-from kafkaclient.streams.runtime.outputs import TransactionalOutput, Work
+from kafkaclient.streams.runtime.outputs import (
+    OutgoingRecord,
+    PlainOutput,
+    RefusedChangeError,
+    TransactionalOutput,
+    Work,
+)
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.fake.interceptors import delay_answer
@@ -23,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 SOURCE, CHANGELOG = TopicPartition("in", 0), TopicPartition("changes", 0)
+BIG = OutgoingRecord("out", bytes(5000), None, 0, None, ())
 
 
 class NoDeadTransactions:
@@ -31,30 +43,36 @@ class NoDeadTransactions:
 
 
 @asynccontextmanager
-async def output(fake: FakeCluster) -> AsyncIterator[TransactionalOutput]:
+async def output(
+    fake: FakeCluster, *, is_transactional: bool = True
+) -> AsyncIterator[TransactionalOutput | PlainOutput]:
     """An output that is running."""
     config = ProducerConfig.build({"bootstrap_servers": fake.bootstrap})
     connection = GroupConnection("app", config, rebalance_timeout_s=1, dialer=fake)
     await connection.start()
     gate = opened_gate()
     gate.begin_generation(-1, "")  # no member: the fake group has none
-    made = TransactionalOutput(
-        config,
-        partial(Producer, fake.bootstrap, dialer=fake, transactional_id="app-1"),
-        GroupOffsets(connection, gate, lambda code, group: None, 60),
-        gate,
-        NoDeadTransactions(),  # type: ignore[arg-type]
-    )
+    offsets = GroupOffsets(connection, gate, lambda code, group: None, 60)
+    made: TransactionalOutput | PlainOutput
+    if is_transactional:
+        new = partial(Producer, fake.bootstrap, dialer=fake, transactional_id="app-1")
+        dead: Any = NoDeadTransactions()
+        made = TransactionalOutput(config, new, offsets, gate, dead)
+    else:
+        made = PlainOutput(config, partial(Producer, fake.bootstrap, dialer=fake), offsets)
     await made.start()
-    yield made
-    await made.stop()
-    await connection.close()
+    try:
+        yield made
+    finally:
+        await made.stop()
+        await connection.close()
 
 
 def cluster() -> FakeCluster:
     fake = FakeCluster(1)
     fake.create_topic("in", 1)
     fake.create_topic("changes", 1)
+    fake.create_topic("out", 1)
     return fake
 
 
@@ -81,3 +99,61 @@ async def test_a_stores_position_does_not_count_on_the_transactions_marker() -> 
         work = Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1", b"b": b"2"}})
         assert await made.commit([work], 0) == {CHANGELOG: 2}
         assert await made.fetch_committed([SOURCE]) == {SOURCE: 1}
+
+
+async def ends(fake: FakeCluster) -> list[int]:
+    """The end offsets of out and changes."""
+    partitions = [TopicPartition("out", 0), CHANGELOG]
+    async with Admin(fake.bootstrap, dialer=fake) as admin:
+        found = await admin.end_offsets(partitions)
+    return [found[each] for each in partitions]
+
+
+@virtual_time
+async def test_changes_are_written_after_all_that_was_emitted() -> None:
+    """At least once: changes that are written are applied again, if the commit fails."""
+    fake = cluster()
+    fake.fail_produce("out", 0, 10)
+    work = Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1"}})
+    async with output(fake, is_transactional=False) as made:
+        for expected in ([0, 0], [1, 1]):
+            await made.prepare([BIG])
+            await made.send(BIG)
+            with pytest.raises(RecordTooLargeError) if expected[0] == 0 else nullcontext():
+                await made.commit([work], 0)
+            assert await ends(fake) == expected
+            await made.abandon()
+
+
+@virtual_time
+async def test_small_changes_are_written_after_the_large_ones() -> None:
+    """A broker refuses none of them because of its size."""
+    fake = cluster()
+    fake.fail_produce("changes", 0, 10)
+    changes = {b"a": b"1", b"big": bytes(5000), b"c": b"3"}
+    async with output(fake, is_transactional=False) as made:
+        with pytest.raises(RefusedChangeError, match="with the key b'big', is too large for chan"):
+            await made.commit([Work({SOURCE: 1}, {CHANGELOG: changes})], 0)
+        assert await ends(fake) == [0, 0]
+        await made.abandon()
+        assert await made.commit([Work({SOURCE: 1}, {CHANGELOG: changes})], 0) == {CHANGELOG: 3}
+        assert await made.fetch_committed([SOURCE]) == {SOURCE: 1}
+
+
+@pytest.mark.parametrize("code", [10, 29])
+@virtual_time
+async def test_the_transactions_error_alone_tells_of_its_records(
+    caplog: pytest.LogCaptureFixture, code: int
+) -> None:
+    """The producer would log that nobody has checked the deliveries."""
+    fake = cluster()
+    fake.fail_produce("out", 0, code, times=20)
+    async with output(fake) as made:
+        await made.prepare([BIG])
+        await made.begin()
+        for _ in range(5):
+            await made.send(BIG)
+        with pytest.raises(TransactionAbortableError):
+            await made.commit([Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1"}})], 0)
+    await asyncio.sleep(60)
+    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []

@@ -119,6 +119,14 @@ def test_a_task_that_does_not_run_here(world: World, state: TaskState, told: str
         assert list(world.store.items()) == []
 
 
+@pytest.mark.parametrize("lag", [0, None])
+def test_a_task_that_is_almost_restored(world: World, lag: int | None) -> None:
+    world.tasks[TaskId(0, 0)] = restoring = task(0, {}, TaskState.RESTORING)
+    restoring.lag = lag
+    with pytest.raises(StoreUnavailableError, match=r"is being restored here$"):
+        world.store.get(ONE)
+
+
 def test_a_task_that_moves_during_an_iteration(world: World) -> None:
     pairs = world.store.items()
     next(pairs)

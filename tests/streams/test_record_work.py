@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.errors import (
+    AuthorizationError,
     DeliveryTimeoutError,
     MetadataTimeoutError,
     ProcessingError,
     ProducerFencedError,
+    StateStoreError,
     StreamsError,
     UnknownTopicError,
 )
 from kafkaclient.streams import DeadLetter, Serde, Topic
 from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
 from kafkaclient.streams.state.rocks import RocksStore
+from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import FakeOutput, Record, bytes_store, record, topology_of
 
@@ -38,6 +41,7 @@ class World:
         self.store = bytes_store(self.rocks)
         self.output = FakeOutput()
         self.emitted: list[OutgoingRecord] = []
+        self.dropped: list[int] = []
 
     async def process(self, process: Process, handler: Any, message: Any) -> None:
         topology = topology_of(process, processing_exception_handler=handler)
@@ -47,8 +51,9 @@ class World:
             made.topics[0],
             made,
             {"counts": self.store},
-            self.output,
+            self.output,  # type: ignore[arg-type]
             Outputs(topology),
+            self.dropped.append,
         )
         self.emitted += await work.process(message)
 
@@ -157,7 +162,7 @@ async def test_any_error_text_fits_into_a_dead_letter(
         raise error
 
     await world.process(process, DEAD, record(7, b"a"))
-    ((*_, headers),) = world.emitted
+    headers = world.emitted[0].headers
     assert dict(headers)["__streams.errors.message"] == message
 
 
@@ -198,39 +203,20 @@ async def test_what_is_no_exception_leaves_nothing_of_its_record(
     assert (world.store.changes, world.emitted) == ({}, [])
 
 
-async def cancelled_at_once() -> None:
-    current().cancel()
-    await asyncio.sleep(1)
-
-
-async def cancelled_without_await() -> None:
-    current().cancel()
-
-
-async def cancelled_in_time() -> None:
-    asyncio.get_running_loop().call_soon(current().cancel)
-    await asyncio.sleep(1)
-
-
-async def cancelled_within() -> None:
+async def cancels_what_it_awaits() -> None:
     inner = asyncio.create_task(asyncio.sleep(1))
     await asyncio.sleep(0)
     inner.cancel()
     await inner
 
 
-def current() -> asyncio.Task[Any]:
-    task = asyncio.current_task()
-    assert task is not None
-    return task
+async def raises_cancelled() -> None:
+    raise asyncio.CancelledError
 
 
-CANCELLED = [cancelled_at_once, cancelled_without_await, cancelled_in_time, cancelled_within]
-
-
-@pytest.mark.parametrize("cancel", CANCELLED)
+@pytest.mark.parametrize("cancel", [cancels_what_it_awaits, raises_cancelled])
 @pytest.mark.parametrize("handler", ["fail", "skip", DEAD])
-async def test_a_processor_that_cancels_itself_fails_its_record(
+async def test_a_cancellation_of_what_a_processor_awaits_fails_its_record(
     world: World, cancel: Any, handler: Any
 ) -> None:
     async def process(record: Any, store: Any, emit: Any) -> None:
@@ -246,21 +232,44 @@ async def test_a_processor_that_cancels_itself_fails_its_record(
         await world.process(process, handler, record(7, b"a", b"poison"))
     assert world.values == ([("dead", b"poison")] if handler is DEAD else [])
     assert world.store.changes == {}
-    assert current().cancelling() == 0
 
 
-async def test_a_processor_that_catches_its_own_cancellation_succeeds(world: World) -> None:
-    async def process(record: Any, store: Any, emit: Any) -> None:
-        with suppress(asyncio.CancelledError):
-            await cancelled_at_once()
-        await emit("out", b"late")
+@virtual_time
+async def test_timeouts_and_task_groups_cancel_nothing_else(world: World) -> None:
+    """They cancel the asyncio task for a moment, and take it back."""
 
-    await world.process(process, "fail", record(7, b"a"))
-    assert world.values == [("out", b"late")]
-    assert current().cancelling() == 0
+    async def times_out(record: Any, store: Any, emit: Any) -> None:
+        async with asyncio.timeout(0.1):
+            await asyncio.sleep(1)
+
+    async def fails_in_a_group(record: Any, store: Any, emit: Any) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.sleep(1))
+            group.create_task(raises_value_error())
+            await asyncio.sleep(1)
+
+    async def raises_value_error() -> None:
+        raise ValueError
+
+    async def recovers(record: Any, store: Any, emit: Any) -> None:
+        with suppress(TimeoutError):
+            await times_out(record, store, emit)
+        with suppress(ExceptionGroup):
+            await fails_in_a_group(record, store, emit)
+        await emit("out", b"1")
+
+    for offset, process in enumerate((times_out, fails_in_a_group, recovers)):
+        await world.process(process, DEAD, record(offset, b"a", b"poison"))
+    assert world.values == [("dead", b"poison"), ("dead", b"poison"), ("out", b"1")]
 
 
-OWN_ERRORS = [DeliveryTimeoutError("mine"), ProducerFencedError("mine"), MetadataTimeoutError("")]
+OWN_ERRORS = [
+    DeliveryTimeoutError("mine"),
+    ProducerFencedError("mine"),
+    MetadataTimeoutError(""),
+    StateStoreError("another application's"),
+    AuthorizationError("mine"),
+]
 
 
 @pytest.mark.parametrize("error", OWN_ERRORS)
@@ -285,6 +294,28 @@ async def test_a_retriable_error_of_the_output_is_not_the_records(world: World) 
     with pytest.raises(DeliveryTimeoutError):
         await world.process(process, "skip", record(7, b"a"))
     assert world.store.changes == {}
+
+
+@pytest.mark.parametrize("handler", ["fail", "skip", DEAD])
+async def test_a_denied_output_is_not_the_records(world: World, handler: Any) -> None:
+    """It is the same error at the start as later, when a commit meets it."""
+
+    async def process(record: Any, store: Any, emit: Any) -> None:
+        await emit("out", b"")
+
+    world.output.problem = AuthorizationError("Write is denied")
+    with pytest.raises(AuthorizationError, match="Write is denied"):
+        await world.process(process, handler, record(7, b"a"))
+
+
+async def test_a_disk_error_is_not_the_records(world: World, tmp_path: Path) -> None:
+    async def process(record: Any, store: Any, emit: Any) -> None:
+        store.get(b"k")
+
+    world.rocks.close()
+    with pytest.raises(StateStoreError, match="cannot be read"):
+        await world.process(process, "skip", record(7, b"a"))
+    world.rocks = RocksStore(tmp_path)
 
 
 async def test_a_retriable_error_of_an_emits_serde_is_not_the_records(world: World) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,13 +13,10 @@ from kafkaclient.errors import (
     TransactionAbortableError,
 )
 from kafkaclient.streams.runtime.outputs import RefusedChangeError
-from kafkaclient.streams.runtime.refusals import SentRecords
+from kafkaclient.streams.runtime.refusals import RefusedRecordsError, SentRecords
 from kafkaclient.streams.runtime.task_states import is_recoverable
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import FakeDelivery
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SOURCE = TopicPartition("words", 0)
 CHANGELOG = TopicPartition("changelog", 0)
@@ -31,16 +28,16 @@ class ModelTask:
 
     def __init__(self) -> None:
         self.refused: dict[int, str] = {}
-        self.writers = {b"large": {SOURCE: 4}}
+        self.writers = {b"large": (SOURCE, 4)}
 
-    def refuse(self, offsets: Mapping[TopicPartition, int], error: Exception) -> bool:
-        (offset,) = offsets.values()
+    def refuse(self, source: TopicPartition, offset: int, error: Exception) -> bool:
+        assert source == SOURCE
         assert isinstance(error, RecordTooLargeError)
         is_new = offset not in self.refused
         self.refused.setdefault(offset, str(error))
         return is_new
 
-    def writer(self, changelog: TopicPartition, key: bytes) -> Mapping[TopicPartition, int] | None:
+    def writer(self, changelog: TopicPartition, key: bytes) -> tuple[TopicPartition, int] | None:
         return self.writers.get(key) if changelog == CHANGELOG else None
 
 
@@ -51,10 +48,14 @@ class World:
 
     def send(self, offset: int, error: Exception | None = None) -> None:
         delivery: Any = FakeDelivery(error)
-        self.sent.add(self.task, {SOURCE: offset}, delivery)
+        self.sent.add(self.task, SOURCE, offset, delivery)
 
     def blame(self, failure: BaseException) -> BaseException:
         return self.sent.blame(failure, [self.task])
+
+
+def refused_change(changelog: TopicPartition, key: bytes) -> RefusedChangeError:
+    return RefusedChangeError({(changelog, key): "50 kB"})
 
 
 def aborted() -> Exception:
@@ -79,15 +80,23 @@ def test_emitted_records_blame_their_input_records(failure: Exception) -> None:
 def test_a_change_blames_the_record_that_wrote_it() -> None:
     world = World()
     world.send(1)
-    assert is_recoverable(world.blame(RefusedChangeError("50 kB", CHANGELOG, b"large")))
+    assert is_recoverable(world.blame(refused_change(CHANGELOG, b"large")))
     assert world.task.refused == {4: "50 kB"}
+
+
+def test_all_refused_changes_of_a_commit_are_noted_at_once() -> None:
+    world = World()
+    world.task.writers[b"other"] = (SOURCE, 6)
+    failure = RefusedChangeError({(CHANGELOG, b"large"): "50 kB", (CHANGELOG, b"other"): "60 kB"})
+    assert isinstance(world.blame(failure), RefusedRecordsError)
+    assert world.task.refused == {4: "50 kB", 6: "60 kB"}
 
 
 @pytest.mark.parametrize(
     "failure",
     [
-        RefusedChangeError("50 kB", CHANGELOG, b"small"),
-        RefusedChangeError("50 kB", TopicPartition("other", 0), b"large"),
+        refused_change(CHANGELOG, b"small"),
+        refused_change(TopicPartition("other", 0), b"large"),
         TOO_LARGE,
         StreamsError("something else"),
     ],
@@ -117,13 +126,3 @@ def test_a_task_that_was_dropped_is_not_blamed() -> None:
     world.send(2, TOO_LARGE)
     assert is_recoverable(world.sent.blame(TOO_LARGE, []))
     assert world.task.refused == {}
-
-
-def test_many_written_records_are_forgotten() -> None:
-    world = World()
-    world.send(7, TOO_LARGE)
-    for offset in range(30_000):
-        world.send(offset)
-    assert len(world.sent._sent) < 20_000
-    world.blame(TOO_LARGE)
-    assert world.task.refused == {7: str(TOO_LARGE)}

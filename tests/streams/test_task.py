@@ -55,7 +55,7 @@ async def process(task: Task, *records: Any) -> list[tuple[Any, ...]]:
     for each in records:
         if results := await task.process(each):
             emitted += results[0]
-            task.record_done(results[1])
+            task.record_done(*results[1:])
     return emitted
 
 

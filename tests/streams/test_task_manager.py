@@ -294,19 +294,22 @@ async def test_permanent_errors_end_the_instance(world: World) -> None:
     assert world.crashes == [error]
 
 
-async def test_a_record_whose_output_is_refused_goes_to_its_handler(world: World) -> None:
+@pytest.mark.parametrize(("refused_value", "offset"), [(b"1", 3), (b"2", 4)])
+async def test_a_record_whose_output_is_refused_goes_to_its_handler(
+    world: World, refused_value: bytes, offset: int
+) -> None:
     await world.assign([A], [])
     await world.run_until_idle()
     world.output.fail = refused = RecordTooLargeError("too large")
-    world.output.refused[b"1"] = refused
-    await world.process({SOURCE: [record(3, b"a"), record(4, b"boring")]})
+    world.output.refused[refused_value] = refused
+    await world.process({SOURCE: [record(3, b"a"), record(4, b"a")]})
     await world.commit()
     await world.run_until_idle()
     assert (world.state(A), world.crashes) == (TaskState.RUNNING, [])
-    await world.process({SOURCE: [record(3, b"a")]})
+    await world.process({SOURCE: [record(3, b"a"), record(4, b"a")]})
     (error,) = world.crashes
     assert isinstance(error, ProcessingError)
-    assert error.__cause__ is refused
+    assert (error.offset, error.__cause__) == (offset, refused)
     assert world.output.commits == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -211,6 +211,9 @@ def test_invalid_processors(process: Any, options: dict[str, Any], message: str)
         (lambda: Serde(str.encode, 5), r"Serde\(deserialize=5\)"),
         (lambda: DeadLetter(".."), r"dead letter topic '\.\.'"),
         (lambda: RepartitionTopic("t", partitions=0), "has partitions=0: at least 1"),
+        (lambda: RepartitionTopic("t", partitions=True), "has partitions=True: at least 1"),
+        (lambda: RepartitionTopic("t", partitions=10**9), "at most 10,000"),
+        (lambda: Topic("t", value=TypeVar("T")), "value type of topic 't' is ~T: give a type"),
     ],
 )
 def test_invalid_declarations(declare: Any, message: str) -> None:

@@ -14,8 +14,10 @@ from kafkaclient.errors import (
     ConfigError,
     DeliveryTimeoutError,
     DeserializationError,
+    KafkaError,
     PartitionOutOfRangeError,
     ProcessingError,
+    StateStoreError,
     StreamsError,
 )
 from kafkaclient.streams import (
@@ -432,7 +434,9 @@ async def cancel_self() -> None:
 
 
 @pytest.mark.parametrize("handler", ["fail", "skip"])
-@pytest.mark.parametrize("bad", [GiveUp(), DeliveryTimeoutError("my own producer's"), None])
+@pytest.mark.parametrize(
+    "bad", [GiveUp(), DeliveryTimeoutError("my own producer's"), StateStoreError("mine"), None]
+)
 def test_errors_end_a_record_as_on_brokers(bad: BaseException | None, handler: Any) -> None:
     made = app()
 
@@ -446,11 +450,43 @@ def test_errors_end_a_record_as_on_brokers(bad: BaseException | None, handler: A
             await cancel_self()
 
     with TopologyTest(made) as test:
-        if isinstance(bad, GiveUp) or handler == "fail":
+        if bad is None:
+            with pytest.raises(StreamsError, match=r"in-0, offset 0\. A processor must not"):
+                test.send("in", b"bad")
+        elif isinstance(bad, GiveUp) or handler == "fail":
             with pytest.raises(GiveUp if isinstance(bad, GiveUp) else ProcessingError):
                 test.send("in", b"bad")
         else:
             test.send("in", b"bad")
         test.send("in", b"good")
+        is_dropped = handler == "skip" and isinstance(bad, KafkaError)
+        assert made.metrics().instance["dropped-records-total"] == int(is_dropped)
         assert [record.value for record in test.records("out")] == [b"good"]
         assert list(test.store("s")) == [b"good"]
+
+
+@pytest.mark.parametrize("handler", ["fail", "skip", DeadLetter("dead")])
+def test_bytes_that_no_type_decodes_reach_the_error_handler(handler: Any) -> None:
+    made = app()
+
+    @made.processor("in", key=str, value=int, on_error=handler)
+    async def process(record, emit) -> None:
+        await emit("out", record.key.encode())
+
+    with TopologyTest(made) as test:
+        with pytest.raises(TypeError):
+            test.send("in", b"four", "k")
+        test.send_bytes("in", b"4", b"good", headers=[("h", b"1")], timestamp_ms=5)
+        if handler == "fail":
+            for pair in ((b"four", b"k"), (b"4", None)):
+                with pytest.raises(DeserializationError, match="in-0, offset"):
+                    test.send_bytes("in", *pair)
+            return
+        test.send_bytes("in", b"four", b"k")
+        test.send_bytes("in", b"4")
+        assert [record.value for record in test.records("out")] == [b"good"]
+        if handler != "skip":
+            assert [record.value for record in test.records("dead")] == [b"four", b"4"]
+        assert made.metrics().instance["dropped-records-total"] == 2
+        with pytest.raises(StreamsError, match="no processor reads topic 'other'"):
+            test.send_bytes("other", b"")

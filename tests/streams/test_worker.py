@@ -15,7 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.broker_errors import broker_error
-from kafkaclient.errors import StreamsError, TransactionAbortableError
+from kafkaclient.errors import (
+    BufferFullError,
+    RecordTooLargeError,
+    StreamsError,
+    TransactionAbortableError,
+)
 from kafkaclient.streams import DeadLetter, Serde, TaskId
 from kafkaclient.streams.listeners import AppState
 from kafkaclient.streams.runtime.observer import Observer
@@ -25,6 +30,7 @@ from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory
 from kafkaclient.testing.clock import virtual_time
 from tests.streams.fakes import (
+    FakeDelivery,
     FakeEnds,
     FakeInputs,
     InlineDisk,
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
 
 WORKER = "kafkaclient-work-"
 PATIENCE = 1.0
+TOO_LARGE = RecordTooLargeError("too large")
 TIMEOUT = 2.0
 """Seconds after which a transaction is aborted."""
 
@@ -66,6 +73,7 @@ class Brokers:
 
     is_transactional = True
     max_change_bytes = 1_000
+    small_bytes = 10
 
     def __init__(self, partitions: Mapping[TaskId, Partition]) -> None:
         self.partitions = partitions
@@ -75,6 +83,8 @@ class Brokers:
         """The error that brokers return for a transaction that they aborted."""
         self.problems: list[str] = []
         """The next commits fail: ``before`` or ``after`` they took effect."""
+        self.refused: set[bytes] = set()
+        """Values of emitted records that are too large."""
         self.transactions = 0
         self.is_running = False
 
@@ -95,15 +105,31 @@ class Brokers:
     async def prepare(self, records: Iterable[OutgoingRecord]) -> None:
         """All topics exist."""
 
-    async def send(self, record: OutgoingRecord) -> None:
+    async def begin(self) -> None:
+        assert self.is_running
+
+    async def send(self, record: OutgoingRecord) -> FakeDelivery:
+        sent = self._send(record)
+        await asyncio.sleep(0.003)
+        return sent
+
+    def send_nowait(self, record: OutgoingRecord) -> FakeDelivery:
+        if record.value == b"2":
+            raise BufferFullError("the buffer is full for a moment")
+        return self._send(record)
+
+    def _send(self, record: OutgoingRecord) -> FakeDelivery:
         assert self.is_running
         # The transaction begins for brokers with its first record.
         self.began_at = self.began_at or asyncio.get_running_loop().time()
         worker = asyncio.current_task()
         assert worker is not None
         self.pending.append((TaskId.parse(worker.get_name().removeprefix(WORKER)), record))
-        if record.value == b"2":  # the buffer is full for a moment
-            await asyncio.sleep(0.003)
+        return FakeDelivery(TOO_LARGE if record.value in self.refused else None)
+
+    def _check_sizes(self, pending: Sequence[tuple[TaskId, OutgoingRecord]]) -> None:
+        if any(record.value in self.refused for _, record in pending):
+            raise TOO_LARGE
 
     async def commit(self, work: Sequence[Work], losses: int) -> dict[TopicPartition, int]:
         assert self.is_running
@@ -118,6 +144,7 @@ class Brokers:
         problem = self.problems.pop() if self.problems else None
         if problem == "before":
             raise TransactionAbortableError("no")
+        self._check_sizes(pending)
         self.transactions += 1
         positions = {}
         for offsets, changes in work:
@@ -197,7 +224,7 @@ class World:
             new_committer=new_committer(self.brokers, clock, observer=self.observer),
             crash=self.crash,
             disk=InlineDisk(),
-            options=TaskOptions(clock=clock),
+            options=TaskOptions(clock=clock, observer=self.observer),
         )
         self.fetching = asyncio.create_task(self.fetch())
         self.starting = asyncio.create_task(self.manager.committer.start())
@@ -433,7 +460,7 @@ async def test_a_skipped_record_leaves_no_output(
         assert dead == []
         return
     assert [each[1] for each in dead] == [b"poison", b"garbage", b"cancelled"]
-    _topic, _, key, partition, timestamp, headers = dead[0]
+    _topic, _, key, partition, timestamp, headers, _ = dead[0]
     added = {name.removeprefix("__streams.errors."): value for name, value in headers}
     assert (key, partition, timestamp) == (b"k", None, 1_000)
     assert b"ZeroDivisionError: poison" in added.pop("stacktrace")
@@ -510,16 +537,36 @@ class GiveUp(BaseException):
     """What ``behave`` cannot raise."""
 
 
+DROPPED = "dropped-records-total"
+
+
 async def bad(record: Any, store: Any, emit: Any) -> None:
-    """Cancels its asyncio task later than it returns, or raises what is no Exception."""
+    """Cancels its asyncio task, or raises what is no Exception."""
     store[record.key] = record.value
     await emit("counts", record.value)
     if record.value == b"raises":
         raise GiveUp
-    if record.value == b"cancels":
-        task = asyncio.current_task()
-        assert task is not None
-        asyncio.get_running_loop().call_later(0.02, task.cancel)
+    if record.value == b"0.1":
+        await asyncio.sleep(0.1)
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    match record.value:
+        case b"later":
+            loop.call_later(0.05, task.cancel)
+        case b"only":
+            task.cancel()
+        case b"cancels":
+            loop.call_later(0.05, task.cancel)
+            await asyncio.sleep(1)
+        case b"at once" | b"catches" | b"hides":
+            task.cancel()
+            try:
+                await asyncio.sleep(1)
+            except asyncio.CancelledError:
+                if record.value == b"at once":
+                    raise
+                if record.value == b"hides":
+                    raise ValueError from None
 
 
 @pytest.mark.parametrize("handler", ["fail", "skip"])
@@ -538,14 +585,22 @@ async def test_what_is_no_exception_ends_the_instance(tmp_path: Path, handler: A
     await world.close()
 
 
+@pytest.mark.parametrize("handler", ["fail", "skip"])
+@pytest.mark.parametrize("how", [b"cancels", b"at once", b"catches", b"hides", b"only", b"later"])
 @virtual_time
-async def test_a_cancellation_after_its_record_ends_the_instance(tmp_path: Path) -> None:
-    world = World(tmp_path, topology_of(bad), [feed(b"1", b"cancels")])
+async def test_an_application_that_cancels_its_asyncio_task_ends(
+    tmp_path: Path, how: bytes, handler: Any
+) -> None:
+    """The record in hand may be another one than the one that had it cancelled: none is skipped."""
+    made = topology_of(bad, processing_exception_handler=handler)
+    world = World(tmp_path, made, [feed(b"1", how, *[b"0.1"] * 5)])
     await world.rebalance([A])
-    await asyncio.sleep(5)
+    await world.done(A)
     (error,) = world.crashes
     assert isinstance(error, StreamsError)
-    assert "task 0_0 of itself, after the record at words-0, offset 1" in str(error)
+    offset = 1 if how in (b"cancels", b"at once", b"hides") else 2
+    assert f"the last one that was started: words-0, offset {offset}. A proc" in str(error)
+    assert world.observer.metrics.snapshot(AppState.RUNNING, {}, 0).instance[DROPPED] == 0
     await world.close()
 
 
@@ -565,4 +620,28 @@ async def test_a_task_that_fails_again_waits_before_it_starts_again(tmp_path: Pa
     await world.done(A)
     assert 1.5 <= now() - began < 3
     assert world.crashes == []
+    await world.close()
+
+
+@virtual_time
+async def test_refused_records_are_counted_when_they_are_committed(tmp_path: Path) -> None:
+    """Each of them fails a commit, and each failed commit repeats what the ones before it dropped.
+    It is no reason to wait: the next commit gets further."""
+
+    async def copy(record: Any, store: Any, emit: Any) -> None:
+        await asyncio.sleep(0.08)  # the next commit has one more of them
+        await emit("out", record.value, record.key)
+
+    values = [b"bad and too large"] * 6 + [b"good"]
+    made = topology_of(copy, processing_exception_handler="skip")
+    world = World(tmp_path, made, [feed(*values)])
+    world.brokers.refused = {values[0]}
+    began = asyncio.get_running_loop().time()
+    await world.rebalance([A])
+    await world.done(A)
+    assert asyncio.get_running_loop().time() - began < 1.5
+    assert [each[1] for each in world.partitions[A].emitted] == [b"good"]
+    assert world.failed_commits() > 3
+    counts = world.observer.metrics.snapshot(AppState.RUNNING, {}, 0).instance
+    assert counts[DROPPED] == 6
     await world.close()

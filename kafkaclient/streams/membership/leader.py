@@ -164,7 +164,7 @@ def _group_error(
             if topology.is_stateful(task) and task not in end_offsets
         ]
         if without:
-            _log.error(
+            _log.warning(
                 "changelog %s has no partition for task %s: it needs as many partitions as its "
                 "input topic",
                 ", ".join(topic for topic, _ in topology.changelogs(without[0])),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.errors import (
     AuthorizationError,
+    KafkaError,
     ProducerFencedError,
     StreamsError,
     TransactionAbortableError,
@@ -23,7 +24,7 @@ from kafkaclient.streams.runtime.refusals import SentRecords
 from kafkaclient.streams.runtime.task_states import is_recoverable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from kafkaclient.streams.membership.commit_gate import CommitGate
     from kafkaclient.streams.runtime.observer import Observer
@@ -120,35 +121,55 @@ class Committer:
         if self._open is not None and task.id in self._open.ids:
             await self.commit()
 
-    async def add(
+    def add(
         self,
         task: Task,
         records: Sequence[OutgoingRecord],
-        offsets: Mapping[TopicPartition, int],
-    ) -> None:
-        """Add a processed record: what it emitted, and the offsets behind it. Its store changes
-        are already in the store. Waits for a commit under way.
+        source: TopicPartition,
+        offset: int,
+    ) -> Awaitable[None] | None:
+        """Add a processed record of ``source``: what it emitted, and the offset behind it. Its
+        store changes are already in the store.
 
-        If the commit fails because of this call, that is reported by ``on_failed``, which has to
-        cancel the caller.
+        Returns None if that is done. Else the caller awaits what is returned: the task is not in
+        the commit yet, a commit is under way, or a record cannot be sent at once. If the commit
+        fails because of this call, that is reported by ``on_failed``, which has to cancel the
+        caller.
         """
+        commit = self._open
+        if commit is None or self.state is not _S.DIRTY or task not in commit.tasks:
+            return self._add_later(task, records, source, offset)
+        if records:
+            commit.tasks[task] = True
+            for done, record in enumerate(records):
+                try:
+                    delivery = self.output.send_nowait(record)
+                except KafkaError:
+                    return self._add_later(task, records[done:], source, offset)
+                if not record.is_small:
+                    commit.sent.add(task, source, offset, delivery)
+        task.record_done(source, offset)
+        return None
+
+    async def _add_later(
+        self, task: Task, records: Sequence[OutgoingRecord], source: TopicPartition, offset: int
+    ) -> None:
         while not self._accepts.is_set():
             await self._accepts.wait()
-        if self.state is not _S.DIRTY:  # called for each record
-            self._advance(_E.ADDED)
+        self._advance(_E.ADDED)
         if self._open is None:
             self._open = _OpenCommit(self._clock() + self._interval_s)
             self._wake.set()
         commit = self._open
-        if task not in commit.tasks:
-            commit.tasks[task] = False
-            commit.ids.add(task.id)
+        commit.tasks.setdefault(task, False)
+        commit.ids.add(task.id)
         if records:
             commit.tasks[task] = True
             self._adding += 1
             try:
+                await self.output.begin()
                 for record in records:
-                    commit.sent.add(task, offsets, await self.output.send(record))
+                    commit.sent.add(task, source, offset, await self.output.send(record))
             except Exception as error:
                 # A part of what the record emitted is there.
                 self._fail(error)
@@ -161,7 +182,7 @@ class Committer:
                 self._adding -= 1
                 self._wake.set()
         if task in commit.tasks:
-            task.record_done(offsets)
+            task.record_done(source, offset)
 
     def drop(self, task: Task) -> None:
         """The task does not run here any more, and drops what it has not committed. Exactly once,

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.admin.admin import Admin
+from kafkaclient.errors import KafkaError, StreamsError, TransactionAbortableError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.reader.reader import Reader
 from kafkaclient.streams.membership.commit_gate import CommitGate
@@ -33,6 +34,7 @@ from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.runtime.to_the_end import to_the_end
 from kafkaclient.streams.runtime.topics import (
+    check_internal_topics,
     end_offsets,
     partition_counts,
     prepare_topics,
@@ -59,6 +61,7 @@ _COMMIT_TIMEOUT_S = 20.0  # how long it waits for records and commits together
 _LEAVE_TIMEOUT_S = 5.0
 _CLEANUP_INTERVAL_S = 10.0
 _DISK_THREADS = 2
+_EXPLAIN_TIMEOUT_S = 5.0
 
 
 class TaskDescription(NamedTuple):
@@ -129,6 +132,7 @@ class Instance:
         try:
             await self._start(stack)
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            await self._explain_crash()
         finally:
             stopping.cancel()
             self._observer.run_ending()
@@ -162,6 +166,7 @@ class Instance:
         self._inputs = Inputs(
             reader, config.auto_offset_reset, self._clock, self._topology.internal_topics
         )
+        self._check_topics = partial(check_internal_topics, admin, topics.internal)
         self._manager = manager = TaskManager(
             self._topology,
             self._directory,
@@ -307,6 +312,21 @@ class Instance:
         self._manager.stop_work()
         if not self._crashed.done():
             self._crashed.set_exception(error)
+
+    async def _explain_crash(self) -> None:
+        """If a transaction failed because an internal topic was deleted, and perhaps created again,
+        let the error of the crash name the topic."""
+        crash = self._crashed.exception() if self._crashed.done() else None
+        if isinstance(crash, TransactionAbortableError):
+            try:
+                async with asyncio.timeout(_EXPLAIN_TIMEOUT_S):
+                    await self._check_topics()
+            except StreamsError as explained:
+                explained.__cause__ = crash
+                self._crashed = asyncio.get_running_loop().create_future()
+                self._crashed.set_exception(explained)
+            except (KafkaError, TimeoutError) as error:
+                _log.info("not known whether the internal topics exist: %r", error)
 
     def _loop(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return asyncio.create_task(self._crash_on_error(work), name=f"kafkaclient-streams-{name}")

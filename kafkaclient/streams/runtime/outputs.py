@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kafkaclient.errors import (
     KafkaError,
@@ -19,10 +19,11 @@ from kafkaclient.errors import (
     TransactionAbortableError,
 )
 from kafkaclient.producer.batches.record import RawRecord, checked_record
+from kafkaclient.streams.state.key_value_store import LARGE
 from kafkaclient.types import NO_OFFSET, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.batches.delivery import Delivery
@@ -38,7 +39,7 @@ _RECORD_OVERHEAD = 128  # bytes of a batch with one record, without key and valu
 
 
 class OutgoingRecord(NamedTuple):
-    """A record that a task emits: the arguments of :meth:`kafkaclient.Producer.send`."""
+    """A checked record that a task emits: the arguments of :meth:`kafkaclient.Producer.send`."""
 
     topic: str
     value: Any
@@ -46,6 +47,12 @@ class OutgoingRecord(NamedTuple):
     partition: int | None
     timestamp_ms: int | None
     headers: HeadersLike
+    is_small: bool = False
+    """Whether no broker refuses it because of its size."""
+
+
+_Changes: TypeAlias = "Mapping[TopicPartition, Mapping[bytes, bytes | None]]"
+_SentChanges: TypeAlias = "dict[TopicPartition, dict[bytes, Delivery]]"
 
 
 class Work(NamedTuple):
@@ -53,17 +60,17 @@ class Work(NamedTuple):
 
     offsets: Mapping[TopicPartition, int]
     """Input partition -> next offset to process."""
-    changes: Mapping[TopicPartition, Mapping[bytes, bytes | None]]
+    changes: _Changes
     """Changelog -> changes."""
 
 
 class RefusedChangeError(StreamsError):
-    """The broker refused a store's change because of its size."""
+    """The broker refused changes of stores because of their size. ``changes``: (changelog, key) ->
+    what to say of each, at least one."""
 
-    def __init__(self, message: str, changelog: TopicPartition, key: bytes) -> None:
-        super().__init__(message)
-        self.changelog = changelog
-        self.key = key
+    def __init__(self, changes: Mapping[tuple[TopicPartition, bytes], str]) -> None:
+        super().__init__(next(iter(changes.values())))
+        self.changes = changes
 
 
 class Output:
@@ -83,7 +90,14 @@ class Output:
         self._new_producer = new_producer
         self._offsets = offsets
         self._producer: Producer | None = None
+        self._sent: list[Delivery] = []
+        """What was sent since the last commit. While a delivery is kept, the producer does not log
+        that nobody checks it."""
         self._started = asyncio.Event()
+        largest = min(config.buffer_memory, config.max_request_size) - _RECORD_OVERHEAD
+        self.small_bytes = min(LARGE, largest)
+        """How large the key and value of a record may be together to need no check of its size, if
+        it has no headers."""
 
     @property
     def max_change_bytes(self) -> int:
@@ -105,18 +119,26 @@ class Output:
         self._started.clear()
         if producer is not None:
             await producer.stop(_STOP_TIMEOUT_S)
+        self._forget_sent()
 
     async def abandon(self) -> None:
         """Have nothing of the failed commit in the next one."""
+        self._forget_sent()
+
+    def _forget_sent(self) -> None:
+        """The error of the commit tells of these failures: have the producer not log them."""
+        sent, self._sent = self._sent, []
+        for delivery in sent:
+            with suppress(asyncio.InvalidStateError):
+                delivery.exception()
 
     # --- emitted records ------------------------------------------------------------------------
 
     def checked(self, record: OutgoingRecord) -> OutgoingRecord:
         """The record for a later :meth:`send`, with mutable buffers copied. Raises
         InvalidRecordError for a record that is invalid even without metadata."""
-        made = checked_record(self._config, time.time, RawRecord(*record))
-        topic, _, _, partition, timestamp_ms, _ = record
-        return OutgoingRecord(topic, made.value, made.key, partition, timestamp_ms, made.headers)
+        made = checked_record(self._config, time.time, RawRecord(*record[:6]))
+        return record._replace(value=made.value, key=made.key, headers=made.headers)
 
     async def prepare(self, records: Sequence[OutgoingRecord]) -> None:
         """Wait until the records' topics are known, so that :meth:`send` needs no metadata.
@@ -124,10 +146,10 @@ class Output:
         Raises PartitionOutOfRangeError for a partition that does not exist, and
         MetadataTimeoutError, with the topic's name, after ``max.block.ms``.
         """
-        wanted: dict[str, int] = {}
+        wanted = dict.fromkeys([record.topic for record in records], -1)
         for record in records:
-            number = -1 if record.partition is None else record.partition
-            wanted[record.topic] = max(number, wanted.get(record.topic, -1))
+            if record.partition is not None:
+                wanted[record.topic] = max(record.partition, wanted[record.topic])
         for topic, highest in wanted.items():
             count = await self._count_partitions(topic, highest)
             if highest >= count:
@@ -149,12 +171,27 @@ class Output:
                 if producer is self._producer:
                     raise
 
-    def send(self, record: OutgoingRecord) -> Awaitable[Delivery]:
-        """Send a record whose topic is known."""
-        topic, value, key, partition, timestamp_ms, headers = record
-        return self._running().send(
+    async def begin(self) -> None:
+        """Await this before the first record of a commit is sent."""
+
+    def send_nowait(self, record: OutgoingRecord) -> Delivery:
+        """Send a record whose topic is known. Raises KafkaError if that is not possible at once:
+        :meth:`send` waits for it, or raises the same."""
+        topic, value, key, partition, timestamp_ms, headers, _ = record
+        delivery = (self._producer or self._running()).send_nowait(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )
+        self._sent.append(delivery)
+        return delivery
+
+    async def send(self, record: OutgoingRecord) -> Delivery:
+        """Send a record whose topic is known; waits until the producer's buffer has room."""
+        topic, value, key, partition, timestamp_ms, headers, _ = record
+        delivery = await self._running().send(
+            topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+        )
+        self._sent.append(delivery)
+        return delivery
 
     # --- commits --------------------------------------------------------------------------------
 
@@ -164,41 +201,43 @@ class Output:
         changelog -> offset behind its last change: not behind the transaction's marker, which may
         not be in the log yet. Changelogs for which the broker returned no offset are missing."""
         producer = self._running()
-        sent: dict[TopicPartition, list[Delivery]] = {}
         changes = {each: found for one in work for each, found in one.changes.items() if found}
-        total = 0
         offsets = {each: offset for one in work for each, offset in one.offsets.items()}
+        sent: _SentChanges = {each: {} for each in changes}
         try:
-            for changelog, found in changes.items():
-                topic, partition = changelog
-                deliveries = sent[changelog] = []
-                for key, value in found.items():
-                    deliveries.append(await producer.send(topic, value, key, partition=partition))
-                    total += 1
-                    if total % _MAX_CHANGES_PER_TURN == 0:
-                        await asyncio.sleep(0)
-            await self._finish(producer, sent, offsets, losses)
+            await self._write(producer, changes, sent)
+            await self._finish(producer, offsets, losses)
         except KafkaError as error:
-            _note_checked(*sent.values())
-            if (too_large := _too_large(error, changes, sent)) is not None:
-                raise too_large from error
+            if refused := _too_large(error, changes, sent):
+                raise RefusedChangeError(refused) from error
             raise
+        self._sent = []
         positions = {}
         for changelog, deliveries in sent.items():
             # A partition's records are written in the order of sending.
-            last = (await deliveries[-1]).offset
+            last = (await next(reversed(deliveries.values()))).offset
             if last != NO_OFFSET:
                 positions[changelog] = last + 1
         return positions
 
+    async def _write(self, producer: Producer, changes: _Changes, sent: _SentChanges) -> None:
+        """Send the changes, and note their deliveries in ``sent``."""
+        total = 0
+        for changelog, found in changes.items():
+            topic, partition = changelog
+            deliveries = sent[changelog]
+            for key, value in found.items():
+                delivery = await producer.send(topic, value, key, partition=partition)
+                self._sent.append(delivery)
+                deliveries[key] = delivery
+                total += 1
+                if total % _MAX_CHANGES_PER_TURN == 0:
+                    await asyncio.sleep(0)
+
     async def _finish(
-        self,
-        producer: Producer,
-        changes: Mapping[TopicPartition, Sequence[Delivery]],
-        offsets: Mapping[TopicPartition, int],
-        losses: int,
+        self, producer: Producer, offsets: Mapping[TopicPartition, int], losses: int
     ) -> None:
-        """Wait until everything is written, and commit."""
+        """Commit the offsets, when everything is written."""
         raise NotImplementedError
 
     async def fetch_committed(
@@ -231,26 +270,17 @@ class TransactionalOutput(Output):
         self._gate = gate
         self._dead = dead
 
-    async def send(self, record: OutgoingRecord) -> Delivery:
-        if not self._running().in_transaction:
-            await self._begin()
-        return await super().send(record)
-
-    async def _begin(self) -> None:
+    async def begin(self) -> None:
         producer = self._running()
         if not producer.in_transaction:
             await producer.begin_transaction()
 
     async def commit(self, work: Sequence[Work], losses: int) -> dict[TopicPartition, int]:
-        await self._begin()
+        await self.begin()
         return await super().commit(work, losses)
 
     async def _finish(
-        self,
-        producer: Producer,
-        changes: Mapping[TopicPartition, Sequence[Delivery]],
-        offsets: Mapping[TopicPartition, int],
-        losses: int,
+        self, producer: Producer, offsets: Mapping[TopicPartition, int], losses: int
     ) -> None:
         async with self._gate.commit(losses) as group:
             await producer.send_offsets_to_transaction(offsets, group)
@@ -270,67 +300,53 @@ class TransactionalOutput(Output):
 class PlainOutput(Output):
     """At least once."""
 
-    def __init__(
-        self, config: ProducerConfig, new_producer: Callable[[], Producer], offsets: GroupOffsets
-    ) -> None:
-        super().__init__(config, new_producer, offsets)
-        self._emitted: list[Delivery] = []
+    async def _write(self, producer: Producer, changes: _Changes, sent: _SentChanges) -> None:
+        # A change that is written stays, though its record is processed again if the commit fails.
+        # So what a broker may refuse goes first.
+        await self._flush(producer)
+        for is_large in (True, False):
+            part = {
+                each: {k: v for k, v in found.items() if _is_large(k, v) is is_large}
+                for each, found in changes.items()
+            }
+            await super()._write(producer, part, sent)
+            await self._flush(producer)
 
-    async def send(self, record: OutgoingRecord) -> Delivery:
-        delivery = await super().send(record)
-        self._emitted.append(delivery)
-        return delivery
+    async def _flush(self, producer: Producer) -> None:
+        """Wait until all that was sent is written."""
+        await producer.flush()
+        for delivery in self._sent:
+            await delivery
+        self._sent = []
 
     async def _finish(
-        self,
-        producer: Producer,
-        changes: Mapping[TopicPartition, Sequence[Delivery]],
-        offsets: Mapping[TopicPartition, int],
-        losses: int,
+        self, producer: Producer, offsets: Mapping[TopicPartition, int], losses: int
     ) -> None:
-        emitted, self._emitted = self._emitted, []
-        try:
-            await producer.flush()
-            for deliveries in (emitted, *changes.values()):
-                for delivery in deliveries:
-                    await delivery
-        except KafkaError:
-            _note_checked(emitted)
-            raise
         await self._offsets.commit(offsets, losses)
 
-    async def abandon(self) -> None:
-        _note_checked(self._emitted)
-        self._emitted = []
 
-
-def _note_checked(*sent: Sequence[Delivery]) -> None:
-    """Have the producer not log these failures: the error of the commit tells of them."""
-    for deliveries in sent:
-        for delivery in deliveries:
-            with suppress(asyncio.InvalidStateError):
-                delivery.exception()
+def _is_large(key: bytes, value: bytes | None) -> bool:
+    return len(key) + len(value or b"") > LARGE
 
 
 def _too_large(
-    error: KafkaError,
-    changes: Mapping[TopicPartition, Mapping[bytes, bytes | None]],
-    sent: Mapping[TopicPartition, Sequence[Delivery]],
-) -> RefusedChangeError | None:
-    """If the broker refused a change because of its size: an error that names the change."""
+    error: KafkaError, changes: _Changes, sent: _SentChanges
+) -> dict[tuple[TopicPartition, bytes], str]:
+    """The changes that the broker refused because of their size, if that is why the commit failed:
+    (changelog, key) -> what to say of it."""
     cause = error.__cause__ if isinstance(error, TransactionAbortableError) else error
     if not isinstance(cause, RecordTooLargeError):
-        return None
+        return {}
+    found = {}
     for changelog, deliveries in sent.items():
-        pairs = changes[changelog].items()
-        for (key, value), delivery in zip(pairs, deliveries, strict=False):  # not all may be sent
-            if delivery.done() and isinstance(delivery.exception(), RecordTooLargeError):
-                topic, partition = changelog
-                return RefusedChangeError(
-                    f"a change of {len(key) + len(value or b'')} bytes, with the key {key[:50]!r}, "
-                    f"is too large for {topic}-{partition}, its store's changelog: {cause}. Raise "
-                    "max.message.bytes of the topic, or store less under one key",
-                    changelog,
-                    key,
+        topic, partition = changelog
+        for key, delivery in deliveries.items():
+            refusal = delivery.exception() if delivery.done() else None
+            if isinstance(refusal, RecordTooLargeError):
+                size = len(key) + len(changes[changelog][key] or b"")
+                found[changelog, key] = (
+                    f"a change of {size} bytes, with the key {key[:50]!r}, is too large for "
+                    f"{topic}-{partition}, its store's changelog: {refusal}. Raise "
+                    "max.message.bytes of the topic, or store less under one key"
                 )
-    return None
+    return found

@@ -103,7 +103,7 @@ class Queries:
 
     def _why_not(self, found: Task | None) -> str:
         if found is not None and found.state is TaskState.RESTORING:
-            lag = "" if found.lag is None else f": {found.lag:,} changes are missing"
+            lag = f": {found.lag:,} changes are missing" if found.lag else ""
             return f"is being restored here{lag}"
         return "is not active here"
 

@@ -16,28 +16,23 @@ from kafkaclient.errors import (
     KafkaError,
     MetadataTimeoutError,
     ProcessingError,
-    StateStoreError,
     StreamsError,
     UnknownTopicError,
 )
 from kafkaclient.producer.batches.record import header_pairs
 from kafkaclient.streams.declarations import FAIL, DeadLetter, RepartitionTopic, Topic
 from kafkaclient.streams.records import Record
-from kafkaclient.streams.runtime.cancellation import (
-    forget_cancellation,
-    is_being_cancelled,
-    take_cancellation,
-)
 from kafkaclient.streams.runtime.outputs import OutgoingRecord
 from kafkaclient.streams.runtime.task_states import is_recoverable
 from kafkaclient.streams.serdes import BYTES_OR_NONE
+from kafkaclient.topic_names import check_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkaclient.streams.declarations import ErrorHandler
     from kafkaclient.streams.runtime.outputs import Output
-    from kafkaclient.streams.serdes import Codec
+    from kafkaclient.streams.serdes import Codec, Write
     from kafkaclient.streams.state.key_value_store import KeyValueStore
     from kafkaclient.streams.topology import Processor, Topology
     from kafkaclient.types import HeadersLike, TopicPartition
@@ -46,14 +41,23 @@ _log = logging.getLogger(__name__)
 
 _DECODING = ("decoded", "types of its topic or the serde", DeserializationError)
 _PROCESSING = ("processed", "processor", ProcessingError)
-_NO_OUTPUT = (MetadataTimeoutError, UnknownTopicError, AuthorizationError)
+_NO_OUTPUT = (MetadataTimeoutError, UnknownTopicError)
 
 
 class _Output(NamedTuple):
     topic: str
-    """The name on brokers."""
+    """The checked name on brokers."""
     key: Codec
     value: Codec
+    write_key: Write
+    write_value: Write
+    with_context: bool
+    """Whether a codec has to be called by ``write_for``."""
+
+
+def _output(topic: str, key: Codec, value: Codec) -> _Output:
+    with_context = key.with_context or value.with_context
+    return _Output(topic, key, value, key.writer, value.writer, with_context)
 
 
 class Outputs:
@@ -78,24 +82,24 @@ class Outputs:
                     f"read are {', '.join(sorted(internal)) or 'none'}. Declare it as the input "
                     "of a processor, or emit to a Topic"
                 )
-            return _Output(self._topology.topic_name(topic.name), topic.key, topic.value)
+            return _output(self._topology.topic_name(topic.name), topic.key, topic.value)
         declared = self._topology.inputs.get(topic)
         if declared is None:
-            return _Output(topic, BYTES_OR_NONE, BYTES_OR_NONE)
-        return _Output(self._topology.topic_name(topic), declared.key, declared.value)
+            check_topic_name(topic)
+            return _output(topic, BYTES_OR_NONE, BYTES_OR_NONE)
+        return _output(self._topology.topic_name(topic), declared.key, declared.value)
 
 
 class _Emit:
     """:class:`~kafkaclient.streams.Emit` for one record."""
 
-    __slots__ = ("_record", "_work", "emitted", "failure", "no_output")
+    failure: KafkaError | None = None
+    """A retriable error of a serde, such as one that waits for its registry."""
+    no_output: ConfigError | None = None
+    """The error of a topic that cannot be emitted to."""
 
     def __init__(self, work: RecordWork, record: Record[Any, Any]) -> None:
         self.emitted: list[OutgoingRecord] = []
-        self.failure: KafkaError | None = None
-        """A retriable error of a serde, such as one that waits for its registry."""
-        self.no_output: ConfigError | None = None
-        """The error of a topic that cannot be emitted to."""
         self._work: RecordWork | None = work
         self._record = record
 
@@ -124,18 +128,19 @@ class _Emit:
         except ConfigError as error:
             self.no_output = error
             raise
-        if timestamp_ms is None and record.timestamp_ms >= 0:
-            timestamp_ms = record.timestamp_ms
         if headers is None:
             headers = record.headers
+        is_usual = partition is None and timestamp_ms is None and not headers
+        if timestamp_ms is None and record.timestamp_ms >= 0:
+            timestamp_ms = record.timestamp_ms
         try:
-            if output.key.with_context or output.value.with_context:
+            if output.with_context:
+                is_usual = False
                 headers = list(header_pairs(headers))
                 key = await output.key.write_for(key, output.topic, "key", headers)
                 value = await output.value.write_for(value, output.topic, "value", headers)
             else:
-                key = output.key.write(key)
-                value = output.value.write(value)
+                key, value = output.write_key(key), output.write_value(value)
         except KafkaError as error:
             if is_recoverable(error):
                 self.failure = error
@@ -145,13 +150,32 @@ class _Emit:
                 f"a record for topic {output.topic!r} is not of the types (key="
                 f"{output.key.declared}, value={output.value.declared}): {error}"
             ) from error
-        outgoing = OutgoingRecord(output.topic, value, key, partition, timestamp_ms, headers)
-        self.emitted.append(work.checked(outgoing))
+        work.check_open()
+        size = 0 if key is None else len(key)
+        if value is not None:
+            size += len(value)
+        is_usual = is_usual and size <= work.small_bytes
+        outgoing = OutgoingRecord(
+            output.topic, value, key, partition, timestamp_ms, headers, is_usual
+        )
+        self.emitted.append(outgoing if is_usual else work.checked(outgoing))
+
+
+def cancelled_error(partition: int, record: Any) -> StreamsError:
+    """The application cancelled the asyncio task that processes its records. ``record``: the last
+    one of the partition that was started, if any."""
+    which = f"{record.topic}-{partition}, offset {record.offset}" if record else "none yet"
+    return StreamsError(
+        "the application cancelled the asyncio task that processes its records; the last one that "
+        f"was started: {which}. A processor must not cancel its asyncio task, nor have it "
+        "cancelled later: use asyncio.timeout"
+    )
 
 
 class RecordWork:
     """The processing of one input partition of a running task. :meth:`close` it when the task stops
-    running. ``on_dropped`` is called for each record that is skipped or becomes a dead letter."""
+    running. ``on_dropped`` is called with the offset of a record that is skipped or becomes a dead
+    letter."""
 
     def __init__(
         self,
@@ -161,7 +185,7 @@ class RecordWork:
         stores: Mapping[str, KeyValueStore[Any, Any]],
         output: Output,
         outputs: Outputs,
-        on_dropped: Callable[[], None] = lambda: None,
+        on_dropped: Callable[[int], None],
     ) -> None:
         self._on_dropped = on_dropped
         self.outputs = outputs
@@ -173,6 +197,7 @@ class RecordWork:
         self._process = processor.process
         self._stores = tuple(stores[store.name] for store in processor.stores)
         self._output = output
+        self.small_bytes = output.small_bytes
         self._is_closed = False
         self._on_undecodable = processor.deserialization_exception_handler
         self._on_unprocessable = processor.processing_exception_handler
@@ -186,8 +211,8 @@ class RecordWork:
         then. A failed record leaves no output, and a commit never has a part of a record's.
 
         Raises DeserializationError or ProcessingError if the record fails and its handler is FAIL.
-        Errors of the store, retriable errors of the output, and what is no Exception are raised
-        unchanged. A cancellation is the record's error, unless the task stopped running.
+        Disk errors, retriable errors and denied rights of the output, and what is no Exception are
+        raised unchanged; CancelledError if the current asyncio task itself is cancelled.
         """
         try:
             key, value = record.key, record.value
@@ -212,8 +237,6 @@ class RecordWork:
         try:
             await self._process(decoded, *self._stores, emit)
             emit.close()
-            if is_being_cancelled() and not self._is_closed:
-                await take_cancellation()
             has_returned = True
             if emit.emitted:
                 await self._output.prepare(emit.emitted)
@@ -223,9 +246,11 @@ class RecordWork:
                 raise
             for store in self._stores:
                 store.roll_back()
-            if not _is_record_error(error, emit, has_returned):
+            if not self._is_record_error(error, emit, has_returned):
                 raise
-            forget_cancellation()
+            runner = asyncio.current_task()
+            if runner is not None and runner.cancelling():
+                raise asyncio.CancelledError from error
             # Every record would be skipped, not this one only.
             has_no_output = error is emit.no_output or (
                 has_returned and isinstance(error, _NO_OUTPUT)
@@ -239,6 +264,15 @@ class RecordWork:
         it. Otherwise as :meth:`process`."""
         return await self._handle(record, error, self._on_unprocessable, decoding=False)
 
+    def _is_record_error(self, error: BaseException, emit: _Emit, has_returned: bool) -> bool:
+        """Whether the error is the record's: not the disk's, nor one of the output that other
+        records will have too. All that the processor itself raises is the record's error."""
+        if not isinstance(error, (Exception, asyncio.CancelledError)):
+            return False
+        if has_returned:
+            return not (isinstance(error, AuthorizationError) or is_recoverable(error))
+        return error is not emit.failure and all(error is not each.failure for each in self._stores)
+
     def _explain(self, record: Any, error: Exception) -> Exception:
         """The error of the slower, more helpful way to decode the record."""
         try:
@@ -248,13 +282,16 @@ class RecordWork:
             return explained
         return error
 
-    def checked(self, outgoing: OutgoingRecord) -> OutgoingRecord:
-        """A record that the processor emits, to be sent when it has returned. Invalid records are
-        rejected here, inside the processor. Mutable buffers are copied, as in send()."""
+    def check_open(self) -> None:
+        """Raise StreamsError after :meth:`close`."""
         if self._is_closed:
             raise StreamsError(
                 "the task was taken away from this instance while it processed this record"
             )
+
+    def checked(self, outgoing: OutgoingRecord) -> OutgoingRecord:
+        """A record that the processor emits, to be sent when it has returned. Invalid records are
+        rejected here, inside the processor."""
         return self._output.checked(outgoing)
 
     async def _handle(
@@ -274,7 +311,7 @@ class RecordWork:
             )
             failure.topic_partition, failure.offset = self._source, record.offset
             raise failure from error
-        self._on_dropped()
+        self._on_dropped(record.offset)
         if isinstance(handler, DeadLetter):
             timestamp_ms = None if record.timestamp < 0 else record.timestamp  # -1: there is none
             headers = _dead_letter_headers(record, self._source, error)
@@ -292,16 +329,6 @@ class RecordWork:
             return [dead_letter]
         _log.warning("%s; it was skipped", what)
         return []
-
-
-def _is_record_error(error: BaseException, emit: _Emit, has_returned: bool) -> bool:
-    """Whether the error is the record's: not the disk's, and not a retriable error of the runtime.
-    All that the processor itself raises is the record's error, retriable or not."""
-    if not isinstance(error, (Exception, asyncio.CancelledError)):
-        return False
-    if isinstance(error, StateStoreError) or error is emit.failure:
-        return False
-    return not has_returned or not is_recoverable(error)
 
 
 def _dead_letter_headers(

@@ -8,71 +8,68 @@ from kafkaclient.errors import RecordTooLargeError, StreamsError, TransactionAbo
 from kafkaclient.streams.runtime.outputs import RefusedChangeError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.streams.runtime.task import Task
     from kafkaclient.types import TopicPartition
 
-_MIN_PRUNED = 10_000
+
+class RefusedRecordsError(TransactionAbortableError):
+    """A commit failed because of records that get the error when they are reached again: the next
+    commit will not fail because of them."""
 
 
 class SentRecords:
-    """What was sent for one commit: which input record each record comes from."""
+    """What was sent for one commit: which input record each large record comes from."""
 
     def __init__(self) -> None:
-        self._sent: list[tuple[Task, Mapping[TopicPartition, int], Delivery]] = []
-        """With the offsets behind the input record."""
-        self._prune_at = _MIN_PRUNED
+        self._sent: list[tuple[_Culprit, Delivery]] = []
 
-    def add(self, task: Task, offsets: Mapping[TopicPartition, int], delivery: Delivery) -> None:
-        """A record was sent for the input record before these offsets."""
-        self._sent.append((task, offsets, delivery))
-        if len(self._sent) >= self._prune_at:
-            self._sent = [each for each in self._sent if not _is_written(each[2])]
-            self._prune_at = max(_MIN_PRUNED, 2 * len(self._sent))
+    def add(self, task: Task, source: TopicPartition, offset: int, delivery: Delivery) -> None:
+        """A record that may be refused was sent for the input record before ``offset``."""
+        self._sent.append(((task, source, offset), delivery))
 
     def blame(self, failure: BaseException, tasks: Collection[Task]) -> BaseException:
         """The failure of the commit. If the broker refused records because of their size, this
-        becomes the error of their input records, when ``tasks`` process them again: then the
-        returned failure can be retried."""
+        becomes the error of their input records, when ``tasks`` process them again: then
+        RefusedRecordsError is returned."""
         if not _is_too_large(failure):
             return failure
         found = self._refused() | _changed(failure, tasks)
-        for (task, offsets), error in found.items():
-            if task in tasks and not task.refuse(dict(offsets), error):
-                (((topic, partition), offset),) = offsets
+        for (task, source, offset), error in found.items():
+            if task in tasks and not task.refuse(source, offset, error):
+                topic, partition = source
                 return StreamsError(
                     f"the dead letter of the record at {topic}-{partition}, offset {offset - 1}, "
                     f"is refused: {error} Raise max.message.bytes of the dead letter topic"
                 )
-        return failure if not found else TransactionAbortableError(str(failure))
+        return failure if not found else RefusedRecordsError(str(failure))
 
     def _refused(self) -> dict[_Culprit, Exception]:
         found: dict[_Culprit, Exception] = {}
-        for task, offsets, delivery in self._sent:
+        for culprit, delivery in self._sent:
             error = delivery.exception() if delivery.done() else None
             if isinstance(error, RecordTooLargeError):
-                found[task, tuple(offsets.items())] = error
+                found[culprit] = error
         return found
 
 
-_Culprit = tuple["Task", tuple[tuple["TopicPartition", int], ...]]
+_Culprit = tuple["Task", "TopicPartition", int]
+"""A task, and the input record before an offset of a partition."""
 
 
 def _changed(failure: BaseException, tasks: Collection[Task]) -> dict[_Culprit, Exception]:
-    """The record that wrote the change which was refused."""
-    if isinstance(failure, RefusedChangeError):
-        for task in tasks:
-            if offsets := task.writer(failure.changelog, failure.key):
-                return {(task, tuple(offsets.items())): RecordTooLargeError(str(failure))}
-    return {}
+    """The records that wrote the changes which were refused."""
+    refused = failure.changes if isinstance(failure, RefusedChangeError) else {}
+    return {
+        (task, *writer): RecordTooLargeError(text)
+        for change, text in refused.items()
+        for task in tasks
+        if (writer := task.writer(*change)) is not None
+    }
 
 
 def _is_too_large(failure: BaseException) -> bool:
     cause = failure.__cause__ if isinstance(failure, TransactionAbortableError) else failure
     return isinstance(cause, (RecordTooLargeError, RefusedChangeError))
-
-
-def _is_written(delivery: Delivery) -> bool:
-    return delivery.done() and delivery.exception() is None

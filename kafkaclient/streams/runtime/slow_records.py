@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kafkaclient.reader.batch import FetchedRecord
     from kafkaclient.streams.tasks import TaskId
-    from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -22,35 +22,40 @@ class SlowRecords:
     def __init__(self, task: TaskId, session_timeout_s: float) -> None:
         self._task = task
         self._session_timeout_s = session_timeout_s
-        self._at: tuple[TopicPartition, int] | None = None
-        """Partition and offset of the record that is being processed. None: there is none."""
+        self._record: FetchedRecord | None = None
+        """The record that is being processed. None: there is none."""
         self._loop_seen_at = 0.0
         """When the event loop last ran during this record."""
 
-    def start(self, source: TopicPartition, offset: int, now: float) -> None:
+    def start(self, record: FetchedRecord, now: float) -> None:
         """The processing of a record begins."""
-        self._at, self._loop_seen_at = (source, offset), now
+        self._record, self._loop_seen_at = record, now
 
     def end(self, now: float) -> None:
         """The processing of the record ends."""
-        self.check(now)
-        self._at = None
+        if now - self._loop_seen_at > self._session_timeout_s:
+            self.check(now)
+        self._record = None
 
     def stop(self) -> None:
         """The task stops running."""
-        self._at = None
+        self._record = None
 
     def check(self, now: float) -> None:
         """Log the current record if it has blocked the event loop."""
-        if self._at is None:
+        if self._record is None:
             return
         blocked_s, self._loop_seen_at = now - self._loop_seen_at, now
         if blocked_s > self._session_timeout_s:
-            (topic, partition), offset = self._at
             _log.warning(
                 "task %s: while the record at %s-%d, offset %d, was processed, the event loop was "
                 "blocked for %.1f s, longer than session.timeout.ms, %g s: without heartbeats the "
                 "group removes this instance and reassigns its tasks. Run blocking code with "
                 "asyncio.to_thread or in a process pool, or raise session_timeout_ms",
-                *(self._task, topic, partition, offset, blocked_s, self._session_timeout_s),
+                self._task,
+                self._record.topic,
+                self._task.partition,
+                self._record.offset,
+                blocked_s,
+                self._session_timeout_s,
             )

@@ -49,7 +49,7 @@ class TaskOptions:
 class _Source:
     """One input partition of a task."""
 
-    __slots__ = ("committed_offset", "offset", "partition", "refused", "work")
+    __slots__ = ("committed_offset", "dropped", "offset", "partition", "refused", "work")
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
@@ -59,6 +59,8 @@ class _Source:
         """The offset of the last commit of this instance."""
         self.refused: dict[int, Exception] = {}
         """Offset of an uncommitted record -> why a broker refused what was written for it."""
+        self.dropped: list[int] = []
+        """Offsets of uncommitted records that were skipped or became dead letters."""
         self.work: RecordWork | None = None
         """While RUNNING."""
 
@@ -197,6 +199,7 @@ class Task:
             for topic in processor.topics:
                 source = self._sources.get(self._topology.topic_name(topic.name))
                 if source is not None:
+                    source.dropped = []
                     source.work = RecordWork(
                         source.partition,
                         topic,
@@ -204,11 +207,8 @@ class Task:
                         stores,
                         self._output,
                         outputs,
-                        on_dropped=self._dropped,
+                        on_dropped=source.dropped.append,
                     )
-
-    def _dropped(self) -> None:
-        self._progress.dropped += 1
 
     def _stop_running(self) -> None:
         self._options.observer.worked(self.id, self._progress)
@@ -226,9 +226,9 @@ class Task:
 
     async def process(
         self, record: Any
-    ) -> tuple[Sequence[OutgoingRecord], Mapping[TopicPartition, int]] | None:
-        """Process one record. Returns what it emitted, and the offset behind it, for
-        :meth:`.Committer.add`. None: the task stopped running.
+    ) -> tuple[Sequence[OutgoingRecord], TopicPartition, int] | None:
+        """Process one record. Returns what it emitted, its partition, and the offset behind it, for
+        :meth:`.Committer.add`. None: the task stopped.
 
         Raises as :meth:`RecordWork.process`. The caller must then drop what was done since the last
         commit.
@@ -236,11 +236,11 @@ class Task:
         source = self._sources[record.topic]
         work = source.work
         assert work is not None
-        if isinstance(record, OffsetReset):
+        if record.__class__ is OffsetReset:
             # Committed with the records, or alone.
-            return (), {source.partition: record.offset}
+            return (), source.partition, record.offset
         began = self._clock()
-        self._slow_records.start(source.partition, record.offset, began)
+        self._slow_records.start(record, began)
         if source.refused and record.offset in source.refused:
             emitted = await work.refused(record, source.refused[record.offset])
         else:
@@ -250,33 +250,31 @@ class Task:
         now = self._clock()
         self._slow_records.end(now)
         self._progress.processed(now - began)
-        return emitted, {source.partition: record.offset + 1}
+        return emitted, source.partition, record.offset + 1
 
-    def record_done(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """All that the task has done belongs to the next commit. ``offsets``: input partition ->
-        next offset to process."""
-        self.start_at(offsets)
+    def record_done(self, source: TopicPartition, offset: int) -> None:
+        """All that the task has done belongs to the next commit. ``offset``: of the next record of
+        ``source`` to process."""
+        self._sources[source.topic].offset = offset
         for store in self.task_stores:
-            store.view.mark(offsets)
+            store.view.mark((source, offset))
 
-    def writer(self, changelog: TopicPartition, key: bytes) -> Mapping[TopicPartition, int] | None:
-        """The input record of a large uncommitted change, as the offsets of its
+    def writer(self, changelog: TopicPartition, key: bytes) -> tuple[TopicPartition, int] | None:
+        """The input record of a large uncommitted change, as the arguments of its
         :meth:`record_done`. None: another task's, or not known."""
         for store in self.task_stores:
             if store.changelog == changelog:
-                found: Mapping[TopicPartition, int] | None = store.view.writer(key)
+                found: tuple[TopicPartition, int] | None = store.view.writer(key)
                 return found
         return None
 
-    def refuse(self, offsets: Mapping[TopicPartition, int], error: Exception) -> bool:
-        """A broker refused what was written for the record before these offsets. When the record is
+    def refuse(self, source: TopicPartition, offset: int, error: Exception) -> bool:
+        """A broker refused what was written for the record before this offset. When the record is
         reached again, this is its error. Returns False if it was so already."""
-        for partition, offset in offsets.items():
-            refused = self._sources[partition.topic].refused
-            if offset - 1 in refused:
-                return False
-            refused[offset - 1] = error
-        return True
+        refused = self._sources[source.topic].refused
+        is_new = offset - 1 not in refused
+        refused.setdefault(offset - 1, error)
+        return is_new
 
     def check_slow_record(self) -> None:
         """Log it if the event loop was blocked. Call it several times per session timeout."""
@@ -295,12 +293,15 @@ class Task:
         ``positions``: changelog -> offset behind the last change, unless there was no change or
         its offset is unknown."""
         self.failures = 0
-        self._options.observer.worked(self.id, self._progress)
         for partition, offset in offsets.items():
             source = self._sources[partition.topic]
             source.committed_offset = offset
+            while source.dropped and source.dropped[0] < offset:
+                self._progress.dropped += 1
+                del source.dropped[0]
             if source.refused:
                 source.refused = {o: e for o, e in source.refused.items() if o >= offset}
+        self._options.observer.worked(self.id, self._progress)
         for store in self.task_stores:
             store.on_committed(positions.get(store.changelog))
 

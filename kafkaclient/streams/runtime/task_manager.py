@@ -7,6 +7,7 @@ import logging
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
+from kafkaclient.streams.runtime.refusals import RefusedRecordsError
 from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState, is_recoverable
 from kafkaclient.streams.runtime.turns import Turns
@@ -322,7 +323,11 @@ class TaskManager:
         task.start_at({source: await self._inputs.beginning(source) for source in at_first})
         if at_end:
             # Committed now: after a failure, a later end offset would skip records.
-            await self.committer.add(task, (), await self._fetch_ends(at_end))
+            ends = await self._fetch_ends(at_end)
+            task.start_at(ends)  # all of them are in any commit
+            for source, offset in ends.items():
+                if added := self.committer.add(task, (), source, offset):
+                    await added
             await self.committer.commit()
 
     def failed(self, task: Task, error: BaseException) -> None:
@@ -330,7 +335,8 @@ class TaskManager:
         if self.tasks.get(task.id) is not task or not task.is_active:
             return
         if is_recoverable(error):
-            task.failures += 1
+            if not isinstance(error, RefusedRecordsError):
+                task.failures += 1
             _log.warning("task %s failed: %s", task.id, error)
             self.handle(task, TaskEvent.FAILED)
         else:

@@ -285,16 +285,26 @@ async def watch_internal_topics(admin: Admin, topics: Mapping[str, UUID | None])
     Raises :class:`~kafkaclient.errors.StreamsError` if a topic is gone, or was created again, in 3
     answers one after another: a broker that has just started may not know it yet.
     """
-    looks, gone = 0, list[str]()
-    while topics and looks < _GONE_LOOKS:
+    looks = 0
+    while topics:
         await asyncio.sleep(_CHECK_INTERVAL_S)
         try:
-            gone = await _gone(admin, topics)
+            await check_internal_topics(admin, topics)
+        except StreamsError as error:
+            looks += 1
+            if looks == _GONE_LOOKS:
+                raise
+            _log.info("%s", error)
         except KafkaError as error:
             _log.info("not known whether the internal topics exist: %r", error)
         else:
-            looks = looks + 1 if gone else 0
-    if gone:
+            looks = 0
+
+
+async def check_internal_topics(admin: Admin, topics: Mapping[str, UUID | None]) -> None:
+    """Raise StreamsError if a topic is gone, or was created again, as :func:`watch_internal_topics`
+    after one answer. Raises other errors of the admin client unchanged."""
+    if gone := await _gone(admin, topics):
         raise StreamsError(
             f"topic {', '.join(gone)} was deleted while the application ran, for example by "
             "`kafkaclient streams reset`, so this instance cannot go on. Start it again: it makes "

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.errors import StreamsError
+from kafkaclient.streams.runtime.record_work import cancelled_error
 from kafkaclient.streams.runtime.task_states import is_recoverable
 
 if TYPE_CHECKING:
@@ -87,20 +87,9 @@ class Worker:
         except asyncio.CancelledError as error:
             if self._is_over:
                 raise
-            cancelled = StreamsError(
-                f"the application cancelled task {self.task.id} of itself{self._after}. A "
-                "processor must not cancel its asyncio task later than it returns: use "
-                "asyncio.timeout"
-            )
+            cancelled = cancelled_error(self.task.id.partition, self._last)
             cancelled.__cause__ = error
             self._report(cancelled)
-
-    @property
-    def _after(self) -> str:
-        last = self._last
-        if last is None:
-            return ""
-        return f", after the record at {last.topic}-{self.task.id.partition}, offset {last.offset}"
 
     async def _work(self) -> None:
         while not (self._is_over or self._is_suspended):
@@ -112,17 +101,14 @@ class Worker:
             elif self._turns.is_over:
                 await self._turns.next()
             else:
-                await self._process_next()
+                await self._process_run()
+                if self.asyncio_task.cancelling():
+                    raise asyncio.CancelledError  # a processor has caught the first one
 
-    async def _process_next(self) -> None:
-        self._last = record = self._records.popleft()
-        if len(self._records) == _MAX_WAITING_RECORDS - 1:
-            self._on_room()
+    async def _process_run(self) -> None:
         self._between_records.clear()
         try:
-            results = await self.task.process(record)
-            if results is not None and not self._is_late:
-                await self._committer.add(self.task, *results)
+            await self._process_records()
         except Exception as error:  # noqa: BLE001 - on_error gets it
             if is_recoverable(error):
                 await self._committer.commit()  # the records before it need not be done again
@@ -135,6 +121,21 @@ class Worker:
             self._report(error)
         finally:
             self._between_records.set()
+
+    async def _process_records(self) -> None:
+        """Process records until the turn is over, or no further record may be started."""
+        records = self._records
+        while records and self._may_work.is_set() and not (self._is_over or self._is_suspended):
+            self._last = record = records.popleft()
+            if len(records) == _MAX_WAITING_RECORDS - 1:
+                self._on_room()
+            results = await self.task.process(record)
+            if results is not None and not self._is_late:
+                added = self._committer.add(self.task, *results)
+                if added is not None:
+                    await added
+            if self._turns.is_over:
+                return
 
     def _report(self, error: BaseException) -> None:
         if not self._is_over:

@@ -11,6 +11,7 @@ from kafkaclient.errors import RecordTooLargeError, StreamsError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from kafkaclient.errors import StateStoreError
     from kafkaclient.streams.declarations import Store
 
 K = TypeVar("K")
@@ -18,15 +19,20 @@ V = TypeVar("V")
 D = TypeVar("D")
 
 _ABSENT: Any = object()
-"""Marks a key in ``_undo`` that had no uncommitted write."""
+"""No value, not even None for a deletion."""
 _MAX_CACHED = 10_000  # pairs per store; more changes than that are cached until the next commit
 _MAX_CACHED_BYTES = 256  # of a value
-_LARGE = 900  # bytes of a change; few topics have a smaller max.message.bytes
+LARGE = 900
+"""Bytes. A smaller key and value, without headers, are not refused because of their size: few
+topics have a smaller ``max.message.bytes``."""
 _MAX_CHANGE_BYTES = 1_048_576 - 128  # max.request.size's default, without the rest of the batch
 
 
 class Bytes(Protocol):
     """Where committed pairs are: RocksDB, or memory in tests."""
+
+    failure: StateStoreError | None
+    """The last disk error."""
 
     def get(self, key: bytes) -> bytes | None: ...
     def items(self, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]: ...
@@ -54,12 +60,12 @@ class KeyValueStore(Generic[K, V]):
         "_declared",
         "_decode",
         "_large",
+        "_marked",
         "_max_bytes",
-        "_undo",
+        "_new",
         "_write_key",
         "_write_value",
         "_writers",
-        "changes",
         "is_closed",
     )
 
@@ -73,10 +79,10 @@ class KeyValueStore(Generic[K, V]):
         self._cache: dict[bytes, bytes | None] = {}
         """The newest committed pairs: a read of RocksDB takes longer than all the rest."""
         self._max_bytes = max_change_bytes
-        self.changes: dict[bytes, bytes | None] = {}
-        """The uncommitted writes: serialized key -> value."""
-        self._undo: dict[bytes, bytes | None] = {}
-        """What :meth:`roll_back` restores: key -> value at the last :meth:`mark`."""
+        self._marked: dict[bytes, bytes | None] = {}
+        """The uncommitted writes until the last :meth:`mark`: serialized key -> value."""
+        self._new: dict[bytes, bytes | None] = {}
+        """The writes since then."""
         self._large: list[bytes] = []
         """Keys of large writes since the last :meth:`mark`."""
         self._writers: dict[bytes, Any] = {}
@@ -92,7 +98,9 @@ class KeyValueStore(Generic[K, V]):
     def get(self, key: K, default: D) -> V | D: ...
     def get(self, key: K, default: Any = None) -> Any:
         """The key's value, or ``default``."""
-        found = self._get(self._written_key(key))
+        if self.is_closed:
+            self.check_open()
+        found = self._get(self._write_key(key))
         if found is None:
             return default
         return found if self._decode is None else self._decode(found)
@@ -111,8 +119,10 @@ class KeyValueStore(Generic[K, V]):
 
         Raises RecordTooLargeError if the two are larger than a record of the changelog may be.
         """
-        name, data = self._written_key(key), self._write_value(value)
-        if len(data) + len(name) > _LARGE:
+        if self.is_closed:
+            self.check_open()
+        name, data = self._write_key(key), self._write_value(value)
+        if len(data) + len(name) > LARGE:
             if len(data) + len(name) > self._max_bytes:
                 raise RecordTooLargeError(
                     f"store {self._declared.name!r}: the value of key {name[:100]!r} has "
@@ -121,7 +131,7 @@ class KeyValueStore(Generic[K, V]):
                     "changelog"
                 )
             self._large.append(name)
-        self._put(name, data)
+        self._new[name] = data
 
     def __delitem__(self, key: K) -> None:
         """Remove the key. Raises KeyError if the store does not have it."""
@@ -131,7 +141,7 @@ class KeyValueStore(Generic[K, V]):
 
     def delete(self, key: K) -> None:
         """Remove the key, if the store has it. Faster than ``del``, which reads first."""
-        self._put(self._written_key(key), None)
+        self._new[self._written_key(key)] = None
 
     def pop(self, key: K, default: D = _ABSENT) -> V | D:
         """Remove the key and return its value, or ``default``. Raises KeyError without default."""
@@ -152,21 +162,20 @@ class KeyValueStore(Generic[K, V]):
         return (key for key, _ in self.items())
 
     def _written_key(self, key: Any) -> bytes:
-        if self.is_closed:
-            self.check_open()
-        return self._write_key(key)
+        self.check_open()
+        written: bytes = self._write_key(key)
+        return written
 
     def _get(self, key: bytes) -> bytes | None:
-        if key in self.changes:
-            return self.changes[key]
-        if key in self._cache:
-            return self._cache[key]
+        for pairs in (self._new, self._marked, self._cache):
+            if key in pairs:
+                return pairs[key]
         return self._bytes.get(key)
 
-    def _put(self, key: bytes, value: bytes | None) -> None:
-        if key not in self._undo:
-            self._undo[key] = self.changes.get(key, _ABSENT)
-        self.changes[key] = value
+    @property
+    def changes(self) -> dict[bytes, bytes | None]:
+        """The uncommitted writes: serialized key -> value."""
+        return self._marked | self._new
 
     def _range(self, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         self.check_open()
@@ -183,9 +192,16 @@ class KeyValueStore(Generic[K, V]):
 
     # --- for the runtime ------------------------------------------------------------------------
 
+    @property
+    def failure(self) -> StateStoreError | None:
+        """The last disk error."""
+        return self._bytes.failure
+
     def mark(self, by: Any = None) -> None:
         """All writes until now belong to whole records, the last ones to ``by``."""
-        self._undo = {}
+        if self._new:
+            self._marked.update(self._new)
+            self._new = {}
         if self._large:
             self._writers |= dict.fromkeys(self._large, by)
             self._large = []
@@ -195,18 +211,17 @@ class KeyValueStore(Generic[K, V]):
         so large that a broker may refuse it. Else None."""
         return self._writers.get(key)
 
-    def marked(self) -> dict[bytes, bytes | None]:
-        """The uncommitted writes until :meth:`mark`."""
-        before = {**self.changes, **self._undo}
-        return {key: value for key, value in before.items() if value is not _ABSENT}
+    def marked(self) -> Mapping[bytes, bytes | None]:
+        """The uncommitted writes until :meth:`mark`. The next mark adds to them, until they are
+        committed."""
+        return self._marked
 
     def commit(self) -> None:
         """Write the changes until :meth:`mark` to RocksDB, after the changelog has them."""
-        if marked := self.marked():
-            self._bytes.apply(marked.items())
-            self._cache_changes(marked)
-        self.changes = {key: self.changes[key] for key in self._undo}
-        self._undo = dict.fromkeys(self._undo, _ABSENT)
+        if self._marked:
+            self._bytes.apply(self._marked.items())
+            self._cache_changes(self._marked)
+            self._marked = {}
         self._writers = {}
 
     def _cache_changes(self, changes: Mapping[bytes, bytes | None]) -> None:
@@ -220,17 +235,13 @@ class KeyValueStore(Generic[K, V]):
 
     def roll_back(self) -> None:
         """Drop the writes since :meth:`mark`."""
-        for key, value in self._undo.items():
-            if value is _ABSENT:
-                del self.changes[key]
-            else:
-                self.changes[key] = value
-        self._undo = {}
+        self._new = {}
         self._large = []
 
     def close(self) -> None:
         """Drop the uncommitted writes. A running processor cannot use the store any more."""
-        self.changes = {}
+        self._marked = {}
+        self._new = {}
         self.is_closed = True
 
     def check_open(self) -> None:

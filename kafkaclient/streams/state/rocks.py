@@ -29,6 +29,9 @@ class RocksStore:
     Every method raises :class:`~kafkaclient.errors.StateStoreError` on a disk error.
     """
 
+    failure: StateStoreError | None = None
+    """The last error."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
         options = Options(raw_mode=True)
@@ -80,8 +83,9 @@ class RocksStore:
             raise self._error(what, error) from error
 
     def _error(self, what: str, error: Exception) -> StateStoreError:
-        return StateStoreError(
+        self.failure = StateStoreError(
             f"the store {self._path} cannot be {what}: {error}. No data is lost: the changelog has "
             "all of it. Free disk space or repair the disk, and restart. A deleted directory is "
             "restored from the changelog"
         )
+        return self.failure

@@ -117,7 +117,7 @@ async def test_a_produce_request_denied_for_the_cluster_is_no_end(
     ],
 )
 def test_what_allows_it_is_told(code: int, words: str) -> None:
-    operation = {29: "Write", 30: "Read", 31: "IdempotentWrite", 53: "Write"}[code]
+    operation = {29: "Write", 30: "Describe", 31: "IdempotentWrite", 53: "Write"}[code]
     assert words in (denied(code, operation, "x") or "")
 
 

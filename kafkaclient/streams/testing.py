@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict, deque
+from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from kafkaclient.errors import ConfigError, PartitionOutOfRangeError, StreamsError
-from kafkaclient.producer.batches.record import RawRecord, checked_record, header_pairs
+from kafkaclient.errors import ConfigError, StreamsError
+from kafkaclient.producer.batches.record import header_pairs
 from kafkaclient.streams.declarations import Topic
+from kafkaclient.streams.memory import Fetched, Log, Memory
 from kafkaclient.streams.records import Record
 from kafkaclient.streams.runtime.outputs import OutgoingRecord
 from kafkaclient.streams.runtime.record_work import Outputs, RecordWork, cancelled_error
@@ -17,117 +18,17 @@ from kafkaclient.streams.state.key_value_store import KeyValueStore
 from kafkaclient.streams.tasks import TaskId
 from kafkaclient.testing.clock import VirtualTimeLoop
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.murmur2 import partition_for_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
+    from collections.abc import Collection, Coroutine
 
-    from kafkaclient.config.producer import ProducerConfig
-    from kafkaclient.errors import StateStoreError
     from kafkaclient.streams.app import StreamsApp
     from kafkaclient.streams.topology import Processor
-    from kafkaclient.types import Headers, HeadersLike
+    from kafkaclient.types import HeadersLike
 
 K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
-
-
-class _Fetched(NamedTuple):
-    """A record as consumers return it."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    headers: Headers
-    key: bytes | None
-    value: bytes | None
-
-
-class _Memory:
-    """The committed pairs of one store."""
-
-    failure: StateStoreError | None = None
-
-    def __init__(self) -> None:
-        self._pairs: dict[bytes, bytes] = {}
-
-    def get(self, key: bytes) -> bytes | None:
-        return self._pairs.get(key)
-
-    def items(self, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        return iter(sorted(p for p in self._pairs.items() if start is None or p[0] >= start))
-
-    def apply(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        for key, value in changes:
-            if value is None:
-                self._pairs.pop(key, None)
-            else:
-                self._pairs[key] = value
-
-
-class _Log:
-    """All topics, and the :class:`Output` of all tasks. The records that a processor emits are
-    appended when it has succeeded."""
-
-    small_bytes = 0
-
-    def __init__(
-        self, config: ProducerConfig, partitions: Callable[[str], int], now_ms: Callable[[], int]
-    ) -> None:
-        self.records: defaultdict[str, list[_Fetched]] = defaultdict(list)
-        self.emitted: list[tuple[OutgoingRecord, int]] = []
-        """Records with their partitions, not appended yet."""
-        self._config = config
-        self._partitions = partitions
-        self._now_ms = now_ms
-        self._ends: Counter[TopicPartition] = Counter()
-        self._without_key: Counter[str] = Counter()
-
-    def checked(self, record: OutgoingRecord) -> OutgoingRecord:
-        made = checked_record(self._config, lambda: self._now_ms() / 1000, RawRecord(*record[:6]))
-        return record._replace(value=made.value, key=made.key, headers=made.headers)
-
-    async def prepare(self, records: Iterable[OutgoingRecord]) -> None:
-        for record in records:
-            self._check_partition(record)
-
-    async def send(self, record: OutgoingRecord) -> None:
-        checked = self.checked(record)
-        self._check_partition(checked)
-        self.emitted.append((checked, self._partition(checked)))
-
-    def _check_partition(self, record: OutgoingRecord) -> None:
-        count = self._partitions(record.topic)
-        if record.partition is not None and record.partition >= count:
-            raise PartitionOutOfRangeError(
-                f"topic {record.topic!r} has {count} partitions, numbered from 0; "
-                f"{record.partition} is not one of them. TopologyTest(app, partitions=...) "
-                "sets the number"
-            )
-
-    def _partition(self, record: OutgoingRecord) -> int:
-        count = self._partitions(record.topic)
-        if record.partition is not None:
-            return record.partition
-        if record.key is not None:
-            return partition_for_key(record.key, count)
-        self._without_key[record.topic] += 1
-        return (self._without_key[record.topic] - 1) % count
-
-    def append_emitted(self) -> list[_Fetched]:
-        emitted, self.emitted = self.emitted, []
-        return [self._append(record, partition) for record, partition in emitted]
-
-    def _append(self, record: OutgoingRecord, partition: int) -> _Fetched:
-        place = TopicPartition(record.topic, partition)
-        timestamp = self._now_ms() if record.timestamp_ms is None else record.timestamp_ms
-        headers: Any = tuple(record.headers or ())
-        fetched = _Fetched(*place, self._ends[place], timestamp, headers, record.key, record.value)
-        self._ends[place] += 1
-        self.records[record.topic].append(fetched)
-        return fetched
 
 
 def _check_no_loop() -> None:
@@ -199,7 +100,7 @@ class TopologyTest:
         self._start_ms = start_ms
         self._loop = VirtualTimeLoop()
         self._outputs = Outputs(topology)
-        self._log = _Log(
+        self._log = Log(
             app.config.producer_config,
             lambda topic: self._counts.get(topic) or self._count_given(topic),
             lambda: self.now_ms,
@@ -363,7 +264,7 @@ class TopologyTest:
                         )
                     found = self._stores.get((name, partition))
                     if found is None:
-                        found = KeyValueStore(declared, _Memory())
+                        found = KeyValueStore(declared, Memory())
                         self._stores[name, partition] = found
                     return found
         known = [store.name for each in self._topology.subtopologies for store in each.stores]
@@ -387,7 +288,7 @@ class TopologyTest:
             raise StreamsError("this TopologyTest is closed: make another one")
         return self._loop.run_until_complete(work)
 
-    async def _process(self, waiting: deque[_Fetched]) -> None:
+    async def _process(self, waiting: deque[Fetched]) -> None:
         runner = asyncio.current_task()
         assert runner is not None
         while waiting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 from pathlib import Path
@@ -59,6 +60,22 @@ def test_the_file_map_names_every_module_once() -> None:
     modules = _PACKAGE.rglob("*.py")
     found = [str(m.relative_to(_PACKAGE.parent)) for m in modules if not m.name.startswith("_")]
     assert sorted(named) == sorted(found)
+
+
+def test_errors_of_the_spark_source_are_quoted_exactly() -> None:
+    page = (_ROOT / "docs" / "reference" / "spark.md").read_text()
+    table = page.partition("\n## What do the errors mean?\n")[2]
+    quoted = re.findall(r"^\| `([^`]* [^`]*)` \|", table, re.MULTILINE)
+    assert len(quoted) >= 8
+    said = [
+        "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
+        for module in (_PACKAGE / "spark").glob("*.py")
+        for node in ast.walk(ast.parse(module.read_text()))
+        if (parts := node.values if isinstance(node, ast.JoinedStr) else [node])
+    ]
+    for quote in quoted:
+        template = re.sub(r"flights-\d+|\d+|startingOffsets", "{}", quote)
+        assert any(text.startswith(template) for text in said), quote
 
 
 def test_every_test_named_exists() -> None:

@@ -185,13 +185,16 @@ class Metadata:
         # A Produce response may have named a newer leader since then.
         return self.view.topics.get(name, found)
 
-    async def refresh(self, *, max_age_s: float = 0.0) -> None:
-        """Fetch all topics in use, unless that was done within the last ``max_age_s``.
+    async def refresh(self, *, max_age_s: float = 0.0, forget_topics: bool = False) -> None:
+        """Fetch all topics in use, unless that was done within the last ``max_age_s``. With
+        ``forget_topics``, topics that nothing waits for are forgotten first.
 
         Raises MetadataTimeoutError when no broker has answered within the config's ``call_limit``.
         """
         if self._task is None:
             raise ProducerStateError("metadata is not being fetched: not started, or stopped")
+        if forget_topics:
+            self._forget_idle(max_idle_s=-1.0)  # also a topic that was used at this moment
         if self._clock() - self.refreshed_at < max_age_s:
             return
         self.request_refresh("it was asked for")
@@ -303,8 +306,7 @@ class Metadata:
                 await asyncio.sleep(0)  # other callbacks go first
                 if full and request is requests[-1] and portion is portions[0]:
                     # Not before the response: a topic that was used again meanwhile must be kept.
-                    for name in self._topics.forget_idle(self._clock(), self._release):
-                        self._told.forget(name)
+                    self._forget_idle()
                 infos = tuple([told[name] for name in portion if name in told])
                 changed |= self._absorb(replace(result, topics=infos), portion)
         self._last_error = None
@@ -313,6 +315,10 @@ class Metadata:
             for answered, number in self._awaited.items():
                 if number <= self._refreshes and not answered.done():
                     answered.set_result(None)
+
+    def _forget_idle(self, max_idle_s: float | None = None) -> None:
+        for name in self._topics.forget_idle(self._clock(), self._release, max_idle_s):
+            self._told.forget(name)
 
     async def _request(self, names: list[str]) -> MetadataResult:
         failures = self._schedule.failures

@@ -119,15 +119,18 @@ class TopicsInUse:
         for name, topic in self.by_name.items():
             topic.fail(partial(error_of, name))
 
-    def forget_idle(self, now: float, release: Callable[[str], bool]) -> list[str]:
+    def forget_idle(
+        self, now: float, release: Callable[[str], bool], max_idle_s: float | None = None
+    ) -> list[str]:
         """Forget the topics that are idle and that ``release(topic)`` agrees to; their names.
         ``release`` is called last, because it may check all partitions.
         """
+        max_idle_s = self._max_idle_s if max_idle_s is None else max_idle_s
         forgotten = []
         for name, topic in list(self.by_name.items()):
             if topic.waiters:
                 topic.last_used = now
-            elif now - topic.last_used > self._max_idle_s:
+            elif now - topic.last_used > max_idle_s:
                 if release(name):
                     del self.by_name[name]
                     forgotten.append(name)

@@ -40,10 +40,16 @@ class ObservationMixin:
         known = None if self._core is None else self._core.metadata.view.topics.get(topic)
         return None if known is None else known.partitions
 
-    async def refresh_metadata(self, *, max_age_s: float = 0.0) -> None:
+    async def refresh_metadata(
+        self, *, max_age_s: float = 0.0, forget_topics: bool = False
+    ) -> None:
         """Fetch the metadata of all topics in use now, instead of within ``metadata.max.age.ms``:
         for example when a topic was given more partitions, or was deleted and created again. Does
         nothing if the metadata is at most ``max_age_s`` seconds old.
+
+        With ``forget_topics`` the topics without unfinished records are not in use any more, until
+        the next record. So a topic that was deleted is not created again by the refresh
+        (``allow.auto.create.topics``).
 
         Raises:
             MetadataTimeoutError: no broker answered within ``max.block.ms`` (if that is 0, within
@@ -51,7 +57,7 @@ class ObservationMixin:
             KafkaError: the producer cannot send any more, with this error.
         """
         core = self._open(in_transaction=False)
-        await core.metadata.refresh(max_age_s=max_age_s)
+        await core.metadata.refresh(max_age_s=max_age_s, forget_topics=forget_topics)
 
     async def healthy(self, timeout: float = 2.0) -> Health:
         """Ask the brokers whether records can be delivered now, for a readiness probe: ``if not

@@ -120,10 +120,12 @@ class Reader(Client):
         """
         return await self._running().partitions_of(topic)
 
-    async def refresh_metadata(self, *, max_age_s: float = 0.0) -> None:
+    async def refresh_metadata(
+        self, *, max_age_s: float = 0.0, forget_topics: bool = False
+    ) -> None:
         """Refresh the metadata, as :meth:`kafkaclient.Producer.refresh_metadata`."""
         cluster = self._running()
-        await cluster.metadata.refresh(max_age_s=max_age_s)
+        await cluster.metadata.refresh(max_age_s=max_age_s, forget_topics=forget_topics)
 
     @overload
     async def offsets(

@@ -114,11 +114,12 @@ def _key(kind: type, options: Mapping[str, str]) -> bytes:
 
 async def _refreshed(client: Producer | Reader) -> bool:
     """Whether the client could refresh its metadata. Topics may have been recreated or got
-    partitions since its last task. After a failure, a new client is started and raises the reason.
+    partitions since its last task. Topics of earlier tasks are forgotten, because refreshing a
+    deleted one could create it. After a failure, a new client is started and raises the reason.
     """
     try:
         async with asyncio.timeout(_REFRESH_TIMEOUT_S):
-            await client.refresh_metadata(max_age_s=_MAX_METADATA_AGE_S)
+            await client.refresh_metadata(max_age_s=_MAX_METADATA_AGE_S, forget_topics=True)
     except (KafkaError, TimeoutError):
         return False
     return True

@@ -8,6 +8,7 @@ import what only they need.
 
 from __future__ import annotations
 
+import logging
 import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from pyspark.sql.datasource import DataSource
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.spark.garbage import freeze_imports
-from kafkaclient.spark.given_options import SUBSCRIPTIONS
+from kafkaclient.spark.given_options import ENDING, SUBSCRIPTIONS, TRIGGER
 from kafkaclient.spark.options import ReadOptions, WriteOptions
 from kafkaclient.spark.schema import read_schema
 from kafkaclient.spark.workers import REMEDY
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
     from kafkaclient.spark.given_options import Mode
     from kafkaclient.spark.rows import WriteColumns
+
+_log = logging.getLogger(__name__)
 
 
 class KafkaDataSource(DataSource):
@@ -57,16 +60,19 @@ class KafkaDataSource(DataSource):
         """The columns of a read. ``load()`` calls it, and fails here for invalid options."""
         if not any(name in self.options for name in SUBSCRIPTIONS):
             return read_schema(headers=False)  # a write, or a read whose reader() will raise
-        try:
-            options = ReadOptions.parse(self.options, "streaming")  # warns of no option
-        except ConfigError:
-            options = ReadOptions.parse(self.options, "batch")
+        # The kind of read is not known yet. Only batch reads have an end, and refuse more otherwise.
+        has_end = any(name in self.options for name in ENDING)
+        options = ReadOptions.parse(self.options, "batch" if has_end else "streaming")
         return read_schema(headers=options.include_headers, columns=options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from kafkaclient.spark.source import batch_reader  # noqa: PLC0415
 
-        return batch_reader(self._read_options(schema, "batch"))
+        options = self._read_options(schema, "batch")
+        for name in TRIGGER:
+            if name in self.options:
+                _log.warning("option %s is ignored: it is for streaming reads", name)
+        return batch_reader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         _require_streams()

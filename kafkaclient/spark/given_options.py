@@ -101,7 +101,7 @@ class GivenOptions:
     """The given options by lower-case name: Spark's options are not case-sensitive. Raises
     ConfigError for a name that is not in ``known``."""
 
-    def __init__(self, options: Mapping[str, str], known: tuple[str, ...], mode: Mode) -> None:
+    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
         accepted = {name.lower() for name in known} | _SET_BY_SPARK
         for name in self._values:
@@ -114,7 +114,7 @@ class GivenOptions:
                     name,
                 )
             elif name not in accepted and not name.startswith(_CLIENT):
-                raise ConfigError(_unknown(name, known, mode))
+                raise ConfigError(_unknown(name, known))
 
     def get(self, name: str) -> str | None:
         return self._values.get(name.lower())
@@ -158,10 +158,10 @@ class GivenOptions:
         return client
 
 
-def _unknown(name: str, known: tuple[str, ...], mode: Mode) -> str:
+def _unknown(name: str, known: tuple[str, ...]) -> str:
     if name in {each.lower() for each in (*READ, *ENDING, *TRIGGER, *WRITE)}:
         use = "writing" if "topic" in known else "reading"
-        return f"option {name} is not for {use} ({mode})"
+        return f"option {name} is not for {use}"
     full = [f"{_CLIENT}{each.kafka_name}" for each in ReaderConfig.OPTIONS.values()]
     meant = {each.lower(): each for each in known} | {each: each for each in full}
     meant |= {each.removeprefix(_CLIENT): each for each in full}

@@ -115,14 +115,11 @@ class ReadOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str], mode: Mode) -> ReadOptions:
         """The parsed options. Raises ConfigError, which names the option."""
-        given = GivenOptions(options, (*READ, *ENDING, *TRIGGER), mode)
+        given = GivenOptions(options, (*READ, *ENDING, *TRIGGER))
         client = given.client(ReaderConfig)
         if mode == "batch":
-            for name in given.present(TRIGGER):
-                _log.warning("option %s is ignored: it is for streaming reads", name)
             start = _offset_limit(given, "starting", EARLIEST)
             end = _offset_limit(given, "ending", LATEST)
-            _check_batch(start, end)
         else:
             for name in given.present(ENDING):
                 raise ConfigError(f"option {name} is for batch reads: a streaming read has no end")
@@ -144,6 +141,8 @@ class ReadOptions:
             raise ConfigError(
                 f"option minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}"
             )
+        if mode == "batch":
+            _check_batch(start, end)
         return found
 
     def report_loss(self, what: str) -> None:
@@ -181,7 +180,7 @@ class WriteOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str], mode: Mode) -> WriteOptions:
         """The parsed options. Raises ConfigError, which names the option."""
-        given = GivenOptions(options, WRITE, mode)
+        given = GivenOptions(options, WRITE)
         client = given.client(ProducerConfig)
         given.read("includeHeaders", flag, default=False)  # the column decides: only check it
         checkpoint = given.get("checkpointLocation")

@@ -61,11 +61,15 @@ class Planner:
         await self._admin.close()
         await self._reader.close()
 
-    async def report_progress(self, offsets: Mapping[TopicPartition, int]) -> None:
+    async def report_progress(
+        self, offsets: Mapping[TopicPartition, int], *, wait: bool = False
+    ) -> None:
         """Commit the offsets to the group of the option commitOffsetsToGroup, if it is given.
-        Does not wait for the commit."""
+        ``wait``: return when the commit is done or has failed."""
         if self._group is not None:
             self._group.report(offsets)
+            if wait:
+                await self._group.finish()
 
     async def partitions(self, *, ignore_missing: bool = False) -> list[TopicPartition]:
         """All subscribed partitions that exist now.

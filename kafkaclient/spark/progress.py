@@ -28,21 +28,24 @@ class SourceProgress:
     """Rows that the trigger read, according to Spark."""
     offsets: int | None
     """Offsets that the trigger read: more than rows in compacted topics, or with transactions. None
-    for a query's first batch, whose start Spark does not report."""
-    behind: Mapping[TopicPartition, int]
-    """By partition: offsets that the source knew and that are not read yet."""
+    if Spark does not report where a partition started: in a query's first batch, and in the first
+    batch of a partition that was added."""
+    behind: Mapping[TopicPartition, int] | None
+    """By partition: offsets that the source knew and that are not read yet. None, as the three
+    numbers below, if the source did not ask for the latest offsets: after a restart, in the trigger
+    that repeats a batch."""
 
     @property
-    def min_offsets_behind_latest(self) -> int:
-        return min(self.behind.values(), default=0)
+    def min_offsets_behind_latest(self) -> int | None:
+        return min(self.behind.values()) if self.behind else None
 
     @property
-    def max_offsets_behind_latest(self) -> int:
-        return max(self.behind.values(), default=0)
+    def max_offsets_behind_latest(self) -> int | None:
+        return max(self.behind.values()) if self.behind else None
 
     @property
-    def avg_offsets_behind_latest(self) -> float:
-        return sum(self.behind.values()) / max(1, len(self.behind))
+    def avg_offsets_behind_latest(self) -> float | None:
+        return sum(self.behind.values()) / len(self.behind) if self.behind else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +105,12 @@ def _source(given: Mapping[str, Any]) -> SourceProgress | None:
         return None
     if not end:
         return None
-    read = sum(offset - start.get(tp, offset) for tp, offset in end.items()) if start else None
+    read = None
+    if all(tp in start or not offset for tp, offset in end.items()):
+        # A topic that was created again may end before its start, and is not read.
+        read = sum(max(0, offset - start.get(tp, 0)) for tp, offset in end.items())
     behind = {tp: max(0, offset - end.get(tp, offset)) for tp, offset in latest.items()}
-    return SourceProgress(given["numInputRows"], read, behind)
+    return SourceProgress(given["numInputRows"], read, behind or None)
 
 
 def _offsets(given: Any) -> dict[TopicPartition, int]:

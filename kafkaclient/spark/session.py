@@ -124,6 +124,7 @@ def _defaults(master: str, java_options: str) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"{logging} {java_options}".strip(),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.python.filterPushdown.enabled": "true",  # from Spark 4.1 on
     }
     if is_local(master):
         found |= {

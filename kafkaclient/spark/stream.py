@@ -79,10 +79,11 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         self._start_may_differ = False
         begin = parse_offsets(start) if start else {}
-        self._report_progress(begin)
+        # Spark kills this process at the end of a query: the last commit must be done before.
+        self._report_progress(begin, wait=begin == self._target)
         end = self._target if self._target is not None else self._run(self._end_offsets)
         self._latest = end
-        begin |= self._starts_of_added(begin, end)
+        begin = begin | self._starts_of_added(begin, end)  # the commit may still read the former
         if self._waits_for_more(begin, end, limit):
             return start
         self._last_batch = time.monotonic()
@@ -104,9 +105,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Spark calls it for a batch when it has planned the next one."""
         self._report_progress(parse_offsets(end) if end else {})
 
-    def _report_progress(self, done: dict[TopicPartition, int]) -> None:
+    def _report_progress(self, done: dict[TopicPartition, int], *, wait: bool = False) -> None:
         if done and self._options.group is not None:
-            self._run(lambda planner: planner.report_progress(done))
+            self._run(lambda planner: planner.report_progress(done, wait=wait))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return offsets_as_json(self._latest) or None

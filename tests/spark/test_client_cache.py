@@ -127,13 +127,38 @@ def test_topics_may_change_between_tasks(
         assert used == list(range(partitions))
 
 
+@pytest.mark.parametrize("max_age_s", [0.0, 1e9])
+def test_a_deleted_topic_is_not_created_again(
+    cache: ClientCache, fake, given: dict[str, str], monkeypatch: Any, max_age_s: float
+) -> None:
+    monkeypatch.setattr("kafkaclient.spark.client_cache._MAX_METADATA_AGE_S", max_age_s)
+
+    async def send(producer: Producer, topic: str) -> None:
+        await producer.send_and_wait(topic, b"v")
+        await producer.refresh_metadata()  # as after metadata.max.age.ms
+
+    def topics() -> set[str]:
+        return {name for name in ("t", "other") if fake.has_topic(name)}
+
+    with cache.client(Producer, given) as producer:
+        cache.loop.run(send(producer, "t"))
+    fake.delete_topic("t")
+    with cache.client(Producer, given) as again:
+        assert again is producer
+        cache.loop.run(send(producer, "other"))
+    assert topics() == {"other"}
+    with cache.client(Producer, given) as again:
+        cache.loop.run(send(producer, "t"))  # the task's own topic
+    assert topics() == {"t", "other"}
+
+
 def test_a_client_that_cannot_refresh_its_metadata_is_replaced(
     cache: ClientCache, given: dict[str, str], monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("kafkaclient.spark.client_cache._MAX_METADATA_AGE_S", 0.0)
     first = sent(cache, given, b"a")
 
-    async def fail(_client: Producer, **_options: float) -> None:
+    async def fail(_client: Producer, **_options: object) -> None:
         raise MetadataTimeoutError("no broker")
 
     monkeypatch.setattr(Producer, "refresh_metadata", fail)

@@ -50,3 +50,31 @@ def test_a_worker_without_pyarrow(lack: Callable[[str], None]) -> None:
         ConfigError, match=r"python\S* has no pyarrow: run pip install 'kafkaclient"
     ):
         KafkaDataSource(OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"startingOffsets": "latest", "commitOffsetsToGroup": ""}, "commitOffsetsToGroup=''"),
+        ({"startingOffsets": "latest", "minPartitions": "x"}, "minPartitions='x'"),
+        ({"endingOffsets": "latest", "minPartitions": "x"}, "minPartitions='x'"),
+        ({"endingOffsets": "earliest"}, "endingOffsets=earliest"),
+    ],
+)
+def test_load_tells_the_mistake_of_the_read_that_is_meant(
+    given: dict[str, str], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ConfigError, match=f"^option {said} is not accepted"):
+        KafkaDataSource(OPTIONS | given).schema()
+    assert not caplog.records
+
+
+def test_batch_reads_warn_of_options_of_streaming_reads(caplog: pytest.LogCaptureFixture) -> None:
+    source = KafkaDataSource(OPTIONS | {"maxOffsetsPerTrigger": "5"})
+    schema = source.schema()
+    source.streamReader(schema)
+    assert not caplog.records
+    source.reader(schema)
+    assert caplog.messages == [
+        "option maxOffsetsPerTrigger is ignored: it is for streaming reads"
+    ]

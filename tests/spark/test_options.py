@@ -109,12 +109,12 @@ def test_a_stream_has_no_end() -> None:
 def test_what_has_no_effect_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         options = read(
-            **{"groupIdPrefix": "g", "kafka.group.id": "g", "maxOffsetsPerTrigger": "5"},
+            **{"groupIdPrefix": "g", "kafka.group.id": "g"},
             checkpointLocation="/x",
         )
     assert "group.id" not in options.client
     warned = " ".join(caplog.messages)
-    for name in ("groupidprefix", "kafka.group.id", "maxOffsetsPerTrigger"):
+    for name in ("groupidprefix", "kafka.group.id"):
         assert name in warned
     assert "checkpoint" not in warned
 

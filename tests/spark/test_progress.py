@@ -46,5 +46,22 @@ def test_other_sources_and_nothing_yet() -> None:
     others = [source(None, 5, None), source("0", "3", "7"), source({}, {}, {}), source(0, "x", 1)]
     assert progress(query(*others)) == QueryProgress(7, (), None)
     first = progress(query(source(None, {"t": {"0": 2}}, None), kafkaclient={"bytes": None}))
-    assert first == QueryProgress(7, (SourceProgress(5, None, {}),), 0)
-    assert first.sources[0].avg_offsets_behind_latest == 0
+    assert first == QueryProgress(7, (SourceProgress(5, None, None),), 0)
+    (only,) = first.sources
+    assert only.min_offsets_behind_latest is only.max_offsets_behind_latest is None
+    assert only.avg_offsets_behind_latest is None
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "read"),
+    [
+        ({"0": 3}, {"0": 8, "1": 4}, None),  # an added partition
+        ({"0": 3}, {"0": 8, "1": 0}, 5),
+        ({"0": 3, "1": 4}, {"0": 8}, 5),  # a partition that is gone
+        ({"0": 3, "1": 9}, {"0": 8, "1": 2}, 5),  # one that was created again
+    ],
+)
+def test_offsets_read(start: object, end: object, read: int | None) -> None:
+    found = progress(query(source({"t": start}, {"t": end}, {"t": end})))
+    assert found is not None
+    assert found.sources[0].offsets == read

@@ -69,6 +69,7 @@ def test_a_local_session_stays_on_this_machine(builder: Builder, tmp_path: Path)
     assert builder.given["spark.driver.host"] == "127.0.0.1"
     assert builder.given["spark.driver.bindAddress"] == "127.0.0.1"
     assert builder.given["spark.ui.enabled"] == "false"
+    assert builder.given["spark.sql.python.filterPushdown.enabled"] == "true"
     assert builder.environment["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert builder.environment["JAVA_HOME"] == str(tmp_path / "jdk")
     assert builder.environment["PYSPARK_PYTHON"] == sys.executable

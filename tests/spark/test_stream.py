@@ -143,6 +143,17 @@ def test_progress_goes_to_a_group(opened, fake, fill) -> None:
     assert fake.committed_offset("lag", "t", 0) == 7
 
 
+def test_available_now_ends_with_its_commit(opened, fake, fill) -> None:
+    """Spark kills the planning process, so nothing may be left to ``stop()``."""
+    fake.round_trip_s = 0.02
+    fill(0, 10)
+    reader = opened(commitOffsetsToGroup="lag", startingOffsets="earliest")
+    reader.prepareForTriggerAvailableNow()
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    assert reader.latestOffset(end, ALL) == end
+    assert fake.committed_offset("lag", "t", 0) == 10
+
+
 def test_available_now(opened, fill) -> None:
     fill(0, 10)
     reader = opened(startingOffsets="earliest", maxOffsetsPerTrigger="6", minOffsetsPerTrigger="5")

@@ -324,7 +324,9 @@ class MockProducer(Producer):
         count = self._deliveries.partition_count(topic)
         return tuple(PartitionView(number, 0, 0, (0,), (0,)) for number in range(count))
 
-    async def refresh_metadata(self, *, max_age_s: float = 0.0) -> None:
+    async def refresh_metadata(
+        self, *, max_age_s: float = 0.0, forget_topics: bool = False
+    ) -> None:
         self._check_started("refresh_metadata")
 
     async def healthy(self, timeout: float = 2.0) -> Health:

@@ -60,7 +60,7 @@ class KafkaDataSource(DataSource):
         """The columns of a read. ``load()`` calls it, and fails here for invalid options."""
         if not any(name in self.options for name in SUBSCRIPTIONS):
             return read_schema(headers=False)  # a write, or a read whose reader() will raise
-        # The kind of read is not known yet. Only batch reads have an end, and refuse more otherwise.
+        # The kind of read is not known yet. A streaming read has no end, and refuses less.
         has_end = any(name in self.options for name in ENDING)
         options = ReadOptions.parse(self.options, "batch" if has_end else "streaming")
         return read_schema(headers=options.include_headers, columns=options.columns)

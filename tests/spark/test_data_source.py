@@ -75,6 +75,4 @@ def test_batch_reads_warn_of_options_of_streaming_reads(caplog: pytest.LogCaptur
     source.streamReader(schema)
     assert not caplog.records
     source.reader(schema)
-    assert caplog.messages == [
-        "option maxOffsetsPerTrigger is ignored: it is for streaming reads"
-    ]
+    assert caplog.messages == ["option maxOffsetsPerTrigger is ignored: it is for streaming reads"]

@@ -144,7 +144,7 @@ def test_a_deleted_topic_is_not_created_again(
         assert again is producer
         cache.loop.run(send(producer, "other"))
     assert fake.topic_id("other")
-    with pytest.raises(ValueError, match="unknown topic .t."):
+    with pytest.raises(ValueError, match="unknown topic"):
         fake.topic_id("t")
     with cache.client(Producer, given) as again:
         cache.loop.run(send(producer, "t"))  # the task's own topic

@@ -18,11 +18,11 @@ from integration.transaction_stories import read
 from kafkaclient import Producer
 from kafkaclient.admin import Admin, TxnState
 from kafkaclient.spark import spark_session
-from kafkaclient.spark.report.counting import counts, read_batches
+from kafkaclient.spark.report.counting import counts
+from kafkaclient.spark.report.facts import read_file
 from kafkaclient.spark.report.job import Judgement, aggregate
 from kafkaclient.spark.report.judging import judge_decisions
 from kafkaclient.spark.report.runs import find_runs
-from kafkaclient.telemetry import started_at
 from kafkaclient.testing import ClusterSecurity, LocalCluster, SecureListener
 
 if TYPE_CHECKING:
@@ -205,15 +205,16 @@ def test_a_report_of_telemetry(spark: Any, tmp_path: Path) -> None:
     for number, name in enumerate(("even", "failing")):
         shape = Shape(60_000, batches_per_s=500.0, failed=0.1 * number, rows_per_file=1000)
         write_run(tmp_path / name, shape, number)
-    runs = find_runs([tmp_path], started_at)
+    runs = find_runs([str(tmp_path)])
     tables = aggregate(spark, runs, tmp_path / "tables")
     assert [row["batches"] for row in tables.totals] == [60_000, 60_000]
-    files = [
-        {"run": number, "path": str(run.folder / part.file), "offset_s": part.offset_s}
+    facts = [
+        batches
         for number, run in enumerate(runs)
-        for part in run.parts
+        for file in run.parts
+        for batches, _ in read_file(run.folder, file.path, number)
     ]
-    batches = counts([read_batches(**file) for file in files], Judgement().window_s)
+    batches = counts(facts, Judgement().window_s)
     alone = {
         (row["run"], row["broker"], row["bound_by"]): row
         for run in (0, 1)

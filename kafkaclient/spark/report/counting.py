@@ -32,7 +32,7 @@ COUNTS = pa.schema(
         ("second", pa.int64()),
         *((name, pa.float64()) for name in ("batches", "records", "bytes", "retried")),
         *((name, pa.float64()) for name in ("total_s", "longest_s", "first_s", "last_s")),
-        *((name, pa.float64()) for name in ("append", "chosen", "chosen_s", "ahead")),
+        *((name, pa.float64()) for name in ("append", "chosen", "chosen_s")),
         *((name, pa.float64()) for name in ("others_s", "best_s", "regretted")),
     ]
 )
@@ -52,7 +52,6 @@ SUMS: dict[str, tuple[list[str], dict[str, str]]] = {
             "append": "sum",
             "chosen": "sum",
             "chosen_s": "sum",
-            "ahead": "sum",
         },
     ),
     "histogram": (
@@ -146,7 +145,7 @@ def counts(files: Sequence[pa.Table], window_s: float) -> dict[str, pa.Table]:
     append = pc.equal(batches["bound_by"], "append")
     chosen = pc.if_else(pc.fill_null(known, False), weight, 0.0)
     batches = with_columns(
-        batches.drop_columns(["chosen", "ahead"]),
+        batches.drop_columns(["chosen"]),
         retried=pc.if_else(pc.greater(batches["attempts"], 1), weight, 0.0),
         second=_floor(pc.add(pc.coalesce(sent, created), started)),
         moment=_floor(pc.divide(pc.add(sent, started), window_s)),
@@ -155,7 +154,6 @@ def counts(files: Sequence[pa.Table], window_s: float) -> dict[str, pa.Table]:
         append=pc.if_else(pc.fill_null(append, False), weight, 0.0),
         chosen=chosen,
         chosen_s=pc.multiply(chosen, pc.fill_null(chosen_s, 0.0)),
-        ahead=pc.multiply(chosen, pc.fill_null(batches["ahead"], 0.0)),
     )
     parts = (
         pc.subtract(bound, created),

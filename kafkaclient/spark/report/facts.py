@@ -28,7 +28,6 @@ _COLUMNS = pa.schema(
     [
         *((name, _WORD) for name in ("topic", "bound_by", "error")),
         *((name, pa.int32()) for name in ("partition", "broker", "records", "bytes", "attempts")),
-        *((name, pa.int32()) for name in ("queued_batches", "in_flight")),
         *((name, pa.float64()) for name in TIMES),
     ]
 )
@@ -81,9 +80,6 @@ def to_count(
     ended = pc.coalesce(acknowledged, sent, bound, created)
     kip794 = metadata.get(b"kafkaclient.partitioner") == b"kip794"
     chosen = pa.scalar(True) if kip794 else pc.not_equal(table["bound_by"], "append")
-    waiting = pc.if_else(
-        pc.is_in(table["bound_by"], pa.array(["append", "floor"])), table["queued_batches"], 0
-    )
     table = with_columns(
         table,
         run=pa.scalar(run, pa.int32()),
@@ -91,7 +87,6 @@ def to_count(
         started_s=pa.scalar(started_s),
         ended_s=pc.add(ended, started_s),
         chosen=chosen,
-        ahead=pc.cast(pc.add(table["in_flight"], waiting), pa.float64()),
     )
     for keep, limit in ((pc.greater_equal, since_s), (pc.less, until_s)):
         if limit is not None:

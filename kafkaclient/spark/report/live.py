@@ -57,7 +57,7 @@ _SUMS = {
         ["topic", "partition", "broker", "second"],
         [
             *_FIGURES,
-            *((name, "sum") for name in ("append", "chosen", "chosen_s", "ahead")),
+            *((name, "sum") for name in ("append", "chosen", "chosen_s")),
             ("last_s", "max"),
         ],
     ),

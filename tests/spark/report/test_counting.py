@@ -92,7 +92,6 @@ def by_hand(batches: list[tuple[int, float, Row]]) -> dict[tuple[Any, ...], Row]
         chosen = row["bound_by"] != "append" and row["error"] is None
         sums |= {"append": row["bound_by"] == "append", "chosen": chosen}
         sums["chosen_s"] = acknowledged - bound if chosen else 0.0
-        sums["ahead"] = row["in_flight"] if chosen else 0.0
         add(
             {"kind": "seconds", **place, **second},
             sums,

@@ -149,6 +149,8 @@ def _report(
     check_plotly()
     begin = None if since is None else _time(since, "--since")
     end = None if until is None else _time(until, "--until")
+    if begin is not None and end is not None and begin >= end:
+        raise ConfigError(f"--since {since} is not before --until {until}")
     import_module("kafkaclient.telemetry")
     found_runs: Any = import_module("kafkaclient.spark.report.runs")
     runs = found_runs.find_runs(folders, begin, end)
@@ -180,17 +182,17 @@ def _report(
 def _time(text: str, option: str) -> datetime:
     """The moment that an option names: ``90s``, ``15m``, ``1h`` or ``7d`` ago, or ISO 8601."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
-    if match:
-        ago = timedelta(seconds=float(match[1]) * _UNITS_S[match[2]])
-        return datetime.now(UTC) - ago
     try:
+        if match:
+            ago = timedelta(seconds=float(match[1]) * _UNITS_S[match[2]])
+            return datetime.now(UTC) - ago
         at = datetime.fromisoformat(text)
-    except ValueError:
+        return at.astimezone() if at.tzinfo is None else at
+    except (ValueError, OverflowError):
         raise ConfigError(
             f"{option} {text} is no time: give 90s, 15m, 1h or 7d for that long ago, or a time "
             "such as 2026-03-01T12:00Z"
         ) from None
-    return at.astimezone() if at.tzinfo is None else at
 
 
 def _tables(found: Sequence[Findings]) -> Iterator[Table | str]:

@@ -127,6 +127,9 @@ def test_a_folder_without_telemetry_is_refused_before_spark_is_started(
     [
         ((), "give folders with telemetry, or --follow TOPIC"),
         (("facts", "--since", "yesterday"), "--since yesterday is no time"),
+        (("facts", "--since", "99999999999d"), "--since 99999999999d is no time"),
+        (("facts", "--since", "9999999d"), "--since 9999999d is no time"),
+        (("facts", "--since", "1h", "--until", "2h"), "--since 1h is not before --until 2h"),
         (("facts", "--follow", "t", "-b", "b:9092"), "give no DIR"),
         (("--follow", "t"), "no brokers to connect to"),
     ],

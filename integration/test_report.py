@@ -251,3 +251,17 @@ def test_two_runs_compared(tmp_path: Path) -> None:
     assert first["producers"] == 3
     assert first["seconds"] == pytest.approx(6.0, abs=0.2)
     assert second["skew"]["broker_skew_p50"] > first["skew"]["broker_skew_p50"]
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+def test_a_broken_file_is_named_in_one_line(tmp_path: Path) -> None:
+    facts = tmp_path / "facts"
+    write_run(facts, Shape(100), seed=1)
+    broken = sorted(facts.rglob("*.parquet"))[0]
+    broken.write_bytes(broken.read_bytes()[:-9])
+    result = report(tmp_path / "conf", facts, "--out", tmp_path / "out")
+    assert result.returncode == 2
+    assert f"{broken} cannot be read" in " ".join(result.stderr.split())
+    for trace in ("Traceback", "org.apache.spark"):
+        assert trace not in result.stderr

@@ -406,6 +406,7 @@ async def test_telemetry_is_followed_while_it_is_written(
 
     with following(spark, facts, client, time.time() - 60, tmp_path, views.append):
         async with Producer(client["bootstrap.servers"], telemetry=f"topic:{facts}") as producer:
+            await producer.send_and_wait(facts, b"not telemetry")
             for number in range(300):
                 producer.send_nowait(topic, b"value", key=b"%d" % number)
             await producer.flush()
@@ -416,6 +417,7 @@ async def test_telemetry_is_followed_while_it_is_written(
     assert sum(row["records"] for row in view["partitions"]) == 300
     assert {row["topic"] for row in view["partitions"]} == {topic}
     assert all(row["append"] == row["batches"] for row in view["partitions"]), "keys"
+    assert sum(view["skipped"].values()) == 1
     assert view["all"]["p50_ms"] <= view["all"]["p99_ms"]
     assert sum(row["share"] for row in view["brokers"]) == pytest.approx(1)
     text = (tmp_path / "live.js").read_text()

@@ -16,7 +16,7 @@ from rich.console import Group
 
 from kafkaclient.cli.connection import Connection, with_connection
 from kafkaclient.cli.output import WIDE, plain_table, stdout_console
-from kafkaclient.cli.run import run_blocking
+from kafkaclient.cli.run import ctrl_c_noted, run_blocking, run_command
 from kafkaclient.cli.spark import spark_with_progress
 from kafkaclient.errors import ConfigError
 from kafkaclient.pages.page import check_plotly
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kafkaclient.spark.report.findings import Findings
 
 _FOLLOWED = "10m"
+_POLL_S = 0.5
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _RUN_COLUMNS = (
     *("run", "batches", "records/s", "MB/s", "failed", "avg ms", "p50", "p99", "p99.9", "max"),
@@ -114,6 +115,7 @@ def _follow(
     check_plotly()
     options, _timeout_s = connection.options("kafkaclient-report")
     begin = _time(since or _FOLLOWED, "--since").timestamp()
+    run_command(_check_topic(connection, topic))
     follow: Any = import_module("kafkaclient.spark.report.follow")
     job: Any = import_module("kafkaclient.spark.report.job")
     out.mkdir(parents=True, exist_ok=True)
@@ -129,10 +131,22 @@ def _follow(
 
         progress.update(task, description=f"following {topic}")
         with (
+            ctrl_c_noted() as interrupted,
             spark_failures(f"following {topic}"),
             follow.following(spark, topic, options, begin, out, show) as query,
         ):
-            query.awaitTermination()
+            while query.isActive and not interrupted.wait(_POLL_S):
+                pass
+            if not interrupted.is_set():
+                query.awaitTermination()  # raises why the query has ended
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+
+
+async def _check_topic(connection: Connection, topic: str) -> None:
+    """Raises UnknownTopicError at once: Spark would print stack traces."""
+    async with connection.admin() as admin:
+        await admin.describe_topic(topic)
 
 
 def _report(
@@ -149,6 +163,8 @@ def _report(
     check_plotly()
     begin = None if since is None else _time(since, "--since")
     end = None if until is None else _time(until, "--until")
+    if begin is not None and end is not None and begin >= end:
+        raise ConfigError(f"--since {since} is not before --until {until}")
     import_module("kafkaclient.telemetry")
     found_runs: Any = import_module("kafkaclient.spark.report.runs")
     runs = found_runs.find_runs(folders, begin, end)
@@ -180,17 +196,17 @@ def _report(
 def _time(text: str, option: str) -> datetime:
     """The moment that an option names: ``90s``, ``15m``, ``1h`` or ``7d`` ago, or ISO 8601."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
-    if match:
-        ago = timedelta(seconds=float(match[1]) * _UNITS_S[match[2]])
-        return datetime.now(UTC) - ago
     try:
+        if match:
+            ago = timedelta(seconds=float(match[1]) * _UNITS_S[match[2]])
+            return datetime.now(UTC) - ago
         at = datetime.fromisoformat(text)
-    except ValueError:
+        return at.astimezone() if at.tzinfo is None else at
+    except (ValueError, OverflowError):
         raise ConfigError(
             f"{option} {text} is no time: give 90s, 15m, 1h or 7d for that long ago, or a time "
             "such as 2026-03-01T12:00Z"
         ) from None
-    return at.astimezone() if at.tzinfo is None else at
 
 
 def _tables(found: Sequence[Findings]) -> Iterator[Table | str]:

@@ -13,6 +13,7 @@ from kafkaclient.topic_names import check_topic_name
 _HIDDEN = "[hidden]"
 _TOPIC = "topic:"
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+_ONE_SLASH = re.compile(r"[a-z][a-z0-9+.-]+:/(?!/)", re.IGNORECASE)  # a mistaken URI, such as s3:/b
 _CONTAINER_BEFORE_AT = ("abfs", "abfss", "wasb", "wasbs", "adl")
 """Schemes in whose URIs a container, which is no secret, comes before the ``@``."""
 
@@ -27,7 +28,7 @@ class TelemetryTarget:
     @property
     def topic(self) -> str | None:
         """The name in ``topic:NAME``; None for all other targets."""
-        return self.text.removeprefix(_TOPIC) if self.text.startswith(_TOPIC) else None
+        return self.text[len(_TOPIC) :] if self.text.lower().startswith(_TOPIC) else None
 
     @property
     def scheme(self) -> str:
@@ -35,17 +36,26 @@ class TelemetryTarget:
         match = _SCHEME.match(self.text)
         return match[1].lower() if match else ""
 
+    @property
+    def uri(self) -> str:
+        """The URI as pyarrow and fsspec know it: with the scheme in lower case."""
+        return self.scheme + self.text[len(self.scheme) :]
+
     def __str__(self) -> str:
         if not self.scheme:
             return self.text
         whole, query = self._split()
+        return f"{self._masked(whole)}?{_HIDDEN}" if query else self._masked(whole)
+
+    def _masked(self, whole: str) -> str:
+        """The URI without its query, and without secrets."""
         start, at, rest = whole.rpartition("@")
         if at:
             user, colon, _ = start.partition("://")[2].partition(":")
             shown = user if self.scheme in _CONTAINER_BEFORE_AT else _HIDDEN
             password = f":{_HIDDEN}" if colon and shown is user else ""
             whole = f"{self.scheme}://{shown}{password}@{rest}"
-        return f"{whole}?{_HIDDEN}" if query else whole
+        return whole
 
     def __repr__(self) -> str:
         return repr(str(self))
@@ -56,13 +66,14 @@ class TelemetryTarget:
             return text
         whole, query = self._split()
         user, _, password = whole.rpartition("@")[0].partition("://")[2].partition(":")
-        secrets = [self.text, whole, query, password]
+        shown = {self.text: str(self), self.uri: str(self), whole: self._masked(whole)}
+        secrets = [*shown, query, password]
         if self.scheme not in _CONTAINER_BEFORE_AT:
             secrets.append(user)
         secrets += (value for pair in query.split("&") for value in pair.partition("=")[2:])
         for secret in sorted({*secrets, *map(unquote, secrets)}, key=len, reverse=True):
             if len(secret) > 3:  # a shorter one is part of many words
-                text = text.replace(secret, str(self) if secret in (self.text, whole) else _HIDDEN)
+                text = text.replace(secret, shown.get(secret, _HIDDEN))
         return text
 
     def _split(self) -> tuple[str, str]:
@@ -77,7 +88,7 @@ def _read(value: object) -> TelemetryTarget:
     if not isinstance(text, str):
         raise TypeError(value)
     target = TelemetryTarget(text.strip())
-    if not target.text:
+    if not target.text or _ONE_SLASH.match(target.text):
         raise ValueError(value)
     if target.topic is not None:
         check_topic_name(target.topic)

@@ -48,10 +48,10 @@ def open_root(root: str | PathLike[str] | TelemetryTarget) -> tuple[Any, str]:
         return fs.LocalFileSystem(), os.path.abspath(target.text)
     if target.scheme in _OF_PYARROW:
         try:
-            opened, path = fs.FileSystem.from_uri(target.text)
+            opened, path = fs.FileSystem.from_uri(target.uri)
         except pa.ArrowInvalid as error:
             raise ConfigError(f"telemetry={target}: {target.hide(str(error))}") from None
         return opened, path.rstrip("/")
     core: Any = import_module("fsspec.core")
-    found, path = core.url_to_fs(target.text)
+    found, path = core.url_to_fs(target.uri)
     return fs.PyFileSystem(fs.FSSpecHandler(found)), path.rstrip("/")

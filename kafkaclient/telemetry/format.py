@@ -5,15 +5,18 @@ Both forms have the columns of :data:`~kafkaclient.telemetry.rows.SCHEMA` and th
 
 from __future__ import annotations
 
+import json
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafkaclient.errors import ConfigError
+from kafkaclient.telemetry.rows import SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 VERSION = 2
 """The schema that this version of kafkaclient writes. It reads this one and older ones.
@@ -38,6 +41,10 @@ message, as JSON: ``[{"broker": 1, "reason": "slow", "times": 3}]``; missing: ne
 
 STARTED = "kafkaclient.started"
 """The metadata key of the wall-clock time at which the times start, in ISO 8601."""
+
+_NEVER_NULL = frozenset(
+    {"topic", "partition", "broker", "records", "bytes", "attempts", "created_s"}
+)
 
 
 def as_parquet(table: pa.Table) -> bytes:
@@ -64,17 +71,33 @@ def decode(value: bytes) -> pa.Table:
 
     Raises ConfigError for a value that is not telemetry, or that a newer kafkaclient wrote.
     """
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise ConfigError(f"a message is not telemetry: its value is {type(value).__name__}")
     try:
         with pa.ipc.open_stream(value) as stream:
             table = stream.read_all()
-    except (pa.ArrowException, OSError, TypeError, ValueError) as error:
-        raise ConfigError(f"a message is not telemetry: {error}") from error
-    schema_version(table.schema.metadata, "a message")
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise ConfigError("a message is not telemetry: its value is no Arrow stream") from error
+    check_metadata(table.schema.metadata, "a message")
+    check_columns(table, "a message")
     return table
 
 
-def schema_version(metadata: Mapping[bytes, bytes] | None, what: str) -> int:
-    """The version of the schema in the metadata of ``what``, a file or a message.
+def check_columns(table: pa.Table, what: str) -> None:
+    """Raises ConfigError if a column of ``what``, a file or a message, is not as in telemetry."""
+    for field in SCHEMA:
+        found = table.schema.get_all_field_indices(field.name)
+        if len(found) != 1 or table.schema.field(found[0]).type != field.type:
+            raise ConfigError(
+                f"{what} is not telemetry: it has no column {field.name} of type {field.type}"
+            )
+        if field.name in _NEVER_NULL and table.column(found[0]).null_count:
+            raise ConfigError(f"{what} is not telemetry: its column {field.name} has nulls")
+
+
+def check_metadata(metadata: Mapping[bytes, bytes] | None, what: str) -> None:
+    """Check the metadata of ``what``, a file or a message.
 
     Raises ConfigError for metadata that no telemetry has, and for a newer version.
     """
@@ -87,4 +110,28 @@ def schema_version(metadata: Mapping[bytes, bytes] | None, what: str) -> int:
             f"{what} has version {version} of the telemetry schema, and this kafkaclient reads up "
             f"to {VERSION}: upgrade kafkaclient"
         )
-    return int(version)
+    for key, is_valid in _CHECKS.items():
+        text = given.get(key.encode())
+        try:
+            if text is None or is_valid(text.decode()):
+                continue
+        except (ValueError, KeyError, TypeError, RecursionError):
+            pass
+        raise ConfigError(f"{what} is not telemetry: its metadata has a wrong {key}")
+
+
+def _are_exclusions(text: str) -> bool:
+    return all(
+        -1 <= each["broker"] < 2**31
+        and isinstance(each["reason"], str)
+        and all(type(each[name]) is int for name in ("broker", "times"))
+        and 0 <= each["times"] < 2**53
+        for each in json.loads(text)
+    )
+
+
+_CHECKS: dict[str, Callable[[str], bool]] = {
+    STARTED: lambda text: datetime.fromisoformat(text).tzinfo is not None,
+    SAMPLE: lambda text: 1e-9 <= float(text) <= 1,
+    EXCLUSIONS: _are_exclusions,
+}

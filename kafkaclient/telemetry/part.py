@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
+
+from kafkaclient.telemetry.format import EXCLUSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,12 +21,17 @@ class PartRefusedError(Exception):
     converted."""
 
 
+class PartTooLargeError(PartRefusedError):
+    """The store takes no part of this size; a smaller one may be written."""
+
+
 @dataclass(slots=True)
 class Part:
     """The rows of one file or message."""
 
     name: str
-    """Unique among all parts of all producers: ``batches-CLIENT-UNIQUE-NUMBER``."""
+    """Unique among all parts of all producers: ``batches-CLIENT-UNIQUE-NUMBER``, and ``/1`` or
+    ``/2`` for each time that the part was halved."""
     hour: datetime
     """The start of the UTC hour in which all batches of the part had their outcome."""
     columns: Columns
@@ -36,6 +43,20 @@ class Part:
             return form(self.columns.table(self.metadata))
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise PartRefusedError(f"they cannot be encoded: {type(error).__name__}") from error
+
+    @property
+    def whole(self) -> str:
+        """The name of the part before it was halved."""
+        return self.name.partition("/")[0]
+
+    def halves(self) -> tuple[Part, Part]:
+        """Two parts with half of the rows each. The exclusions stay with the first."""
+        first, second = self.columns.halves()
+        rest = {name: text for name, text in self.metadata.items() if name != EXCLUSIONS}
+        return (
+            replace(self, name=f"{self.name}/1", columns=first),
+            replace(self, name=f"{self.name}/2", columns=second, metadata=rest),
+        )
 
 
 class Store(Protocol):
@@ -50,8 +71,8 @@ class Store(Protocol):
         """How long after its first row a part is to be written."""
 
     async def write(self, part: Part) -> None:
-        """Write the part. Raises PartRefusedError; any other Exception: try again later. A part
-        that was written before may be written again."""
+        """Write the part. Raises PartRefusedError or PartTooLargeError; any other Exception: try
+        again later. A part that was written before may be written again."""
 
     async def close(self) -> None:
         """Free what the store holds. Raises nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +13,7 @@ from pyarrow import fs
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.telemetry.file_systems import open_root
-from kafkaclient.telemetry.format import STARTED, schema_version
+from kafkaclient.telemetry.format import STARTED, check_columns, check_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,12 +55,14 @@ def files(
     Whole hours are chosen, without opening a file: compare the batches' times for exact limits.
     Files of schema version 1, which have no hour, are always among them.
 
-    Raises ConfigError for a time without a time zone or a URI with mistakes, OSError if the folder
-    cannot be read.
+    Raises ConfigError for a time without a time zone, if ``since`` is not before ``until``, or for
+    a URI with mistakes; OSError if the folder cannot be read.
     """
     for limit in (since, until):
         if limit is not None and limit.tzinfo is None:
             raise ConfigError(f"{limit} has no time zone: give one, such as datetime.UTC")
+    if since is not None and until is not None and since >= until:
+        raise ConfigError(f"no time is from {since} to before {until}: exchange since and until")
     opened, path = open_root(root)
     found = [*_telemetry_in(opened, path, None)]
     for hour, folder in hours(opened, path):
@@ -86,9 +89,13 @@ def _folders(opened: Any, path: str, form: str) -> Iterator[tuple[datetime, str]
 
 
 def entries(opened: Any, path: str) -> list[Any]:
-    """What is in a folder, by name; nothing if the folder does not exist."""
+    """What is in a folder, by name; nothing if the folder does not exist. Symbolic links of a local
+    disk are left out: they may lead to files of others."""
     chosen = fs.FileSelector(path, allow_not_found=True)
-    return sorted(opened.get_file_info(chosen), key=lambda info: info.base_name)
+    found = sorted(opened.get_file_info(chosen), key=lambda info: info.base_name)
+    if opened.type_name != "local":
+        return found
+    return [info for info in found if not os.path.islink(info.path)]
 
 
 def _telemetry_in(opened: Any, path: str, hour: datetime | None) -> Iterator[TelemetryFile]:
@@ -105,8 +112,8 @@ def read(
     """All batches in the :func:`files` of a folder of telemetry, as one ``pyarrow.Table``.
 
     The batches of each producer are in the order of their outcomes. If one producer wrote all
-    files, the table has their metadata. Raises FileNotFoundError if there are no files, and
-    otherwise as :func:`files`.
+    files, the table has their metadata. Raises FileNotFoundError if there are no files, ConfigError
+    for a file that is not telemetry, and otherwise as :func:`files`.
     """
     found = files(root, since, until)
     if not found:
@@ -120,9 +127,15 @@ def read(
 
 
 def _read_file(opened: Any, path: str) -> pa.Table:
-    with opened.open_input_file(path) as file:
-        table = pq.ParquetFile(file).read()  # read_table would add the columns date and hour
-    schema_version(table.schema.metadata, path)
+    try:
+        with opened.open_input_file(path) as file:
+            table = pq.ParquetFile(file).read()  # read_table would add the columns date and hour
+    except pa.ArrowException as error:
+        raise ConfigError(f"{path} is not a file of telemetry: {error}") from error
+    except OSError as error:
+        raise type(error)(f"{path} cannot be read: {error}") from error
+    check_metadata(table.schema.metadata, path)
+    check_columns(table, path)
     return table
 
 
@@ -137,5 +150,5 @@ def started_at(path: str | PathLike[str], filesystem: Any = None) -> datetime:
         metadata = pq.read_schema(where, filesystem=filesystem).metadata or {}
     except pa.ArrowInvalid as error:
         raise ConfigError(f"{path} is not a file of telemetry: {error}") from error
-    schema_version(metadata, where)
+    check_metadata(metadata, where)
     return datetime.fromisoformat(metadata[STARTED.encode()].decode())

@@ -18,7 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from kafkaclient.telemetry.part import Part, PartRefusedError
+from kafkaclient.telemetry.part import Part, PartRefusedError, PartTooLargeError
 from kafkaclient.telemetry.rows import ROWS_AT_A_TIME, Columns
 
 if TYPE_CHECKING:
@@ -164,8 +164,7 @@ class Recorder:
             try:
                 await self._store.write(self._parts[0])
             except PartRefusedError as error:
-                part = self._take_part()
-                self._lose(part.columns.rows, str(error))
+                self._split_or_lose(error)
             except Exception as error:  # noqa: BLE001 - any store, any error: records go on
                 failures += 1
                 why = self._hide(f"{type(error).__name__}: {error}".partition("\n")[0])
@@ -189,6 +188,19 @@ class Recorder:
         part = self._parts.popleft()
         self._rows_in_parts -= part.columns.rows
         return part
+
+    def _split_or_lose(self, error: PartRefusedError) -> None:
+        """Halve a part that is too large. If its store refuses a single row, lose the whole part,
+        so that each part costs few attempts."""
+        part = self._take_part()
+        is_too_large, lost = isinstance(error, PartTooLargeError), part.columns.rows
+        if is_too_large and lost > 1:
+            self._parts.extendleft(reversed(part.halves()))
+            self._rows_in_parts += lost
+            return
+        while is_too_large and self._parts and self._parts[0].whole == part.whole:
+            lost += self._take_part().columns.rows
+        self._lose(lost, str(error))
 
     def _fall_behind(self, why: str) -> None:
         """One error in the log until all is written again."""

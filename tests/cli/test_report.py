@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,14 +12,18 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from kafkaclient.admin import Admin
 from kafkaclient.cli import spark as spark_module
 from kafkaclient.cli.app import app
+from kafkaclient.cli.connection import Connection
 from kafkaclient.pages import page
-from kafkaclient.spark.report import job
+from kafkaclient.spark.report import follow, job
 from kafkaclient.spark.report.job import Tables
 from kafkaclient.telemetry import SCHEMA
+from kafkaclient.testing import FakeCluster
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
 
@@ -127,6 +133,9 @@ def test_a_folder_without_telemetry_is_refused_before_spark_is_started(
     [
         ((), "give folders with telemetry, or --follow TOPIC"),
         (("facts", "--since", "yesterday"), "--since yesterday is no time"),
+        (("facts", "--since", "99999999999d"), "--since 99999999999d is no time"),
+        (("facts", "--since", "9999999d"), "--since 9999999d is no time"),
+        (("facts", "--since", "1h", "--until", "2h"), "--since 1h is not before --until 2h"),
         (("facts", "--follow", "t", "-b", "b:9092"), "give no DIR"),
         (("--follow", "t"), "no brokers to connect to"),
     ],
@@ -137,6 +146,54 @@ def test_wrong_words_are_refused_before_spark_is_started(
     result = CliRunner().invoke(app, ["report", *words, "--out", str(tmp_path)])
     assert result.exit_code == 2
     assert error in " ".join(result.stderr.split())
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    """A cluster in memory, which the command connects to."""
+    cluster = FakeCluster(1)
+
+    @asynccontextmanager
+    async def admin(_connection: Any) -> AsyncIterator[Admin]:
+        async with Admin(cluster.bootstrap, dialer=cluster) as found:
+            yield found
+
+    monkeypatch.setattr(Connection, "admin", admin)
+    return cluster
+
+
+def test_a_topic_that_is_missing_is_one_line(fake: FakeCluster, tmp_path: Path) -> None:
+    words = ["report", "--follow", "none", "-b", "b:9092", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 1
+    assert "topic 'none'" in result.stderr
+
+
+def test_ctrl_c_interrupts_no_call_of_spark(
+    monkeypatch: pytest.MonkeyPatch, spark: Spark, fake: FakeCluster, tmp_path: Path
+) -> None:
+    fake.create_topic("facts", 1)
+    steps = []
+
+    class Query:
+        @property
+        def isActive(self) -> bool:
+            signal.raise_signal(signal.SIGINT)
+            steps.append("the call goes on")
+            return True
+
+    @contextmanager
+    def following(*_: Any) -> Iterator[Query]:
+        yield Query()
+        steps.append("stopped")
+
+    monkeypatch.setattr(follow, "following", following)
+    words = ["report", "--follow", "facts", "-b", "b:9092", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 130
+    assert steps == ["the call goes on", "stopped"]
+    assert spark.stopped
+    assert "interrupted" in result.stderr
 
 
 def test_a_period_without_telemetry_is_refused(facts: Path, tmp_path: Path) -> None:

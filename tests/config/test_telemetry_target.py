@@ -10,6 +10,7 @@ from kafkaclient.config import ProducerConfig
 from kafkaclient.config.telemetry_target import TelemetryTarget
 from kafkaclient.errors import ConfigError
 from kafkaclient.producer.producer import Producer
+from kafkaclient.telemetry import open_root
 
 KEY, SECRET = "AKIAKEY123", "s%2Fcr/et+word"
 
@@ -25,13 +26,29 @@ def test_a_path(value: object) -> None:
     assert (given.text, given.scheme, given.topic, str(given)) == ("facts", "", None, "facts")
 
 
-def test_a_topic() -> None:
-    given = target("topic:facts")
+@pytest.mark.parametrize("value", ["topic:facts", "TOPIC:facts"])
+def test_a_topic(value: str) -> None:
+    given = target(value)
     assert given is not None
-    assert (given.topic, given.scheme, repr(given)) == ("facts", "", "'topic:facts'")
+    assert (given.topic, given.scheme, repr(given)) == ("facts", "", f"'{value}'")
 
 
-@pytest.mark.parametrize("value", ["", "  ", "topic:", "topic:a b", b"facts", 1, True])
+def test_a_scheme_may_have_capitals(tmp_path: Path) -> None:
+    given = target(f"FILE://{tmp_path}")
+    assert given is not None
+    assert open_root(given)[1] == str(tmp_path)
+
+
+def test_a_query_is_hidden_once() -> None:
+    given = TelemetryTarget("s3://b/f?x=secret")
+    assert given.hide(f"cannot reach {given.text} at s3://b/f") == (
+        "cannot reach s3://b/f?[hidden] at s3://b/f"
+    )
+
+
+@pytest.mark.parametrize(
+    "value", ["", "  ", "topic:", "topic:a b", "s3:/b", "S3:/b/x", b"facts", 1, True]
+)
 def test_what_is_no_target_is_refused(value: object) -> None:
     with pytest.raises(ConfigError, match=r"give a path, a URI such as .* or topic:NAME"):
         target(value)

@@ -194,6 +194,23 @@ async def test_retention_deletes_old_telemetry_and_nothing_else(
     assert (tmp_path / "date=2026-01-02/hour=03").exists()
 
 
+async def test_symbolic_links_are_not_followed(batch: Batch, tmp_path: Path) -> None:
+    root, other = tmp_path / "root", tmp_path / "other"
+    for name in ("hour=05", "."):
+        (other / name).mkdir(parents=True, exist_ok=True)
+        (other / name / "batches-a-0123456789ab-000000.parquet").write_text("not ours")
+    (root / "date=2026-01-01").mkdir(parents=True)
+    (root / "date=2026-01-01" / "hour=01").symlink_to(other)
+    (root / "date=2025-12-31").symlink_to(other)
+    before = found(other)
+    now = HOUR + timedelta(days=2)
+    await store(root, now, retention_s=3600.0).write(part(batch, 1, now))
+    assert found(other) == before
+    assert [file.number for file in files(root)] == [1]
+    (tmp_path / "link").symlink_to(root)
+    assert read(tmp_path / "link").num_rows == 1, "the folder itself may be a link"
+
+
 async def test_producers_delete_at_the_same_time(batch: Batch, tmp_path: Path) -> None:
     first = store(tmp_path)
     for number in range(200):
@@ -248,3 +265,16 @@ def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
     for path in (cut, other):
         with pytest.raises(ConfigError, match=f"{path.name} is not"):
             started_at(path)
+        with pytest.raises(ConfigError, match=f"{path.name} is not"):
+            read(tmp_path)
+        path.unlink()
+    foreign = pa.table({"topic": ["t"]}, metadata={STARTED: FACTS[STARTED]})
+    pq.write_table(pa.table(foreign), other)
+    with pytest.raises(ConfigError, match=r"batches-other\.parquet is not telemetry: it has no"):
+        read(tmp_path)
+
+
+def test_a_period_that_ends_before_it_begins_is_refused(tmp_path: Path) -> None:
+    for until in (HOUR, HOUR - timedelta(hours=1)):
+        with pytest.raises(ConfigError, match="exchange since and until"):
+            files(tmp_path, HOUR, until)

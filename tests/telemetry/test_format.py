@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.telemetry import decode
-from kafkaclient.telemetry.format import SCHEMA_VERSION, STARTED, as_message, schema_version
+from kafkaclient.telemetry.format import (
+    EXCLUSIONS,
+    SAMPLE,
+    SCHEMA_VERSION,
+    STARTED,
+    as_message,
+    check_metadata,
+)
 from kafkaclient.telemetry.rows import Columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pyarrow as pa
 
     from kafkaclient.hooks import FinishedBatch
 
@@ -36,8 +42,10 @@ def test_a_message_is_read_back_with_its_metadata(batch: Callable[..., FinishedB
     assert len(as_message(written)) < 60 * len(batches)
 
 
-@pytest.mark.parametrize("value", [b"", b"{}", b"\xff\xff\xff\xff\x10\0\0\0", b"x" * 1000])
-def test_bytes_of_something_else_are_refused(value: bytes) -> None:
+@pytest.mark.parametrize(
+    "value", [None, "x", 7, b"", b"{}", b"\xff\xff\xff\xff\x10\0\0\0", b"x" * 1000]
+)
+def test_something_else_is_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match="a message is not telemetry"):
         decode(value)
 
@@ -55,6 +63,24 @@ def test_a_message_that_was_cut_is_refused(batch: Callable[..., FinishedBatch]) 
         ({}, "a message is not telemetry: its metadata has no kafkaclient.started"),
         (FACTS | {SCHEMA_VERSION: "3"}, "version 3 .* reads up to 2: upgrade kafkaclient"),
         (FACTS | {SCHEMA_VERSION: "new"}, "version new .* upgrade kafkaclient"),
+        (FACTS | {STARTED: "yesterday"}, "a wrong kafkaclient.started"),
+        (FACTS | {STARTED: "2026-01-02T03:04:05"}, "a wrong kafkaclient.started"),
+        *(
+            (FACTS | {SAMPLE: share}, "a wrong kafkaclient.telemetry.sample")
+            for share in ("0", "-1", "2", "nan", "zero")
+        ),
+        *(
+            (FACTS | {EXCLUSIONS: text}, "a wrong kafkaclient.exclusions")
+            for text in (
+                '{"x":1',
+                "7",
+                '{"x":1}',
+                '[{"broker":1,"reason":2,"times":3}]',
+                '[{"broker":1,"reason":"slow","times":"many"}]',
+                '[{"broker":99999999999,"reason":"slow","times":1}]',
+                "[" * 100_000,
+            )
+        ),
     ],
 )
 def test_other_metadata_is_refused(
@@ -64,5 +90,20 @@ def test_other_metadata_is_refused(
         decode(as_message(table([batch()], metadata)))
 
 
+def test_other_columns_are_refused(batch: Callable[..., FinishedBatch]) -> None:
+    whole = table([batch()], FACTS)
+    broker = whole.column_names.index("broker")
+    for other in (
+        whole.select(["topic", "broker"]),
+        whole.set_column(broker, "broker", pa.array(["x"])),
+        whole.set_column(broker, "broker", pa.nulls(1, pa.int32())),
+        whole.append_column("broker", whole["broker"]),
+    ):
+        with pytest.raises(
+            ConfigError, match=r"a message is not telemetry: .* (broker|client_id) "
+        ):
+            decode(as_message(other))
+
+
 def test_metadata_without_a_version_is_the_first_version() -> None:
-    assert schema_version({STARTED.encode(): b"2026"}, "a file") == 1
+    check_metadata({STARTED.encode(): b"2026-01-02T03:04:05Z"}, "a file")

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.telemetry import recorder as recorder_module
-from kafkaclient.telemetry.part import Part, PartRefusedError
+from kafkaclient.telemetry.format import EXCLUSIONS
+from kafkaclient.telemetry.part import Part, PartRefusedError, PartTooLargeError
 from kafkaclient.telemetry.recorder import Recorder
+from kafkaclient.telemetry.rows import Columns
 from kafkaclient.testing.clock import virtual_time
 
 if TYPE_CHECKING:
@@ -36,12 +38,15 @@ class MemoryStore:
         self.go = asyncio.Event()
         self.go.set()
         self.is_closed = False
+        self.most_rows = 10**9
 
     async def write(self, part: Part) -> None:
         self.attempts.append(asyncio.get_running_loop().time())
         await self.go.wait()
         if self.errors:
             raise self.errors.pop(0)
+        if part.columns.rows > self.most_rows:
+            raise PartTooLargeError("too large")
         self.parts.append(part)
 
     async def close(self) -> None:
@@ -206,6 +211,56 @@ async def test_what_can_never_be_written_does_not_block_the_rest(
     assert len(messages) == 2, "once for each reason"
     assert "does not fit" in messages[0] + messages[1]
     assert "too large" in messages[0] + messages[1]
+
+
+@virtual_time
+async def test_a_part_that_is_too_large_is_halved(
+    batch: Batch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore(rows=256)
+    store.most_rows = 100
+    recording = recorder(store)
+    for number in range(300):
+        recording.add(batch(partition=number))
+    await recording.close()
+    assert store.partitions() == [
+        *(list(range(begin, begin + 64)) for begin in range(0, 256, 64)),
+        list(range(256, 300)),
+    ]
+    assert [part.name[-10:] for part in store.parts[:4]] == [
+        f"000000/{first}/{second}" for first in (1, 2) for second in (1, 2)
+    ]
+    assert (recording.recorded, recording.dropped, recording.waiting) == (300, 0, 0)
+    assert not caplog.records
+
+
+@virtual_time
+async def test_a_store_that_is_too_small_for_a_row_costs_few_attempts_and_one_error(
+    batch: Batch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore(rows=256)
+    store.most_rows = 0
+    recording = recorder(store)
+    for _ in range(1024):
+        recording.add(batch())
+    await asyncio.sleep(10)
+    assert len(store.attempts) == 4 * 9
+    assert (recording.recorded, recording.dropped, recording.waiting) == (0, 1024, 0)
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
+    store.most_rows = 256
+    recording.add(batch(partition=7))
+    await recording.close()
+    assert store.partitions() == [[7]]
+
+
+def test_halves_have_the_exclusions_once(batch: Batch) -> None:
+    columns = Columns("me", START, acks=True)
+    columns.append([batch(partition=number) for number in range(3)])
+    part = Part("batches-me-1", STARTED, columns, {EXCLUSIONS: "[]", "k": "v"})
+    first, second = part.halves()
+    assert (dict(first.metadata), dict(second.metadata)) == (part.metadata, {"k": "v"})
+    assert (first.columns.rows, second.columns.rows, columns.rows) == (1, 2, 3)
+    assert second.columns.table({})["partition"].to_pylist() == [1, 2]
 
 
 @pytest.mark.parametrize("fails", [True, False])

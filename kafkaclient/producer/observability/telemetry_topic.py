@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.config.client import ClientConfig
 from kafkaclient.errors import RecordTooLargeError
 from kafkaclient.telemetry.format import PART, SCHEMA_VERSION, VERSION, as_message
-from kafkaclient.telemetry.part import PartRefusedError
+from kafkaclient.telemetry.part import PartTooLargeError
 from kafkaclient.telemetry.threads import DaemonThreads
 
 if TYPE_CHECKING:
@@ -57,7 +57,10 @@ class TopicStore:
         try:
             await self._producer.send_and_wait(self._topic, value, key=self._key, headers=headers)
         except RecordTooLargeError as error:
-            raise PartRefusedError(f"the topic refuses a message: {error}") from error
+            raise PartTooLargeError(
+                "a message with one row is larger than the topic's max.message.bytes or "
+                "max.request.size: raise the limit"
+            ) from error
 
     async def close(self) -> None:
         if self._producer is not None:

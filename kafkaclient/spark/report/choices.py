@@ -2,10 +2,7 @@
 
 Assumptions. A batch that had gone to another broker in the same second would have taken, from the
 decision to the acknowledgement, as long as the batches that went there: the mean of the chosen
-batches of that broker, with the queues as they were recorded (``uniform_s``). Queues would have
-been longer at a broker that got more: the second estimate (``queued_s``) takes the recorded number
-of requests and batches ahead of a batch as proportional to the broker's share of the batches, at
-most ten times as many, and the time as proportional to 1 + that number. The time before the
+batches of that broker, with the queues as they were recorded (``uniform_s``). The time before the
 decision stays the same. In a second without a batch for a broker its latest known second counts.
 
 Windows are summed up in blocks, and the error is that of a bootstrap over the blocks.
@@ -23,13 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BLOCK_S = 10
-_MOST_GROWTH = 10.0  # of a queue
 _RESAMPLES = 1000
 
 BLOCKS = pa.schema(
     [
         *((name, pa.int64()) for name in ("run", "block")),
-        *((n, pa.float64()) for n in ("batches", "actual_s", "uniform_s", "queued_s", "assumed")),
+        *((name, pa.float64()) for name in ("batches", "actual_s", "uniform_s", "assumed")),
     ]
 )
 """Sums per block of seconds; ``assumed``: batches in seconds without a batch for some broker."""
@@ -46,10 +42,6 @@ class Saving:
     low_ms: float
     high_ms: float
     """95 % of the bootstrap's savings are from ``low_ms`` to ``high_ms``."""
-    queued_saved_ms: float
-    """With queues in proportion to the shares."""
-    queued_low_ms: float
-    queued_high_ms: float
     assumed: float
     """Share of the batches in seconds in which a broker's time is from an earlier second."""
 
@@ -59,36 +51,30 @@ def blocks(
 ) -> pa.Table:
     """The sums (:data:`BLOCKS`) of one run and topic.
 
-    ``windows`` has ``second``, ``broker``, ``chosen`` (batches), ``chosen_s`` and ``ahead`` (sums
-    over these batches). ``partitions``: broker -> number of the topic's partitions that it leads.
+    ``windows`` has ``second``, ``broker``, ``chosen`` (batches) and ``chosen_s`` (the sum of their
+    times). ``partitions``: broker -> number of the topic's partitions that it leads.
     """
     brokers = np.array(sorted(partitions))
     even = np.array([partitions[broker] for broker in brokers], float)
     even /= even.sum()
     seconds, row = np.unique(np.asarray(windows["second"]), return_inverse=True)
     column = np.searchsorted(brokers, np.asarray(windows["broker"]))
-    sums = np.zeros((3, len(seconds), len(brokers)))
-    for place, name in enumerate(("chosen", "chosen_s", "ahead")):
+    sums = np.zeros((2, len(seconds), len(brokers)))
+    for place, name in enumerate(("chosen", "chosen_s")):
         np.add.at(sums[place], (row, column), np.asarray(windows[name], float))
-    batches, took_s, ahead = sums
+    batches, took_s = sums
     total = batches.sum(axis=1)
     known = batches > 0
     with np.errstate(divide="ignore", invalid="ignore"):
-        took_s, ahead = took_s / batches, ahead / batches
-        share = batches / total[:, None]
+        took_s = took_s / batches
     source = _latest_known(known)
     judged = (source >= 0).all(axis=1) & (total > 0)  # a broker never seen cannot be judged
-    at = (np.maximum(source, 0), np.arange(len(brokers)))
-    took_s, ahead, share = took_s[at], ahead[at], share[at]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        longer = np.clip(even / share, 1 / _MOST_GROWTH, _MOST_GROWTH)
-        queued = took_s * (1 + ahead * longer) / (1 + ahead)
+    took_s = took_s[np.maximum(source, 0), np.arange(len(brokers))]
     actual = sums[1].sum(axis=1)
     figures = {
         "batches": total,
         "actual_s": actual,
         "uniform_s": total * (even * took_s).sum(axis=1),
-        "queued_s": total * (even * queued).sum(axis=1),
         "assumed": total * ~known.all(axis=1),
     }
     numbers, within = np.unique(seconds[judged] // block_s, return_inverse=True)
@@ -101,28 +87,23 @@ def blocks(
 
 def saving(found: pa.Table, seed: int = 0) -> Saving | None:
     """What all blocks of a run say; None without a judged batch. The same for the same seed."""
-    names = ("batches", "actual_s", "uniform_s", "queued_s", "assumed")
+    names = ("batches", "actual_s", "uniform_s", "assumed")
     sums = np.array([np.asarray(found[name], float) for name in names])
-    batches, actual, uniform, queued, assumed = sums.sum(axis=1)
+    batches, actual, uniform, assumed = sums.sum(axis=1)
     if not batches:
         return None
     rng = np.random.default_rng(seed)
     count = sums.shape[1]
     weights = rng.multinomial(count, np.full(count, 1 / count), size=_RESAMPLES)
     resampled = weights @ sums.T
-    bounds = [
-        np.percentile(1e3 * (resampled[:, n] - resampled[:, 1]) / resampled[:, 0], (2.5, 97.5))
-        for n in (2, 3)
-    ]
+    saved = 1e3 * (resampled[:, 2] - resampled[:, 1]) / resampled[:, 0]
+    low, high = np.percentile(saved, (2.5, 97.5))
     return Saving(
         batches=float(batches),
         actual_ms=float(1e3 * actual / batches),
         saved_ms=float(1e3 * (uniform - actual) / batches),
-        low_ms=float(bounds[0][0]),
-        high_ms=float(bounds[0][1]),
-        queued_saved_ms=float(1e3 * (queued - actual) / batches),
-        queued_low_ms=float(bounds[1][0]),
-        queued_high_ms=float(bounds[1][1]),
+        low_ms=float(low),
+        high_ms=float(high),
         assumed=float(assumed / batches),
     )
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkaclient.spark.jobs import SparkJobError
 from kafkaclient.spark.report.facts import BATCHES_AT_A_TIME, TIMES, read_file, with_columns
 from kafkaclient.spark.report.judging import judge_decisions
 
@@ -32,7 +33,7 @@ COUNTS = pa.schema(
         ("second", pa.int64()),
         *((name, pa.float64()) for name in ("batches", "records", "bytes", "retried")),
         *((name, pa.float64()) for name in ("total_s", "longest_s", "first_s", "last_s")),
-        *((name, pa.float64()) for name in ("append", "chosen", "chosen_s", "ahead")),
+        *((name, pa.float64()) for name in ("append", "chosen", "chosen_s")),
         *((name, pa.float64()) for name in ("others_s", "best_s", "regretted")),
     ]
 )
@@ -52,7 +53,6 @@ SUMS: dict[str, tuple[list[str], dict[str, str]]] = {
             "append": "sum",
             "chosen": "sum",
             "chosen_s": "sum",
-            "ahead": "sum",
         },
     ),
     "histogram": (
@@ -64,6 +64,7 @@ SUMS: dict[str, tuple[list[str], dict[str, str]]] = {
         {"batches": "sum", "total_s": "sum"},
     ),
     "exclusions": (["run", "broker", "error"], {"batches": "sum"}),
+    "unreadable": (["run", "error"], {"batches": "sum"}),
 }
 """Kind -> the columns to group by, and how each figure of a group is aggregated."""
 
@@ -86,6 +87,8 @@ def count_files(
     Batches sent within the same window of ``window_s`` seconds belong to one moment. Only batches
     with an outcome from ``since_s`` to before ``until_s`` (since the epoch) are counted. Counts
     that have no time are held until the task's end: they do not grow with the number of batches.
+    The task ends with the first file that cannot be read. Its error is the only row of the kind
+    ``unreadable``: if the task raised it, Spark would log its stack trace.
     """
     held: list[pa.Table] = []
     timeless: dict[str, list[pa.Table]] = {"histogram": [], "exclusions": []}
@@ -97,12 +100,17 @@ def count_files(
         parts[:] = [sum_groups("histogram", pa.concat_tables([*parts, found.pop("histogram")]))]
         return _pack_counts(found, window_s)
 
-    for file in (f for batch in shares for row in batch.to_pylist() for f in row["files"]):
-        for batches, excluded in read_file(**file, since_s=since_s, until_s=until_s):
-            held.append(batches)
-            timeless["exclusions"].append(excluded)
-            if sum(map(len, held)) >= BATCHES_AT_A_TIME:
-                yield counted()
+    try:
+        for file in (f for batch in shares for row in batch.to_pylist() for f in row["files"]):
+            for batches, excluded in read_file(**file, since_s=since_s, until_s=until_s):
+                held.append(batches)
+                timeless["exclusions"].append(excluded)
+                if sum(map(len, held)) >= BATCHES_AT_A_TIME:
+                    yield counted()
+    except SparkJobError as error:
+        row = {"run": 0, "error": str(error), "batches": 0.0}
+        yield _pack_counts({"unreadable": pa.Table.from_pylist([row])}, window_s)
+        return
     if held:
         yield counted()
     ended = {kind: pa.concat_tables(tables) for kind, tables in timeless.items() if tables}
@@ -146,7 +154,7 @@ def counts(files: Sequence[pa.Table], window_s: float) -> dict[str, pa.Table]:
     append = pc.equal(batches["bound_by"], "append")
     chosen = pc.if_else(pc.fill_null(known, False), weight, 0.0)
     batches = with_columns(
-        batches.drop_columns(["chosen", "ahead"]),
+        batches.drop_columns(["chosen"]),
         retried=pc.if_else(pc.greater(batches["attempts"], 1), weight, 0.0),
         second=_floor(pc.add(pc.coalesce(sent, created), started)),
         moment=_floor(pc.divide(pc.add(sent, started), window_s)),
@@ -155,7 +163,6 @@ def counts(files: Sequence[pa.Table], window_s: float) -> dict[str, pa.Table]:
         append=pc.if_else(pc.fill_null(append, False), weight, 0.0),
         chosen=chosen,
         chosen_s=pc.multiply(chosen, pc.fill_null(chosen_s, 0.0)),
-        ahead=pc.multiply(chosen, pc.fill_null(batches["ahead"], 0.0)),
     )
     parts = (
         pc.subtract(bound, created),
@@ -212,7 +219,7 @@ def _pack_counts(found: Mapping[str, pa.Table], window_s: float) -> pa.RecordBat
 
 def _slices(kind: str, table: pa.Table, window_s: float) -> np.ndarray:
     """The slice of each row. Rows of the same minute, or of a few partitions, share a slice."""
-    if kind == "exclusions":
+    if kind in ("exclusions", "unreadable"):
         return np.zeros(len(table), np.int64)
     if kind == "histogram":
         topics = pc.dictionary_encode(table["topic"]).combine_chunks()

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from kafkaclient import telemetry
 from kafkaclient.errors import ConfigError
 from kafkaclient.spark.jobs import SparkJobError
-from kafkaclient.telemetry.format import schema_version
+from kafkaclient.telemetry.format import check_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 BATCHES_AT_A_TIME = 262_144
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
+_MOST_S = 1e10  # 300 years; NaN is not less
 TIMES = ("created_s", "bound_s", "sent_s", "acknowledged_s")
 _COLUMNS = pa.schema(
     [
         *((name, _WORD) for name in ("topic", "bound_by", "error")),
         *((name, pa.int32()) for name in ("partition", "broker", "records", "bytes", "attempts")),
-        *((name, pa.int32()) for name in ("queued_batches", "in_flight")),
         *((name, pa.float64()) for name in TIMES),
     ]
 )
@@ -47,7 +47,7 @@ def read_file(
     try:
         with _file_system(root).open_input_file(path) as opened, pq.ParquetFile(opened) as file:
             metadata = file.schema_arrow.metadata
-            schema_version(metadata, where)
+            check_metadata(metadata, where)
             started_s = _started_s(metadata)
             groups = _row_groups(file.metadata, started_s, since_s, until_s)
             excluded = exclusions(metadata, run)
@@ -70,8 +70,11 @@ def to_count(
 ) -> pa.Table:
     """The columns that are counted. Times are in seconds after ``started_s``, which is in seconds
     since the epoch, as ``ended_s`` is. ``batches``, ``records`` and ``bytes`` are scaled from a
-    sample to all batches."""
+    sample to all batches. Batches with a time that is not finite are left out."""
     table = table.select(_COLUMNS.names).cast(_COLUMNS)
+    for name in TIMES:
+        possible = pc.less(pc.abs(table[name]), _MOST_S)
+        table = table.filter(pc.fill_null(possible, name != "created_s"))
     started_s = _started_s(metadata)
     weight = 1.0 / float(metadata.get(telemetry.SAMPLE.encode(), b"1"))
     for name in ("records", "bytes"):
@@ -81,9 +84,6 @@ def to_count(
     ended = pc.coalesce(acknowledged, sent, bound, created)
     kip794 = metadata.get(b"kafkaclient.partitioner") == b"kip794"
     chosen = pa.scalar(True) if kip794 else pc.not_equal(table["bound_by"], "append")
-    waiting = pc.if_else(
-        pc.is_in(table["bound_by"], pa.array(["append", "floor"])), table["queued_batches"], 0
-    )
     table = with_columns(
         table,
         run=pa.scalar(run, pa.int32()),
@@ -91,7 +91,6 @@ def to_count(
         started_s=pa.scalar(started_s),
         ended_s=pc.add(ended, started_s),
         chosen=chosen,
-        ahead=pc.cast(pc.add(table["in_flight"], waiting), pa.float64()),
     )
     for keep, limit in ((pc.greater_equal, since_s), (pc.less, until_s)):
         if limit is not None:

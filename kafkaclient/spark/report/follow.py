@@ -53,9 +53,16 @@ def following(
     windows = LiveWindows(WINDOW_S, -int(-since_s // WINDOW_S))
     table = WindowTable(out, round(-int(-since_s // 60)) * _MINUTE_MS)
 
+    is_stopping = False
+
     def on_batch(frame: Any, _number: int) -> None:
         counted = frame.select("value").mapInArrow(_count, from_arrow_schema(SHIPPED))
-        windows.add(counted.collect())
+        try:
+            windows.add(counted.collect())
+        except Exception:
+            if is_stopping:  # the stop canceled the job; Spark would log a stack trace
+                return
+            raise
         table.add(windows.close())
         view = windows.view()
         write_view(out, view)
@@ -80,6 +87,7 @@ def following(
         try:
             yield query
         finally:
+            is_stopping = True
             query.stop()
 
 

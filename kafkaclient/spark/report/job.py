@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from kafkaclient.errors import ConfigError
 from kafkaclient.spark.report import choices, queries
 from kafkaclient.spark.report.counting import COUNTS, PACKED_COUNTS, add_up, count_files
 
@@ -81,6 +82,8 @@ def aggregate(
     Only batches with an outcome in the period are counted. Only the result is held in memory, and
     its size does not depend on the number of batches. Every executor must see the runs' folders
     under the same paths or URIs. ``on_step`` is called at the start of each of :data:`STEPS`.
+
+    Raises ConfigError for a file that cannot be read or is not telemetry.
     """
 
     def stored(name: str, table: Any, *kinds: str) -> Any:
@@ -96,6 +99,8 @@ def aggregate(
     counts = stored(
         "counts", _count_batches(spark, runs, judgement or Judgement(), period or Period()), "kind"
     )
+    if (folder / "counts.parquet" / "kind=unreadable").exists():
+        raise ConfigError(counts.where(counts.kind == "unreadable").first()["error"])
     for kind in queries.KINDS:
         counts.where(counts.kind == kind).createOrReplaceTempView(kind)
     on_step("latencies")

@@ -2,13 +2,17 @@
 the windows that the driver keeps.
 
 Windows are of equal length, by the wall-clock time of a batch's outcome. A window is closed
-:data:`LATENESS_S` after its end, by the newest outcome seen. Batches of closed windows are dropped
-and counted. So memory grows with the number of partitions, not with time.
+:data:`LATENESS_S` after its end, by the newest outcome seen. Dropped and counted are: batches of
+closed windows, batches more than :data:`EARLINESS_S` ahead of the driver's clock (one wrong clock
+would close the windows of all others), and messages that are not telemetry. So memory grows with
+the number of partitions, not with time.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import logging
+import time
+from collections import Counter, deque
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +21,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaclient import telemetry
+from kafkaclient.errors import ConfigError
 from kafkaclient.spark.report import choices
 from kafkaclient.spark.report.counting import counts, pack, unpack
 from kafkaclient.spark.report.facts import exclusions, to_count, with_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+_log = logging.getLogger(__name__)
 
 LATENESS_S = 20.0
+EARLINESS_S = 60.0
 RECENT = 12  # windows whose batches are in the figures by broker and partition
 SHOWN = 120  # windows in the page's lines, and in what the choices saved
 
 _WHOLE = 3  # the part of the latency from the first record to the acknowledgement
 
 SHIPPED = pa.schema([("kind", pa.string()), ("window", pa.int64()), ("counts", pa.binary())])
-"""What tasks send to the driver: packed counts of a kind and a window."""
+"""What tasks send to the driver: packed counts of a kind and a window. Kind ``skipped`` has no
+window: its ``batches`` are messages or batches that cannot be counted, by ``error``."""
+
+_NOT_FINITE = "a batch has a time that is not finite"
 
 WINDOWS = pa.schema(
     [
@@ -57,7 +68,7 @@ _SUMS = {
         ["topic", "partition", "broker", "second"],
         [
             *_FIGURES,
-            *((name, "sum") for name in ("append", "chosen", "chosen_s", "ahead")),
+            *((name, "sum") for name in ("append", "chosen", "chosen_s")),
             ("last_s", "max"),
         ],
     ),
@@ -69,18 +80,26 @@ Row = dict[str, Any]
 
 
 def count_messages(values: Iterable[bytes], window_s: float) -> Iterator[Row]:
-    """The rows of :data:`SHIPPED` for some messages. Raises ConfigError for a message that is not
-    telemetry."""
+    """The rows of :data:`SHIPPED` for some messages."""
+    skipped: Counter[str] = Counter()
     tables: list[pa.Table] = []
     excluded: list[tuple[int, pa.Table]] = []
     for value in values:
-        table = telemetry.decode(value)
+        try:
+            table = telemetry.decode(value)
+        except ConfigError as error:
+            skipped[str(error)] += 1
+            continue
         metadata = table.schema.metadata
         facts = to_count(table, metadata)
+        skipped[_NOT_FINITE] += len(table) - len(facts)
         if len(facts):
             ended = np.floor(np.asarray(facts["ended_s"]) / window_s).astype(np.int64)
             tables.append(with_columns(facts, window=pa.array(ended)))
             excluded.append((int(ended.max()), exclusions(metadata)))
+    if +skipped:
+        rows = [{"error": why, "batches": times} for why, times in (+skipped).items()]
+        yield _shipped("skipped", 0, pa.Table.from_pylist(rows))
     if not tables:
         return
     facts = pa.concat_tables(tables).unify_dictionaries()
@@ -110,12 +129,19 @@ def _summed(kind: str, table: pa.Table) -> pa.Table:
 
 class LiveWindows:
     """The windows on the driver. ``first``: the first window that is read completely; earlier ones
-    are shown, but are not among the closed ones."""
+    are shown, but are not among the closed ones. ``wall_clock``: seconds since the epoch."""
 
-    def __init__(self, window_s: float, first: int) -> None:
+    def __init__(
+        self, window_s: float, first: int, wall_clock: Callable[[], float] = time.time
+    ) -> None:
         self.window_s = window_s
         self.late: float = 0.0
         """Batches that came after their window was closed."""
+        self.ahead: float = 0.0
+        """Batches whose outcome was ahead of the clock."""
+        self.skipped: Counter[str] = Counter()
+        """Messages and batches that cannot be counted, by reason."""
+        self._wall_clock = wall_clock
         self._first = first
         self._newest = first - 1
         self._newest_outcome_s = first * window_s
@@ -127,10 +153,18 @@ class LiveWindows:
     def add(self, shipped: Iterable[Mapping[str, Any]]) -> None:
         """Add counts of tasks (:data:`SHIPPED`)."""
         arrived: dict[tuple[int, str], list[pa.Table]] = {}
+        end = (self._wall_clock() + EARLINESS_S) / self.window_s
         for row in shipped:
             table = unpack(bytes(row["counts"]))
+            if row["kind"] == "skipped":
+                self._skip(table)
+                continue
+            batches = pc.sum(table["batches"]).as_py() if row["kind"] == "seconds" else 0
             if row["window"] < self._closed_to:
-                self.late += pc.sum(table["batches"]).as_py() if row["kind"] == "seconds" else 0
+                self.late += batches
+                continue
+            if row["window"] > end:
+                self.ahead += batches
                 continue
             if row["kind"] == "seconds":
                 last_s = pc.max(table["last_s"]).as_py()
@@ -141,6 +175,13 @@ class LiveWindows:
             before = [held[kind]] if kind in held else []
             held[kind] = _summed(kind, pa.concat_tables([*before, *tables]))
             self._newest = max(self._newest, window)
+
+    def _skip(self, table: pa.Table) -> None:
+        """Logged once for each reason."""
+        for row in table.to_pylist():
+            if row["error"] not in self.skipped:
+                _log.warning("not counted: %s", row["error"])
+            self.skipped[row["error"]] += row["batches"]
 
     def close(self) -> list[Row]:
         """The rows (:data:`WINDOWS`) of the windows that are closed now, each once."""
@@ -170,6 +211,8 @@ class LiveWindows:
             "window_s": self.window_s,
             "recent_s": RECENT * self.window_s,
             "late": self.late,
+            "ahead": self.ahead,
+            "skipped": self.skipped,
             "all": next(iter(r for r in rows if r["kind"] == "all"), None),
             **{f"{k}s": [r for r in rows if r["kind"] == k] for k in _PLACES},
             "exclusions": [r for r in rows if r["kind"] == "exclusion"],

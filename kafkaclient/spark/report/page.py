@@ -144,7 +144,7 @@ def _decisions(run: Findings) -> Iterator[str]:
 def _saving(run: Findings) -> Iterator[str]:
     saved = run.saving
     if not saved:
-        yield row(run.run, ["<td colspan=6>none: no broker was chosen, or only one</td>"])
+        yield row(run.run, ["<td colspan=5>none: no broker was chosen, or only one</td>"])
         return
     yield row(
         run.run,
@@ -153,10 +153,6 @@ def _saving(run: Findings) -> Iterator[str]:
             cell(number(saved["actual_ms"], 2)),
             cell(number(saved["saved_ms"], 2)),
             cell(f"{saved['low_ms']:,.2f} to {saved['high_ms']:,.2f}"),
-            cell(
-                f"{saved['queued_saved_ms']:,.2f} "
-                f"({saved['queued_low_ms']:,.2f} to {saved['queued_high_ms']:,.2f})"
-            ),
             cell(_percent(saved["assumed"])),
         ],
     )

@@ -115,15 +115,14 @@ FROM seconds WHERE chosen > 0 GROUP BY run, topic, broker
 
 CHOICES = """
 SELECT run, topic, second DIV 3600 AS hour, second, broker,
-       sum(chosen) AS chosen, sum(chosen_s) AS chosen_s, sum(ahead) AS ahead
+       sum(chosen) AS chosen, sum(chosen_s) AS chosen_s
 FROM seconds WHERE chosen > 0 GROUP BY run, topic, second, broker
 """
 """The batches whose broker was chosen, per second."""
 
 BLOCKS = """
 SELECT b.run, (block - begun) DIV length AS block, sum(batches) AS batches,
-       sum(actual_s) AS actual_s, sum(uniform_s) AS uniform_s, sum(queued_s) AS queued_s,
-       sum(assumed) AS assumed
+       sum(actual_s) AS actual_s, sum(uniform_s) AS uniform_s, sum(assumed) AS assumed
 FROM blocks b
      JOIN (SELECT run, min(block) AS begun,
                   CAST(ceil((max(block) - min(block) + 1) / :most) AS BIGINT) AS length

@@ -11,6 +11,7 @@ import pyarrow.fs as pafs
 
 from kafkaclient import telemetry
 from kafkaclient.errors import ConfigError
+from kafkaclient.telemetry.reading import entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,7 +57,8 @@ def find_runs(
         for name, folder in zip(names, found, strict=True)
     ]
     if not any(run.parts for run in runs):
-        raise ConfigError(f"no telemetry from {since} to {until} in {' and '.join(folders)}")
+        limits = "".join(f" {word} {at}" for word, at in (("from", since), ("to", until)) if at)
+        raise ConfigError(f"no telemetry{limits} in {' and '.join(folders)}")
     files = Counter(_file(part) for run in runs for part in run.parts)
     file, times = max(files.items(), key=lambda item: item[1])
     if times > 1:
@@ -72,9 +74,9 @@ def _file(part: Any) -> str:
 def _roots(folder: str) -> Iterator[str]:
     """The folder and the folders below it that have telemetry. ``date=`` folders are not read."""
     files, path = telemetry.open_root(folder)
-    entries = files.get_file_info(pafs.FileSelector(path, allow_not_found=True))
-    folders = [entry for entry in entries if entry.type == pafs.FileType.Directory]
-    if any(_is_telemetry(entry.base_name) for entry in entries):
+    found = entries(files, path)
+    folders = [entry for entry in found if entry.type == pafs.FileType.Directory]
+    if any(_is_telemetry(entry.base_name) for entry in found):
         yield folder
     for entry in folders:
         if not entry.base_name.startswith(("date=", ".")):

@@ -318,6 +318,22 @@ async def test_a_topic_gets_messages(producing: StartProducer) -> None:
 
 
 @virtual_time
+async def test_messages_fit_into_a_topic_with_a_limit(
+    producing: StartProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake = one_topic(round_trip_s=0.001)
+    fake.create_topic("facts", 3, max_message_bytes=8000)
+    async with producing(fake, telemetry="topic:facts", batch_size=1, linger_ms=0) as producer:
+        await load(producer, 500)
+    found = messages(fake)
+    assert len(found) > 1
+    names = {dict(message.headers)["kafkaclient.telemetry.file"] for message in found}
+    assert len(names) == len(found)
+    assert sum(sum(decode(m.value)["records"].to_pylist()) for m in found) == 500
+    assert not caplog.records
+
+
+@virtual_time
 async def test_telemetry_is_no_part_of_a_transaction(transacting: StartProducer) -> None:
     fake = one_topic(round_trip_s=0.001)
     fake.create_topic("facts", 3)

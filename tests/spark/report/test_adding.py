@@ -10,7 +10,7 @@ import pytest
 from kafkaclient.spark.report import counting
 from kafkaclient.spark.report.counting import COUNTS, PACKED_COUNTS, add_up, pack
 
-CHOICES = {"append": 0, "chosen": 0, "chosen_s": 0.0, "ahead": 0}
+CHOICES = {"append": 0, "chosen": 0, "chosen_s": 0.0}
 PLACE = {"run": 1, "topic": "t", "partition": 2, "broker": 0}
 
 

@@ -14,7 +14,14 @@ import pytest
 
 from kafkaclient.spark.jobs import SparkJobError
 from kafkaclient.spark.report import counting, facts
-from kafkaclient.spark.report.counting import PACKED_COUNTS, SUMS, count_files, sum_groups, unpack
+from kafkaclient.spark.report.counting import (
+    PACKED_COUNTS,
+    SUMS,
+    add_up,
+    count_files,
+    sum_groups,
+    unpack,
+)
 from kafkaclient.spark.report.facts import TIMES, read_file
 from kafkaclient.telemetry import SCHEMA
 
@@ -92,7 +99,6 @@ def by_hand(batches: list[tuple[int, float, Row]]) -> dict[tuple[Any, ...], Row]
         chosen = row["bound_by"] != "append" and row["error"] is None
         sums |= {"append": row["bound_by"] == "append", "chosen": chosen}
         sums["chosen_s"] = acknowledged - bound if chosen else 0.0
-        sums["ahead"] = row["in_flight"] if chosen else 0.0
         add(
             {"kind": "seconds", **place, **second},
             sums,
@@ -194,6 +200,25 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         path.write_bytes(content)
     with pytest.raises(SparkJobError, match=r"batches-a\.parquet cannot be read: "):
         list(read_file(str(tmp_path), str(path), 0))
+
+
+def test_a_task_ends_with_the_error_of_a_file_as_its_last_row(tmp_path: Path) -> None:
+    good, bad = tmp_path / "batches-1.parquet", tmp_path / "batches-2.parquet"
+    write(good, [batch(Random(1))], 0.0)
+    bad.write_bytes(b"PAR1 and no more")
+    files = [{"run": 1, "root": str(tmp_path), "path": str(path)} for path in (good, bad, good)]
+    (row,) = shipped_for([pa.RecordBatch.from_pylist([{"files": files}])])
+    key = (pa.scalar(row["kind"]), pa.scalar(0), pa.scalar(0))
+    table = add_up(key, pa.Table.from_pylist([row], PACKED_COUNTS), 2.0, 0.001)
+    assert table["kind"].to_pylist() == ["unreadable"]
+    assert "batches-2.parquet cannot be read" in table["error"][0].as_py()
+
+
+def test_impossible_times_are_left_out(tmp_path: Path) -> None:
+    path, rows = tmp_path / "batches-1.parquet", [batch(Random(n)) for n in range(3)]
+    rows[0]["created_s"], rows[1]["sent_s"] = math.nan, math.inf
+    write(path, rows, 0.0)
+    assert len(read(path)[0]) == 1
 
 
 def read(path: Path, **period: float) -> tuple[pa.Table, list[Row]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from math import inf, nan
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafkaclient.errors import ConfigError
 from kafkaclient.spark.report import follow
 from kafkaclient.spark.report.follow import WindowTable, write_view
 from kafkaclient.spark.report.live import RECENT, WINDOWS, LiveWindows, count_messages
@@ -44,7 +44,7 @@ def message(*rows: Row, **metadata: str) -> bytes:
 
 
 def windows(*messages: bytes, first: int = STARTED // 5) -> LiveWindows:
-    found = LiveWindows(5.0, first)
+    found = LiveWindows(5.0, first, lambda: STARTED + 1000.0)
     found.add(count_messages(messages, 5.0))
     return found
 
@@ -114,9 +114,31 @@ def test_memory_does_not_grow_with_time() -> None:
     assert len([row for row in found.view()["lines"] if row["kind"] == "all"]) == 120
 
 
-def test_a_foreign_message_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="is not telemetry"):
-        windows(b"not telemetry")
+def test_what_cannot_be_read_is_skipped_and_logged_once_for_each_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    newer = message(batch(1.0), **{"kafkaclient.telemetry.schema": "3"})
+    foreign: Any = [b"not telemetry", b"", None, newer, message()]
+    times = message(batch(1.0), batch(nan), batch(1.0, created_s=-inf), batch(1.0, created_s=1e300))
+    found = windows(*foreign, times)
+    found.add(count_messages([*foreign, message(batch(2.0))], 5.0))
+    view = found.view()
+    assert view["all"]["batches"] == 2
+    assert sorted(view["skipped"].values()) == [2, 2, 3, 4]
+    assert view["skipped"]["a batch has a time that is not finite"] == 3
+    assert len(caplog.records) == 4
+    for part in ("no Arrow stream", "NoneType", "version 3 of", "not finite"):
+        assert part in caplog.text
+
+
+def test_a_clock_that_is_ahead_does_not_close_the_windows_of_others() -> None:
+    found = windows(message(batch(996.0)))
+    found.add(count_messages([message(batch(172_800.0)), message(batch(1055.0))], 5.0))
+    found.close()
+    found.add(count_messages([message(batch(1050.0))], 5.0))
+    view = found.view()
+    assert (view["ahead"], view["late"], view["all"]["batches"]) == (1, 0, 2)
+    assert view["newest_outcome_s"] == STARTED + 1055
 
 
 def rows_at(*starts_ms: int) -> list[Row]:

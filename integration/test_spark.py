@@ -404,9 +404,10 @@ async def test_telemetry_is_followed_while_it_is_written(
     def sent() -> dict[str, Any]:
         return next((v for v in views if v["all"] and v["all"]["records"] == 300), {})
 
+    async with Producer(client["bootstrap.servers"]) as other:
+        await other.send_and_wait(facts, b"not telemetry")
     with following(spark, facts, client, time.time() - 60, tmp_path, views.append):
         async with Producer(client["bootstrap.servers"], telemetry=f"topic:{facts}") as producer:
-            await producer.send_and_wait(facts, b"not telemetry")
             for number in range(300):
                 producer.send_nowait(topic, b"value", key=b"%d" % number)
             await producer.flush()

@@ -120,6 +120,11 @@ def check_metadata(metadata: Mapping[bytes, bytes] | None, what: str) -> None:
         raise ConfigError(f"{what} is not telemetry: its metadata has a wrong {key}")
 
 
+def start_of(metadata: Mapping[bytes, bytes]) -> datetime:
+    """The wall-clock time at which the times start. ``metadata`` is checked."""
+    return datetime.fromisoformat(metadata[STARTED.encode()].decode())
+
+
 def _are_exclusions(text: str) -> bool:
     return all(
         -1 <= each["broker"] < 2**31

@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.telemetry.file_systems import open_root
-from kafkaclient.telemetry.format import STARTED, check_columns, check_metadata
+from kafkaclient.telemetry.format import STARTED, check_columns, check_metadata, start_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,4 +151,4 @@ def started_at(path: str | PathLike[str], filesystem: Any = None) -> datetime:
     except pa.ArrowInvalid as error:
         raise ConfigError(f"{path} is not a file of telemetry: {error}") from error
     check_metadata(metadata, where)
-    return datetime.fromisoformat(metadata[STARTED.encode()].decode())
+    return start_of(metadata)

@@ -80,8 +80,7 @@ class Recorder:
         self._rows_in_parts = 0
         self._timer: asyncio.TimerHandle | None = None
         self._writer: asyncio.Task[None] | None = None
-        self._is_closed = False
-        self._closing = asyncio.Event()  # the same, for the writer
+        self._closing = asyncio.Event()
         self._is_behind = False
         self._dropped_before = 0
         self._logged: set[str] = set()
@@ -102,7 +101,7 @@ class Recorder:
 
     def add(self, batch: FinishedBatch) -> None:
         """Record the batch, if it is in the sample."""
-        if self._is_closed or (self._share < 1 and self._chance() >= self._share):
+        if self._closing.is_set() or (self._share < 1 and self._chance() >= self._share):
             return
         if batch.done_s >= self._hour_end:
             self._begin_hour(batch.done_s)
@@ -230,12 +229,11 @@ class Recorder:
 
     async def close(self) -> None:
         """Write the remaining rows, for at most ten seconds. Later rows are not recorded."""
-        if self._is_closed:
+        if self._closing.is_set():
             return
-        self._is_closed = True
+        self._closing.set()
         self._end_part()
         self._start_writer()
-        self._closing.set()
         if self._writer is not None:
             await asyncio.wait({self._writer}, timeout=_LAST_WRITE_TIMEOUT_S)
             self._writer.cancel()

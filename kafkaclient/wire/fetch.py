@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkaclient.errors import UnsupportedVersionError
 from kafkaclient.wire.api import ApiKey, BrokerInfo, Call
 from kafkaclient.wire.reader import Reader
-from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, framed, request, string, uvarint
+from kafkaclient.wire.writer import (
+    INT32,
+    INT64,
+    NO_TAGS,
+    compact_count,
+    compact_string,
+    framed,
+    request,
+    string,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +49,6 @@ _LEADER_TAG, _ENDPOINTS_TAG = 1, 0
 
 _LIMITS = struct.Struct(">iiib")
 _SESSION = struct.Struct(">ii")
-_INT64 = struct.Struct(">q")
 
 # The smallest size of an element in bytes, which limits the counts that a peer can claim.
 _MIN_TOPIC = 2
@@ -124,7 +132,7 @@ class FetchCall(Call[FetchResult], api_key=ApiKey.FETCH, versions=(4, 16)):
         topic ids if a topic has no id."""
         self._check_version(version)
         flexible = version >= _FIRST_FLEXIBLE
-        count = _compact_count if flexible else INT32.pack
+        count = compact_count if flexible else INT32.pack
         tags = NO_TAGS if flexible else b""
         out = request(self.api_key, version, correlation_id, client_id, flexible=flexible)
         if version <= _LAST_WITH_REPLICA_ID:
@@ -191,19 +199,15 @@ class FetchByNameCall(FetchCall, versions=(4, FETCH_FIRST_WITH_TOPIC_IDS - 1)):
     """Fetch in the versions that name topics by name."""
 
 
-def _compact_count(elements: int) -> bytes:
-    return uvarint(elements + 1)
-
-
 def _partition_wanted(wanted: FetchPartition, version: int) -> bytes:
     out = INT32.pack(wanted.partition)
     if version >= _FIRST_WITH_EPOCHS:
         out += INT32.pack(wanted.leader_epoch)
-    out += _INT64.pack(wanted.offset)
+    out += INT64.pack(wanted.offset)
     if version >= _FIRST_FLEXIBLE:
         out += INT32.pack(-1)  # the epoch of the last fetched record is not checked
     if version >= _FIRST_WITH_LOG_START:
-        out += _INT64.pack(-1)  # the log start offset of a follower
+        out += INT64.pack(-1)  # the log start offset of a follower
     return out + INT32.pack(wanted.max_bytes)
 
 

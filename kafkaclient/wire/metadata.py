@@ -20,7 +20,15 @@ from kafkaclient.errors import ProtocolError
 from kafkaclient.wire.api import ApiKey, BrokerInfo, Call, malformed
 from kafkaclient.wire.reader import Reader
 from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
-from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, framed, request, string, uvarint
+from kafkaclient.wire.writer import (
+    INT32,
+    NO_TAGS,
+    compact_count,
+    compact_string,
+    framed,
+    request,
+    string,
+)
 
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer
@@ -90,8 +98,8 @@ class MetadataCall(Call[MetadataResult], api_key=ApiKey.METADATA, versions=(4, 1
         flexible = version >= _FIRST_FLEXIBLE
         tags = NO_TAGS if flexible else b""
         frame = request(self.api_key, version, correlation_id, client_id, flexible=flexible)
-        count = -1 if self.topics is None else len(self.topics)
-        frame += uvarint(count + 1) if flexible else INT32.pack(count)
+        count = compact_count if flexible else INT32.pack
+        frame += count(-1 if self.topics is None else len(self.topics))
         before = _NO_ID if version >= _FIRST_WITH_TOPIC_IDS else b""
         text = compact_string if flexible else string
         for topic in self.topics or ():

@@ -8,14 +8,22 @@ special timestamps that this client does not use.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import ProtocolError
 from kafkaclient.wire.api import ApiKey, Call, malformed
 from kafkaclient.wire.reader import Reader
-from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, framed, request, string, uvarint
+from kafkaclient.wire.writer import (
+    INT32,
+    INT64,
+    NO_TAGS,
+    compact_count,
+    compact_string,
+    framed,
+    request,
+    string,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +39,6 @@ _FIRST_WITH_ISOLATION = 2
 _FIRST_WITH_EPOCHS = 4
 _FIRST_FLEXIBLE = 6
 
-_INT64 = struct.Struct(">q")
 _ANY_EPOCH = INT32.pack(-1)
 
 # The smallest size of an element in bytes, which limits the counts that a peer can claim.
@@ -74,16 +81,15 @@ class ListOffsetsCall(Call[ListOffsetsResult], api_key=ApiKey.LIST_OFFSETS, vers
         flexible = version >= _FIRST_FLEXIBLE
         tags = NO_TAGS if flexible else b""
         text = compact_string if flexible else string
-        wanted = (_ANY_EPOCH if version >= _FIRST_WITH_EPOCHS else b"") + _INT64.pack(
-            self.timestamp
-        )
+        count = compact_count if flexible else INT32.pack
+        wanted = (_ANY_EPOCH if version >= _FIRST_WITH_EPOCHS else b"") + INT64.pack(self.timestamp)
         frame = request(self.api_key, version, correlation_id, client_id, flexible=flexible)
         frame += INT32.pack(self.replica_id)
         if version >= _FIRST_WITH_ISOLATION:
             frame.append(self.read_committed)
-        frame += _count(len(self.partitions), flexible=flexible)
+        frame += count(len(self.partitions))
         for topic, partitions in self.partitions.items():
-            frame += text(topic) + _count(len(partitions), flexible=flexible)
+            frame += text(topic) + count(len(partitions))
             for partition in partitions:
                 frame += INT32.pack(partition) + wanted + tags
             frame += tags
@@ -94,10 +100,6 @@ class ListOffsetsCall(Call[ListOffsetsResult], api_key=ApiKey.LIST_OFFSETS, vers
             return _decode(version, payload)
         except ProtocolError as error:
             raise malformed(self, version, payload, error) from error
-
-
-def _count(number: int, *, flexible: bool) -> bytes:
-    return uvarint(number + 1) if flexible else INT32.pack(number)
 
 
 def _decode(version: int, payload: Buffer) -> ListOffsetsResult:

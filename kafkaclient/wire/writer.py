@@ -7,6 +7,7 @@ from functools import lru_cache
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
+INT64 = struct.Struct(">q")
 
 NO_TAGS = b"\x00"
 """The end of a struct without tagged fields (KIP-482)."""
@@ -60,3 +61,8 @@ def uvarint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def compact_count(elements: int) -> bytes:
+    """The length of an array in a flexible version (KIP-482); -1: the array is null."""
+    return uvarint(elements + 1)

@@ -68,6 +68,9 @@ SUMS: dict[str, tuple[list[str], dict[str, str]]] = {
 }
 """Kind -> the columns to group by, and how each figure of a group is aggregated."""
 
+BUCKETS = 32
+"""Of a histogram, per power of two seconds."""
+
 _SLICE_S = 60.0
 _SLICE_PARTITIONS = 16
 _MAX_SLICES = 256  # of one run's partitions; each is one Python call
@@ -172,7 +175,7 @@ def counts(files: Sequence[pa.Table], window_s: float) -> dict[str, pa.Table]:
     )
     histograms = []
     for number, took_s in enumerate(parts):
-        delivered = _delivered(batches, took_s, per_doubling=32)
+        delivered = _delivered(batches, took_s, per_doubling=BUCKETS)
         delivered = with_columns(delivered, part=pa.scalar(number))
         histograms.append(sum_groups("histogram", delivered))
     return {
@@ -198,11 +201,16 @@ def _delivered(batches: pa.Table, took_s: Any, per_doubling: int) -> pa.Table:
     )
 
 
+def grouped(table: pa.Table, keys: Sequence[str], figures: Mapping[str, str]) -> pa.Table:
+    """One row per group, with the columns ``keys`` and ``figures``: column -> how it is
+    aggregated."""
+    found = table.group_by(list(keys), use_threads=False).aggregate(list(figures.items()))
+    return found.rename_columns([*keys, *figures])
+
+
 def sum_groups(kind: str, counted: pa.Table) -> pa.Table:
     """One row per group of the kind. ``counted`` has batches or earlier sums."""
-    keys, figures = SUMS[kind]
-    grouped = counted.group_by(keys, use_threads=False).aggregate(list(figures.items()))
-    sums = grouped.rename_columns([*keys, *figures])
+    sums = grouped(counted, *SUMS[kind])
     # Strings, because merging the dictionaries of many tasks would cost more.
     kinds = (pa.string() if pa.types.is_dictionary(kind) else kind for kind in sums.schema.types)
     return sums.cast(pa.schema(zip(sums.column_names, kinds, strict=True)))

@@ -4,7 +4,6 @@ wall-clock time at which the times start, so that all producers share one axis."
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 from kafkaclient import telemetry
 from kafkaclient.errors import ConfigError
 from kafkaclient.spark.jobs import SparkJobError
-from kafkaclient.telemetry.format import check_metadata
+from kafkaclient.telemetry.format import check_metadata, start_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -133,8 +132,7 @@ def _file_system(root: str) -> Any:
 
 
 def _started_s(metadata: Mapping[bytes, bytes]) -> float:
-    started = datetime.fromisoformat(metadata[telemetry.STARTED.encode()].decode())
-    return started.timestamp()
+    return start_of(metadata).timestamp()
 
 
 def _row_groups(

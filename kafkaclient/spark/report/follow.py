@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import groupby
+from math import ceil
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -50,8 +51,8 @@ def following(
     ``client`` are Kafka's options. ``since_s``: where to begin, in seconds since the epoch;
     ``on_view`` gets what the page shows, after each trigger. The end of the block stops the query.
     """
-    windows = LiveWindows(WINDOW_S, -int(-since_s // WINDOW_S))
-    table = WindowTable(out, round(-int(-since_s // 60)) * _MINUTE_MS)
+    windows = LiveWindows(WINDOW_S, ceil(since_s / WINDOW_S))
+    table = WindowTable(out, ceil(since_s / 60) * _MINUTE_MS)
 
     is_stopping = False
 

@@ -23,8 +23,9 @@ import pyarrow.compute as pc
 from kafkaclient import telemetry
 from kafkaclient.errors import ConfigError
 from kafkaclient.spark.report import choices
-from kafkaclient.spark.report.counting import counts, pack, unpack
+from kafkaclient.spark.report.counting import BUCKETS, counts, grouped, pack, unpack
 from kafkaclient.spark.report.facts import exclusions, to_count, with_columns
+from kafkaclient.spark.report.queries import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +37,7 @@ EARLINESS_S = 60.0
 RECENT = 12  # windows whose batches are in the figures by broker and partition
 SHOWN = 120  # windows in the page's lines, and in what the choices saved
 
-_WHOLE = 3  # the part of the latency from the first record to the acknowledgement
+_WHOLE = PARTS.index("whole")
 
 SHIPPED = pa.schema([("kind", pa.string()), ("window", pa.int64()), ("counts", pa.binary())])
 """What tasks send to the driver: packed counts of a kind and a window. Kind ``skipped`` has no
@@ -62,18 +63,14 @@ bytes of a broker divided by the mean. Percentiles are of the whole latency. ``a
 whose partition was known when the batch was opened, for example from a key.
 """
 
-_FIGURES = (("batches", "sum"), ("records", "sum"), ("bytes", "sum"), ("failed", "sum"))
-_SUMS = {
+_FIGURES = dict.fromkeys(("batches", "records", "bytes", "failed", "append"), "sum")
+_SUMS: dict[str, tuple[list[str], dict[str, str]]] = {
     "seconds": (
         ["topic", "partition", "broker", "second"],
-        [
-            *_FIGURES,
-            *((name, "sum") for name in ("append", "chosen", "chosen_s")),
-            ("last_s", "max"),
-        ],
+        {**_FIGURES, "chosen": "sum", "chosen_s": "sum", "last_s": "max"},
     ),
-    "histogram": (["topic", "partition", "broker", "bucket"], [("batches", "sum")]),
-    "exclusions": (["broker", "error"], [("batches", "sum")]),
+    "histogram": (["topic", "partition", "broker", "bucket"], {"batches": "sum"}),
+    "exclusions": (["broker", "error"], {"batches": "sum"}),
 }
 
 Row = dict[str, Any]
@@ -110,8 +107,8 @@ def count_messages(values: Iterable[bytes], window_s: float) -> Iterator[Row]:
         failed = pc.if_else(pc.is_valid(seconds["error"]), seconds["batches"], 0.0)
         seconds = with_columns(seconds, failed=failed)
         histogram = histogram.filter(pc.equal(histogram["part"], _WHOLE))
-        yield _shipped("seconds", window, _summed("seconds", seconds))
-        yield _shipped("histogram", window, _summed("histogram", histogram))
+        yield _shipped("seconds", window, grouped(seconds, *_SUMS["seconds"]))
+        yield _shipped("histogram", window, grouped(histogram, *_SUMS["histogram"]))
     for window, exclusion in excluded:
         if len(exclusion):
             yield _shipped("exclusions", window, exclusion.select(["broker", "error", "batches"]))
@@ -119,12 +116,6 @@ def count_messages(values: Iterable[bytes], window_s: float) -> Iterator[Row]:
 
 def _shipped(kind: str, window: int, table: pa.Table) -> Row:
     return {"kind": kind, "window": window, "counts": pack(table)}
-
-
-def _summed(kind: str, table: pa.Table) -> pa.Table:
-    keys, figures = _SUMS[kind]
-    grouped = table.group_by(keys, use_threads=False).aggregate(figures)
-    return grouped.rename_columns([*keys, *(name for name, _ in figures)])
 
 
 class LiveWindows:
@@ -173,7 +164,7 @@ class LiveWindows:
         for (window, kind), tables in arrived.items():
             held = self._counts.setdefault(window, {})
             before = [held[kind]] if kind in held else []
-            held[kind] = _summed(kind, pa.concat_tables([*before, *tables]))
+            held[kind] = grouped(pa.concat_tables([*before, *tables]), *_SUMS[kind])
             self._newest = max(self._newest, window)
 
     def _skip(self, table: pa.Table) -> None:
@@ -244,7 +235,9 @@ class LiveWindows:
             if sum(sent):
                 rows[0]["skew"] = max(sent) * len(sent) / sum(sent)
         excluded = self._of("exclusions", windows)
-        for row in [] if excluded is None else _summed("exclusions", excluded).to_pylist():
+        if excluded is not None:
+            excluded = grouped(excluded, *_SUMS["exclusions"])
+        for row in [] if excluded is None else excluded.to_pylist():
             rows.append({"kind": "exclusion", "reason": row.pop("error"), **row})
         return rows
 
@@ -273,11 +266,8 @@ _PLACES: dict[str, list[str]] = {"broker": ["broker"], "partition": ["topic", "p
 def _places(
     kind: str, keys: list[str], seconds: pa.Table, histogram: pa.Table | None, whole: float
 ) -> Iterator[Row]:
-    figures = [*_FIGURES, ("append", "sum")]
-    sums = seconds.group_by(keys, use_threads=False).aggregate(figures)
-    sums = sums.rename_columns([*keys, *(name for name, _ in figures)])
     percentiles = _percentiles(keys, histogram)
-    for row in sums.to_pylist():
+    for row in grouped(seconds, keys, _FIGURES).to_pylist():
         place = tuple(row[key] for key in keys)
         share = row["bytes"] / whole if whole else None
         yield {"kind": kind, **row, "share": share, **percentiles.get(place, {})}
@@ -286,15 +276,14 @@ def _places(
 def _percentiles(keys: list[str], histogram: pa.Table | None) -> dict[tuple[Any, ...], Row]:
     if histogram is None:
         return {}
-    sums = histogram.group_by([*keys, "bucket"], use_threads=False)
     counted: dict[tuple[Any, ...], list[tuple[int, float]]] = {}
-    for row in sums.aggregate([("batches", "sum")]).to_pylist():
+    for row in grouped(histogram, [*keys, "bucket"], {"batches": "sum"}).to_pylist():
         place = tuple(row[key] for key in keys)
-        counted.setdefault(place, []).append((row["bucket"], row["batches_sum"]))
+        counted.setdefault(place, []).append((row["bucket"], row["batches"]))
     found = {}
     for place, buckets in counted.items():
         numbers, batches = (np.array(c) for c in zip(*sorted(buckets), strict=True))
         so_far = np.cumsum(batches)
         at = {p: numbers[np.searchsorted(so_far, p / 100 * so_far[-1])] for p in (50, 99)}
-        found[place] = {f"p{p}_ms": float(1e3 * 2 ** ((b + 0.5) / 32)) for p, b in at.items()}
+        found[place] = {f"p{p}_ms": float(1e3 * 2 ** ((b + 0.5) / BUCKETS)) for p, b in at.items()}
     return found

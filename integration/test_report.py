@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 from collections import defaultdict
@@ -17,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.telemetry_facts import Shape, write_run
-from kafkaclient import telemetry
+from kafkaclient import Producer, telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -265,3 +267,30 @@ def test_a_broken_file_is_named_in_one_line(tmp_path: Path) -> None:
     assert f"{broken} cannot be read" in " ".join(result.stderr.split())
     for trace in ("Traceback", "org.apache.spark"):
         assert trace not in result.stderr
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+async def test_ctrl_c_ends_a_live_report_without_stack_traces(
+    kafka_cluster: Any, create_topic: Any, topic: str, tmp_path: Path
+) -> None:
+    await create_topic(topic, 3)
+    servers = kafka_cluster.bootstrap
+    words = ["--follow", topic, "-b", servers, "--out", tmp_path / "out", "--master", "local[2]"]
+    async with Producer(servers, telemetry=f"topic:{topic}", telemetry_file_ms=100) as producer:
+        command = await asyncio.create_subprocess_exec(
+            *COMMAND, *map(str, words), stderr=asyncio.subprocess.PIPE
+        )
+        try:
+            while not (tmp_path / "out" / "live.js").exists():
+                assert command.returncode is None
+                await producer.send_and_wait(topic, b"is a foreign message, too")
+            command.send_signal(signal.SIGINT)  # while jobs run
+            _, errors = await command.communicate()
+        finally:
+            if command.returncode is None:
+                command.kill()
+    assert command.returncode == 130
+    assert b"interrupted" in errors
+    for trace in (b"Traceback", b"\tat ", b"ERROR"):
+        assert trace not in errors, errors.decode()

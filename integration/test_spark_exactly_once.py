@@ -252,14 +252,19 @@ async def test_a_checkpoint_is_put_back(story: Story) -> None:
     await story.has_each_row_once()
 
 
+async def _left_behind(story: Story, rows: int, more: int) -> Path:
+    """A copy of the checkpoint after ``rows``. The query has then written ``more`` rows."""
+    await story.send(rows)
+    await story.runs_to_its_end()
+    copy = shutil.copytree(story.checkpoint, story.directory / "copy")
+    await story.send(more)
+    await story.runs_to_its_end()
+    return copy
+
+
 async def test_an_older_checkpoint_is_put_back(story: Story) -> None:
     """It is several batches old: nothing is written, whatever is to come."""
-    await story.send(400)
-    await story.runs_to_its_end()
-    backup = shutil.copytree(story.checkpoint, story.directory / "backup")
-    await story.send(1200)
-    await story.runs_to_its_end()
-    run = story.run(checkpoint=backup)
+    run = story.run(checkpoint=await _left_behind(story, 400, 1200))
     assert await run.ended() != 0
     assert "CheckpointMismatchError" in run.said()
     assert "of this query has been decided" in run.said()
@@ -302,12 +307,7 @@ async def test_two_queries_have_one_checkpoint(story: Story) -> None:
 
 async def test_a_copied_checkpoint_with_another_topic(story: Story) -> None:
     """The batch that the first query has decided is refused, and no row of it is visible."""
-    await story.send(300)
-    await story.runs_to_its_end()
-    copy = shutil.copytree(story.checkpoint, story.directory / "copy")
-    await story.send(300)
-    await story.runs_to_its_end()
-    run = story.run(checkpoint=copy, sink=story.other)
+    run = story.run(checkpoint=await _left_behind(story, 300, 300), sink=story.other)
     assert await run.ended() != 0
     assert f"it was decided for topic {story.sink} and is for topic {story.other}" in run.said()
     assert await read(story.cluster.bootstrap, story.other) == []

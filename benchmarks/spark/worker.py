@@ -1,7 +1,7 @@
 """One Spark, kept warm, which does what lines of JSON on its stdin say and answers on its stdout.
 
-Runs by itself, ``python worker.py FORMAT [SETTING=VALUE ...]``, in an environment that may have
-another PySpark and nothing of this project: that is how Spark's own connector is measured.
+The command is ``python worker.py FORMAT [SETTING=VALUE ...]``. The program imports nothing of this
+project, so it also runs in an environment with another PySpark: Spark's own connector needs one.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """The records of a task. The next batch is fetched while Spark processes the current one.
 
-    ``cache``: that of the process by default.
+    ``cache`` keeps clients for later tasks. The default is the cache of the process.
     """
     if wanted is None:  # Spark creates one task even if there is nothing to read
         return

@@ -49,7 +49,7 @@ def test_most_of_sparks_processes_import_little() -> None:
 
 
 def test_register(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where Spark 4.0 has found the source by itself, which it takes for a mistake."""
+    """Spark 4.0 refuses a source that it has found by itself; ``register`` takes no notice."""
     registered: list[Any] = []
     checked: list[Any] = []
 

@@ -119,7 +119,7 @@ def test_both_limits(opened, fill, monkeypatch: pytest.MonkeyPatch) -> None:
     assert reader.latestOffset(second, limit) == second  # 6 are left
     now[0] += 61
     assert reader.latestOffset(second, limit) == at(30, 0, 0)
-    # Started again, it does not wait, and the first trigger begins the delay anew.
+    # After a restart the first trigger does not wait.
     again = opened(**given)
     assert again.latestOffset(second, limit) == at(30, 0, 0)
     fill(0, 6)

@@ -5,7 +5,7 @@ decision to the acknowledgement, as long as the batches that went there: the mea
 batches of that broker, with the queues as they were recorded (``uniform_s``). The time before the
 decision stays the same. In a second without a batch for a broker its latest known second counts.
 
-Windows are summed up in blocks, and the error is that of a bootstrap over the blocks.
+The sums of ten seconds are a block. The interval comes from a bootstrap over the blocks.
 """
 
 from __future__ import annotations

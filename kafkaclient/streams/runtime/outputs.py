@@ -91,13 +91,13 @@ class Output:
         self._offsets = offsets
         self._producer: Producer | None = None
         self._sent: list[Delivery] = []
-        """What was sent since the last commit. While a delivery is kept, the producer does not log
-        that nobody checks it."""
+        """What was sent since the last commit. The producer logs the failure of a delivery that is
+        dropped without a check: those that are kept here are not logged."""
         self._started = asyncio.Event()
         largest = min(config.buffer_memory, config.max_request_size) - _RECORD_OVERHEAD
         self.small_bytes = min(LARGE, largest)
-        """How large the key and value of a record may be together to need no check of its size, if
-        it has no headers."""
+        """A record without headers needs no check of its size, if its key and value have at most
+        so many bytes together."""
 
     @property
     def max_change_bytes(self) -> int:

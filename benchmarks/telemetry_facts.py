@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafkaclient.spark import spark_session
-from kafkaclient.telemetry import SCHEMA, SCHEMA_VERSION, VERSION
+from kafkaclient.telemetry import SCHEMA, SCHEMA_VERSION, VERSION_KEY
 
 _STARTED = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -58,7 +58,7 @@ class Share:
         schema = SCHEMA.with_metadata(
             {
                 "kafkaclient.started": started.isoformat(),
-                SCHEMA_VERSION: str(VERSION),
+                VERSION_KEY: str(SCHEMA_VERSION),
                 "kafkaclient.partitioner": "late",
             }
         )
@@ -108,6 +108,7 @@ def _rows(
         "bound_s": pa.array(bound),
         "sent_s": pa.array(sent),
         "acknowledged_s": pa.array(sent + took, mask=failed),
+        "done_s": pa.array(sent + took),
         "queued_batches": pa.array(rng.integers(0, 4, count)),
         "queued_bytes": pa.array(rng.integers(0, 65536, count)),
         "in_flight": pa.array(rng.integers(0, 5, count)),

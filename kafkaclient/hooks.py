@@ -44,7 +44,7 @@ class FinishedBatch(NamedTuple):
     window: int | None
     """When the partition was chosen: how many requests the leader may have in flight."""
     bound_by: str | None
-    """Why the partition was chosen; docs/how-to/telemetry.md lists the values."""
+    """Why the partition was chosen; docs/reference/telemetry.md lists the values."""
     error: KafkaError | None
     """Why the batch failed; None if it was delivered."""
 

@@ -138,8 +138,8 @@ PEM = Kind(
 BOOLEAN = Kind("true or false", _read_boolean)
 PATH = Kind("a path", _read_path)
 SHARE = Kind(
-    "a number above 0, and at most 1",
-    lambda value: _checked(number(0, 1).read(value), number(0, 1).read(value) > 0),
+    "a number from 1e-9 to 1",
+    lambda value: _checked(number(0, 1).read(value), number(0, 1).read(value) >= 1e-9),
 )
 
 

@@ -194,12 +194,12 @@ class ProducerConfig(ClientConfig):
     sent and was acknowledged, and the load at the time of the choice. A folder or a URI of one
     (s3://bucket/folder, abfs://, gs://, hdfs://; others with fsspec) gets Parquet files.
     topic:NAME is a topic of the same cluster. It needs pyarrow (the extra kafkaclient[telemetry]);
-    see telemetry.md. None records nothing."""
+    see docs/how-to/telemetry.md. None records nothing."""
     telemetry_sample: float = _METRICS.option(1, SHARE)
-    """The share of batches that are recorded, chosen at random: more than 0, at most 1."""
+    """The share of batches that are recorded, chosen at random: from 1e-9 to 1."""
     telemetry_file_bytes: int = _METRICS.option(4_194_304, integer(65_536))
     """The size in bytes at which a file of telemetry is complete. The rows of a file are in memory
-    until then, and take about twice this size."""
+    until then, about 100 bytes each; a row of a file takes about 60 bytes."""
     telemetry_file_ms: int | None = _METRICS.option(None, optional(integer(100)))
     """How long after its first row a file or a message of telemetry is written, in milliseconds. A
     program that is killed loses these rows. None is 5,000 for a path, 60,000 for a URI and 1,000

@@ -16,7 +16,7 @@ are of this moment, or of the last ``metrics.num.samples`` windows.
 
 
 class MetricsSnapshot(NamedTuple):
-    """All metrics at one moment, under Java's names; docs/how-to/telemetry.md lists those
+    """All metrics at one moment, under Java's names; docs/reference/metrics.md lists those
     that Java does not have."""
 
     producer: Values

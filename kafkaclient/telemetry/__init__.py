@@ -17,22 +17,22 @@ except ImportError as error:
 
 from kafkaclient.telemetry.file_systems import open_root
 from kafkaclient.telemetry.format import (
-    EXCLUSIONS,
-    SAMPLE,
+    EXCLUSIONS_KEY,
+    SAMPLE_KEY,
     SCHEMA_VERSION,
-    STARTED,
-    VERSION,
+    STARTED_KEY,
+    VERSION_KEY,
     decode,
 )
 from kafkaclient.telemetry.rows import SCHEMA
 
 __all__ = [
-    "EXCLUSIONS",
-    "SAMPLE",
+    "EXCLUSIONS_KEY",
+    "SAMPLE_KEY",
     "SCHEMA",
     "SCHEMA_VERSION",
-    "STARTED",
-    "VERSION",
+    "STARTED_KEY",
+    "VERSION_KEY",
     "TelemetryFile",
     "decode",
     "files",

@@ -18,33 +18,38 @@ from kafkaclient.telemetry.rows import SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-VERSION = 2
+SCHEMA_VERSION = 3
 """The schema that this version of kafkaclient writes. It reads this one and older ones.
 
 1: files in one flat folder, without the metadata key. 2: ``date=`` and ``hour=`` folders, messages,
-and the share of a sample.
+and the share of a sample. 3: the column ``done_s``.
 """
 
-SCHEMA_VERSION = "kafkaclient.telemetry.schema"
-"""The metadata key, and the message header, of :data:`VERSION`."""
+VERSION_KEY = "kafkaclient.telemetry.schema"
+"""The metadata key, and the message header, of :data:`SCHEMA_VERSION`."""
 
-PART = "kafkaclient.telemetry.file"
+PART_HEADER = "kafkaclient.telemetry.file"
 """The message header with a name that is unique to the message. A message that was sent again
 after an unclear failure has the name of the first one."""
 
-SAMPLE = "kafkaclient.telemetry.sample"
-"""The metadata key of the share of batches that are recorded: 0 < share <= 1; missing: 1."""
+SAMPLE_KEY = "kafkaclient.telemetry.sample"
+"""The metadata key of the share of batches that are recorded: 1e-9 <= share <= 1; missing: 1."""
 
-EXCLUSIONS = "kafkaclient.exclusions"
+EXCLUSIONS_KEY = "kafkaclient.exclusions"
 """The metadata key of how often brokers were excluded since the producer's previous file or
 message, as JSON: ``[{"broker": 1, "reason": "slow", "times": 3}]``; missing: never."""
 
-STARTED = "kafkaclient.started"
-"""The metadata key of the wall-clock time at which the times start, in ISO 8601."""
+STARTED_KEY = "kafkaclient.started"
+"""The metadata key of the wall-clock time at which the times start, in ISO 8601. It is measured for
+each file or message: a clock that was set, or a machine that was suspended, changes it."""
 
 _NEVER_NULL = frozenset(
-    {"topic", "partition", "broker", "records", "bytes", "attempts", "created_s"}
+    {"topic", "partition", "broker", "records", "bytes", "attempts", "created_s", "done_s"}
 )
+_SINCE = {"done_s": 3}
+"""Columns that older schemas do not have."""
+
+_READABLE = [str(number + 1) for number in range(SCHEMA_VERSION)]
 
 
 def as_parquet(table: pa.Table) -> bytes:
@@ -79,36 +84,43 @@ def decode(value: bytes) -> pa.Table:
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise ConfigError("a message is not telemetry: its value is no Arrow stream") from error
-    check_metadata(table.schema.metadata, "a message")
-    check_columns(table, "a message")
-    return table
+    return checked(table, "a message")
 
 
-def check_columns(table: pa.Table, what: str) -> None:
-    """Raises ConfigError if a column of ``what``, a file or a message, is not as in telemetry."""
+def checked(table: pa.Table, what: str) -> pa.Table:
+    """The table of ``what``, a file or a message, with the columns of SCHEMA. Those that an older
+    schema does not have are null.
+
+    Raises ConfigError if the metadata or a column is not as in telemetry.
+    """
+    version = check_metadata(table.schema.metadata, what)
     for field in SCHEMA:
         found = table.schema.get_all_field_indices(field.name)
+        if not found and version < _SINCE.get(field.name, 1):
+            table = table.append_column(field, pa.nulls(len(table), field.type))
+            continue
         if len(found) != 1 or table.schema.field(found[0]).type != field.type:
             raise ConfigError(
                 f"{what} is not telemetry: it has no column {field.name} of type {field.type}"
             )
         if field.name in _NEVER_NULL and table.column(found[0]).null_count:
             raise ConfigError(f"{what} is not telemetry: its column {field.name} has nulls")
+    return table.select(SCHEMA.names)
 
 
-def check_metadata(metadata: Mapping[bytes, bytes] | None, what: str) -> None:
-    """Check the metadata of ``what``, a file or a message.
+def check_metadata(metadata: Mapping[bytes, bytes] | None, what: str) -> int:
+    """Check the metadata of ``what``, a file or a message. Returns the version of its schema.
 
     Raises ConfigError for metadata that no telemetry has, and for a newer version.
     """
     given = metadata or {}
-    if STARTED.encode() not in given:
-        raise ConfigError(f"{what} is not telemetry: its metadata has no {STARTED}")
-    version = given.get(SCHEMA_VERSION.encode(), b"1").decode(errors="replace")
-    if not version.isdecimal() or not 1 <= int(version) <= VERSION:
+    if STARTED_KEY.encode() not in given:
+        raise ConfigError(f"{what} is not telemetry: its metadata has no {STARTED_KEY}")
+    version = given.get(VERSION_KEY.encode(), b"1").decode(errors="replace")
+    if version not in _READABLE:
         raise ConfigError(
-            f"{what} has version {version} of the telemetry schema, and this kafkaclient reads up "
-            f"to {VERSION}: upgrade kafkaclient"
+            f"{what} has version {version[:20]} of the telemetry schema, and this kafkaclient "
+            f"reads up to {SCHEMA_VERSION}: upgrade kafkaclient"
         )
     for key, is_valid in _CHECKS.items():
         text = given.get(key.encode())
@@ -118,11 +130,12 @@ def check_metadata(metadata: Mapping[bytes, bytes] | None, what: str) -> None:
         except (ValueError, KeyError, TypeError, RecursionError):
             pass
         raise ConfigError(f"{what} is not telemetry: its metadata has a wrong {key}")
+    return int(version)
 
 
 def start_of(metadata: Mapping[bytes, bytes]) -> datetime:
     """The wall-clock time at which the times start. ``metadata`` is checked."""
-    return datetime.fromisoformat(metadata[STARTED.encode()].decode())
+    return datetime.fromisoformat(metadata[STARTED_KEY.encode()].decode())
 
 
 def _are_exclusions(text: str) -> bool:
@@ -136,7 +149,7 @@ def _are_exclusions(text: str) -> bool:
 
 
 _CHECKS: dict[str, Callable[[str], bool]] = {
-    STARTED: lambda text: datetime.fromisoformat(text).tzinfo is not None,
-    SAMPLE: lambda text: 1e-9 <= float(text) <= 1,
-    EXCLUSIONS: _are_exclusions,
+    STARTED_KEY: lambda text: datetime.fromisoformat(text).tzinfo is not None,
+    SAMPLE_KEY: lambda text: 1e-9 <= float(text) <= 1,
+    EXCLUSIONS_KEY: _are_exclusions,
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from kafkaclient.telemetry.format import EXCLUSIONS
+from kafkaclient.telemetry.format import EXCLUSIONS_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -52,7 +52,7 @@ class Part:
     def halves(self) -> tuple[Part, Part]:
         """Two parts with half of the rows each. The exclusions stay with the first."""
         first, second = self.columns.halves()
-        rest = {name: text for name, text in self.metadata.items() if name != EXCLUSIONS}
+        rest = {name: text for name, text in self.metadata.items() if name != EXCLUSIONS_KEY}
         return (
             replace(self, name=f"{self.name}/1", columns=first),
             replace(self, name=f"{self.name}/2", columns=second, metadata=rest),

@@ -24,6 +24,7 @@ SCHEMA = pa.schema(
         ("topic", _WORD),
         *((name, pa.int32()) for name in ("partition", "broker", "records", "bytes", "attempts")),
         *((name, pa.float64()) for name in ("created_s", "bound_s", "sent_s", "acknowledged_s")),
+        ("done_s", pa.float64()),
         ("queued_batches", pa.int32()),
         ("queued_bytes", pa.int64()),
         ("in_flight", pa.int32()),
@@ -69,7 +70,7 @@ class Columns:
         names = [None if error is None else type(error).__name__ for error in errors]
         arrays = [pa.repeat(self._client_id, count)]
         columns: list[Sequence[Any]] = [topic, partition, broker, records, nbytes, attempts]
-        columns += [created, bound, sent, acknowledged, *queue, names]
+        columns += [created, bound, sent, acknowledged, done, *queue, names]
         for (kind, is_time), values in zip(_TYPES, columns, strict=True):
             array = pa.array(values, kind)
             arrays.append(pc.subtract(array, self._start) if is_time else array)

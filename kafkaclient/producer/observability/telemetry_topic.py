@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.config.client import ClientConfig
 from kafkaclient.errors import RecordTooLargeError
-from kafkaclient.telemetry.format import PART, SCHEMA_VERSION, VERSION, as_message
+from kafkaclient.telemetry.format import PART_HEADER, SCHEMA_VERSION, VERSION_KEY, as_message
 from kafkaclient.telemetry.part import PartTooLargeError
 from kafkaclient.telemetry.threads import DaemonThreads
 
@@ -49,7 +49,7 @@ class TopicStore:
     async def write(self, part: Part) -> None:
         loop = asyncio.get_running_loop()
         value = await loop.run_in_executor(self._threads, part.encode, as_message)
-        headers = [(SCHEMA_VERSION, str(VERSION).encode()), (PART, part.name.encode())]
+        headers = [(VERSION_KEY, str(SCHEMA_VERSION).encode()), (PART_HEADER, part.name.encode())]
         if self._producer is None:
             producer = self._new_producer(self._options)
             await producer.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from kafkaclient.config.telemetry_target import TelemetryTarget
 from kafkaclient.errors import ConfigError
 from kafkaclient.telemetry.file_systems import open_root
-from kafkaclient.telemetry.format import STARTED, check_columns, check_metadata, start_of
+from kafkaclient.telemetry.format import EXCLUSIONS_KEY, check_metadata, checked, start_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,30 +54,45 @@ def files(
     """The files in a folder of telemetry that have batches of ``since`` (included) to ``until``
     (excluded), in the order in which each producer wrote them.
 
-    Whole hours are chosen, without opening a file: compare the batches' times for exact limits.
-    Files of schema version 1, which have no hour, are always among them.
+    Whole hours are chosen, without opening a file. Files of schema version 1, which have no hour,
+    are always among them.
 
     Raises ConfigError for a time without a time zone, if ``since`` is not before ``until``, or for
     a URI with mistakes; OSError if the folder cannot be read.
     """
+    return files_in(*open_root(root), since, until)
+
+
+def files_in(
+    opened: Any, path: str, since: datetime | None = None, until: datetime | None = None
+) -> list[TelemetryFile]:
+    """As :func:`files`, of a folder in the file system ``opened``."""
     for limit in (since, until):
         if limit is not None and limit.tzinfo is None:
             raise ConfigError(f"{limit} has no time zone: give one, such as datetime.UTC")
     if since is not None and until is not None and since >= until:
         raise ConfigError(f"no time is from {since} to before {until}: exchange since and until")
-    opened, path = open_root(root)
     found = [*_telemetry_in(opened, path, None)]
-    for hour, folder in hours(opened, path):
-        if (since is None or hour + HOUR > since) and (until is None or hour < until):
-            found += _telemetry_in(opened, folder, hour)
+    for hour, folder in hours(opened, path, since, until):
+        found += _telemetry_in(opened, folder, hour)
     return sorted(found, key=lambda file: (file.producer, file.number, file.path))
 
 
-def hours(opened: Any, root: str) -> Iterator[tuple[datetime, str]]:
-    """The folders ``date=YYYY-MM-DD/hour=HH`` with their hours, in order."""
-    for date, folder in _folders(opened, root, "date=%Y-%m-%d"):
-        for hour, below in _folders(opened, folder, "hour=%H"):
-            yield datetime.combine(date.date(), hour.time(), UTC), below
+def hours(
+    opened: Any, root: str, since: datetime | None = None, until: datetime | None = None
+) -> Iterator[tuple[datetime, str]]:
+    """The folders ``date=YYYY-MM-DD/hour=HH`` with their hours, in order. Only those that have
+    times of ``since`` to before ``until`` are listed."""
+    for day, folder in _folders(opened, root, "date=%Y-%m-%d"):
+        date = day.date()
+        if (since and date < since.astimezone(UTC).date()) or (
+            until and date > until.astimezone(UTC).date()
+        ):
+            continue
+        for clock, below in _folders(opened, folder, "hour=%H"):
+            hour = datetime.combine(date, clock.time(), UTC)
+            if (since is None or hour + HOUR > since) and (until is None or hour < until):
+                yield hour, below
 
 
 def _folders(opened: Any, path: str, form: str) -> Iterator[tuple[datetime, str]]:
@@ -111,19 +128,27 @@ def read(
 ) -> pa.Table:
     """All batches in the :func:`files` of a folder of telemetry, as one ``pyarrow.Table``.
 
-    The batches of each producer are in the order of their outcomes. If one producer wrote all
-    files, the table has their metadata. Raises FileNotFoundError if there are no files, ConfigError
-    for a file that is not telemetry, and otherwise as :func:`files`.
+    The column ``started``, after those of :data:`~kafkaclient.telemetry.rows.SCHEMA`, is the
+    wall-clock time at which the times of a row start: they are seconds of its producer's own clock.
+    The batches of each producer are in the order of their outcomes. The table has the metadata that
+    all files share, without exclusions, which are those of one file. A file that is deleted
+    meanwhile, for example by a retention, is left out.
+
+    Raises FileNotFoundError if there are no files, ConfigError for a file that is not telemetry,
+    and otherwise as :func:`files`.
     """
-    found = files(root, since, until)
-    if not found:
-        raise FileNotFoundError(f"no {_PATTERN} in {root}: has a producer written there?")
-    opened, _ = open_root(root)
-    tables = [_read_file(opened, file.path) for file in found]
-    metadata = {table.schema.metadata[STARTED.encode()]: table.schema.metadata for table in tables}
+    opened, path = open_root(root)
+    tables = []
+    for file in files_in(opened, path, since, until):
+        with suppress(FileNotFoundError):
+            tables.append(_read_file(opened, file.path))
+    if not tables:
+        shown = TelemetryTarget(os.fspath(root))
+        raise FileNotFoundError(f"no {_PATTERN} in {shown}: has a producer written there?")
+    shared = set.intersection(*(set(table.schema.metadata.items()) for table in tables))
     whole = pa.concat_tables(table.replace_schema_metadata() for table in tables)
-    shared = metadata.popitem()[1] if len(metadata) == 1 else None
-    return whole.unify_dictionaries().replace_schema_metadata(shared)
+    metadata = {key: text for key, text in shared if key != EXCLUSIONS_KEY.encode()}
+    return whole.unify_dictionaries().replace_schema_metadata(metadata)
 
 
 def _read_file(opened: Any, path: str) -> pa.Table:
@@ -134,9 +159,9 @@ def _read_file(opened: Any, path: str) -> pa.Table:
         raise ConfigError(f"{path} is not a file of telemetry: {error}") from error
     except OSError as error:
         raise type(error)(f"{path} cannot be read: {error}") from error
-    check_metadata(table.schema.metadata, path)
-    check_columns(table, path)
-    return table
+    table = checked(table, path)
+    started = pa.scalar(start_of(table.schema.metadata), pa.timestamp("us", "UTC"))
+    return table.append_column("started", pa.repeat(started, len(table)))
 
 
 def started_at(path: str | PathLike[str], filesystem: Any = None) -> datetime:

@@ -4,7 +4,7 @@ wall-clock time at which the times start, so that all producers share one axis."
 from __future__ import annotations
 
 import json
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafkaclient import telemetry
+from kafkaclient.config.telemetry_target import TelemetryTarget
 from kafkaclient.errors import ConfigError
-from kafkaclient.spark.jobs import SparkJobError
 from kafkaclient.telemetry.format import check_metadata, start_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _COLUMNS = pa.schema(
     [
         *((name, _WORD) for name in ("topic", "bound_by", "error")),
         *((name, pa.int32()) for name in ("partition", "broker", "records", "bytes", "attempts")),
-        *((name, pa.float64()) for name in TIMES),
+        *((name, pa.float64()) for name in (*TIMES, "done_s")),
     ]
 )
 
@@ -40,11 +40,23 @@ def read_file(
 
     ``root`` is a path or URI, ``path`` is relative to its file system. Only batches with an outcome
     from ``since_s`` to before ``until_s`` (seconds since the epoch) are read: row groups without
-    them are skipped. Raises SparkJobError if the file cannot be read or is not telemetry.
+    them are skipped.
+
+    Raises ConfigError if the file is not telemetry, FileNotFoundError if it is gone, for example
+    deleted by a retention, and OSError if it cannot be read. The two latter are raised before the
+    first batch, because the whole content is read first.
     """
-    where = f"{root}: {path}"
+    target = TelemetryTarget(root)
+    where = f"{target}: {path}"
     try:
-        with _file_system(root).open_input_file(path) as opened, pq.ParquetFile(opened) as file:
+        with _file_system(root).open_input_file(path) as opened:
+            content = opened.read_buffer()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise OSError(f"{where} cannot be read: {target.hide(str(error))}") from None
+    try:
+        with pq.ParquetFile(pa.BufferReader(content)) as file:
             metadata = file.schema_arrow.metadata
             check_metadata(metadata, where)
             started_s = _started_s(metadata)
@@ -57,7 +69,7 @@ def read_file(
                 yield to_count(table, metadata, run, since_s, until_s), excluded
                 excluded = excluded.slice(0, 0)
     except (ConfigError, OSError, KeyError, ValueError) as error:  # Arrow's are subclasses
-        raise SparkJobError(f"{where} cannot be read: {error}") from None
+        raise ConfigError(f"{where} cannot be read: {error}") from None
 
 
 def to_count(
@@ -68,19 +80,24 @@ def to_count(
     until_s: float | None = None,
 ) -> pa.Table:
     """The columns that are counted. Times are in seconds after ``started_s``, which is in seconds
-    since the epoch, as ``ended_s`` is. ``batches``, ``records`` and ``bytes`` are scaled from a
-    sample to all batches. Batches with a time that is not finite are left out."""
+    since the epoch, as ``ended_s``, the time of the outcome, is. ``batches``, ``records`` and
+    ``bytes`` are scaled from a sample to all batches. Batches with a time that is not finite are
+    left out."""
+    if "done_s" not in table.column_names:  # schema version 1 or 2
+        table = with_columns(table, done_s=pa.nulls(len(table), pa.float64()))
     table = table.select(_COLUMNS.names).cast(_COLUMNS)
-    for name in TIMES:
-        possible = pc.less(pc.abs(table[name]), _MOST_S)
-        table = table.filter(pc.fill_null(possible, name != "created_s"))
+    possible = (
+        pc.fill_null(pc.less(pc.abs(table[name]), _MOST_S), name != "created_s")
+        for name in (*TIMES, "done_s")
+    )
+    table = table.filter(reduce(pc.and_, possible))
     started_s = _started_s(metadata)
-    weight = 1.0 / float(metadata.get(telemetry.SAMPLE.encode(), b"1"))
+    weight = 1.0 / float(metadata.get(telemetry.SAMPLE_KEY.encode(), b"1"))
     for name in ("records", "bytes"):
         scaled = pc.multiply(pc.cast(table[name], pa.float64()), weight)
         table = table.set_column(table.column_names.index(name), name, scaled)
     created, bound, sent, acknowledged = (table[name] for name in TIMES)
-    ended = pc.coalesce(acknowledged, sent, bound, created)
+    ended = pc.coalesce(table["done_s"], acknowledged, sent, bound, created)
     kip794 = metadata.get(b"kafkaclient.partitioner") == b"kip794"
     chosen = pa.scalar(True) if kip794 else pc.not_equal(table["bound_by"], "append")
     table = with_columns(
@@ -99,7 +116,7 @@ def to_count(
 
 def exclusions(metadata: Mapping[bytes, bytes], run: int = 0) -> pa.Table:
     """How often the producer excluded each broker, by reason (column ``error``)."""
-    found = json.loads(metadata.get(telemetry.EXCLUSIONS.encode(), b"[]"))
+    found = json.loads(metadata.get(telemetry.EXCLUSIONS_KEY.encode(), b"[]"))
     rows = [
         {"run": run, "broker": each["broker"], "error": each["reason"], "batches": each["times"]}
         for each in found
@@ -138,19 +155,21 @@ def _started_s(metadata: Mapping[bytes, bytes]) -> float:
 def _row_groups(
     metadata: Any, started_s: float, since_s: float | None, until_s: float | None
 ) -> list[int]:
-    """The row groups that may have batches of the time, by their statistics."""
+    """The row groups that may have batches of the time, by their statistics. In schema versions 1
+    and 2 only acknowledged batches have the time of their outcome."""
     places = {metadata.schema.column(n).name: n for n in range(metadata.num_columns)}
+    done_place = places.get("done_s", places["acknowledged_s"])
 
     def needed(number: int) -> bool:
         group = metadata.row_group(number)
-        created, acknowledged = (
-            group.column(places[name]).statistics for name in ("created_s", "acknowledged_s")
+        created, done = (
+            group.column(place).statistics for place in (places["created_s"], done_place)
         )
         created_known = created is not None and created.has_min_max
         if until_s is not None and created_known and created.min + started_s >= until_s:
             return False
-        if since_s is None or acknowledged is None or acknowledged.null_count != 0:
+        if since_s is None or done is None or done.null_count != 0:
             return True
-        return not acknowledged.has_min_max or acknowledged.max + started_s >= since_s
+        return not done.has_min_max or done.max + started_s >= since_s
 
     return [number for number in range(metadata.num_row_groups) if needed(number)]

@@ -113,7 +113,7 @@ def _findings(run: Run, totals: Row, tables: Tables) -> Findings:
             "run": run.name,
             "folder": run.folder,
             "producers": run.producers,
-            "files": len(run.parts),
+            "files": len(run.files),
             "records_per_s": totals["records"] / seconds if seconds else 0.0,
             "mb_per_s": totals["bytes"] / seconds / _MB if seconds else 0.0,
             "skew": next(iter(rows(tables.skew)), {}),

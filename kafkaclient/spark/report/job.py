@@ -162,11 +162,11 @@ def _count_batches(spark: Any, runs: Sequence[Run], judgement: Judgement, period
 
 
 def task_files(runs: Sequence[Run]) -> list[list[tuple[int, str, str]]]:
-    """The files of each task: (number of the run, its folder, path), in the order of time."""
+    """The files of each task: (number of the run, its root, path), in the order of time."""
     files = [
-        (number, run.folder, part)
+        (number, run.root, part)
         for number, run in enumerate(runs)
-        for part in sorted(run.parts, key=lambda part: (str(part.hour), part.number, part.path))
+        for part in sorted(run.files, key=lambda part: (str(part.hour), part.number, part.path))
     ]
     enough = max(_TASK_BYTES, sum(part.size for *_, part in files) / _MAX_TASKS)
     shares: list[list[tuple[int, str, str]]] = []

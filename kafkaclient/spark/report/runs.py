@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pafs
 
 from kafkaclient import telemetry
+from kafkaclient.config.telemetry_target import TelemetryTarget
 from kafkaclient.errors import ConfigError
-from kafkaclient.telemetry.reading import entries
+from kafkaclient.telemetry.reading import entries, files_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
+
+    from kafkaclient.telemetry import TelemetryFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +26,14 @@ class Run:
 
     name: str
     folder: str
-    """A local path or a URI."""
-    parts: tuple[Any, ...]
-    """Each is a ``kafkaclient.telemetry.TelemetryFile``."""
+    """A local path or a URI, without a user, a password and a query."""
+    files: tuple[TelemetryFile, ...]
+    root: str
+    """The given path or URI, to open the file system. It may contain secrets."""
 
     @property
     def producers(self) -> int:
-        return len({part.producer for part in self.parts})
+        return len({file.producer for file in self.files})
 
 
 def find_runs(
@@ -42,55 +45,60 @@ def find_runs(
     file is opened. Raises ConfigError if a folder has no telemetry, or if two folders have a file
     of the same name, because those are copies of one run.
     """
-    found: list[str] = []
-    for folder in folders:
-        within = sorted(_roots(folder))
+    found: list[tuple[Any, str, str, str]] = []
+    for root in folders:
+        target = TelemetryTarget(root)
+        file_system, path = telemetry.open_root(root)
+        within = sorted(_folders_with_telemetry(file_system, path))
         if not within:
             raise ConfigError(
-                f"no batches-*.parquet in or below {folder}: give folders that producers wrote "
+                f"no batches-*.parquet in or below {target}: give folders that producers wrote "
                 "with the option telemetry"
             )
-        found += (path for path in within if path not in found)
-    names = _names(found)
+        known = [(other_system, other) for other_system, other, *_ in found]
+        for below in within:
+            if (file_system, below) not in known:
+                shown = f"{target.scheme}://{below}" if target.scheme else below
+                found.append((file_system, below, shown, root))
+    names = _names([path for _, path, *_ in found])
     runs = [
-        Run(name, folder, tuple(telemetry.files(folder, since, until)))
-        for name, folder in zip(names, found, strict=True)
+        Run(name, shown, tuple(files_in(file_system, path, since, until)), root)
+        for name, (file_system, path, shown, root) in zip(names, found, strict=True)
     ]
-    if not any(run.parts for run in runs):
+    if not any(run.files for run in runs):
         limits = "".join(f" {word} {at}" for word, at in (("from", since), ("to", until)) if at)
-        raise ConfigError(f"no telemetry{limits} in {' and '.join(folders)}")
-    files = Counter(_file(part) for run in runs for part in run.parts)
-    file, times = max(files.items(), key=lambda item: item[1])
+        where = " and ".join(str(TelemetryTarget(root)) for root in folders)
+        raise ConfigError(f"no telemetry{limits} in {where}")
+    names_of_files = Counter(_name(file) for run in runs for file in run.files)
+    name, times = names_of_files.most_common(1)[0]
     if times > 1:
-        where = [run.folder for run in runs if file in {_file(part) for part in run.parts}]
-        raise ConfigError(f"{file} is in {' and in '.join(where)}: copies of one run")
-    return [run for run in runs if run.parts]
+        where = " and in ".join(run.folder for run in runs if name in map(_name, run.files))
+        raise ConfigError(f"{name} is in {where}: copies of one run")
+    return [run for run in runs if run.files]
 
 
-def _file(part: Any) -> str:
-    return f"{part.producer}-{part.number}"
+def _name(file: TelemetryFile) -> str:
+    return f"{file.producer}-{file.number}"
 
 
-def _roots(folder: str) -> Iterator[str]:
+def _folders_with_telemetry(file_system: Any, path: str) -> Iterator[str]:
     """The folder and the folders below it that have telemetry. ``date=`` folders are not read."""
-    files, path = telemetry.open_root(folder)
-    found = entries(files, path)
-    folders = [entry for entry in found if entry.type == pafs.FileType.Directory]
+    found = entries(file_system, path)
     if any(_is_telemetry(entry.base_name) for entry in found):
-        yield folder
-    for entry in folders:
-        if not entry.base_name.startswith(("date=", ".")):
-            yield from _roots(f"{folder.rstrip('/')}/{entry.base_name}")
+        yield path
+    for entry in found:
+        is_folder = entry.type == pafs.FileType.Directory
+        if is_folder and not entry.base_name.startswith(("date=", ".")):
+            yield from _folders_with_telemetry(file_system, entry.path)
 
 
 def _is_telemetry(name: str) -> bool:
     return name.startswith("date=") or (name.startswith("batches-") and name.endswith(".parquet"))
 
 
-def _names(folders: Sequence[str]) -> list[str]:
-    """The shortest trailing parts of the folders' paths that are unique."""
-    parts = [(folder if "://" in folder else str(Path(folder).resolve())) for folder in folders]
-    split = [part.rstrip("/").split("/") for part in parts]
+def _names(paths: Sequence[str]) -> list[str]:
+    """The shortest trailing parts of the paths that are unique."""
+    split = [path.rstrip("/").split("/") for path in paths]
     names = [each[-1] for each in split]
     length = 1
     while len(set(names)) < len(names) and length < max(map(len, split)):

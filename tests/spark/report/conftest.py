@@ -27,7 +27,7 @@ def decision(run: int, regretted: float, **kind: Any) -> dict[str, Any]:
 @pytest.fixture
 def runs() -> list[Run]:
     part = TelemetryFile("batches-a-1-000000.parquet", None, 100, "batches-a-1", 0)
-    return [Run(name, f"facts/{name}", (part,)) for name in ("before", "<after>")]
+    return [Run(name, f"facts/{name}", (part,), "facts") for name in ("before", "<after>")]
 
 
 @pytest.fixture

@@ -28,10 +28,10 @@ def test_a_run_has_its_hours_and_the_period_chooses_some(tmp_path: Path) -> None
             *(f"batches-7-aa-{hour:06}.parquet", f"batches-4-bb-{hour:06}.parquet"),
         )
     (run,) = find_runs([str(tmp_path / "run")])
-    assert (run.name, run.producers, len(run.parts)) == ("run", 2, 6)
+    assert (run.name, run.producers, len(run.files)) == ("run", 2, 6)
     six = datetime(2026, 1, 1, 6, 30, tzinfo=UTC)
     (run,) = find_runs([f"file://{tmp_path}"], since=six, until=six + timedelta(minutes=1))
-    assert [(part.producer, part.number) for part in run.parts] == [
+    assert [(file.producer, file.number) for file in run.files] == [
         ("batches-4-bb", 6),
         ("batches-7-aa", 6),
     ]
@@ -49,14 +49,14 @@ def test_tasks_have_files_of_one_time_and_a_limited_number(tmp_path: Path) -> No
         for producer in ("a", "b")
         for hour in range(3)
     ]
-    shares = task_files([Run("r", "/r", tuple(parts))])
+    shares = task_files([Run("r", "/r", tuple(parts), "/r")])
     assert [[path for _, _, path in share] for share in shares] == [
         ["0-a", "0-b"],
         ["1-a", "1-b"],
         ["2-a", "2-b"],
     ]
     many = [TelemetryFile(f"{n:06}", None, 10 * 2**20, "a", n) for n in range(3000)]
-    assert len(task_files([Run("r", "/r", tuple(many))])) <= 256
+    assert len(task_files([Run("r", "/r", tuple(many), "/r")])) <= 256
 
 
 def test_each_folder_below_is_a_run_and_keeps_the_order(tmp_path: Path) -> None:

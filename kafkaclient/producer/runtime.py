@@ -232,12 +232,14 @@ class ProducerRuntime:
             )
             self.accumulator.compressor.close()
             self.sender.close()
-            await self.disconnect()
-            if self._task is not None:
-                await asyncio.wait({self._task})
-            self._failures.close()
-            if self._telemetry is not None:
-                await self._telemetry.close()
+            try:
+                await self.disconnect()
+                if self._task is not None:
+                    await asyncio.wait({self._task})
+            finally:
+                self._failures.close()
+                if self._telemetry is not None:
+                    await self._telemetry.close()
         if undelivered:
             text = "the producer stopped with %d records undelivered"
             level = logging.ERROR if self.transactions is None else logging.INFO  # aborted

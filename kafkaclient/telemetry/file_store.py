@@ -7,18 +7,19 @@ import logging
 import os
 import re
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
 
 from kafkaclient.telemetry.file_systems import open_root
 from kafkaclient.telemetry.format import as_parquet
-from kafkaclient.telemetry.reading import HOUR, entries, folder_of, hours
+from kafkaclient.telemetry.reading import entries, folder_of, hours
 from kafkaclient.telemetry.threads import DaemonThreads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kafkaclient.config.telemetry_target import TelemetryTarget
     from kafkaclient.telemetry.part import Part
@@ -27,7 +28,8 @@ _log = logging.getLogger(__name__)
 
 _BYTES_PER_ROW = 50.0  # until a file of at least _MIN_ROWS shows a better figure
 _MIN_ROWS = 1000
-_DELETED_AT_ONCE = 1000  # files after one write, so that writing goes on
+_HOUR_S = 3600
+_DELETED_AT_ONCE = 50  # files after a write: the next part waits meanwhile
 _RENAMED = frozenset({"local", "hdfs"})
 """File systems where a file is visible while it is written, and a rename is atomic."""
 
@@ -50,12 +52,12 @@ class FileStore:
         self._file_bytes = file_bytes
         self._bytes_per_row = _BYTES_PER_ROW
         self.seconds_per_part = file_s
-        self._retention = None if retention_s is None else timedelta(seconds=retention_s)
+        self._retention_s = retention_s
         self._wall_clock = wall_clock
         self._threads = DaemonThreads()
         self._opened: tuple[Any, str] | None = None
         self._has_written = False
-        self._next_cleaning = -1.0
+        self._next_cleaning = -inf
         if not target.scheme:  # the program may change its folder
             self._opened = open_root(target)
 
@@ -67,8 +69,15 @@ class FileStore:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._threads, self._write, part)
 
+    async def clean(self) -> None:
+        now = self._wall_clock()
+        if self._retention_s is not None and now >= self._next_cleaning:
+            self._next_cleaning = now + _HOUR_S  # also after an error
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._threads, self._clean, now - self._retention_s)
+
     async def close(self) -> None:
-        """A write that goes on does not keep the program from ending."""
+        """Nothing to free. A write that still runs is left to its daemon thread."""
 
     # --- in a thread --------------------------------------------------------------------------
 
@@ -80,15 +89,10 @@ class FileStore:
         self._write_file(opened, root, part, content)
         if part.columns.rows >= _MIN_ROWS:
             self._bytes_per_row = len(content) / part.columns.rows
-        if self._retention is not None:
-            try:
-                self._clean(opened, root, self._retention)
-            except Exception as error:  # noqa: BLE001 - any file system; the part is written
-                why = self._target.hide(f"{type(error).__name__}: {error}".partition("\n")[0])
-                _log.warning("old telemetry in %s cannot be deleted: %s", self._target, why)
 
     def _write_file(self, opened: Any, root: str, part: Part, content: bytes) -> None:
-        """A file gets its name when it is complete. A file that exists already is replaced."""
+        """A file that exists already is replaced. On local disks and HDFS a file gets its name when
+        it is complete. Object stores show a file when it is complete."""
         folder, name = f"{root}/{folder_of(part.hour)}", f"{part.name}.parquet"
         if opened.type_name not in _RENAMED:
             with opened.open_output_stream(f"{folder}/{name}") as stream:
@@ -112,27 +116,30 @@ class FileStore:
                 opened.delete_file(unfinished)
             raise
 
-    def _clean(self, opened: Any, root: str, retention: timedelta) -> None:
-        """Delete telemetry of hours that ended longer ago than ``retention``. Other files, and
-        folders that are not an hour of telemetry, stay. Another producer may do the same."""
-        now = self._wall_clock()
-        if now < self._next_cleaning:
-            return
-        self._next_cleaning = now + HOUR.total_seconds()  # also after an error
-        oldest = datetime.fromtimestamp(now, UTC) - retention
-        deleted = 0
+    def _clean(self, oldest_s: float) -> None:
+        try:
+            deleted = sum(1 for _ in islice(self._delete_before(oldest_s), _DELETED_AT_ONCE))
+        except Exception as error:  # noqa: BLE001 - any file system
+            why = self._target.hide(f"{type(error).__name__}: {error}".partition("\n")[0])
+            _log.warning("old telemetry in %s cannot be deleted: %s", self._target, why)
+        else:
+            if deleted == _DELETED_AT_ONCE:
+                self._next_cleaning = -inf  # the next write deletes more
+
+    def _delete_before(self, oldest_s: float) -> Iterator[str]:
+        """Delete telemetry of hours that ended before ``oldest_s``, and yield the paths. Other
+        files, and folders that are not an hour of telemetry, stay. Another producer may do the
+        same."""
+        assert self._opened is not None  # opened by the write before
+        opened, root = self._opened
         for hour, folder in hours(opened, root):
-            if hour + HOUR > oldest:
+            if hour.timestamp() + _HOUR_S > oldest_s:
                 break
             for info in entries(opened, folder):
-                if info.type != fs.FileType.File or not _OURS.fullmatch(info.base_name):
-                    continue
-                if deleted == _DELETED_AT_ONCE:
-                    self._next_cleaning = now  # the next write goes on
-                    return
-                with suppress(FileNotFoundError):
-                    opened.delete_file(info.path)
-                deleted += 1
+                if info.type == fs.FileType.File and _OURS.fullmatch(info.base_name):
+                    with suppress(FileNotFoundError):
+                        opened.delete_file(info.path)
+                    yield info.path
             if opened.type_name == "local":  # rmdir refuses a folder with files
                 for empty in (folder, os.path.dirname(folder)):
                     with suppress(OSError):

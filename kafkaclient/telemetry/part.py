@@ -42,7 +42,8 @@ class Part:
         try:
             return form(self.columns.table(self.metadata))
         except (pa.ArrowException, TypeError, ValueError) as error:
-            raise PartRefusedError(f"they cannot be encoded: {type(error).__name__}") from error
+            why = f"{type(error).__name__}: {error}".partition("\n")[0]
+            raise PartRefusedError(f"they cannot be encoded: {why}") from error
 
     @property
     def whole(self) -> str:
@@ -73,6 +74,10 @@ class Store(Protocol):
     async def write(self, part: Part) -> None:
         """Write the part. Raises PartRefusedError or PartTooLargeError; any other Exception: try
         again later. A part that was written before may be written again."""
+
+    async def clean(self) -> None:
+        """Delete some of what is older than the retention, if it is time. Called after a write, but
+        not while the recorder is being closed. Raises nothing."""
 
     async def close(self) -> None:
         """Free what the store holds. Raises nothing."""

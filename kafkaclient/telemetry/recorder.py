@@ -11,13 +11,14 @@ import asyncio
 import logging
 import re
 from collections import deque
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from kafkaclient.telemetry.format import STARTED_KEY
 from kafkaclient.telemetry.part import Part, PartRefusedError, PartTooLargeError
 from kafkaclient.telemetry.rows import ROWS_AT_A_TIME, Columns
 
@@ -33,6 +34,8 @@ _HOUR_S = 3600
 _MAX_WAITING = 262_144  # rows that wait for a slow or failing store, about 30 MB
 _RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)  # after consecutive failures; the last one repeats
 _LOGGED_FAILURE = 2  # consecutive failures: a single one is usual with object stores
+_SLOW_WRITE_S = 60.0
+_SLOW_WRITE = f"a write has taken {_SLOW_WRITE_S:g} s so far"
 _LAST_WRITE_TIMEOUT_S = 10.0
 
 
@@ -41,11 +44,12 @@ class Recorder:
     method raises.
 
     While the store fails or is too slow, up to 262,144 rows wait (or two parts, if these are more),
-    further rows are dropped, and the write is tried again, at the end every 30 seconds.
+    and further rows are dropped. A failed write is repeated after 1, 2, 5, 10 and then every 30 s.
 
-    Parameters: ``target`` is shown in the log. ``started`` is the wall-clock time of ``start`` on
-    the clock of the batches. ``metadata()`` is called for each part. ``chance()`` gives random
-    numbers from 0 to 1; batches with at least ``share`` are not recorded.
+    Parameters: ``target`` is shown in the log. ``clock`` is the clock of the batches; their times
+    are recorded relative to its time now. ``wall_clock`` gives seconds since the epoch.
+    ``metadata()`` is called for each part. ``chance()`` gives random numbers from 0 to 1; batches
+    with at least ``share`` are not recorded.
     """
 
     def __init__(
@@ -55,8 +59,8 @@ class Recorder:
         client_id: str,
         metadata: Callable[[], Mapping[str, str]],
         *,
-        start: float,
-        started: float,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
         acks: bool,
         share: float,
         chance: Callable[[], float],
@@ -66,7 +70,8 @@ class Recorder:
         self._target = target
         self._client_id = client_id
         self._metadata = metadata
-        self._start, self._started, self._acks = start, started, acks
+        self._clock, self._wall_clock = clock, wall_clock
+        self._start, self._acks = clock(), acks
         self._share, self._chance = share, chance
         self._hide = hide
         self._prefix = f"batches-{re.sub(r'[^A-Za-z0-9._]+', '_', client_id)}-{uuid4().hex[:12]}"
@@ -74,8 +79,8 @@ class Recorder:
         self._loop = asyncio.get_running_loop()
         self._latest: list[FinishedBatch] = []
         self._columns = self._new_columns()
-        self._hour = datetime.fromtimestamp(0, UTC)
-        self._hour_end = -inf  # on the clock of the batches
+        self._started = self._hour = datetime.fromtimestamp(0, UTC)  # of the part
+        self._part_end = -inf  # on the clock of the batches; -inf: no part has begun
         self._parts: deque[Part] = deque()
         self._rows_in_parts = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -103,20 +108,24 @@ class Recorder:
         """Record the batch, if it is in the sample."""
         if self._closing.is_set() or (self._share < 1 and self._chance() >= self._share):
             return
-        if batch.done_s >= self._hour_end:
-            self._begin_hour(batch.done_s)
+        if batch.done_s >= self._part_end:
+            self._begin_part(batch.done_s)
         self._latest.append(batch)
         if len(self._latest) >= ROWS_AT_A_TIME:
             self._pack()
         elif self._timer is None:
             self._timer = self._loop.call_later(self._store.seconds_per_part, self._end_part)
 
-    def _begin_hour(self, now: float) -> None:
+    def _begin_part(self, done_s: float) -> None:
+        """The wall clock is read for each part: it may be set, and the clock of the batches stands
+        still while the machine is suspended."""
         self._end_part()
-        epoch_s = self._started + now - self._start
-        first_s = epoch_s // _HOUR_S * _HOUR_S
-        self._hour = datetime.fromtimestamp(first_s, UTC)
-        self._hour_end = now + first_s + _HOUR_S - epoch_s
+        started_s = self._wall_clock() - (self._clock() - self._start)
+        outcome_s = started_s + done_s - self._start
+        hour_s = outcome_s // _HOUR_S * _HOUR_S
+        self._started = datetime.fromtimestamp(started_s, UTC)
+        self._hour = datetime.fromtimestamp(hour_s, UTC)
+        self._part_end = done_s + hour_s + _HOUR_S - outcome_s
 
     def _pack(self) -> None:
         batches, self._latest = self._latest, []
@@ -128,21 +137,24 @@ class Recorder:
         try:
             self._columns.append(batches)
         except (TypeError, ValueError, OverflowError) as error:
-            self._lose(len(batches), f"a row does not fit its columns: {type(error).__name__}")
+            why = f"{type(error).__name__}: {error}".partition("\n")[0]
+            self._lose(len(batches), f"a row does not fit its columns: {why}")
         if self._columns.rows >= self._store.rows_per_part:
             self._end_part()
 
     def _end_part(self) -> None:
-        """Have the rows written that are there."""
+        """Queue the collected rows as a part for the writer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._latest:
             self._pack()
         columns, self._columns = self._columns, self._new_columns()
+        self._part_end = -inf
         if columns.rows:
             name = f"{self._prefix}-{next(self._numbers):06d}"
-            self._parts.append(Part(name, self._hour, columns, self._metadata()))
+            metadata = {STARTED_KEY: self._started.isoformat(), **self._metadata()}
+            self._parts.append(Part(name, self._hour, columns, metadata))
             self._rows_in_parts += columns.rows
             self._start_writer()
 
@@ -161,7 +173,7 @@ class Recorder:
         while self._parts:
             is_last_attempt = self._closing.is_set()
             try:
-                await self._store.write(self._parts[0])
+                await self._write(self._parts[0])
             except PartRefusedError as error:
                 self._split_or_lose(error)
             except Exception as error:  # noqa: BLE001 - any store, any error: records go on
@@ -175,7 +187,16 @@ class Recorder:
             else:
                 failures = 0
                 self.recorded += self._take_part().columns.rows
+                if not self._closing.is_set():
+                    await self._store.clean()
         self._catch_up()
+
+    async def _write(self, part: Part) -> None:
+        slow = self._loop.call_later(_SLOW_WRITE_S, self._fall_behind, _SLOW_WRITE)
+        try:
+            await self._store.write(part)
+        finally:
+            slow.cancel()
 
     async def _pause(self, seconds: float) -> None:
         """Wait, but not while the recorder is being closed."""
@@ -189,8 +210,8 @@ class Recorder:
         return part
 
     def _split_or_lose(self, error: PartRefusedError) -> None:
-        """Halve a part that is too large. If its store refuses a single row, lose the whole part,
-        so that each part costs few attempts."""
+        """Halve a part that is too large. If the store refuses even one row of it, give up the
+        remaining halves: all rows have about the same size."""
         part = self._take_part()
         is_too_large, lost = isinstance(error, PartTooLargeError), part.columns.rows
         if is_too_large and lost > 1:
@@ -202,12 +223,12 @@ class Recorder:
         self._lose(lost, str(error))
 
     def _fall_behind(self, why: str) -> None:
-        """One error in the log until all is written again."""
+        """Log the start of an outage, once."""
         if not self._is_behind:
             self._is_behind, self._dropped_before = True, self.dropped
             _log.error(
-                "telemetry cannot be written to %s, and is tried again; rows wait in memory, and "
-                "if they become too many, further rows are dropped: %s",
+                "telemetry is not written to %s: %s; rows wait in memory until it is, and if they "
+                "become too many, further rows are dropped",
                 self._target,
                 why,
             )
@@ -234,11 +255,15 @@ class Recorder:
         self._closing.set()
         self._end_part()
         self._start_writer()
-        if self._writer is not None:
-            await asyncio.wait({self._writer}, timeout=_LAST_WRITE_TIMEOUT_S)
-            self._writer.cancel()
-            await asyncio.wait({self._writer})
-        await self._store.close()
+        async with AsyncExitStack() as last:  # also if this task is cancelled
+            last.callback(self._lose_waiting)
+            last.push_async_callback(self._store.close)
+            if self._writer is not None:
+                await asyncio.wait({self._writer}, timeout=_LAST_WRITE_TIMEOUT_S)
+                self._writer.cancel()
+                await asyncio.wait({self._writer})
+
+    def _lose_waiting(self) -> None:
         if self._parts:
             rows, self._rows_in_parts = self._rows_in_parts, 0
             self._parts.clear()

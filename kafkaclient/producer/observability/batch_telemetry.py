@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.hooks import Hooks
 from kafkaclient.producer.observability.telemetry_topic import TopicStore
 from kafkaclient.telemetry.file_store import FileStore
-from kafkaclient.telemetry.file_systems import check_scheme
-from kafkaclient.telemetry.format import EXCLUSIONS, SAMPLE, SCHEMA_VERSION, STARTED, VERSION
+from kafkaclient.telemetry.format import EXCLUSIONS_KEY, SAMPLE_KEY, SCHEMA_VERSION, VERSION_KEY
 from kafkaclient.telemetry.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -64,8 +62,7 @@ class BatchTelemetry(Hooks):
         exclusions: Callable[[], dict[int, dict[str, int]]],
         new_producer: Callable[[dict[str, Any]], Any],
     ) -> None:
-        started = wall_clock()
-        self._facts = _facts(config, started)
+        self._facts = _facts(config)
         self._exclusions = exclusions
         self._excluded: Counter[tuple[int, str]] = Counter()
         self._recorder = recorder = Recorder(
@@ -73,8 +70,8 @@ class BatchTelemetry(Hooks):
             str(target),
             config.client_id,
             self._metadata,
-            start=clock(),
-            started=started,
+            clock=clock,
+            wall_clock=wall_clock,
             acks=bool(config.acks),
             share=config.telemetry_sample,
             chance=Random().random,
@@ -112,12 +109,7 @@ class BatchTelemetry(Hooks):
             {"broker": broker, "reason": reason, "times": times}
             for (broker, reason), times in sorted(news.items())
         ]
-        return {**self._facts, EXCLUSIONS: json.dumps(listed)}
-
-
-def check_target(target: TelemetryTarget) -> None:
-    """Raises ConfigError for a URI that no installed file system can open. Does no I/O on it."""
-    check_scheme(target)
+        return {**self._facts, EXCLUSIONS_KEY: json.dumps(listed)}
 
 
 def _open_store(
@@ -140,15 +132,14 @@ def _open_store(
     )
 
 
-def _facts(config: ProducerConfig, started: float) -> dict[str, str]:
+def _facts(config: ProducerConfig) -> dict[str, str]:
     """Metadata of files and messages: the settings that affect rows, under Kafka's names."""
     facts = {
         f"kafkaclient.{config.OPTIONS[name].kafka_name}": str(getattr(config, name))
         for name in _SETTINGS
     }
-    facts[SCHEMA_VERSION] = str(VERSION)
-    facts[SAMPLE] = str(config.telemetry_sample)
-    facts[STARTED] = datetime.fromtimestamp(started, UTC).isoformat()
+    facts[VERSION_KEY] = str(SCHEMA_VERSION)
+    facts[SAMPLE_KEY] = str(config.telemetry_sample)
     facts["kafkaclient.version"] = _version()
     return facts
 

@@ -11,7 +11,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.config.client import ClientConfig
-from kafkaclient.errors import RecordTooLargeError
+from kafkaclient.errors import ProducerClosedError, RecordTooLargeError
 from kafkaclient.telemetry.format import PART_HEADER, SCHEMA_VERSION, VERSION_KEY, as_message
 from kafkaclient.telemetry.part import PartTooLargeError
 from kafkaclient.telemetry.threads import DaemonThreads
@@ -50,21 +50,31 @@ class TopicStore:
         loop = asyncio.get_running_loop()
         value = await loop.run_in_executor(self._threads, part.encode, as_message)
         headers = [(VERSION_KEY, str(SCHEMA_VERSION).encode()), (PART_HEADER, part.name.encode())]
-        if self._producer is None:
+        is_new = self._producer is None
+        if is_new:
             producer = self._new_producer(self._options)
             await producer.start()
             self._producer = producer
         try:
             await self._producer.send_and_wait(self._topic, value, key=self._key, headers=headers)
+        except ProducerClosedError:  # its tasks were cancelled, as all are when a program ends
+            await self.close()
+            if is_new:
+                raise
+            await self.write(part)
         except RecordTooLargeError as error:
             raise PartTooLargeError(
                 "a message with one row is larger than the topic's max.message.bytes or "
                 "max.request.size: raise the limit"
             ) from error
 
+    async def clean(self) -> None:
+        """The topic has a retention of its own."""
+
     async def close(self) -> None:
-        if self._producer is not None:
-            await self._producer.stop(_STOP_TIMEOUT_S)
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await producer.stop(_STOP_TIMEOUT_S)
 
 
 def _options(config: ProducerConfig) -> dict[str, Any]:

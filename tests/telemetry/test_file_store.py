@@ -6,7 +6,7 @@ import asyncio
 import errno
 import logging
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,8 +15,8 @@ import pytest
 
 from kafkaclient.config.telemetry_target import TelemetryTarget
 from kafkaclient.errors import ConfigError
-from kafkaclient.telemetry import file_store, files, open_root, read, started_at
-from kafkaclient.telemetry.format import STARTED
+from kafkaclient.telemetry import file_store, files, open_root, read, reading, started_at
+from kafkaclient.telemetry.format import EXCLUSIONS_KEY, STARTED_KEY, VERSION_KEY
 from kafkaclient.telemetry.part import Part
 from kafkaclient.telemetry.rows import Columns
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Batch = Callable[..., FinishedBatch]
 
-FACTS = {STARTED: "2026-01-02T03:04:05.600000+00:00", "kafkaclient.linger.ms": "5"}
+FACTS = {STARTED_KEY: "2026-01-02T03:04:05.600000+00:00", "kafkaclient.linger.ms": "5"}
 HOUR = datetime(2026, 1, 2, 3, tzinfo=UTC)
 
 
@@ -182,7 +182,9 @@ async def test_retention_deletes_old_telemetry_and_nothing_else(
     left = tmp_path / "date=2026-01-02/hour=04/.batches-me-0123456789ab-000099.parquet.unfinished"
     left.touch()
     now = HOUR + timedelta(hours=12, minutes=30)
-    await store(tmp_path, now, retention_s=8 * 3600.0).write(part(batch, 99, now.replace(minute=0)))
+    later = store(tmp_path, now, retention_s=8 * 3600.0)
+    await later.write(part(batch, 99, now.replace(minute=0)))
+    await later.clean()
     kept = [
         file.hour for file in files(tmp_path) if file.hour and file.number < 30 and file.size > 9
     ]
@@ -204,7 +206,9 @@ async def test_symbolic_links_are_not_followed(batch: Batch, tmp_path: Path) -> 
     (root / "date=2025-12-31").symlink_to(other)
     before = found(other)
     now = HOUR + timedelta(days=2)
-    await store(root, now, retention_s=3600.0).write(part(batch, 1, now))
+    later = store(root, now, retention_s=3600.0)
+    await later.write(part(batch, 1, now))
+    await later.clean()
     assert found(other) == before
     assert [file.number for file in files(root)] == [1]
     (tmp_path / "link").symlink_to(root)
@@ -217,8 +221,10 @@ async def test_producers_delete_at_the_same_time(batch: Batch, tmp_path: Path) -
         await first.write(part(batch, number, HOUR))
     now = HOUR + timedelta(days=2)
     both = [store(tmp_path, now, retention_s=3600.0) for _ in range(4)]
-    writes = (one.write(part(batch, 300 + n, now)) for n, one in enumerate(both))
-    await asyncio.gather(*writes)
+    for n, one in enumerate(both):
+        await one.write(part(batch, 300 + n, now))
+    for _ in range(200 // file_store._DELETED_AT_ONCE + 1):
+        await asyncio.gather(*(one.clean() for one in both))
     assert [file.number for file in files(tmp_path)] == [300, 301, 302, 303]
 
 
@@ -233,6 +239,7 @@ async def test_many_old_files_are_deleted_in_pieces(
     left = []
     for _ in range(2):
         await later.write(part(batch, 300, HOUR + timedelta(days=2)))
+        await later.clean()
         left.append(len(files(tmp_path)) - 1)
     assert left == [2, 0]
 
@@ -246,11 +253,96 @@ async def test_what_cannot_be_deleted_does_not_fail_the_write(
     monkeypatch.setattr(file_store, "hours", refuse)
     written = store(tmp_path, retention_s=3600.0)
     with caplog.at_level(logging.WARNING):
-        await written.write(part(batch, 0))
-        await written.write(part(batch, 1))
+        for number in range(2):
+            await written.write(part(batch, number))
+            await written.clean()
     assert len(files(tmp_path)) == 2
     (record,) = caplog.records
     assert "cannot be deleted" in record.getMessage()
+
+
+@pytest.mark.parametrize("retention_ms", [2**63 - 1, 10**14])
+async def test_a_retention_of_ages_deletes_nothing(
+    retention_ms: int, batch: Batch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written = store(tmp_path, retention_s=retention_ms / 1000)
+    await written.write(part(batch, hour=datetime(1970, 1, 1, tzinfo=UTC)))
+    await written.clean()
+    assert len(files(tmp_path)) == 1
+    assert not caplog.records
+
+
+async def test_a_table_has_what_its_files_share(batch: Batch, tmp_path: Path) -> None:
+    written = store(tmp_path)
+    excluded = {EXCLUSIONS_KEY: "[]"}
+    later = "2026-01-02T04:00:00+00:00"
+    first, second = part(batch, 0), part(batch, 1, HOUR + timedelta(hours=1))
+    first.metadata = FACTS | excluded
+    second.metadata = FACTS | excluded | {STARTED_KEY: later}
+    await written.write(first)
+    await written.write(second)
+    table = read(tmp_path)
+    assert table.schema.metadata == {b"kafkaclient.linger.ms": b"5"}
+    assert [at.isoformat() for at in table["started"].to_pylist()] == [FACTS[STARTED_KEY], later]
+
+
+async def test_files_of_an_older_schema_are_read_with_newer_ones(
+    batch: Batch, tmp_path: Path
+) -> None:
+    written = store(tmp_path)
+    await written.write(part(batch, 0))
+    (file,) = files(tmp_path)
+    with pq.ParquetFile(file.path) as opened:
+        old = opened.read().drop_columns(["done_s"])
+    metadata = {**FACTS, VERSION_KEY: "2"}
+    pq.write_table(old.replace_schema_metadata(metadata), file.path)
+    new = part(batch, 1)
+    new.metadata = {**FACTS, VERSION_KEY: "3"}
+    await written.write(new)
+    assert read(tmp_path)["done_s"].to_pylist() == [None, 1.0]
+    pq.write_table(old.replace_schema_metadata({**FACTS, VERSION_KEY: "3"}), file.path)
+    with pytest.raises(ConfigError, match="it has no column done_s"):
+        read(tmp_path)
+
+
+async def test_a_file_that_is_deleted_while_others_are_read_is_left_out(
+    batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = store(tmp_path)
+    for number in range(2):
+        await written.write(part(batch, number))
+    listed = files(tmp_path)
+    (tmp_path / listed[0].path).unlink()
+    monkeypatch.setattr(reading, "files_in", lambda *_: listed)
+    assert read(tmp_path)["partition"].to_pylist() == [1]
+
+
+def test_only_folders_of_the_period_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for day in range(1, 10):
+        (tmp_path / f"date=2026-01-0{day}" / "hour=03").mkdir(parents=True)
+    listed = []
+    entries = reading.entries
+
+    def seen(opened: Any, path: str) -> list[Any]:
+        listed.append(path.removeprefix(str(tmp_path)))
+        return entries(opened, path)
+
+    monkeypatch.setattr(reading, "entries", seen)
+    zone = timezone(timedelta(hours=-5))  # the evening before
+    files(tmp_path, datetime(2026, 1, 3, 22, tzinfo=zone), datetime(2026, 1, 5, 3, tzinfo=UTC))
+    assert sorted(set(listed) - {""}) == [
+        "/date=2026-01-04",
+        "/date=2026-01-04/hour=03",
+        "/date=2026-01-05",
+    ]
+
+
+def test_secrets_of_a_uri_are_not_shown(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as refused:
+        read(f"file://{tmp_path}/none?password=secret")
+    assert "secret" not in str(refused.value)
 
 
 def test_nothing_recorded_is_said(tmp_path: Path) -> None:
@@ -268,7 +360,7 @@ def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=f"{path.name} is not"):
             read(tmp_path)
         path.unlink()
-    foreign = pa.table({"topic": ["t"]}, metadata={STARTED: FACTS[STARTED]})
+    foreign = pa.table({"topic": ["t"]}, metadata={STARTED_KEY: FACTS[STARTED_KEY]})
     pq.write_table(pa.table(foreign), other)
     with pytest.raises(ConfigError, match=r"batches-other\.parquet is not telemetry: it has no"):
         read(tmp_path)

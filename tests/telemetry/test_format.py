@@ -10,10 +10,10 @@ import pytest
 from kafkaclient.errors import ConfigError
 from kafkaclient.telemetry import decode
 from kafkaclient.telemetry.format import (
-    EXCLUSIONS,
-    SAMPLE,
-    SCHEMA_VERSION,
-    STARTED,
+    EXCLUSIONS_KEY,
+    SAMPLE_KEY,
+    STARTED_KEY,
+    VERSION_KEY,
     as_message,
     check_metadata,
 )
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.hooks import FinishedBatch
 
-FACTS = {STARTED: "2026-01-02T03:04:05+00:00", SCHEMA_VERSION: "2"}
+FACTS = {STARTED_KEY: "2026-01-02T03:04:05+00:00", VERSION_KEY: "3"}
 
 
 def table(batches: list[FinishedBatch], metadata: dict[str, str]) -> pa.Table:
@@ -61,16 +61,17 @@ def test_a_message_that_was_cut_is_refused(batch: Callable[..., FinishedBatch]) 
     ("metadata", "message"),
     [
         ({}, "a message is not telemetry: its metadata has no kafkaclient.started"),
-        (FACTS | {SCHEMA_VERSION: "3"}, "version 3 .* reads up to 2: upgrade kafkaclient"),
-        (FACTS | {SCHEMA_VERSION: "new"}, "version new .* upgrade kafkaclient"),
-        (FACTS | {STARTED: "yesterday"}, "a wrong kafkaclient.started"),
-        (FACTS | {STARTED: "2026-01-02T03:04:05"}, "a wrong kafkaclient.started"),
+        (FACTS | {VERSION_KEY: "4"}, "version 4 .* reads up to 3: upgrade kafkaclient"),
+        (FACTS | {VERSION_KEY: "new"}, "version new .* upgrade kafkaclient"),
+        (FACTS | {VERSION_KEY: "1" * 5000}, "version 1{20} of .* upgrade kafkaclient"),
+        (FACTS | {STARTED_KEY: "yesterday"}, "a wrong kafkaclient.started"),
+        (FACTS | {STARTED_KEY: "2026-01-02T03:04:05"}, "a wrong kafkaclient.started"),
         *(
-            (FACTS | {SAMPLE: share}, "a wrong kafkaclient.telemetry.sample")
+            (FACTS | {SAMPLE_KEY: share}, "a wrong kafkaclient.telemetry.sample")
             for share in ("0", "-1", "2", "nan", "zero")
         ),
         *(
-            (FACTS | {EXCLUSIONS: text}, "a wrong kafkaclient.exclusions")
+            (FACTS | {EXCLUSIONS_KEY: text}, "a wrong kafkaclient.exclusions")
             for text in (
                 '{"x":1',
                 "7",
@@ -105,5 +106,14 @@ def test_other_columns_are_refused(batch: Callable[..., FinishedBatch]) -> None:
             decode(as_message(other))
 
 
+def test_a_message_of_an_older_schema_has_nulls_in_new_columns(
+    batch: Callable[..., FinishedBatch],
+) -> None:
+    written = table([batch()], FACTS | {VERSION_KEY: "2"})
+    old = decode(as_message(written.drop_columns(["done_s"])))
+    assert old.schema.names == written.schema.names
+    assert old["done_s"].to_pylist() == [None]
+
+
 def test_metadata_without_a_version_is_the_first_version() -> None:
-    check_metadata({STARTED.encode(): b"2026-01-02T03:04:05Z"}, "a file")
+    check_metadata({STARTED_KEY.encode(): b"2026-01-02T03:04:05Z"}, "a file")

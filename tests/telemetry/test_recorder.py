@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkaclient.telemetry import recorder as recorder_module
-from kafkaclient.telemetry.format import EXCLUSIONS
+from kafkaclient.telemetry.format import EXCLUSIONS_KEY, STARTED_KEY
 from kafkaclient.telemetry.part import Part, PartRefusedError, PartTooLargeError
 from kafkaclient.telemetry.recorder import Recorder
 from kafkaclient.telemetry.rows import Columns
@@ -38,6 +38,7 @@ class MemoryStore:
         self.go = asyncio.Event()
         self.go.set()
         self.is_closed = False
+        self.cleaned = 0
         self.most_rows = 10**9
 
     async def write(self, part: Part) -> None:
@@ -49,6 +50,9 @@ class MemoryStore:
             raise PartTooLargeError("too large")
         self.parts.append(part)
 
+    async def clean(self) -> None:
+        self.cleaned += 1
+
     async def close(self) -> None:
         self.is_closed = True
 
@@ -59,8 +63,8 @@ class MemoryStore:
 
 def recorder(store: MemoryStore, client_id: str = "me", **options: Any) -> Recorder:
     given = {
-        "start": START,
-        "started": STARTED.timestamp(),
+        "clock": lambda: START,
+        "wall_clock": STARTED.timestamp,
         "acks": True,
         "share": 1.0,
         "chance": lambda: 0.0,
@@ -80,7 +84,7 @@ async def test_a_full_part_is_written_at_once_and_the_rest_some_seconds_later(ba
     await asyncio.sleep(0.2)
     assert store.partitions() == [list(range(256)), list(range(256, 300))]
     assert (recording.recorded, recording.dropped, recording.waiting) == (300, 0, 0)
-    assert store.parts[0].metadata == {"k": "v"}
+    assert store.parts[0].metadata == {STARTED_KEY: STARTED.isoformat(), "k": "v"}
     await asyncio.sleep(100)
     assert len(store.attempts) == 2, "nothing is written while nothing is recorded"
 
@@ -117,6 +121,48 @@ async def test_no_part_spans_two_hours(batch: Batch) -> None:
 
 
 @virtual_time
+async def test_a_wall_clock_that_is_set_moves_the_next_part_and_not_the_others(
+    batch: Batch,
+) -> None:
+    store = MemoryStore(rows=256)
+    ahead_s = 0.0
+    recording = recorder(store, wall_clock=lambda: STARTED.timestamp() + ahead_s)
+    for _ in range(256):
+        recording.add(batch(done_s=101.0))
+    ahead_s = 7200.0  # for example, the machine was suspended
+    recording.add(batch(done_s=102.0))
+    ahead_s = 0.0
+    await recording.close()
+    moved = STARTED + timedelta(hours=2)
+    assert [part.hour.hour for part in store.parts] == [3, 5]
+    assert [part.metadata[STARTED_KEY] for part in store.parts] == [
+        STARTED.isoformat(),
+        moved.isoformat(),
+    ]
+
+
+@virtual_time
+async def test_the_times_of_rows_and_of_their_metadata_start_together(batch: Batch) -> None:
+    store = MemoryStore()
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    recording = recorder(
+        store,
+        clock=loop.time,
+        wall_clock=lambda: STARTED.timestamp() + loop.time() - begun,
+    )
+    for _ in range(3):
+        await asyncio.sleep(7)
+        recording.add(batch(done_s=loop.time()))
+    await recording.close()
+    done = [part.columns.table({})["done_s"].to_pylist() for part in store.parts]
+    assert done == [pytest.approx([each]) for each in (7.0, 14.0, 21.0)]
+    for part in store.parts:
+        started = datetime.fromisoformat(part.metadata[STARTED_KEY])
+        assert abs(started - STARTED) < timedelta(milliseconds=1)
+
+
+@virtual_time
 async def test_a_sample_is_chosen_at_random(batch: Batch) -> None:
     store = MemoryStore()
     chances = iter([0.0, 0.24, 0.25, 0.99, 0.1])
@@ -142,7 +188,7 @@ async def test_an_outage_of_ten_minutes_ends_the_recording_for_that_time_only(
         await asyncio.sleep(0.11)
     await recording.close()
     began, ended = (record.getMessage() for record in caplog.records)
-    assert "cannot be written to the store" in began
+    assert "is not written to the store" in began
     assert "OSError: no *** route" in began
     assert f"{recording.dropped} rows were lost" in ended
     assert recording.recorded + recording.dropped == 6000
@@ -209,7 +255,8 @@ async def test_what_can_never_be_written_does_not_block_the_rest(
     assert recording.dropped == 256 + 600
     messages = [record.getMessage() for record in caplog.records if record.levelno >= 40]
     assert len(messages) == 2, "once for each reason"
-    assert "does not fit" in messages[0] + messages[1]
+    assert "does not fit its columns" in messages[0] + messages[1]
+    assert "2147483648" in messages[0] + messages[1], "Arrow's reason"
     assert "too large" in messages[0] + messages[1]
 
 
@@ -256,11 +303,60 @@ async def test_a_store_that_is_too_small_for_a_row_costs_few_attempts_and_one_er
 def test_halves_have_the_exclusions_once(batch: Batch) -> None:
     columns = Columns("me", START, acks=True)
     columns.append([batch(partition=number) for number in range(3)])
-    part = Part("batches-me-1", STARTED, columns, {EXCLUSIONS: "[]", "k": "v"})
+    part = Part("batches-me-1", STARTED, columns, {EXCLUSIONS_KEY: "[]", "k": "v"})
     first, second = part.halves()
     assert (dict(first.metadata), dict(second.metadata)) == (part.metadata, {"k": "v"})
     assert (first.columns.rows, second.columns.rows, columns.rows) == (1, 2, 3)
     assert second.columns.table({})["partition"].to_pylist() == [1, 2]
+
+
+@virtual_time
+async def test_a_write_of_a_minute_is_logged(
+    batch: Batch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore()
+    recording = recorder(store)
+    store.go.clear()
+    recording.add(batch())
+    await asyncio.sleep(64)
+    assert not caplog.records
+    await asyncio.sleep(2)
+    assert "a write has taken 60 s so far" in caplog.text
+    store.go.set()
+    await recording.close()
+    assert "is written to the store again; 0 rows were lost" in caplog.text
+
+
+@virtual_time
+async def test_the_store_is_cleaned_after_writes_but_not_at_the_end(batch: Batch) -> None:
+    store = MemoryStore(rows=256)
+    recording = recorder(store)
+    for _ in range(300):
+        recording.add(batch())
+    await asyncio.sleep(1)
+    assert store.cleaned == 1
+    await recording.close()
+    assert (len(store.parts), store.cleaned) == (2, 1)
+
+
+@virtual_time
+async def test_a_close_that_is_cancelled_closes_the_store_and_counts_lost_rows(
+    batch: Batch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore()
+    recording = recorder(store)
+    store.go.clear()
+    recording.add(batch())
+    closing = asyncio.create_task(recording.close())
+    await asyncio.sleep(1)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert store.is_closed
+    assert recording.dropped == 1
+    assert "stopped before they could be written" in caplog.text
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
 
 
 @pytest.mark.parametrize("fails", [True, False])

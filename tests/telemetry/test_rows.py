@@ -45,10 +45,10 @@ batches = st.builds(
 
 def expected(batch: FinishedBatch, acks: bool) -> dict[str, Any]:
     row = batch._asdict()
-    done = row.pop("done_s")
+    row["done_s"] -= START
     del row["base_offset"]
     row |= {name: None if row[name] is None else row[name] - START for name in TIMES}
-    row["acknowledged_s"] = done - START if acks and batch.error is None else None
+    row["acknowledged_s"] = row["done_s"] if acks and batch.error is None else None
     row["error"] = None if batch.error is None else "DeliveryTimeoutError"
     return {"client_id": "me"} | row
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafkaclient.spark.jobs import SparkJobError
+from kafkaclient.errors import ConfigError
 from kafkaclient.spark.report import counting, facts
 from kafkaclient.spark.report.counting import (
     PACKED_COUNTS,
@@ -57,6 +57,7 @@ def batch(rng: Random) -> Row:
         "bound_s": times[0],
         "sent_s": times[1],
         "acknowledged_s": times[2],
+        "done_s": next(time for time in (*reversed(times), created) if time is not None),
         "bound_by": rng.choice(("late", "append")),
         "error": rng.choice(("BrokerError", "DeliveryTimeoutError")) if failed else None,
     }
@@ -198,7 +199,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         pq.write_table(pa.table({"topic": ["t"]}), path)
     else:
         path.write_bytes(content)
-    with pytest.raises(SparkJobError, match=r"batches-a\.parquet cannot be read: "):
+    with pytest.raises(ConfigError, match=r"batches-a\.parquet cannot be read: "):
         list(read_file(str(tmp_path), str(path), 0))
 
 
@@ -238,6 +239,40 @@ def test_only_batches_of_the_period_are_read(tmp_path: Path) -> None:
     with pq.ParquetFile(path) as file:
         groups = facts._row_groups(file.metadata, 1000.0, None, 1001.5)
         assert 0 < len(groups) < file.num_row_groups, "later row groups are skipped"
+        groups = facts._row_groups(file.metadata, 1000.0, 1001.5, None)
+        assert 0 < len(groups) < file.num_row_groups, "earlier row groups are skipped"
+
+
+@pytest.mark.parametrize(("version", "ended_s"), [("3", 1121.5), ("2", 1001.0)])
+def test_a_failure_is_in_the_period_in_which_it_failed(
+    tmp_path: Path, version: str, ended_s: float
+) -> None:
+    """Schema version 2 does not know when a batch failed."""
+    path = tmp_path / "batches-a-000000.parquet"
+    failed = {"created_s": 1.0, "bound_s": None, "sent_s": None, "acknowledged_s": None}
+    row = batch(Random(9)) | failed | {"done_s": 121.5, "error": "DeliveryTimeoutError"}
+    if version == "2":
+        del row["done_s"]
+    started = datetime.fromtimestamp(1000.0, UTC).isoformat()
+    metadata = {"kafkaclient.started": started, "kafkaclient.telemetry.schema": version}
+    columns = pa.schema([field for field in SCHEMA if field.name in row], metadata)
+    pq.write_table(pa.Table.from_pylist([row], columns), path)
+    assert read(path)[0]["ended_s"].to_pylist() == [ended_s]
+    assert len(read(path, since_s=ended_s - 1, until_s=ended_s + 1)[0]) == 1
+    assert read(path, until_s=ended_s - 0.5)[1] == []
+
+
+def test_a_file_that_is_gone_is_told_from_one_that_is_no_telemetry(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        list(read_file(str(tmp_path), str(tmp_path / "batches-gone.parquet"), 0))
+
+
+def test_errors_of_files_have_no_secrets(tmp_path: Path) -> None:
+    path = tmp_path / "batches-a.parquet"
+    path.write_bytes(b"no parquet")
+    with pytest.raises(ConfigError, match=r"\?\[hidden\]: .*batches-a\.parquet cannot") as refused:
+        list(read_file(f"file://{tmp_path}?password=secret", str(path), 0))
+    assert "secret" not in str(refused.value)
 
 
 def test_a_sample_stands_for_all_batches(tmp_path: Path) -> None:

@@ -32,7 +32,14 @@ def batch(at_s: float, broker: int = 0, **given: Any) -> Row:
     return {
         **{field.name: 0 for field in SCHEMA},
         **{"client_id": "c", "topic": "t", "partition": broker, "broker": broker},
-        **{"records": 10, "bytes": 1000, "attempts": 1, **times, "acknowledged_s": at_s},
+        **{
+            "records": 10,
+            "bytes": 1000,
+            "attempts": 1,
+            **times,
+            "acknowledged_s": at_s,
+            "done_s": at_s,
+        },
         **{"bound_by": "late", "error": None, **given},
     }
 
@@ -66,7 +73,7 @@ def test_shares_skew_percentiles_and_failures() -> None:
         3: pytest.approx(100, rel=0.03),
         1: pytest.approx(10, rel=0.03),
     }
-    assert view["newest_outcome_s"] == STARTED + 2.996
+    assert view["newest_outcome_s"] == STARTED + 3.0
 
 
 def test_what_was_saved_is_shown() -> None:
@@ -117,7 +124,7 @@ def test_memory_does_not_grow_with_time() -> None:
 def test_what_cannot_be_read_is_skipped_and_logged_once_for_each_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    newer = message(batch(1.0), **{"kafkaclient.telemetry.schema": "3"})
+    newer = message(batch(1.0), **{"kafkaclient.telemetry.schema": "4"})
     foreign: Any = [b"not telemetry", b"", None, newer, message()]
     times = message(batch(1.0), batch(nan), batch(1.0, created_s=-inf), batch(1.0, created_s=1e300))
     found = windows(*foreign, times)
@@ -127,7 +134,7 @@ def test_what_cannot_be_read_is_skipped_and_logged_once_for_each_reason(
     assert sorted(view["skipped"].values()) == [2, 2, 3, 4]
     assert view["skipped"]["a batch has a time that is not finite"] == 3
     assert len(caplog.records) == 4
-    for part in ("no Arrow stream", "NoneType", "version 3 of", "not finite"):
+    for part in ("no Arrow stream", "NoneType", "version 4 of", "not finite"):
         assert part in caplog.text
 
 

@@ -67,6 +67,30 @@ def test_each_folder_below_is_a_run_and_keeps_the_order(tmp_path: Path) -> None:
     assert [run.name for run in runs] == ["z/facts", "a/facts", "a/other"]
 
 
+def test_secrets_of_a_uri_are_not_shown(tmp_path: Path) -> None:
+    make(tmp_path / "facts" / "before", "batches-1-a-000000.parquet")
+    make(tmp_path / "facts" / "after", "batches-1-b-000000.parquet")
+    make(tmp_path / "copy", "batches-1-a-000000.parquet")
+    uri = f"file://{tmp_path}/facts?password=secret"
+    runs = find_runs([uri, str(tmp_path / "facts" / "before")])
+    assert [(run.name, run.folder) for run in runs[:2]] == [
+        ("after", f"file://{tmp_path}/facts/after"),
+        ("before", f"file://{tmp_path}/facts/before"),
+    ]
+    assert len(runs) == 2, "a folder that is given twice is one run"
+    assert {run.root for run in runs} == {uri}
+    for more, limit in (
+        ([f"file://{tmp_path}/none?password=secret"], None),
+        ([f"file://{tmp_path}/copy?password=secret"], None),
+        ([], datetime(2026, 1, 1, tzinfo=UTC)),
+    ):
+        make(tmp_path / "hours" / "date=2025-01-01" / "hour=01")
+        given = more or [f"file://{tmp_path}/hours?password=secret"]
+        with pytest.raises(ConfigError) as refused:
+            find_runs([*given, *([uri] if more else [])], since=limit)
+        assert "secret" not in str(refused.value)
+
+
 def test_a_folder_without_telemetry_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no batches-\*\.parquet in or below .*empty"):
         find_runs([str(make(tmp_path / "empty"))])

@@ -12,10 +12,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.hooks import Hooks
-from kafkaclient.producer.observability.telemetry_topic import TopicStore
 from kafkaclient.telemetry.file_store import FileStore
 from kafkaclient.telemetry.format import EXCLUSIONS_KEY, SAMPLE_KEY, SCHEMA_VERSION, VERSION_KEY
 from kafkaclient.telemetry.recorder import Recorder
+from kafkaclient.telemetry.topic_store import TopicStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -108,7 +108,7 @@ async def test_the_files_tell_settings_and_the_wall_clock(
     assert metadata["kafkaclient.client.id"] == "me"
     assert metadata["kafkaclient.partitioner"] == producer.config.partitioner
     assert metadata["kafkaclient.version"]
-    assert metadata["kafkaclient.telemetry.schema"] == "2"
+    assert metadata["kafkaclient.telemetry.schema"] == "3"
     assert metadata["kafkaclient.telemetry.sample"] == "1"
     (file,) = files(tmp_path)
     assert started_at(file.path).timestamp() == 1767323045.6
@@ -211,6 +211,7 @@ async def test_an_expired_batch_is_told_with_its_error(
     assert row["error"] == type(error).__name__ == "DeliveryTimeoutError"
     assert row["sent_s"] is not None
     assert row["acknowledged_s"] is None
+    assert row["done_s"] - row["created_s"] == pytest.approx(1.0, abs=0.1), "delivery.timeout.ms"
 
 
 @virtual_time
@@ -252,7 +253,9 @@ async def test_without_acknowledgements_there_is_no_time_of_them(
 ) -> None:
     async with producing(one_topic(round_trip_s=0.001), telemetry=tmp_path, acks=0) as producer:
         await load(producer, 10)
-    assert {(row["acknowledged_s"], row["error"]) for row in rows(tmp_path)} == {(None, None)}
+    table = rows(tmp_path)
+    assert {(row["acknowledged_s"], row["error"]) for row in table} == {(None, None)}
+    assert all(row["done_s"] >= row["sent_s"] for row in table)
 
 
 @virtual_time
@@ -282,8 +285,28 @@ async def test_a_recorder_that_fails_disturbs_nobody(
             await asyncio.sleep(30)
     messages = [r.getMessage() for r in caplog.records if "telemetry" in r.getMessage()]
     began, ended = messages
-    assert "cannot be written" in began
+    assert "is not written to" in began
     assert "stopped before" in ended
+
+
+@virtual_time
+async def test_rows_are_written_even_if_the_stop_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = one_topic(round_trip_s=0.001)
+    producer = Producer(fake.bootstrap, dialer=fake, telemetry=tmp_path)
+    await producer.start()
+    await load(producer, 5)
+    disconnect = producer._core.disconnect
+
+    async def fail() -> None:
+        await disconnect()
+        raise OSError("no disconnect")
+
+    monkeypatch.setattr(producer._core, "disconnect", fail)
+    with pytest.raises(OSError, match="no disconnect"):
+        await producer.stop()
+    assert sum(row["records"] for row in rows(tmp_path)) == 5
 
 
 # --- a topic, a sample, metrics ------------------------------------------------------------------
@@ -312,7 +335,7 @@ async def test_a_topic_gets_messages(producing: StartProducer) -> None:
     assert {topic for table in tables for topic in table["topic"].to_pylist()} == {"t"}
     assert {message.key for message in found} == {b"me"}
     headers = [dict(message.headers) for message in found]
-    assert {each["kafkaclient.telemetry.schema"] for each in headers} == {b"2"}
+    assert {each["kafkaclient.telemetry.schema"] for each in headers} == {b"3"}
     assert len({each["kafkaclient.telemetry.file"] for each in headers}) == len(found)
     assert tables[0].schema.metadata[b"kafkaclient.linger.ms"] == b"5"
 

@@ -1,0 +1,41 @@
+"""The small producer that sends telemetry to a topic."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from kafkaclient import Producer
+from kafkaclient.config import ProducerConfig
+from kafkaclient.telemetry.part import Part
+from kafkaclient.telemetry.rows import Columns
+from kafkaclient.telemetry.topic_store import TopicStore
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.fake import FakeCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.hooks import FinishedBatch
+
+
+@virtual_time
+async def test_a_producer_whose_tasks_were_cancelled_is_replaced(
+    batch: Callable[..., FinishedBatch],
+) -> None:
+    """A program that ends cancels all tasks, and then stops its producer."""
+    fake = FakeCluster(1)
+    fake.create_topic("facts", 1)
+    config = ProducerConfig.build(fake.bootstrap, {})
+    store = TopicStore("facts", config, 1.0, lambda options: Producer(dialer=fake, **options))
+    columns = Columns("me", 0.0, acks=True)
+    columns.append([batch()])
+    part = Part("batches-me-1", datetime(2026, 1, 1, tzinfo=UTC), columns, {})
+    await store.write(part)
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await asyncio.sleep(0.1)
+    await store.write(part)
+    await store.close()
+    assert len(fake.log("facts", 0)) == 2

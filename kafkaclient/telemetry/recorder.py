@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkaclient.hooks import FinishedBatch
-    from kafkaclient.telemetry.part import Store
+    from kafkaclient.telemetry.store import Store
 
 _log = logging.getLogger(__name__)
 

@@ -259,7 +259,8 @@ def test_a_failure_is_in_the_period_in_which_it_failed(
     pq.write_table(pa.Table.from_pylist([row], columns), path)
     assert read(path)[0]["ended_s"].to_pylist() == [ended_s]
     assert len(read(path, since_s=ended_s - 1, until_s=ended_s + 1)[0]) == 1
-    assert read(path, until_s=ended_s - 0.5)[1] == []
+    before = read_file(str(tmp_path), str(path), 3, until_s=ended_s - 0.5)
+    assert sum(len(found) for found, _ in before) == 0
 
 
 def test_a_file_that_is_gone_is_told_from_one_that_is_no_telemetry(tmp_path: Path) -> None:
@@ -271,8 +272,8 @@ def test_errors_of_files_have_no_secrets(tmp_path: Path) -> None:
     path = tmp_path / "batches-a.parquet"
     path.write_bytes(b"no parquet")
     with pytest.raises(ConfigError, match=r"\?\[hidden\]: .*batches-a\.parquet cannot") as refused:
-        list(read_file(f"file://{tmp_path}?password=secret", str(path), 0))
-    assert "secret" not in str(refused.value)
+        list(read_file(f"file://{tmp_path}?password=hunter2", str(path), 0))
+    assert "hunter2" not in str(refused.value)
 
 
 def test_a_sample_stands_for_all_batches(tmp_path: Path) -> None:

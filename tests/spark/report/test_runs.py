@@ -71,7 +71,7 @@ def test_secrets_of_a_uri_are_not_shown(tmp_path: Path) -> None:
     make(tmp_path / "facts" / "before", "batches-1-a-000000.parquet")
     make(tmp_path / "facts" / "after", "batches-1-b-000000.parquet")
     make(tmp_path / "copy", "batches-1-a-000000.parquet")
-    uri = f"file://{tmp_path}/facts?password=secret"
+    uri = f"file://{tmp_path}/facts?password=hunter2"
     runs = find_runs([uri, str(tmp_path / "facts" / "before")])
     assert [(run.name, run.folder) for run in runs[:2]] == [
         ("after", f"file://{tmp_path}/facts/after"),
@@ -80,15 +80,15 @@ def test_secrets_of_a_uri_are_not_shown(tmp_path: Path) -> None:
     assert len(runs) == 2, "a folder that is given twice is one run"
     assert {run.root for run in runs} == {uri}
     for more, limit in (
-        ([f"file://{tmp_path}/none?password=secret"], None),
-        ([f"file://{tmp_path}/copy?password=secret"], None),
+        ([f"file://{tmp_path}/none?password=hunter2"], None),
+        ([f"file://{tmp_path}/copy?password=hunter2"], None),
         ([], datetime(2026, 1, 1, tzinfo=UTC)),
     ):
         make(tmp_path / "hours" / "date=2025-01-01" / "hour=01")
-        given = more or [f"file://{tmp_path}/hours?password=secret"]
+        given = more or [f"file://{tmp_path}/hours?password=hunter2"]
         with pytest.raises(ConfigError) as refused:
             find_runs([*given, *([uri] if more else [])], since=limit)
-        assert "secret" not in str(refused.value)
+        assert "hunter2" not in str(refused.value)
 
 
 def test_a_folder_without_telemetry_is_named(tmp_path: Path) -> None:

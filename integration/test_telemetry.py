@@ -18,6 +18,8 @@ import pytest
 from pyarrow.fs import S3FileSystem
 
 from kafkaclient import Producer
+from kafkaclient.spark.report.facts import read_file
+from kafkaclient.spark.report.runs import find_runs
 from kafkaclient.telemetry import decode, files, read
 from kafkaclient.testing.fake import FakeCluster
 
@@ -178,13 +180,53 @@ async def test_old_files_on_an_s3_server_are_deleted(s3: S3Server) -> None:
     fake.create_topic("t", 3)
     now = datetime.now(UTC)
     two_days_ago = now - timedelta(days=2)
+
+    def clients() -> list[str]:
+        return read(s3.uri)["client_id"].to_pylist()
+
     for client, at in (("old", two_days_ago), ("new", now)):
-        options = {"telemetry": s3.uri, "telemetry_retention_ms": 86_400_000, "client_id": client}
-        if client == "new":
-            found = await asyncio.to_thread(files, s3.uri, two_days_ago, two_days_ago)
-            assert [file.producer[:12] for file in found] == ["batches-old-"]
-        producer = Producer(fake.bootstrap, dialer=fake, wall_clock=at.timestamp, **options)
+        options = {"telemetry_retention_ms": 86_400_000, "telemetry_file_ms": 200}
+        producer = Producer(
+            fake.bootstrap,
+            dialer=fake,
+            wall_clock=at.timestamp,
+            telemetry=s3.uri,
+            client_id=client,
+            **options,
+        )
         async with producer:
             await producer.send_and_wait("t", b"value")
-    table = await asyncio.to_thread(read, s3.uri)
-    assert table["client_id"].to_pylist() == ["new"]
+            if client == "new":
+                async with asyncio.timeout(WITHIN_S):
+                    while await asyncio.to_thread(clients) != ["new"]:
+                        await asyncio.sleep(0.1)
+    before = two_days_ago + timedelta(hours=1)
+    assert await asyncio.to_thread(files, s3.uri, two_days_ago, before) == []
+
+
+@pytest.mark.full
+@pytest.mark.timeout(240)
+async def test_the_report_finds_runs_below_a_uri_with_a_query(s3: S3Server) -> None:
+    await s3.start()
+    fake = FakeCluster(1)
+    fake.create_topic("t", 3)
+    for run in ("before", "after"):
+        uri = s3.uri.replace("/facts?", f"/facts/{run}?")
+        async with Producer(fake.bootstrap, dialer=fake, telemetry=uri) as producer:
+            await producer.send_and_wait("t", b"value")
+    runs = await asyncio.to_thread(find_runs, [s3.uri])
+    assert [(run.name, run.folder) for run in runs] == [
+        ("after", "s3://bucket/facts/after"),
+        ("before", "s3://bucket/facts/before"),
+    ]
+    for run in runs:
+        (file,) = run.files
+        ((batches, _),) = await asyncio.to_thread(list, read_file(run.root, file.path, 0))
+        assert batches["records"].to_pylist() == [1.0]
+    gone = read_file(s3.uri, "bucket/facts/batches-gone.parquet", 0)
+    with pytest.raises(FileNotFoundError):
+        await asyncio.to_thread(list, gone)
+    s3.stop()
+    with pytest.raises(OSError, match="cannot be read: ") as refused:
+        await asyncio.to_thread(list, read_file(runs[0].root, runs[0].files[0].path, 0))
+    assert "secret" not in str(refused.value)

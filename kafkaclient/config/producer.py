@@ -199,7 +199,7 @@ class ProducerConfig(ClientConfig):
     """The share of batches that are recorded, chosen at random: from 1e-9 to 1."""
     telemetry_file_bytes: int = _METRICS.option(4_194_304, integer(65_536))
     """The size in bytes at which a file of telemetry is complete. The rows of a file are in memory
-    until then, about 100 bytes each; a row of a file takes about 60 bytes."""
+    until then, about 100 bytes each; a row of a file takes about 50 bytes."""
     telemetry_file_ms: int | None = _METRICS.option(None, optional(integer(100)))
     """How long after its first row a file or a message of telemetry is written, in milliseconds. A
     program that is killed loses these rows. None is 5,000 for a path, 60,000 for a URI and 1,000

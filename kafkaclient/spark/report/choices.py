@@ -119,7 +119,7 @@ def saving(found: pa.Table, seed: int = 0) -> Saving | None:
 
 
 class RecentChoices:
-    """The chosen batches of the newest windows of ``report --follow``, which are judged together."""
+    """The chosen batches of the newest windows of ``report --follow``, to be judged together."""
 
     def __init__(self) -> None:
         self._chosen: pa.Table | None = None

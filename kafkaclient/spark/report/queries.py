@@ -26,13 +26,13 @@ FROM histogram
 GROUP BY GROUPING SETS ((run, part), (run, part, topic), (run, part, broker),
                         (run, part, topic, partition))
 ORDER BY run, part, topic NULLS FIRST, broker NULLS FIRST, partition NULLS FIRST
-"""
+"""  # noqa: S608 - constants only
 
 CURVES = f"""
 SELECT run, bucket, CAST(round(sum(batches)) AS BIGINT) AS batches FROM histogram
 WHERE part = {WHOLE}
 GROUP BY run, bucket ORDER BY run, bucket
-"""
+"""  # noqa: S608 - constants only
 
 TOTALS = """
 SELECT run, CAST(round(sum(batches)) AS BIGINT) AS batches,

@@ -77,7 +77,7 @@ def latencies(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     for part, begin, end in (
         ("deciding", "created_s", "bound_s"),
         ("waiting", "bound_s", "sent_s"),
-        ("broker", "sent_s", "acknowledged_s"),
+        ("answering", "sent_s", "acknowledged_s"),
         ("whole", "created_s", "acknowledged_s"),
     ):
         took = [row[end] - row[begin] for row in rows if row["error"] is None]

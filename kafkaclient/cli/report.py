@@ -170,7 +170,7 @@ def _report(
     given = {name for name, value in asdict(connection).items() if value is not None}
     if given - connection.from_environment - {"from_environment"}:
         raise ConfigError(
-            "a report of DIR connects to no brokers: give -b, -p and so on to --follow"
+            "a report of DIR connects to no brokers: give options for the connection to --follow"
         )
     # plotly, pyarrow and Spark may be missing, and --help must work without them.
     check_plotly()

@@ -60,8 +60,8 @@ class Findings:
     """Figures for a ``part`` (one of :data:`PARTS`) of the latency. A row covers the batches of its
     ``topic``, ``broker`` or ``partition``; columns that are None do not select batches."""
     decisions: list[Row] = field(default_factory=list)
-    """A row with a ``bound_by`` covers its judged batches. A row with a ``broker``, or with neither,
-    covers the judged batches whose partition the producer chose."""
+    """A row with a ``bound_by`` covers its judged batches. A row with a ``broker``, or with none of
+    both, covers the judged batches whose partition the producer chose."""
     curve: list[tuple[float, float]] = field(default_factory=list)
     """Rising points (percent of the batches, ms until they were acknowledged)."""
     series: list[Row] = field(default_factory=list)

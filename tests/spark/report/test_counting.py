@@ -68,8 +68,8 @@ def write(path: Path, rows: list[Row], started_s: float, **metadata: str) -> Non
     pq.write_table(pa.Table.from_pylist(rows, schema), path, row_group_size=100)
 
 
-def shipped_for(shares: list[pa.RecordBatch]) -> list[Row]:
-    counted = count_files(shares, WINDOW_S, None, None)
+def shipped_for(files: list[tuple[int, str, str]]) -> list[Row]:
+    counted = count_files(files, WINDOW_S, None, None)
     rows: list[Row] = pa.Table.from_batches(counted, PACKED_COUNTS).to_pylist()
     return rows
 
@@ -112,6 +112,7 @@ def by_hand(batches: list[tuple[int, float, Row]]) -> dict[tuple[Any, ...], Row]
             key = {"kind": "histogram", **place, "part": part, "bucket": bucket(took_s, 32)}
             add(key, {"total_s": took_s}, longest_s=(max, took_s))
         cell = {"run": run, "broker": row["broker"], "bound_by": row["bound_by"]}
+        cell["is_chosen"] = row["bound_by"] != "append"
         moment = {"moment": math.floor((sent + offset_s) / WINDOW_S), "bucket": bucket(took[2], 8)}
         add({"kind": "cells", **cell, **moment}, {"total_s": took[2]})
     return found
@@ -140,12 +141,9 @@ def test_all_batches_are_counted_as_by_hand(
         rows = [batch(rng) for _ in range(size)]
         path, run, offset_s = tmp_path / f"batches-{number}.parquet", number % 2, 0.25 * number
         write(path, rows, offset_s)
-        files.append({"run": run, "root": str(tmp_path), "path": str(path)})
+        files.append((run, str(tmp_path), str(path)))
         batches += [(run, offset_s, row) for row in rows]
-    shares = [pa.RecordBatch.from_pylist([{"files": files[:3]}, {"files": files[3:]}])]
-    shipped = pa.Table.from_batches(
-        count_files(shares, WINDOW_S, None, None), PACKED_COUNTS
-    ).to_pylist()
+    shipped = shipped_for(files)
     found: dict[tuple[Any, ...], Row] = {}
     for kind in ("seconds", "histogram", "cells"):
         parts = [unpack(row["counts"]) for row in shipped if row["kind"] == kind]
@@ -164,11 +162,7 @@ def test_counts_added_up_together_are_in_one_slice(
     monkeypatch.setattr(counting, "_SLICE_PARTITIONS", 2)
     rng, path = Random(6), tmp_path / "batches-1.parquet"
     write(path, [batch(rng) for _ in range(500)], 0.5)
-    files = [{"run": run, "root": str(tmp_path), "path": str(path)} for run in (0, 1)]
-    shares = [pa.RecordBatch.from_pylist([{"files": files}])]
-    shipped = pa.Table.from_batches(
-        count_files(shares, WINDOW_S, None, None), PACKED_COUNTS
-    ).to_pylist()
+    shipped = shipped_for([(run, str(tmp_path), str(path)) for run in (0, 1)])
     slices: dict[tuple[str, int], list[int]] = {}
     several: list[set[tuple[str, int]]] = []
     for row in shipped:
@@ -206,8 +200,7 @@ def test_a_task_ends_with_the_error_of_a_file_as_its_last_row(tmp_path: Path) ->
     good, bad = tmp_path / "batches-1.parquet", tmp_path / "batches-2.parquet"
     write(good, [batch(Random(1))], 0.0)
     bad.write_bytes(b"PAR1 and no more")
-    files = [{"run": 1, "root": str(tmp_path), "path": str(path)} for path in (good, bad, good)]
-    (row,) = shipped_for([pa.RecordBatch.from_pylist([{"files": files}])])
+    (row,) = shipped_for([(1, str(tmp_path), str(path)) for path in (good, bad, good)])
     key = (pa.scalar(row["kind"]), pa.scalar(0), pa.scalar(0))
     table = add_up(key, pa.Table.from_pylist([row], PACKED_COUNTS), 2.0, 0.001)
     assert table["kind"].to_pylist() == ["unreadable"]

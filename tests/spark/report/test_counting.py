@@ -207,6 +207,30 @@ def test_a_task_ends_with_the_error_of_a_file_as_its_last_row(tmp_path: Path) ->
     assert "batches-2.parquet cannot be read" in table["error"][0].as_py()
 
 
+def test_deleted_files_are_counted_and_an_error_of_the_system_ends_the_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "batches-1.parquet"
+    write(path, [batch(Random(1))], 0.0)
+
+    def opened(root: str, path: str, *rest: Any) -> Any:
+        if path.endswith("gone"):
+            raise FileNotFoundError(path)
+        if path.endswith("down"):
+            raise OSError("the server is down")
+        return read_file(root, path, *rest)
+
+    monkeypatch.setattr(counting, "read_file", opened)
+    files = [(run, str(tmp_path), name) for run, name in ((1, "gone"), (1, str(path)), (2, "gone"))]
+    rows = shipped_for(files)
+    deleted = [unpack(row["counts"]).to_pylist() for row in rows if row["kind"] == "deleted"]
+    assert deleted == [[{"run": run, "batches": 1.0}] for run in (1, 2)]
+    assert {row["kind"] for row in rows} == {*SUMS, "deleted"} - {"failed", "unreadable"}
+    (row,) = shipped_for([(1, str(tmp_path), "down")])
+    assert row["kind"] == "failed"
+    assert unpack(row["counts"])["error"].to_pylist() == ["the server is down"]
+
+
 def test_impossible_times_are_left_out(tmp_path: Path) -> None:
     path, rows = tmp_path / "batches-1.parquet", [batch(Random(n)) for n in range(3)]
     rows[0]["created_s"], rows[1]["sent_s"] = math.nan, math.inf

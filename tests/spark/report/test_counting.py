@@ -225,7 +225,7 @@ def test_deleted_files_are_counted_and_an_error_of_the_system_ends_the_task(
     rows = shipped_for(files)
     deleted = [unpack(row["counts"]).to_pylist() for row in rows if row["kind"] == "deleted"]
     assert deleted == [[{"run": run, "batches": 1.0}] for run in (1, 2)]
-    assert {row["kind"] for row in rows} == {*SUMS, "deleted"} - {"failed", "unreadable"}
+    assert {row["kind"] for row in rows} == {"seconds", "histogram", "cells", "deleted"}
     (row,) = shipped_for([(1, str(tmp_path), "down")])
     assert row["kind"] == "failed"
     assert unpack(row["counts"])["error"].to_pylist() == ["the server is down"]

@@ -256,17 +256,17 @@ def _rows_by(
         yield {"kind": kind, **row, "share": share, **percentiles.get(at, {})}
 
 
-def _percentiles(keys: list[str], histogram: pa.Table | None) -> dict[tuple[Any, ...], Row]:
+def _percentiles(place: list[str], histogram: pa.Table | None) -> dict[tuple[Any, ...], Row]:
     if histogram is None:
         return {}
-    counted: dict[tuple[Any, ...], list[tuple[int, float]]] = {}
-    for row in grouped(histogram, [*keys, "bucket"], {"batches": "sum"}).to_pylist():
-        place = tuple(row[key] for key in keys)
-        counted.setdefault(place, []).append((row["bucket"], row["batches"]))
-    found = {}
-    for place, buckets in counted.items():
-        numbers, batches = (np.array(c) for c in zip(*sorted(buckets), strict=True))
-        so_far = np.cumsum(batches)
-        at = {p: numbers[np.searchsorted(so_far, p / 100 * so_far[-1])] for p in (50, 99)}
-        found[place] = {f"p{p}_ms": float(1e3 * 2 ** ((b + 0.5) / BUCKETS)) for p, b in at.items()}
-    return found
+    keys = [*place, "bucket"]
+    counted = grouped(histogram, keys, {"batches": "sum"}).sort_by([(k, "ascending") for k in keys])
+    places = grouped(counted, place, {"batches": "sum"})  # in the same order
+    batches = np.asarray(places["batches"])
+    before = np.cumsum(batches) - batches
+    so_far, buckets = np.cumsum(counted["batches"]), np.asarray(counted["bucket"])
+    found = places.select(place)
+    for p in (50, 99):
+        at = buckets[np.searchsorted(so_far, before + p / 100 * batches)]
+        found = with_columns(found, **{f"p{p}_ms": pa.array(1e3 * 2 ** ((at + 0.5) / BUCKETS))})
+    return {tuple(row.pop(name) for name in place): row for row in found.to_pylist()}

@@ -11,10 +11,15 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 import kafkaclient.spark
+from benchmarks.telemetry_facts import Shape, write_run
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
+from kafkaclient.errors import ConfigError
 from kafkaclient.spark import count_bytes, progress, register, spark_session
+from kafkaclient.spark.report import queries
 from kafkaclient.spark.report.follow import following
+from kafkaclient.spark.report.job import aggregate
+from kafkaclient.spark.report.runs import find_runs
 from tests.code_blocks import runs
 
 if TYPE_CHECKING:
@@ -423,3 +428,62 @@ async def test_telemetry_is_followed_while_it_is_written(
     assert sum(row["share"] for row in view["brokers"]) == pytest.approx(1)
     text = (tmp_path / "live.js").read_text()
     assert json.loads(text.removeprefix("show(").removesuffix(");\n"))["all"]["records"] == 300
+
+
+def test_queries_of_the_report(spark: Any) -> None:
+    """A second counts once in the skew of brokers, whatever its number of topics. Batches whose
+    partition was given are in no figure of a run's decisions."""
+    sent = [(second, "a", broker, 10) for second in (1, 2, 3) for broker in (0, 1)]
+    sent += [(1, "b", 0, 40), (1, "c", 0, 40)]
+    seconds = [(0, second, topic, broker, broker, size, 1) for second, topic, broker, size in sent]
+    columns = (
+        "run INT, second LONG, topic STRING, partition INT, broker INT, bytes INT, records INT"
+    )
+    spark.createDataFrame(seconds, columns).createOrReplaceTempView("seconds")
+    spark.sql(queries.SKEW).createOrReplaceTempView("skew")
+    (skew,) = spark.sql(queries.SKEWED).collect()
+    assert skew.broker_skew_p50 == 1.0
+    assert skew.broker_skew_p99 == pytest.approx(90 * 2 / 100)
+    assert (skew.partition_skew_p50, skew.partition_skew_p99) == (1.0, 1.0)
+
+    judged = [
+        (0, 0, "late", True, 4.0, 0.4, 0.4, 0.4, 1.0),
+        (0, 1, "append", True, 4.0, 0.4, 0.4, 0.4, 0.0),
+        (0, 1, "append", False, 8.0, 9.0, 9.0, 9.0, 8.0),
+    ]
+    columns = "run INT, broker INT, bound_by STRING, is_chosen BOOLEAN, batches DOUBLE"
+    figures = (f"{name} DOUBLE" for name in ("total_s", "others_s", "best_s", "regretted"))
+    spark.createDataFrame(judged, ", ".join((columns, *figures))).createOrReplaceTempView(
+        "decisions"
+    )
+    found = {
+        (row.broker, row.bound_by): (row.batches, row.regretted)
+        for row in spark.sql(queries.DECISIONS).collect()
+    }
+    assert found == {
+        (None, None): (8, 0.125),
+        (0, None): (4, 0.25),
+        (1, None): (4, 0.0),
+        (None, "late"): (4, 0.25),
+        (None, "append"): (12, pytest.approx(8 / 12)),
+    }
+
+
+class Unshared:
+    """A session whose driver does not see all files that workers wrote."""
+
+    def __init__(self, spark: Any, folder: Path) -> None:
+        self._spark = spark
+        self._folder = folder
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "read":
+            next(self._folder.rglob("kind=seconds/*.parquet")).unlink()
+        return getattr(self._spark, name)
+
+
+def test_a_report_needs_a_folder_that_workers_share(spark: Any, tmp_path: Path) -> None:
+    write_run(tmp_path / "facts", Shape(2000), seed=1)
+    runs = find_runs([str(tmp_path / "facts")])
+    with pytest.raises(ConfigError, match="--out must be a folder that all machines share"):
+        aggregate(Unshared(spark, tmp_path), runs, tmp_path / "tables")

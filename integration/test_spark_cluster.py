@@ -216,13 +216,14 @@ def test_a_report_of_telemetry(spark: Any, tmp_path: Path) -> None:
     ]
     batches = counts(facts, Judgement().window_s)
     alone = {
-        (row["run"], row["broker"], row["bound_by"]): row
+        (row["run"], row["broker"]): row
         for run in (0, 1)
         for row in judge_decisions(
             batches["cells"].filter(pc.field("run") == run),
             Judgement().times,
             Judgement().least_s,
         ).to_pylist()
+        if row["is_chosen"]
     }
     for run in (0, 1):
         expected = sum(row["regretted"] for key, row in alone.items() if key[0] == run)

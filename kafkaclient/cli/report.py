@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from importlib.metadata import version
@@ -39,8 +40,8 @@ _RUN_COLUMNS = (
     *("p99/first", "broker skew", "regretted", "saved ms"),
 )
 _BROKER_COLUMNS = (
-    *("run", "broker", "batches", "deciding p99", "waiting p99", "broker p50", "broker p99"),
-    *("whole p99", "took", "others took", "regretted"),
+    *("run", "broker", "batches", "deciding p99", "waiting p99"),
+    *("answering p50", "answering p99", "whole p99", "took", "others took", "regretted"),
 )
 
 
@@ -72,8 +73,9 @@ def report(
         str | None, "Spark's master URL; its workers must see the folders. [local[*]]"
     ] = None,
     window_ms: Annotated[
-        float, typer.Option(min=1, help="Milliseconds within which decisions are compared.")
-    ] = 100.0,
+        float | None,
+        typer.Option(min=1, help="Milliseconds within which decisions are compared. [100]"),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print summary.json on stdout instead of tables.")
     ] = False,
@@ -91,9 +93,10 @@ def report(
     - `kafkaclient report --follow telemetry -b localhost:9092 --out build/live`
     """
     if follow is not None:
-        run_blocking(lambda: _follow(connection, follow, folders, since, until, out, master))
+        only_folders = bool(folders) or until is not None or window_ms is not None or as_json
+        run_blocking(lambda: _follow(connection, follow, only_folders, since, out, master))
         return
-    found = run_blocking(lambda: _report(folders, since, until, out, master, window_ms))
+    found = run_blocking(lambda: _report(connection, folders, since, until, out, master, window_ms))
     if as_json:
         sys.stdout.write((out / "summary.json").read_text("utf-8"))
     else:
@@ -104,14 +107,17 @@ def report(
 def _follow(
     connection: Connection,
     topic: str,
-    folders: Sequence[str] | None,
+    only_folders: bool,
     since: str | None,
-    until: str | None,
     out: Path,
     master: str | None,
 ) -> None:
-    if folders or until is not None:
-        raise ConfigError("--follow TOPIC reads the topic only: give no DIR and no --until")
+    """``only_folders``: whether something was given that only a report of folders has."""
+    if only_folders:
+        raise ConfigError(
+            "--follow TOPIC writes a page of the topic only: give no DIR, --until, --window-ms or "
+            "--json"
+        )
     check_plotly()
     options, _timeout_s = connection.options("kafkaclient-report")
     begin = _time(since or _FOLLOWED, "--since").timestamp()
@@ -126,8 +132,9 @@ def _follow(
         typer.echo(f"open {out / 'live.html'}; Ctrl-C ends", err=True)
 
         def show(view: Mapping[str, Any]) -> None:
-            behind_s = max(0.0, time.time() - view["newest_outcome_s"])
-            progress.update(task, behind=f"newest batch {behind_s:,.1f} s ago")
+            newest_s = view["newest_outcome_s"]
+            ago = "" if newest_s is None else f"newest batch {time.time() - newest_s:,.1f} s ago"
+            progress.update(task, behind=ago or "no batch yet")
 
         progress.update(task, description=f"following {topic}")
         with (
@@ -150,15 +157,21 @@ async def _check_topic(connection: Connection, topic: str) -> None:
 
 
 def _report(
+    connection: Connection,
     folders: Sequence[str] | None,
     since: str | None,
     until: str | None,
     out: Path,
     master: str | None,
-    window_ms: float,
+    window_ms: float | None,
 ) -> Any:
     if not folders:
         raise ConfigError("give folders with telemetry, or --follow TOPIC")
+    given = {name for name, value in asdict(connection).items() if value is not None}
+    if given - connection.from_environment - {"from_environment"}:
+        raise ConfigError(
+            "a report of DIR connects to no brokers: give options for the connection to --follow"
+        )
     # plotly, pyarrow and Spark may be missing, and --help must work without them.
     check_plotly()
     begin = None if since is None else _time(since, "--since")
@@ -169,7 +182,7 @@ def _report(
     found_runs: Any = import_module("kafkaclient.spark.report.runs")
     runs = found_runs.find_runs(folders, begin, end)
     job: Any = import_module("kafkaclient.spark.report.job")
-    judgement = job.Judgement(window_s=window_ms / 1e3)
+    judgement = job.Judgement() if window_ms is None else job.Judgement(window_s=window_ms / 1e3)
     period = job.Period(begin and begin.timestamp(), end and end.timestamp())
     with spark_with_progress("kafkaclient report", master, job.SETTINGS, "tasks") as shown:
         spark, progress, task = shown
@@ -186,8 +199,18 @@ def _report(
             tables = job.aggregate(spark, runs, out / "tables", judgement, period, begin_step)
         made_with = f"kafkaclient {version('kafkaclient')}, Spark {spark.version}"
     found = findings(runs, tables)
+    if tables.deleted_files:
+        typer.echo(
+            f"not counted: {tables.deleted_files:,} files were deleted while the report read",
+            err=True,
+        )
     if not found:
-        raise ConfigError("the files hold no batches: nothing was sent while they were written")
+        limits = "".join(f" {word} {at}" for word, at in (("from", begin), ("to", end)) if at)
+        raise ConfigError(
+            f"no batch had its outcome in the period{limits}"
+            if limits
+            else "the files hold no batches: nothing was sent while they were written"
+        )
     write_findings(out, found, judgement)
     write_report(out / "report.html", found, judgement, made_with)
     return found
@@ -234,7 +257,7 @@ def _tables(found: Sequence[Findings]) -> Iterator[Table | str]:
         decided = {row["broker"]: row for row in run.decisions}
         by_part = [
             {row["broker"]: row for row in run.by("broker", part)}
-            for part in ("deciding", "waiting", "broker")
+            for part in ("deciding", "waiting", "answering")
         ]
         for whole in run.by("broker"):
             broker = whole["broker"]

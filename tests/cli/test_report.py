@@ -104,6 +104,14 @@ def test_tables_are_printed_and_files_written(
     assert spark.stopped
 
 
+def test_brokers_in_the_environment_are_not_wrong_use(
+    monkeypatch: pytest.MonkeyPatch, spark: Spark, facts: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KAFKACLIENT_BOOTSTRAP", "b:9092")
+    result, windows = run(monkeypatch, 4, facts, "--out", tmp_path / "out")
+    assert (result.exit_code, windows) == (0, [0.1]), result.stderr
+
+
 def test_json_goes_to_stdout_alone(
     monkeypatch: pytest.MonkeyPatch, spark: Spark, facts: Path, tmp_path: Path
 ) -> None:
@@ -118,6 +126,11 @@ def test_files_without_batches_are_an_error(
     assert result.exit_code == 2
     assert "the files hold no batches" in result.stderr
     assert spark.stopped
+    result, _ = run(
+        monkeypatch, 0, facts, "--out", tmp_path / "out", "--since", "2026-01-01T00:00Z"
+    )
+    assert result.exit_code == 2
+    assert "no batch had its outcome in the period from 2026-01-01" in result.stderr
 
 
 def test_a_folder_without_telemetry_is_refused_before_spark_is_started(
@@ -137,6 +150,13 @@ def test_a_folder_without_telemetry_is_refused_before_spark_is_started(
         (("facts", "--since", "9999999d"), "--since 9999999d is no time"),
         (("facts", "--since", "1h", "--until", "2h"), "--since 1h is not before --until 2h"),
         (("facts", "--follow", "t", "-b", "b:9092"), "give no DIR"),
+        (
+            ("--follow", "t", "-b", "b:9092", "--json"),
+            "give no DIR, --until, --window-ms or --json",
+        ),
+        (("--follow", "t", "-b", "b:9092", "--window-ms", "5"), "--window-ms or"),
+        (("facts", "-b", "b:9092"), "connects to no brokers"),
+        (("facts", "--timeout", "5"), "connects to no brokers"),
         (("--follow", "t"), "no brokers to connect to"),
     ],
 )

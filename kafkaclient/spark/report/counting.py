@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaclient.spark.jobs import SparkJobError
+from kafkaclient.errors import ConfigError
 from kafkaclient.spark.report.facts import BATCHES_AT_A_TIME, TIMES, read_file, with_columns
 from kafkaclient.spark.report.judging import judge_decisions
+from kafkaclient.spark.report.queries import BUCKETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ COUNTS = pa.schema(
         *((name, pa.float64()) for name in ("batches", "records", "bytes", "retried")),
         *((name, pa.float64()) for name in ("total_s", "longest_s", "first_s", "last_s")),
         *((name, pa.float64()) for name in ("append", "chosen", "chosen_s")),
+        ("is_chosen", pa.bool_()),
         *((name, pa.float64()) for name in ("others_s", "best_s", "regretted")),
     ]
 )
@@ -60,17 +62,19 @@ SUMS: dict[str, tuple[list[str], dict[str, str]]] = {
         {"batches": "sum", "total_s": "sum", "longest_s": "max"},
     ),
     "cells": (
-        ["run", "broker", "bound_by", "moment", "bucket"],
+        ["run", "broker", "bound_by", "is_chosen", "moment", "bucket"],
         {"batches": "sum", "total_s": "sum"},
     ),
     "exclusions": (["run", "broker", "error"], {"batches": "sum"}),
     "unreadable": (["run", "error"], {"batches": "sum"}),
+    "failed": (["run", "error"], {"batches": "sum"}),
+    "deleted": (["run"], {"batches": "sum"}),
 }
-"""Kind -> the columns to group by, and how each figure of a group is aggregated."""
+"""Kind -> the columns to group by, and how each figure of a group is aggregated.
 
-BUCKETS = 32
-"""Of a histogram, per power of two seconds."""
+The last three count files: not telemetry, not read because of an OSError, and deleted meanwhile."""
 
+_BUCKETS_OF_DECISIONS = 8  # per power of two seconds
 _SLICE_S = 60.0
 _SLICE_PARTITIONS = 16
 _MAX_SLICES = 256  # of one run's partitions; each is one Python call
@@ -79,22 +83,22 @@ _MAX_UNSUMMED_ROWS = 1_000_000  # held before they are added up, plus the rows o
 
 
 def count_files(
-    shares: Iterable[pa.RecordBatch],
+    files: Iterable[tuple[int, str, str]],
     window_s: float,
     since_s: float | None = None,
     until_s: float | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The :data:`PACKED_COUNTS` of a task. Spark maps this function over rows of ``files``: lists
-    of ``run``, ``root`` and ``path``.
+    """The :data:`PACKED_COUNTS` of a task's ``files``: each its run, root and path.
 
     Batches sent within the same window of ``window_s`` seconds belong to one moment. Only batches
     with an outcome from ``since_s`` to before ``until_s`` (since the epoch) are counted. Counts
     that have no time are held until the task's end: they do not grow with the number of batches.
-    The task ends with the first file that cannot be read. Its error is the only row of the kind
-    ``unreadable``: if the task raised it, Spark would log its stack trace.
+    A file that was deleted since it was listed is counted. The task ends with the first file that
+    cannot be read for another reason. The error is a row of the kind ``unreadable`` or ``failed``:
+    if the task raised it, Spark would log its stack trace.
     """
     held: list[pa.Table] = []
-    timeless: dict[str, list[pa.Table]] = {"histogram": [], "exclusions": []}
+    timeless: dict[str, list[pa.Table]] = {"histogram": [], "exclusions": [], "deleted": []}
 
     def counted() -> pa.RecordBatch:
         found = counts(held, window_s)
@@ -103,17 +107,22 @@ def count_files(
         parts[:] = [sum_groups("histogram", pa.concat_tables([*parts, found.pop("histogram")]))]
         return _pack_counts(found, window_s)
 
-    try:
-        for file in (f for batch in shares for row in batch.to_pylist() for f in row["files"]):
-            for batches, excluded in read_file(**file, since_s=since_s, until_s=until_s):
+    for run, root, path in files:
+        try:
+            for batches, excluded in read_file(root, path, run, since_s, until_s):
                 held.append(batches)
                 timeless["exclusions"].append(excluded)
                 if sum(map(len, held)) >= BATCHES_AT_A_TIME:
                     yield counted()
-    except SparkJobError as error:
-        row = {"run": 0, "error": str(error), "batches": 0.0}
-        yield _pack_counts({"unreadable": pa.Table.from_pylist([row])}, window_s)
-        return
+        except FileNotFoundError:
+            timeless["deleted"].append(
+                pa.table({"run": pa.array([run], pa.int32()), "batches": [1.0]})
+            )
+        except (ConfigError, OSError) as error:
+            kind = "failed" if isinstance(error, OSError) else "unreadable"
+            row = {"run": run, "error": str(error), "batches": 1.0}
+            yield _pack_counts({kind: pa.Table.from_pylist([row])}, window_s)
+            return
     if held:
         yield counted()
     ended = {kind: pa.concat_tables(tables) for kind, tables in timeless.items() if tables}
@@ -153,9 +162,10 @@ def counts(files: Sequence[pa.Table], window_s: float) -> dict[str, pa.Table]:
     answered_s = pc.subtract(acknowledged, sent)
     weight = batches["batches"]
     chosen_s = pc.subtract(acknowledged, bound)
-    known = pc.and_(pc.and_(batches["chosen"], pc.is_valid(chosen_s)), pc.is_null(batches["error"]))
+    is_chosen = pc.fill_null(batches["chosen"], False)
+    known = pc.and_(pc.and_(is_chosen, pc.is_valid(chosen_s)), pc.is_null(batches["error"]))
     append = pc.equal(batches["bound_by"], "append")
-    chosen = pc.if_else(pc.fill_null(known, False), weight, 0.0)
+    chosen = pc.if_else(known, weight, 0.0)
     batches = with_columns(
         batches.drop_columns(["chosen"]),
         retried=pc.if_else(pc.greater(batches["attempts"], 1), weight, 0.0),
@@ -166,6 +176,7 @@ def counts(files: Sequence[pa.Table], window_s: float) -> dict[str, pa.Table]:
         append=pc.if_else(pc.fill_null(append, False), weight, 0.0),
         chosen=chosen,
         chosen_s=pc.multiply(chosen, pc.fill_null(chosen_s, 0.0)),
+        is_chosen=is_chosen,
     )
     parts = (
         pc.subtract(bound, created),
@@ -175,28 +186,29 @@ def counts(files: Sequence[pa.Table], window_s: float) -> dict[str, pa.Table]:
     )
     histograms = []
     for number, took_s in enumerate(parts):
-        delivered = _delivered(batches, took_s, per_doubling=BUCKETS)
+        delivered = _delivered(batches, _PLACES, took_s, BUCKETS)
         delivered = with_columns(delivered, part=pa.scalar(number))
         histograms.append(sum_groups("histogram", delivered))
+    decided = ("run", "broker", "bound_by", "is_chosen", "moment")
+    cells = _delivered(batches, decided, answered_s, _BUCKETS_OF_DECISIONS)
     return {
         "seconds": sum_groups("seconds", batches),
-        "cells": sum_groups("cells", _delivered(batches, answered_s, per_doubling=8)),
+        "cells": sum_groups("cells", cells),
         "histogram": pa.concat_tables(histograms),
     }
 
 
-def _delivered(batches: pa.Table, took_s: Any, per_doubling: int) -> pa.Table:
+def _delivered(batches: pa.Table, keys: Sequence[str], took_s: Any, per_doubling: int) -> pa.Table:
     """The delivered batches whose duration is known, with the duration and its bucket.
 
-    Only the columns to group by are kept, because filtering takes much of the time.
+    Only the columns ``keys`` are kept, because filtering takes much of the time.
     """
-    keys = batches.select([*_PLACES, "bound_by", "moment", "batches"])
     known = pc.and_(pc.is_null(batches["error"]), pc.is_valid(took_s))
-    chosen = with_columns(keys, longest_s=took_s).filter(known)
-    doublings = pc.log2(pc.max_element_wise(chosen["longest_s"], 1e-6))
+    delivered = with_columns(batches.select([*keys, "batches"]), longest_s=took_s).filter(known)
+    doublings = pc.log2(pc.max_element_wise(delivered["longest_s"], 1e-6))
     return with_columns(
-        chosen,
-        total_s=pc.multiply(chosen["longest_s"], chosen["batches"]),
+        delivered,
+        total_s=pc.multiply(delivered["longest_s"], delivered["batches"]),
         bucket=_floor(pc.multiply(doublings, float(per_doubling))),
     )
 
@@ -206,6 +218,19 @@ def grouped(table: pa.Table, keys: Sequence[str], figures: Mapping[str, str]) ->
     aggregated."""
     found = table.group_by(list(keys), use_threads=False).aggregate(list(figures.items()))
     return found.rename_columns([*keys, *figures])
+
+
+def split(table: pa.Table, column: str) -> Iterator[tuple[Any, pa.Table]]:
+    """Each value of a column, and its rows in their order."""
+    if not len(table):
+        return
+    values = pc.dictionary_encode(table[column]).combine_chunks()
+    numbers = np.asarray(values.indices)
+    table = table.take(pa.array(np.argsort(numbers, kind="stable")))
+    begin = 0
+    for value, count in zip(values.dictionary.to_pylist(), np.bincount(numbers), strict=True):
+        yield value, table.slice(begin, count)
+        begin += count
 
 
 def sum_groups(kind: str, counted: pa.Table) -> pa.Table:
@@ -227,7 +252,7 @@ def _pack_counts(found: Mapping[str, pa.Table], window_s: float) -> pa.RecordBat
 
 def _slices(kind: str, table: pa.Table, window_s: float) -> np.ndarray:
     """The slice of each row. Rows of the same minute, or of a few partitions, share a slice."""
-    if kind in ("exclusions", "unreadable"):
+    if kind in ("exclusions", "unreadable", "failed", "deleted"):
         return np.zeros(len(table), np.int64)
     if kind == "histogram":
         topics = pc.dictionary_encode(table["topic"]).combine_chunks()

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.spark.report.queries import PARTS
+from kafkaclient.spark.report.queries import BUCKETS, PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +60,8 @@ class Findings:
     """Figures for a ``part`` (one of :data:`PARTS`) of the latency. A row covers the batches of its
     ``topic``, ``broker`` or ``partition``; columns that are None do not select batches."""
     decisions: list[Row] = field(default_factory=list)
-    """A row whose ``broker`` and ``bound_by`` are None covers all judged decisions."""
+    """A row with a ``bound_by`` covers its judged batches. A row with a ``broker``, or with none of
+    both, covers the judged batches whose partition the producer chose."""
     curve: list[tuple[float, float]] = field(default_factory=list)
     """Rising points (percent of the batches, ms until they were acknowledged)."""
     series: list[Row] = field(default_factory=list)
@@ -90,7 +91,7 @@ class Findings:
 
     @property
     def verdict(self) -> Row:
-        """The figures for all decisions. Empty if none could be judged."""
+        """The figures for all choices. Empty if none could be judged."""
         whole = (r for r in self.decisions if r["broker"] is None and r["bound_by"] is None)
         return next(whole, {})
 
@@ -129,14 +130,13 @@ def _findings(run: Run, totals: Row, tables: Tables) -> Findings:
 
 
 def curve(buckets: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """The cumulative shares of a histogram. Its rising ``buckets`` are 32 per power of two
-    seconds."""
+    """The cumulative shares of a histogram with rising ``buckets``."""
     counted = [(row["bucket"], row["batches"]) for row in buckets]
     total = sum(batches for _bucket, batches in counted)
     points, so_far = [], 0
     for bucket, batches in counted:
         so_far += batches
-        points.append((100 * so_far / total, 1e3 * 2 ** ((bucket + 1) / 32)))
+        points.append((100 * so_far / total, 1e3 * 2 ** ((bucket + 1) / BUCKETS)))
     return points
 
 

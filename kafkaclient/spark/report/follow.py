@@ -2,7 +2,7 @@
 
 Tasks decode and count messages; the driver keeps the windows, and writes the table and the page.
 Windows are in the driver's memory only, so a new start reads the topic again from a given time. It
-writes the same files again, and Delta skips the minutes that it has.
+replaces the minutes that it reads again.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import time
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import groupby
 from math import ceil
-from tempfile import TemporaryDirectory
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -51,7 +51,7 @@ def following(
     ``client`` are Kafka's options. ``since_s``: where to begin, in seconds since the epoch;
     ``on_view`` gets what the page shows, after each trigger. The end of the block stops the query.
     """
-    windows = LiveWindows(WINDOW_S, ceil(since_s / WINDOW_S))
+    windows = LiveWindows(WINDOW_S)
     table = WindowTable(out, ceil(since_s / 60) * _MINUTE_MS)
 
     is_stopping = False
@@ -61,7 +61,7 @@ def following(
         try:
             windows.add(counted.collect())
         except Exception:
-            if is_stopping:  # the stop canceled the job; Spark would log a stack trace
+            if is_stopping:  # the stop canceled the job: if this raised, Spark would log it
                 return
             raise
         table.add(windows.close())
@@ -77,7 +77,10 @@ def following(
         .option("startingOffsetsByTimestampStrategy", "latest")
         .option("failOnDataLoss", "false")
     )
-    with no_pandas_warning(), TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
+    # Spark needs a checkpoint; no start uses an earlier one. SIGTERM leaves it to the next start.
+    checkpoint = (out / ".checkpoint").absolute()
+    rmtree(checkpoint, ignore_errors=True)
+    with no_pandas_warning():
         query = (
             source.load()
             .writeStream.foreachBatch(on_batch)
@@ -90,6 +93,7 @@ def following(
         finally:
             is_stopping = True
             query.stop()
+            rmtree(checkpoint, ignore_errors=True)
 
 
 def _count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -100,10 +104,11 @@ def _count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class WindowTable:
-    """The table of closed windows, one file a minute.
+    """The table of closed windows. A minute that is there already is replaced.
 
-    ``windows.parquet/date=YYYY-MM-DD/windows-HHMM.parquet``, or the Delta table ``windows.delta``
-    if the package deltalake is installed. ``first_ms``: the first minute that is read completely.
+    It has a file a minute, ``windows.parquet/date=YYYY-MM-DD/windows-HHMM.parquet``, or is the
+    Delta table ``windows.delta`` if the package deltalake is installed. ``first_ms``: the first
+    minute that is read completely.
     """
 
     def __init__(self, folder: Path, first_ms: int) -> None:
@@ -111,13 +116,6 @@ class WindowTable:
         self._first_ms = first_ms
         self._held: list[Row] = []
         self._delta: Any = import_module("deltalake") if find_spec("deltalake") else None
-        if self._delta is not None and (folder / "windows.delta").exists():
-            held = self._delta.DeltaTable(folder / "windows.delta").to_pyarrow_table(
-                columns=["window_start"]
-            )
-            latest = pa.compute.max(held["window_start"].cast(pa.int64())).as_py()
-            unit = 1000 if pa.types.is_timestamp(held["window_start"].type) else 1
-            self._first_ms = max(first_ms, (latest // unit // _MINUTE_MS + 1) * _MINUTE_MS)
 
     def add(self, rows: Sequence[Row]) -> None:
         """Add rows (:data:`~kafkaclient.spark.report.live.WINDOWS`) in the order of time. A minute
@@ -139,7 +137,9 @@ class WindowTable:
             self._delta.write_deltalake(
                 self._folder / "windows.delta",
                 table.append_column("date", date),
-                mode="append",
+                mode="overwrite",
+                predicate=f"date = '{at:%Y-%m-%d}' AND window_start >= '{at.isoformat()}' "
+                f"AND window_start < '{(at + timedelta(minutes=1)).isoformat()}'",
                 partition_by=["date"],
             )
             return
@@ -152,7 +152,12 @@ class WindowTable:
 
 def write_live_page(out: Path, topic: str, made_with: str) -> None:
     """Write ``live.html``, which shows ``live.js`` and loads it again every second."""
-    body = filled("kafkaclient.spark.report", "live.html", lateness_s=f"{LATENESS_S:g}")
+    body = filled(
+        "kafkaclient.spark.report",
+        "live.html",
+        lateness_s=f"{LATENESS_S:g}",
+        window_s=f"{WINDOW_S:g}",
+    )
     write_page(
         out / "live.html", title=f"telemetry of {topic}", body=body, figures={}, machine=made_with
     )

@@ -9,9 +9,12 @@ from warnings import catch_warnings, simplefilter
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import Observation
+from pyspark.sql.functions import count, lit
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kafkaclient.errors import ConfigError
+from kafkaclient.spark.jobs import SparkJobError
 from kafkaclient.spark.report import choices, queries
 from kafkaclient.spark.report.counting import COUNTS, PACKED_COUNTS, add_up, count_files
 
@@ -67,6 +70,8 @@ class Tables:
     exclusions: list[dict[str, Any]]
     savings: list[dict[str, Any]]
     """Per run the fields of :class:`~kafkaclient.spark.report.choices.Saving`."""
+    deleted_files: int = 0
+    """Files that were deleted after they were listed: their batches are not counted."""
 
 
 def aggregate(
@@ -83,24 +88,35 @@ def aggregate(
     its size does not depend on the number of batches. Every executor must see the runs' folders
     under the same paths or URIs. ``on_step`` is called at the start of each of :data:`STEPS`.
 
-    Raises ConfigError for a file that cannot be read or is not telemetry.
+    Raises ConfigError for a file that is not telemetry, or if the workers do not share ``folder``;
+    SparkJobError for a file that cannot be read.
     """
 
     def stored(name: str, table: Any, *kinds: str) -> Any:
         # A URL, because Spark's default may be another file system. Hadoop's URLs have no escapes.
         path = f"file://{(folder / f'{name}.parquet').absolute()}"
-        table.write.mode("overwrite").partitionBy(*kinds).parquet(path)
+        # Without the option a session's "dynamic" would keep the kinds of an earlier report.
+        writer = table.write.mode("overwrite").option("partitionOverwriteMode", "static")
+        writer.partitionBy(*kinds).parquet(path)
         return spark.read.schema(table.schema).parquet(path)
 
     def rows(query: str, **args: Any) -> list[dict[str, Any]]:
         return [row.asDict() for row in spark.sql(query, args=args or None).collect()]
 
     on_step("batches")
-    counts = stored(
-        "counts", _count_batches(spark, runs, judgement or Judgement(), period or Period()), "kind"
-    )
-    if (folder / "counts.parquet" / "kind=unreadable").exists():
-        raise ConfigError(counts.where(counts.kind == "unreadable").first()["error"])
+    counted = _count_batches(spark, runs, judgement or Judgement(), period or Period())
+    written = Observation()
+    counts = stored("counts", counted.observe(written, count(lit(1)).alias("rows")), "kind")
+    found = {row["kind"]: row["count"] for row in counts.groupBy("kind").count().collect()}
+    if sum(found.values()) != written.get["rows"]:
+        raise ConfigError(
+            f"{folder} has {sum(found.values())} of the {written.get['rows']} rows that Spark's "
+            "workers wrote there: --out must be a folder that all machines share"
+        )
+    for kind, error in (("unreadable", ConfigError), ("failed", SparkJobError)):
+        if kind in found:
+            raise error(counts.where(counts.kind == kind).first()["error"])
+    deleted = counts.where(counts.kind == "deleted").collect() if "deleted" in found else []
     for kind in queries.KINDS:
         counts.where(counts.kind == kind).createOrReplaceTempView(kind)
     on_step("latencies")
@@ -117,13 +133,16 @@ def aggregate(
     excluded = rows(queries.EXCLUSIONS)
     on_step("savings")
     _blocks(spark, rows(queries.PLACES)).createOrReplaceTempView("blocks")
-    found = pa.Table.from_pylist(rows(queries.BLOCKS, most=_MAX_BLOCKS), choices.BLOCKS)
+    blocks = pa.Table.from_pylist(rows(queries.BLOCKS, most=_MAX_BLOCKS), choices.BLOCKS)
     savings = [
         {"run": number, **asdict(saved)}
         for number in range(len(runs))
-        if (saved := choices.saving(found.filter(pc.equal(found["run"], number)))) is not None
+        if (saved := choices.saving(blocks.filter(pc.equal(blocks["run"], number)))) is not None
     ]
-    return Tables(totals, errors, latency, curves, skew, series, decisions, excluded, savings)
+    return Tables(
+        *(totals, errors, latency, curves, skew, series, decisions, excluded, savings),
+        deleted_files=round(sum(row["batches"] for row in deleted)),
+    )
 
 
 def _blocks(spark: Any, places: Sequence[dict[str, Any]]) -> Any:
@@ -145,16 +164,17 @@ def _blocks(spark: Any, places: Sequence[dict[str, Any]]) -> Any:
 def _count_batches(spark: Any, runs: Sequence[Run], judgement: Judgement, period: Period) -> Any:
     """The sums of the tasks' counts. A task's files are from about the same time, so most of their
     common groups are added up before the shuffle."""
-    shares = [(share,) for share in task_files(runs)]
-    table = spark.createDataFrame(
-        shares, "files ARRAY<STRUCT<run: INT, root: STRING, path: STRING>>"
-    ).repartition(len(shares))
+    shares = task_files(runs)
     window_s, times, least_s = judgement.window_s, judgement.times, judgement.least_s
     since_s, until_s = period.since_s, period.until_s
+
+    def counted(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files = (f for batch in numbers for number in batch["id"] for f in shares[number.as_py()])
+        return count_files(files, window_s, since_s, until_s)
+
     with no_pandas_warning():
-        shipped = table.mapInArrow(
-            lambda shares: count_files(shares, window_s, since_s, until_s),
-            from_arrow_schema(PACKED_COUNTS),
+        shipped = spark.range(0, len(shares), 1, len(shares)).mapInArrow(
+            counted, from_arrow_schema(PACKED_COUNTS)
         )
         return shipped.groupBy("kind", "run", "slice").applyInArrow(
             lambda key, alike: add_up(key, alike, times, least_s), from_arrow_schema(COUNTS)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 
 def judge_decisions(cells: pa.Table, times: float, least_s: float) -> pa.Table:
-    """Figures per broker and kind of decision.
+    """Figures per broker, kind of decision, and whether the producer chose the partition.
 
     They are the number of judged batches, the time they took (``total_s``), the time at the mean of
     the other brokers (``others_s``) and of the fastest other broker (``best_s``), and the number of
@@ -17,7 +17,8 @@ def judge_decisions(cells: pa.Table, times: float, least_s: float) -> pa.Table:
     fastest other broker, and more than ``least_s`` seconds longer.
 
     ``cells``: all batches of some moments of one run. A row has the batches of one broker and kind
-    of decision with about the same duration. Moments with only one broker are not judged.
+    of decision with about the same duration. Moments with only one broker are not judged. Rivals
+    are all batches, also those whose partition the producer did not choose.
     """
     rivals = _rivals(cells)
     compared = cells.join(rivals, ["moment", "broker"], join_type="inner", use_threads=False)
@@ -33,7 +34,7 @@ def judge_decisions(cells: pa.Table, times: float, least_s: float) -> pa.Table:
         "best_s": best_s * batches,
         "regretted": regretted * batches,
     }
-    keys = {name: compared[name] for name in ("run", "broker", "bound_by")}
+    keys = {name: compared[name] for name in ("run", "broker", "bound_by", "is_chosen")}
     grouped = pa.table(keys | figures).group_by(list(keys), use_threads=False)
     sums = grouped.aggregate([(name, "sum") for name in figures])
     return sums.rename_columns([*keys, *figures])

@@ -2,10 +2,11 @@
 the windows that the driver keeps.
 
 Windows are of equal length, by the wall-clock time of a batch's outcome. A window is closed
-:data:`LATENESS_S` after its end, by the newest outcome seen. Dropped and counted are: batches of
-closed windows, batches more than :data:`EARLINESS_S` ahead of the driver's clock (one wrong clock
-would close the windows of all others), and messages that are not telemetry. So memory grows with
-the number of partitions, not with time.
+:data:`LATENESS_S` after its end, by the newest outcome seen or the driver's clock, whichever is
+earlier: a producer's clock that is ahead closes no windows of others. Dropped and counted are:
+batches of closed windows, batches more than :data:`EARLINESS_S` ahead of the driver's clock, and
+messages that are not telemetry. So memory grows with the number of partitions, not with time, once
+the driver has caught up with the topic.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ import pyarrow.compute as pc
 
 from kafkaclient import telemetry
 from kafkaclient.errors import ConfigError
-from kafkaclient.spark.report import choices
-from kafkaclient.spark.report.counting import BUCKETS, counts, grouped, pack, unpack
-from kafkaclient.spark.report.facts import exclusions, to_count, with_columns
-from kafkaclient.spark.report.queries import PARTS
+from kafkaclient.spark.report.choices import RecentChoices
+from kafkaclient.spark.report.counting import counts, grouped, pack, split, unpack
+from kafkaclient.spark.report.facts import BATCHES_AT_A_TIME, exclusions, to_count, with_columns
+from kafkaclient.spark.report.queries import BUCKETS, WHOLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _log = logging.getLogger(__name__)
 
@@ -36,8 +37,6 @@ LATENESS_S = 20.0
 EARLINESS_S = 60.0
 RECENT = 12  # windows whose batches are in the figures by broker and partition
 SHOWN = 120  # windows in the page's lines, and in what the choices saved
-
-_WHOLE = PARTS.index("whole")
 
 SHIPPED = pa.schema([("kind", pa.string()), ("window", pa.int64()), ("counts", pa.binary())])
 """What tasks send to the driver: packed counts of a kind and a window. Kind ``skipped`` has no
@@ -73,14 +72,21 @@ _SUMS: dict[str, tuple[list[str], dict[str, str]]] = {
     "exclusions": (["broker", "error"], {"batches": "sum"}),
 }
 
+_PLACES: dict[str, list[str]] = {
+    "all": [],
+    "broker": ["broker"],
+    "partition": ["topic", "partition"],
+}
+"""Kind of row -> the columns to group by."""
+
 Row = dict[str, Any]
 
 
 def count_messages(values: Iterable[bytes], window_s: float) -> Iterator[Row]:
-    """The rows of :data:`SHIPPED` for some messages."""
+    """The rows of :data:`SHIPPED` for some messages, which are counted some at a time."""
     skipped: Counter[str] = Counter()
     tables: list[pa.Table] = []
-    excluded: list[tuple[int, pa.Table]] = []
+    held = 0
     for value in values:
         try:
             table = telemetry.decode(value)
@@ -90,28 +96,33 @@ def count_messages(values: Iterable[bytes], window_s: float) -> Iterator[Row]:
         metadata = table.schema.metadata
         facts = to_count(table, metadata)
         skipped[_NOT_FINITE] += len(table) - len(facts)
-        if len(facts):
-            ended = np.floor(np.asarray(facts["ended_s"]) / window_s).astype(np.int64)
-            tables.append(with_columns(facts, window=pa.array(ended)))
-            excluded.append((int(ended.max()), exclusions(metadata)))
+        if not len(facts):
+            continue
+        windows = np.floor(np.asarray(facts["ended_s"]) / window_s).astype(np.int64)
+        tables.append(with_columns(facts, window=pa.array(windows)))
+        excluded = exclusions(metadata).select(["broker", "error", "batches"])
+        if len(excluded):
+            yield _shipped("exclusions", int(windows.max()), excluded)
+        held += len(facts)
+        if held >= BATCHES_AT_A_TIME:
+            yield from _count_windows(tables, window_s)
+            tables, held = [], 0
+    if tables:
+        yield from _count_windows(tables, window_s)
     if +skipped:
         rows = [{"error": why, "batches": times} for why, times in (+skipped).items()]
         yield _shipped("skipped", 0, pa.Table.from_pylist(rows))
-    if not tables:
-        return
-    facts = pa.concat_tables(tables).unify_dictionaries()
-    for window in pc.unique(facts["window"]).to_pylist():
-        mine = facts.filter(pc.equal(facts["window"], window)).drop_columns(["window"])
-        found = counts([mine], window_s)
+
+
+def _count_windows(tables: list[pa.Table], window_s: float) -> Iterator[Row]:
+    for window, facts in split(pa.concat_tables(tables).unify_dictionaries(), "window"):
+        found = counts([facts.drop_columns(["window"])], window_s)
         seconds, histogram = found["seconds"], found["histogram"]
         failed = pc.if_else(pc.is_valid(seconds["error"]), seconds["batches"], 0.0)
         seconds = with_columns(seconds, failed=failed)
-        histogram = histogram.filter(pc.equal(histogram["part"], _WHOLE))
+        histogram = histogram.filter(pc.equal(histogram["part"], WHOLE))
         yield _shipped("seconds", window, grouped(seconds, *_SUMS["seconds"]))
         yield _shipped("histogram", window, grouped(histogram, *_SUMS["histogram"]))
-    for window, exclusion in excluded:
-        if len(exclusion):
-            yield _shipped("exclusions", window, exclusion.select(["broker", "error", "batches"]))
 
 
 def _shipped(kind: str, window: int, table: pa.Table) -> Row:
@@ -119,12 +130,9 @@ def _shipped(kind: str, window: int, table: pa.Table) -> Row:
 
 
 class LiveWindows:
-    """The windows on the driver. ``first``: the first window that is read completely; earlier ones
-    are shown, but are not among the closed ones. ``wall_clock``: seconds since the epoch."""
+    """The windows on the driver. ``wall_clock``: seconds since the epoch."""
 
-    def __init__(
-        self, window_s: float, first: int, wall_clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, window_s: float, wall_clock: Callable[[], float] = time.time) -> None:
         self.window_s = window_s
         self.late: float = 0.0
         """Batches that came after their window was closed."""
@@ -133,39 +141,40 @@ class LiveWindows:
         self.skipped: Counter[str] = Counter()
         """Messages and batches that cannot be counted, by reason."""
         self._wall_clock = wall_clock
-        self._first = first
-        self._newest = first - 1
-        self._newest_outcome_s = first * window_s
+        self._newest = -1  # no window ahead of the clock
+        self._newest_outcome_s: float | None = None
         self._closed_to = -1  # windows below are closed
         self._counts: dict[int, dict[str, pa.Table]] = {}
-        self._shown: deque[list[Row]] = deque(maxlen=SHOWN)
-        self._blocks: deque[pa.Table] = deque(maxlen=SHOWN)
+        self._shown: deque[list[Row]] = deque(maxlen=SHOWN)  # closed windows
+        self._choices = RecentChoices()
 
     def add(self, shipped: Iterable[Mapping[str, Any]]) -> None:
         """Add counts of tasks (:data:`SHIPPED`)."""
         arrived: dict[tuple[int, str], list[pa.Table]] = {}
-        end = (self._wall_clock() + EARLINESS_S) / self.window_s
+        now_s = self._wall_clock()
         for row in shipped:
-            table = unpack(bytes(row["counts"]))
+            table, window = unpack(bytes(row["counts"])), row["window"]
             if row["kind"] == "skipped":
                 self._skip(table)
                 continue
             batches = pc.sum(table["batches"]).as_py() if row["kind"] == "seconds" else 0
-            if row["window"] < self._closed_to:
+            if window < self._closed_to:
                 self.late += batches
                 continue
-            if row["window"] > end:
+            if window * self.window_s > now_s + EARLINESS_S:
                 self.ahead += batches
                 continue
             if row["kind"] == "seconds":
-                last_s = pc.max(table["last_s"]).as_py()
-                self._newest_outcome_s = max(self._newest_outcome_s, last_s)
-            arrived.setdefault((row["window"], row["kind"]), []).append(table)
+                last_s = min(now_s, pc.max(table["last_s"]).as_py())
+                self._newest_outcome_s = max(self._newest_outcome_s or last_s, last_s)
+            arrived.setdefault((window, row["kind"]), []).append(table)
         for (window, kind), tables in arrived.items():
             held = self._counts.setdefault(window, {})
             before = [held[kind]] if kind in held else []
             held[kind] = grouped(pa.concat_tables([*before, *tables]), *_SUMS[kind])
-            self._newest = max(self._newest, window)
+            self._newest = max(self._newest, min(window, int(now_s // self.window_s)))
+        seconds = ((w, t) for (w, kind), ts in arrived.items() if kind == "seconds" for t in ts)
+        self._choices.add(seconds, self._newest - SHOWN + 1)
 
     def _skip(self, table: pa.Table) -> None:
         """Logged once for each reason."""
@@ -179,11 +188,8 @@ class LiveWindows:
         limit = self._newest - int(LATENESS_S // self.window_s)
         rows: list[Row] = []
         for window in sorted(w for w in self._counts if self._closed_to <= w < limit):
-            found = self._rows(window)
-            self._shown.append(found)
-            self._blocks += self._blocks_of([window])
-            if window >= self._first:
-                rows += found
+            self._shown.append(self._window_rows(window))
+            rows += self._shown[-1]
         self._closed_to = max(self._closed_to, limit)
         for window in [w for w in self._counts if w < min(limit, self._newest - RECENT + 1)]:
             del self._counts[window]
@@ -192,11 +198,9 @@ class LiveWindows:
     def view(self) -> Row:
         """What the page shows: JSON values."""
         open_windows = sorted(w for w in self._counts if w >= self._closed_to)
-        lines = [*self._shown, *map(self._rows, open_windows)][-SHOWN:]
-        recent = [w for w in sorted(self._counts) if w > self._newest - RECENT]
-        rows = self._figures(recent)
-        blocks = [*self._blocks, *self._blocks_of(open_windows)]
-        saved = choices.saving(pa.concat_tables(blocks)) if blocks else None
+        oldest = (self._newest - SHOWN + 1) * self.window_s * 1000
+        rows = self._figures_of([w for w in sorted(self._counts) if w > self._newest - RECENT])
+        saved = self._choices.saving()
         return {
             "newest_outcome_s": self._newest_outcome_s,
             "window_s": self.window_s,
@@ -205,85 +209,64 @@ class LiveWindows:
             "ahead": self.ahead,
             "skipped": self.skipped,
             "all": next(iter(r for r in rows if r["kind"] == "all"), None),
-            **{f"{k}s": [r for r in rows if r["kind"] == k] for k in _PLACES},
+            **{f"{k}s": [r for r in rows if r["kind"] == k] for k in ("broker", "partition")},
             "exclusions": [r for r in rows if r["kind"] == "exclusion"],
             "saving": None if saved is None else asdict(saved),
             "lines": [
                 {"at_s": row["window_start"] / 1e3, **row}
-                for found in lines
+                for found in (*self._shown, *map(self._window_rows, open_windows))
                 for row in found
-                if row["kind"] in ("all", "broker")
+                if row["kind"] in ("all", "broker") and row["window_start"] >= oldest
             ],
         }
 
-    def _rows(self, window: int) -> list[Row]:
+    def _window_rows(self, window: int) -> list[Row]:
         start = round(window * self.window_s * 1000)
-        return [{"window_start": start, **row} for row in self._figures([window])]
+        return [{"window_start": start, **row} for row in self._figures_of([window])]
 
-    def _of(self, kind: str, windows: Sequence[int]) -> pa.Table | None:
+    def _held(self, kind: str, windows: list[int]) -> pa.Table | None:
         tables = [self._counts[w][kind] for w in windows if kind in self._counts[w]]
         return pa.concat_tables(tables) if tables else None
 
-    def _figures(self, windows: Sequence[int]) -> list[Row]:
-        seconds, histogram = self._of("seconds", windows), self._of("histogram", windows)
+    def _figures_of(self, windows: list[int]) -> list[Row]:
+        """The windows' batches together: the row of kind ``all`` is the first."""
+        seconds, histogram = self._held("seconds", windows), self._held("histogram", windows)
         rows: list[Row] = []
         if seconds is not None:
             whole = pc.sum(seconds["bytes"]).as_py()
-            for kind, keys in {"all": [], **_PLACES}.items():
-                rows += _places(kind, keys, seconds, histogram, whole)
+            for kind, place in _PLACES.items():
+                rows += _rows_by(place, kind, seconds, histogram, whole)
             sent = [row["bytes"] for row in rows if row["kind"] == "broker" and row["broker"] >= 0]
             if sum(sent):
                 rows[0]["skew"] = max(sent) * len(sent) / sum(sent)
-        excluded = self._of("exclusions", windows)
+        excluded = self._held("exclusions", windows)
         if excluded is not None:
-            excluded = grouped(excluded, *_SUMS["exclusions"])
-        for row in [] if excluded is None else excluded.to_pylist():
-            rows.append({"kind": "exclusion", "reason": row.pop("error"), **row})
+            for row in grouped(excluded, *_SUMS["exclusions"]).to_pylist():
+                rows.append({"kind": "exclusion", "reason": row.pop("error"), **row})
         return rows
 
-    def _blocks_of(self, windows: Sequence[int]) -> list[pa.Table]:
-        """What the choices of each topic saved. Brokers are those of the recent windows."""
-        known = self._of("seconds", list(self._counts))
-        mine = self._of("seconds", windows)
-        if known is None or mine is None:
-            return []
-        chosen = known.filter(pc.greater(known["chosen"], 0))
-        places = chosen.group_by(["topic", "broker"]).aggregate([("partition", "count_distinct")])
-        partitions: dict[str, dict[int, int]] = {}
-        for row in places.to_pylist():
-            of_topic = partitions.setdefault(row["topic"], {})
-            of_topic[row["broker"]] = row["partition_count_distinct"]
-        found = []
-        for topic, leaders in partitions.items():
-            selected = pc.and_(pc.equal(mine["topic"], topic), pc.greater(mine["chosen"], 0))
-            found.append(choices.blocks(0, mine.filter(selected), leaders))
-        return [table for table in found if len(table)]
 
-
-_PLACES: dict[str, list[str]] = {"broker": ["broker"], "partition": ["topic", "partition"]}
-
-
-def _places(
-    kind: str, keys: list[str], seconds: pa.Table, histogram: pa.Table | None, whole: float
+def _rows_by(
+    place: list[str], kind: str, seconds: pa.Table, histogram: pa.Table | None, whole: float
 ) -> Iterator[Row]:
-    percentiles = _percentiles(keys, histogram)
-    for row in grouped(seconds, keys, _FIGURES).to_pylist():
-        place = tuple(row[key] for key in keys)
+    percentiles = _percentiles(place, histogram)
+    for row in grouped(seconds, place, _FIGURES).to_pylist():
         share = row["bytes"] / whole if whole else None
-        yield {"kind": kind, **row, "share": share, **percentiles.get(place, {})}
+        at = tuple(row[name] for name in place)
+        yield {"kind": kind, **row, "share": share, **percentiles.get(at, {})}
 
 
-def _percentiles(keys: list[str], histogram: pa.Table | None) -> dict[tuple[Any, ...], Row]:
+def _percentiles(place: list[str], histogram: pa.Table | None) -> dict[tuple[Any, ...], Row]:
     if histogram is None:
         return {}
-    counted: dict[tuple[Any, ...], list[tuple[int, float]]] = {}
-    for row in grouped(histogram, [*keys, "bucket"], {"batches": "sum"}).to_pylist():
-        place = tuple(row[key] for key in keys)
-        counted.setdefault(place, []).append((row["bucket"], row["batches"]))
-    found = {}
-    for place, buckets in counted.items():
-        numbers, batches = (np.array(c) for c in zip(*sorted(buckets), strict=True))
-        so_far = np.cumsum(batches)
-        at = {p: numbers[np.searchsorted(so_far, p / 100 * so_far[-1])] for p in (50, 99)}
-        found[place] = {f"p{p}_ms": float(1e3 * 2 ** ((b + 0.5) / BUCKETS)) for p, b in at.items()}
-    return found
+    keys = [*place, "bucket"]
+    counted = grouped(histogram, keys, {"batches": "sum"}).sort_by([(k, "ascending") for k in keys])
+    places = grouped(counted, place, {"batches": "sum"})  # in the same order
+    batches = np.asarray(places["batches"])
+    before = np.cumsum(batches) - batches
+    so_far, buckets = np.cumsum(counted["batches"]), np.asarray(counted["bucket"])
+    found = places.select(place)
+    for p in (50, 99):
+        at = buckets[np.searchsorted(so_far, before + p / 100 * batches)]
+        found = with_columns(found, **{f"p{p}_ms": pa.array(1e3 * 2 ** ((at + 0.5) / BUCKETS))})
+    return {tuple(row.pop(name) for name in place): row for row in found.to_pylist()}

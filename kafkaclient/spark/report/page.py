@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _MAX_PARTITIONS = 12
 _MAX_POINTS = 400  # of a curve, about
 _LATENCIES = ("avg_ms", "p50_ms", "p99_ms", "p999_ms", "max_ms")
-_PART_COLORS = {"deciding": "#a46ede", "waiting": "#e8743b", "broker": "#3b82f6"}
+_PART_COLORS = {"deciding": "#a46ede", "waiting": "#e8743b", "answering": "#3b82f6"}
+_NOTHING_JUDGED = "none: no partition was chosen, or in each hour a broker got no such batch"
 _SKEW_COLOR = "#7a8699"
 _MB = 1024.0 * 1024.0
 
@@ -83,7 +84,7 @@ def _lead(found: Sequence[Findings]) -> str:
     return (
         f"{batches:,} batches with {records:,} delivered records in {len(found)} "
         f"{'run' if len(found) == 1 else 'runs'}, as {sum(run.producers for run in found)} "
-        "producers recorded them. Times of a run count from the start of its first producer."
+        "producers recorded them. Plots over time begin with the first second of each run."
     )
 
 
@@ -135,7 +136,7 @@ def _decisions(run: Findings) -> Iterator[str]:
         if judged["broker"] is not None:
             name = f"broker {judged['broker']}"
         else:
-            name = "all" if judged["bound_by"] is None else f"“{judged['bound_by']}”"
+            name = "all choices" if judged["bound_by"] is None else f"“{judged['bound_by']}”"
         cells = [cell(f"{judged['batches']:,}")]
         cells += _numbers(judged, ("took_ms", "others_ms", "best_ms"), 2)
         yield row(f"{run.run}, {name}", [*cells, cell(_percent(judged["regretted"]))])
@@ -144,7 +145,7 @@ def _decisions(run: Findings) -> Iterator[str]:
 def _saving(run: Findings) -> Iterator[str]:
     saved = run.saving
     if not saved:
-        yield row(run.run, ["<td colspan=5>none: no broker was chosen, or only one</td>"])
+        yield row(run.run, [f"<td colspan=6>{_NOTHING_JUDGED}</td>"])
         return
     yield row(
         run.run,
@@ -154,6 +155,7 @@ def _saving(run: Findings) -> Iterator[str]:
             cell(number(saved["saved_ms"], 2)),
             cell(f"{saved['low_ms']:,.2f} to {saved['high_ms']:,.2f}"),
             cell(_percent(saved["assumed"])),
+            cell(number(saved["unjudged"], 0)),
         ],
     )
 

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-PARTS = ("deciding", "waiting", "broker", "whole")
+PARTS = ("deciding", "waiting", "answering", "whole")
 """Parts of a batch's latency: until its partition is decided, sent, acknowledged; the whole."""
+
+WHOLE = PARTS.index("whole")
 
 KINDS = ("histogram", "seconds", "decisions", "exclusions")
 """The kinds of counts. Each is a folder of the table of counts, and a view in the queries."""
 
+BUCKETS = 32
+"""Of a histogram of latencies, per power of two seconds."""
+
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 
-LATENCY = """
+LATENCY = f"""
 SELECT run, part, topic, broker, partition,
        CAST(round(sum(batches)) AS BIGINT) AS batches,
        1e3D * sum(total_s) / sum(batches) AS avg_ms,
-       percentile(1e3D * pow(2, (bucket + 0.5D) / 32), array(0.5, 0.9, 0.95, 0.99, 0.999),
+       percentile(1e3D * pow(2, (bucket + 0.5D) / {BUCKETS}), array{QUANTILES},
                   CAST(round(batches) AS BIGINT)) AS quantiles_ms,
        1e3D * max(longest_s) AS max_ms
 FROM histogram
 GROUP BY GROUPING SETS ((run, part), (run, part, topic), (run, part, broker),
                         (run, part, topic, partition))
 ORDER BY run, part, topic NULLS FIRST, broker NULLS FIRST, partition NULLS FIRST
-"""
+"""  # noqa: S608 - constants only
 
-CURVES = """
-SELECT run, bucket, CAST(round(sum(batches)) AS BIGINT) AS batches FROM histogram WHERE part = 3
+CURVES = f"""
+SELECT run, bucket, CAST(round(sum(batches)) AS BIGINT) AS batches FROM histogram
+WHERE part = {WHOLE}
 GROUP BY run, bucket ORDER BY run, bucket
-"""
+"""  # noqa: S608 - constants only
 
 TOTALS = """
 SELECT run, CAST(round(sum(batches)) AS BIGINT) AS batches,
@@ -59,18 +65,20 @@ WITH sent AS (
         FROM sent GROUP BY run, second, topic, partition)
   GROUP BY run, second, topic
 ), by_broker AS (
-  SELECT run, second, sum(bytes) AS bytes, max(bytes) AS most
-  FROM (SELECT run, second, broker, sum(bytes) AS bytes FROM sent GROUP BY run, second, broker)
+  SELECT run, second, sum(records) AS records, sum(bytes) AS bytes, max(bytes) AS most
+  FROM (SELECT run, second, broker, sum(bytes) AS bytes, sum(records) AS records
+        FROM sent GROUP BY run, second, broker)
   GROUP BY run, second
 )
-SELECT p.run, p.second, p.topic, p.records, p.bytes,
-       p.most * partitions / p.bytes AS partition_skew, b.most * brokers / b.bytes AS broker_skew
-FROM by_partition p JOIN places USING (run, topic)
-     JOIN by_broker b ON b.run = p.run AND b.second = p.second
-     JOIN nodes n ON n.run = p.run
-WHERE p.bytes > 0 AND b.bytes > 0
+SELECT run, second, topic, records, bytes,
+       most * partitions / bytes AS partition_skew, CAST(NULL AS DOUBLE) AS broker_skew
+FROM by_partition JOIN places USING (run, topic) WHERE bytes > 0
+UNION ALL
+SELECT run, second, NULL, records, bytes, NULL, most * brokers / bytes
+FROM by_broker JOIN nodes USING (run) WHERE bytes > 0
 """
-"""Bytes of the largest partition or broker in a second, divided by the mean over all used."""
+"""Bytes of the largest partition or broker in a second, divided by the mean over all used: of
+partitions a row for each second and topic, of brokers a row for each second."""
 
 SKEWED = """
 SELECT run, percentile_approx(partition_skew, 0.5) AS partition_skew_p50,
@@ -99,9 +107,12 @@ SELECT run, broker, bound_by, CAST(round(sum(batches)) AS BIGINT) AS batches,
        1e3D * sum(best_s) / sum(batches) AS best_ms,
        sum(regretted) / sum(batches) AS regretted
 FROM decisions
-GROUP BY GROUPING SETS ((run), (run, broker), (run, bound_by))
+GROUP BY GROUPING SETS ((run, is_chosen), (run, broker, is_chosen), (run, bound_by))
+HAVING is_chosen IS NULL OR is_chosen
 ORDER BY run, broker NULLS FIRST, bound_by NULLS FIRST
 """
+"""Of a run and of each broker: the batches whose partition the producer chose. By kind of
+decision: all batches."""
 
 EXCLUSIONS = """
 SELECT run, broker, error AS reason, CAST(sum(batches) AS BIGINT) AS times
@@ -122,7 +133,8 @@ FROM seconds WHERE chosen > 0 GROUP BY run, topic, second, broker
 
 BLOCKS = """
 SELECT b.run, (block - begun) DIV length AS block, sum(batches) AS batches,
-       sum(actual_s) AS actual_s, sum(uniform_s) AS uniform_s, sum(assumed) AS assumed
+       sum(actual_s) AS actual_s, sum(uniform_s) AS uniform_s, sum(assumed) AS assumed,
+       sum(unjudged) AS unjudged
 FROM blocks b
      JOIN (SELECT run, min(block) AS begun,
                   CAST(ceil((max(block) - min(block) + 1) / :most) AS BIGINT) AS length

@@ -33,7 +33,7 @@ def runs() -> list[Run]:
 @pytest.fixture
 def tables() -> Tables:
     totals = {"batches": 100, "records": 1000, "bytes": 4 * 1024 * 1024, "seconds": 2.0}
-    parts = ("deciding", "waiting", "broker", "whole")
+    parts = ("deciding", "waiting", "answering", "whole")
     return Tables(
         totals=[
             {"run": 0, **totals, "failed_records": 7, "retried_batches": 1},

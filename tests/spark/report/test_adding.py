@@ -69,7 +69,7 @@ def test_sums_and_bounds(monkeypatch: pytest.MonkeyPatch, unsummed: int) -> None
 def test_cells_become_decisions() -> None:
     def cell(broker: int, total_s: float) -> dict[str, Any]:
         key = {"run": 1, "broker": broker, "bound_by": "late", "moment": 3, "bucket": 4}
-        return {**key, "batches": 2, "total_s": total_s}
+        return {**key, "is_chosen": True, "batches": 2, "total_s": total_s}
 
     found = applied("cells", [cell(0, 1.0)], [cell(1, 0.25), cell(0, 2.0)])
     assert sorted(found, key=lambda row: row["broker"]) == [
@@ -78,6 +78,7 @@ def test_cells_become_decisions() -> None:
             "run": 1,
             "broker": 0,
             "bound_by": "late",
+            "is_chosen": True,
             "batches": 4,
             "total_s": 3.0,
             "others_s": 0.5,
@@ -89,6 +90,7 @@ def test_cells_become_decisions() -> None:
             "run": 1,
             "broker": 1,
             "bound_by": "late",
+            "is_chosen": True,
             "batches": 2,
             "total_s": 0.25,
             "others_s": 1.5,

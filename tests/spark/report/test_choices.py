@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,15 @@ def test_partitions_weigh_brokers() -> None:
     assert found["uniform_s"] == pytest.approx(2 * (0.1 * 3 + 0.3) / 4)
 
 
-def test_a_broker_that_was_never_chosen_leaves_nothing_to_judge() -> None:
-    found = blocks(0, windows((0, 0, 1.0, 0.1)), {0: 1, 1: 1})
-    assert saving(found) is None
+def test_batches_beside_a_broker_that_was_never_chosen_are_not_judged() -> None:
+    unjudged = blocks(0, windows((0, 0, 7.0, 0.1)), {0: 1, 1: 1})
+    assert saving(unjudged) is None
+    judged = blocks(0, windows((20, 0, 1.0, 0.1), (20, 1, 1.0, 0.3)), {0: 1, 1: 1})
+    found = saving(pa.concat_tables([unjudged, judged]))
+    alone = saving(judged)
+    assert found is not None
+    assert alone is not None
+    assert found == replace(alone, unjudged=7.0)
 
 
 def test_the_interval_has_the_truth_in_most_runs() -> None:

@@ -69,8 +69,8 @@ def write(path: Path, rows: list[Row], started_s: float, **metadata: str) -> Non
     pq.write_table(pa.Table.from_pylist(rows, schema), path, row_group_size=100)
 
 
-def shipped_for(shares: list[pa.RecordBatch]) -> list[Row]:
-    counted = count_files(shares, WINDOW_S, None, None)
+def shipped_for(files: list[tuple[int, str, str]]) -> list[Row]:
+    counted = count_files(files, WINDOW_S, None, None)
     rows: list[Row] = pa.Table.from_batches(counted, PACKED_COUNTS).to_pylist()
     return rows
 
@@ -113,6 +113,7 @@ def by_hand(batches: list[tuple[int, float, Row]]) -> dict[tuple[Any, ...], Row]
             key = {"kind": "histogram", **place, "part": part, "bucket": bucket(took_s, 32)}
             add(key, {"total_s": took_s}, longest_s=(max, took_s))
         cell = {"run": run, "broker": row["broker"], "bound_by": row["bound_by"]}
+        cell["is_chosen"] = row["bound_by"] != "append"
         moment = {"moment": math.floor((sent + offset_s) / WINDOW_S), "bucket": bucket(took[2], 8)}
         add({"kind": "cells", **cell, **moment}, {"total_s": took[2]})
     return found
@@ -141,12 +142,9 @@ def test_all_batches_are_counted_as_by_hand(
         rows = [batch(rng) for _ in range(size)]
         path, run, offset_s = tmp_path / f"batches-{number}.parquet", number % 2, 0.25 * number
         write(path, rows, offset_s)
-        files.append({"run": run, "root": str(tmp_path), "path": str(path)})
+        files.append((run, str(tmp_path), str(path)))
         batches += [(run, offset_s, row) for row in rows]
-    shares = [pa.RecordBatch.from_pylist([{"files": files[:3]}, {"files": files[3:]}])]
-    shipped = pa.Table.from_batches(
-        count_files(shares, WINDOW_S, None, None), PACKED_COUNTS
-    ).to_pylist()
+    shipped = shipped_for(files)
     found: dict[tuple[Any, ...], Row] = {}
     for kind in ("seconds", "histogram", "cells"):
         parts = [unpack(row["counts"]) for row in shipped if row["kind"] == kind]
@@ -165,11 +163,7 @@ def test_counts_added_up_together_are_in_one_slice(
     monkeypatch.setattr(counting, "_SLICE_PARTITIONS", 2)
     rng, path = Random(6), tmp_path / "batches-1.parquet"
     write(path, [batch(rng) for _ in range(500)], 0.5)
-    files = [{"run": run, "root": str(tmp_path), "path": str(path)} for run in (0, 1)]
-    shares = [pa.RecordBatch.from_pylist([{"files": files}])]
-    shipped = pa.Table.from_batches(
-        count_files(shares, WINDOW_S, None, None), PACKED_COUNTS
-    ).to_pylist()
+    shipped = shipped_for([(run, str(tmp_path), str(path)) for run in (0, 1)])
     slices: dict[tuple[str, int], list[int]] = {}
     several: list[set[tuple[str, int]]] = []
     for row in shipped:
@@ -207,12 +201,35 @@ def test_a_task_ends_with_the_error_of_a_file_as_its_last_row(tmp_path: Path) ->
     good, bad = tmp_path / "batches-1.parquet", tmp_path / "batches-2.parquet"
     write(good, [batch(Random(1))], 0.0)
     bad.write_bytes(b"PAR1 and no more")
-    files = [{"run": 1, "root": str(tmp_path), "path": str(path)} for path in (good, bad, good)]
-    (row,) = shipped_for([pa.RecordBatch.from_pylist([{"files": files}])])
+    (row,) = shipped_for([(1, str(tmp_path), str(path)) for path in (good, bad, good)])
     key = (pa.scalar(row["kind"]), pa.scalar(0), pa.scalar(0))
     table = add_up(key, pa.Table.from_pylist([row], PACKED_COUNTS), 2.0, 0.001)
     assert table["kind"].to_pylist() == ["unreadable"]
     assert "batches-2.parquet cannot be read" in table["error"][0].as_py()
+
+
+def test_deleted_files_are_counted_and_an_error_of_the_system_ends_the_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "batches-1.parquet"
+    write(path, [batch(Random(1))], 0.0)
+
+    def opened(root: str, path: str, *rest: Any) -> Any:
+        if path.endswith("gone"):
+            raise FileNotFoundError(path)
+        if path.endswith("down"):
+            raise OSError("the server is down")
+        return read_file(root, path, *rest)
+
+    monkeypatch.setattr(counting, "read_file", opened)
+    files = [(run, str(tmp_path), name) for run, name in ((1, "gone"), (1, str(path)), (2, "gone"))]
+    rows = shipped_for(files)
+    deleted = [unpack(row["counts"]).to_pylist() for row in rows if row["kind"] == "deleted"]
+    assert deleted == [[{"run": run, "batches": 1.0}] for run in (1, 2)]
+    assert {row["kind"] for row in rows} == {"seconds", "histogram", "cells", "deleted"}
+    (row,) = shipped_for([(1, str(tmp_path), "down")])
+    assert row["kind"] == "failed"
+    assert unpack(row["counts"])["error"].to_pylist() == ["the server is down"]
 
 
 def test_impossible_times_are_left_out(tmp_path: Path) -> None:

@@ -27,8 +27,10 @@ CELLS = st.lists(
 TIMES, LEAST_S = 2.0, 0.125
 
 
-def by_hand(cells: list[tuple[int, int, str, int, int]]) -> dict[tuple[int, str], dict[str, Any]]:
-    found: dict[tuple[int, str], dict[str, Any]] = {}
+def by_hand(
+    cells: list[tuple[int, int, str, int, int]],
+) -> dict[tuple[int, str, bool], dict[str, Any]]:
+    found: dict[tuple[int, str, bool], dict[str, Any]] = {}
     for moment, broker, bound_by, batches, took in cells:
         others = [c for c in cells if c[0] == moment and c[1] != broker]
         if not others:
@@ -41,7 +43,7 @@ def by_hand(cells: list[tuple[int, int, str, int, int]]) -> dict[tuple[int, str]
         best_s = min(
             mean_s([c for c in others if c[1] == rival]) for rival in {c[1] for c in others}
         )
-        row = found.setdefault((broker, bound_by), dict.fromkeys(FIGURES, 0))
+        row = found.setdefault((broker, bound_by, bound_by == "late"), dict.fromkeys(FIGURES, 0))
         row["batches"] += batches
         row["total_s"] += took_s * batches
         row["others_s"] += mean_s(others) * batches
@@ -58,7 +60,12 @@ def test_nothing_to_judge() -> None:
     names = ("run", "moment", "broker", "batches")
     none = {name: pa.array([], pa.int64()) for name in names}
     table = pa.table(
-        {**none, "bound_by": pa.array([], pa.string()), "total_s": pa.array([], pa.float64())}
+        {
+            **none,
+            "bound_by": pa.array([], pa.string()),
+            "is_chosen": pa.array([], pa.bool_()),
+            "total_s": pa.array([], pa.float64()),
+        }
     )
     assert len(judge_decisions(table, TIMES, LEAST_S)) == 0
 
@@ -72,6 +79,7 @@ def test_decisions_are_judged_as_by_hand(cells: list[tuple[int, int, str, int, i
                 "moment": moment,
                 "broker": broker,
                 "bound_by": bound_by,
+                "is_chosen": bound_by == "late",
                 "bucket": took,
                 "batches": batches,
                 "total_s": batches * took / 128,
@@ -82,7 +90,7 @@ def test_decisions_are_judged_as_by_hand(cells: list[tuple[int, int, str, int, i
     found = {}
     for row in judge_decisions(table, TIMES, LEAST_S).to_pylist():
         assert row.pop("run") == 7
-        found[row.pop("broker"), row.pop("bound_by")] = row
+        found[row.pop("broker"), row.pop("bound_by"), row.pop("is_chosen")] = row
     expected = by_hand(cells)
     assert found.keys() == expected.keys()
     for key, row in expected.items():

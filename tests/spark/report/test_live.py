@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from datetime import UTC, datetime
 from math import inf, nan
 from random import Random
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafkaclient.spark.report import follow
+from kafkaclient.spark.report import choices, follow, live
 from kafkaclient.spark.report.follow import WindowTable, write_view
 from kafkaclient.spark.report.live import RECENT, WINDOWS, LiveWindows, count_messages
 from kafkaclient.telemetry import SCHEMA
@@ -50,8 +51,8 @@ def message(*rows: Row, **metadata: str) -> bytes:
     return as_message(pa.Table.from_pylist(list(rows), schema))
 
 
-def windows(*messages: bytes, first: int = STARTED // 5) -> LiveWindows:
-    found = LiveWindows(5.0, first, lambda: STARTED + 1000.0)
+def windows(*messages: bytes) -> LiveWindows:
+    found = LiveWindows(5.0, lambda: STARTED + 1000.0)
     found.add(count_messages(messages, 5.0))
     return found
 
@@ -90,6 +91,44 @@ def test_what_was_saved_is_shown() -> None:
     assert saving["low_ms"] <= saving["saved_ms"] <= saving["high_ms"]
 
 
+def test_open_and_closed_windows_are_judged_together() -> None:
+    """Broker 1 is excluded for a minute. Windows and topics share blocks of ten seconds."""
+    found, seconds = windows(), []
+    for second in range(2, 200):
+        for topic in ("t", "u"):
+            brokers = (0,) if 30 <= second < 90 else (0, 1)
+            took_s = {0: 0.01, 1: 0.02 + second / 1e4}
+            rows = [
+                batch(second + 0.5 + took_s[b], b, topic=topic, bound_s=second + 0.5)
+                for b in brokers
+            ]
+            rows = [{**row, "sent_s": row["bound_s"]} for row in rows]
+            found.add(count_messages([message(*rows)], 5.0))
+            seconds += [(second + STARTED, b, 1.0, took_s[b]) for b in brokers if topic == "t"]
+        found.close()
+    names = ("second", "broker", "chosen", "chosen_s")
+    table = pa.table(dict(zip(names, zip(*seconds, strict=True), strict=True)))
+    one = choices.blocks(0, table, {0: 1, 1: 1})
+    columns = [one[name] for name in ("run", "block")]
+    sums = [pa.array(2 * one[name].to_numpy()) for name in choices.BLOCKS.names[2:]]
+    expected = choices.saving(pa.table([*columns, *sums], choices.BLOCKS.names))
+    assert expected is not None
+    assert found.view()["saving"] == pytest.approx(asdict(expected), rel=1e-6)
+    assert expected.assumed > 0.1
+
+
+def test_choices_of_old_windows_are_forgotten() -> None:
+    def saving(*seconds: int) -> Any:
+        rows = [batch(s + took, b) for s in seconds for b, took in ((0, 0.01), (1, 0.3))]
+        found = windows()
+        for row in rows:
+            found.add(count_messages([message(row)], 5.0))
+            found.close()
+        return found.view()["saving"]
+
+    assert saving(1, *range(700, 800)) == saving(*range(700, 800))
+
+
 def test_exclusions_are_added_up_by_reason() -> None:
     excluded = json.dumps([{"broker": 1, "reason": "slow", "times": 3}])
     given = {"kafkaclient.exclusions": excluded}
@@ -98,8 +137,8 @@ def test_exclusions_are_added_up_by_reason() -> None:
     assert (row["broker"], row["reason"], row["batches"]) == (1, "slow", 6)
 
 
-def test_each_complete_window_is_closed_once() -> None:
-    found = windows(message(batch(1.0), batch(6.0), batch(11.0)), first=STARTED // 5 + 1)
+def test_each_window_is_closed_once() -> None:
+    found = windows(message(batch(6.0), batch(11.0)))
     assert found.close() == [], "late batches may come"
     found.add(count_messages([message(batch(7.0), batch(32.0))], 5.0))
     closed = [row for row in found.close() if row["kind"] == "all"]
@@ -138,14 +177,34 @@ def test_what_cannot_be_read_is_skipped_and_logged_once_for_each_reason(
         assert part in caplog.text
 
 
-def test_a_clock_that_is_ahead_does_not_close_the_windows_of_others() -> None:
-    found = windows(message(batch(996.0)))
-    found.add(count_messages([message(batch(172_800.0)), message(batch(1055.0))], 5.0))
+@pytest.mark.parametrize(("ahead_s", "dropped"), [(25.0, 0), (59.0, 0), (172_800.0, 1)])
+def test_a_clock_that_is_ahead_does_not_close_the_windows_of_others(
+    ahead_s: float, dropped: int
+) -> None:
+    found = windows(message(batch(999.0)))
+    found.add(count_messages([message(batch(1000.0 + ahead_s))], 5.0))
     found.close()
-    found.add(count_messages([message(batch(1050.0))], 5.0))
+    found.add(count_messages([message(batch(999.0), batch(985.0))], 5.0))
     view = found.view()
-    assert (view["ahead"], view["late"], view["all"]["batches"]) == (1, 0, 2)
-    assert view["newest_outcome_s"] == STARTED + 1055
+    assert (view["ahead"], view["late"], view["all"]["batches"]) == (dropped, 0, 4 - dropped)
+    assert view["newest_outcome_s"] <= STARTED + 1000
+
+
+def test_no_outcome_is_newest_before_the_first_batch() -> None:
+    view = windows(b"not telemetry").view()
+    assert (view["newest_outcome_s"], view["all"], view["lines"]) == (None, None, [])
+
+
+def test_messages_are_counted_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = [message(*(batch(n + m / 7, m % 3) for m in range(7))) for n in range(12)]
+    whole = windows(*messages).view()
+    monkeypatch.setattr(live, "BATCHES_AT_A_TIME", 20)
+    parts = list(count_messages(messages, 5.0))
+    assert len(parts) > len(list(count_messages(messages[:1], 5.0)))
+    found = LiveWindows(5.0, lambda: STARTED + 1000.0)
+    found.add(parts)
+    assert found.view()["all"] == whole["all"]
+    assert found.view()["lines"] == whole["lines"]
 
 
 def rows_at(*starts_ms: int) -> list[Row]:

@@ -39,7 +39,11 @@ def test_every_figure_has_its_place(html: str) -> None:
     assert [(trace["x"], trace["y"]) for trace in skews] == 2 * [([0.5, 2.5], [1.0, 1.0])]
     legend = [trace["name"] for trace in found["sent"]["data"] if trace["showlegend"]]
     assert legend == ["broker 0"], "once for all runs"
-    assert [trace["name"] for trace in found["parts"]["data"]] == ["deciding", "waiting", "broker"]
+    assert [trace["name"] for trace in found["parts"]["data"]] == [
+        "deciding",
+        "waiting",
+        "answering",
+    ]
 
 
 def test_names_are_text(html: str) -> None:

@@ -42,7 +42,8 @@ def spark_session(
     *,
     java_options: str = "",
 ) -> Any:
-    """The active ``SparkSession``, or a new one named ``app``.
+    """The active ``SparkSession``, or a new one named ``app``. An active session gets the settings
+    below and ``config``, too, where Spark can change them at run time.
 
     ``master`` is any Spark URL: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://...``, or
     ``sc://host`` for Spark Connect. None means the environment variable ``MASTER``, or

@@ -38,7 +38,7 @@ from kafkaclient.spark.exactly_once import (  # noqa: E402
     ExactlyOnceWriter,
     KafkaTransactions,
     Prepared,
-    PreparingSink,
+    TransactionalTaskWriter,
 )
 from kafkaclient.spark.ledger import KafkaLedger, make_ledger  # noqa: E402
 from kafkaclient.spark.options import WriteOptions  # noqa: E402
@@ -66,7 +66,7 @@ def fake(request: pytest.FixtureRequest) -> FakeCluster:
 async def task(fake: FakeCluster, batch: int, values: list[str], name: int = 0) -> Prepared:
     identity = f"{QUERY}-{batch}-{name:032x}"
     producer = Producer(fake.bootstrap, dialer=fake, transactional_id=identity)
-    sink = PreparingSink(producer, COLUMNS, QUERY)
+    sink = TransactionalTaskWriter(producer, COLUMNS, QUERY)
     await producer.start()
     await producer.begin_transaction()
     try:

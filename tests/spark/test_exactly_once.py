@@ -26,7 +26,7 @@ from kafkaclient.errors import (  # noqa: E402
     TransactionLostError,
 )
 from kafkaclient.spark import exactly_once  # noqa: E402
-from kafkaclient.spark import ledger as ledger_module
+from kafkaclient.spark import ledger as ledger_module  # noqa: E402
 from kafkaclient.spark.checkpoint import end_offsets  # noqa: E402
 from kafkaclient.spark.commit import (  # noqa: E402
     State,

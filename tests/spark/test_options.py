@@ -148,5 +148,5 @@ def test_columns() -> None:
             options = read(columns=columns, includeHeaders=include)
             assert options.columns == set(columns.split(","))
             assert options.include_headers == ("headers" in columns)
-    with pytest.raises(ConfigError, match="columns='offset,values' .* no column 'values'"):
+    with pytest.raises(ConfigError, match=r"columns='offset,values' .* no column 'values'"):
         read(columns="offset,values")

@@ -65,10 +65,7 @@ _group = matching(".+", lambda found: found[0], "give the name of a group that n
 _strategy = matching("error|latest", lambda found: found[0].lower(), "give error or latest")
 _COLUMNS = {
     name.lower(): name
-    for name in (
-        *("key", "value", "topic", "partition", "offset"),
-        *("timestamp", "timestampType", "headers"),
-    )
+    for name in "key value topic partition offset timestamp timestampType headers".split()
 }
 _seconds = matching(
     rf"(\d+)\s*({'|'.join(_UNITS_S)})",

@@ -82,8 +82,9 @@ def test_options_without_effect_are_told_once(caplog: pytest.LogCaptureFixture) 
     """Spark creates writers twice per micro-batch, and a reader in several processes."""
     ignored = {"groupIdPrefix": "g", "kafka.group.id": "g"}
     source = KafkaDataSource(OPTIONS | ignored)
-    source.reader(source.schema())
-    source.streamReader(source.schema())
+    schema = source.schema()
+    source.reader(schema)
+    source.streamReader(schema)
     sink = KafkaDataSource({"kafka.bootstrap.servers": "x:1", "topic": "t"} | ignored)
     sink.streamWriter(StructType().add("value", "string"), overwrite=False)
     assert len(caplog.messages) == len(ignored)

@@ -226,9 +226,9 @@ def _subscription(given: GivenOptions) -> Subscription:
     if len(chosen) != 1:
         found = f"{' and '.join(chosen)} are given" if chosen else "none is given"
         raise ConfigError(f"give exactly one of the options {', '.join(SUBSCRIPTIONS)}: {found}")
-    found = given.read(chosen[0], _PARSE_SUBSCRIPTION[chosen[0]], None)
-    assert found is not None, "it is present"
-    return found
+    subscription = given.read(chosen[0], _PARSE_SUBSCRIPTION[chosen[0]], None)
+    assert subscription is not None, "it is given"
+    return subscription
 
 
 def _parse_subscribe(text: str) -> Subscription:

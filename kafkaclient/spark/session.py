@@ -42,8 +42,10 @@ def spark_session(
     *,
     java_options: str = "",
 ) -> Any:
-    """The active ``SparkSession``, or a new one named ``app``. An active session gets the settings
-    below and ``config``, too, where Spark can change them at run time.
+    """The active ``SparkSession``, or a new one named ``app``.
+
+    An active session also gets ``config`` and the settings made here, such as
+    ``spark.sql.python.filterPushdown.enabled=true``, where Spark can change them at run time.
 
     ``master`` is any Spark URL: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://...``, or
     ``sc://host`` for Spark Connect. None means the environment variable ``MASTER``, or

@@ -21,6 +21,8 @@ from aiokafka import TopicPartition
 from integration.transaction_stories import read, reader
 from kafkaclient import Producer
 from kafkaclient.admin import Admin, TxnState
+from kafkaclient.errors import BrokerError
+from kafkaclient.spark.ledger import make_ledger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -216,6 +218,26 @@ async def test_transaction_coordinators_move(story: Story) -> None:
     assert moves > KILLS
     assert await run.ended() == 0, run.said()[-5000:]
     await story.has_each_row_once()
+
+
+# --- the ledger -----------------------------------------------------------------------------------
+
+
+async def test_ledgers_that_may_lose_decisions(
+    kafka_cluster: Any, topic: str, create_topic: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that no broker could write is not created. One that is there is checked once."""
+    await create_topic(f"{topic}-old", 1, 1)
+    async with Admin(kafka_cluster.bootstrap, limits=None) as admin:
+        with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):
+            await make_ledger(admin, f"{topic}-new", replicas=None, min_insync=4)
+        assert f"{topic}-new" not in await admin.list_topics()
+        for _ in range(2):
+            await make_ledger(admin, f"{topic}-old", replicas=None, min_insync=None)
+            await make_ledger(admin, f"{topic}-new", replicas=None, min_insync=3)
+    few, deleted = (each for each in caplog.messages if each.startswith("the ledger"))
+    assert few.startswith(f"the ledger {topic}-old has 1 replicas, not 3")
+    assert deleted.startswith(f"the ledger {topic}-old has cleanup.policy=delete")
 
 
 # --- the checkpoint -------------------------------------------------------------------------------

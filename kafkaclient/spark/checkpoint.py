@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_HEADER_LINES = 2  # the version, and metadata with the time of planning
+_HEADER_LINES = 2  # the version and the metadata; then there is one line per source
 
 
 def end_offsets(location: str | None, batch: int) -> str | None:

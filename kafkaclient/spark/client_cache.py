@@ -3,7 +3,10 @@
 A Python worker runs one task after the other, in a stream many small ones. Connecting for each task
 would cost more than writing its rows. So a client that has completed a task is reused for the next
 task with the same options, as in the JVM's connector (``InternalKafkaProducerPool``,
-``InternalKafkaConsumerPool``). Spark ends a worker that has been idle for a minute.
+``InternalKafkaConsumerPool``).
+
+Spark ends a worker that has been idle for a minute, and its clients with it. A worker that is busy
+closes a client that no task has used for a minute.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.errors import KafkaError
-from kafkaclient.spark.garbage import freeze_imports
+from kafkaclient.spark.garbage import freeze_objects
 from kafkaclient.spark.loop import LoopThread
 
 if TYPE_CHECKING:
@@ -60,8 +63,9 @@ class ClientCache:
 
         Raises the errors of starting the client.
         """
-        freeze_imports()
+        freeze_objects()
         loop, key = self.loop, _key(kind, options)
+        self._close_expired()
         client: Any = self._take_idle(key)
         if client is not None and not loop.run(_refreshed(client)):
             self._discard(client)
@@ -80,10 +84,12 @@ class ClientCache:
         else:
             self._idle.append((self._clock(), key, client))
 
-    def _take_idle(self, key: bytes) -> Producer | Reader | None:
+    def _close_expired(self) -> None:
         oldest = self._clock() - _MAX_IDLE_S
         while self._idle and self._idle[0][0] < oldest:  # in the order in which they became idle
             self._discard(self._idle.pop(0)[2])
+
+    def _take_idle(self, key: bytes) -> Producer | Reader | None:
         for place, (_since, client_key, client) in enumerate(self._idle):
             if client_key == key:
                 del self._idle[place]

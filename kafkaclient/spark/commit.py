@@ -96,20 +96,21 @@ async def commit_batch(
             decided. With ``accept_loss`` the decided contents count.
         ProducerFencedError: another run of the query has claimed the ledger.
     """
-    decision = await ledger.last()
-    check_order(decision, wanted)
-    if decision is None or decision.batch < wanted.batch or not decision.done:
-        decision = await ledger.claim()
-        check_order(decision, wanted)
-    if decision is not None and decision.batch < wanted.batch:
-        await _commit_decided(ledger, transactions, decision, accept_loss=accept_loss)
-        decision = None
-    elif decision is not None and not decision.done and await _try_revoke(transactions, decision):
-        decision = None
-    if decision is None:
-        decision = await _decide(ledger, transactions, wanted)
+    last = await ledger.last()
+    check_order(last, wanted)
+    if last is None or last.batch < wanted.batch or not last.done:
+        last = await ledger.claim()
+        check_order(last, wanted)
+    if last is not None and last.batch < wanted.batch:
+        # Spark has moved on. If this decision is not marked as done, its commits are not complete.
+        await _commit_decided(ledger, transactions, last, accept_loss=accept_loss)
+        last = None
+    elif last is not None and not last.done and await _try_revoke(transactions, last):
+        last = None  # this batch was decided, but nothing of it is or becomes visible
+    decision = last or await _decide(ledger, transactions, wanted)
     await _commit_decided(ledger, transactions, decision, accept_loss=accept_loss)
     await _abort_leftovers(transactions, decision)
+    # Last, because the decided rows must be complete even if the batch has other rows now.
     check_contents(decision, wanted, accept_loss=accept_loss)
 
 
@@ -138,20 +139,21 @@ async def _decide(ledger: Ledger, transactions: Transactions, wanted: Decision) 
     statuses = await transactions.states(prepared)
     lost = [each for each in prepared if statuses[each].state is not State.OPEN]
     if lost:
-        raise _not_committed(wanted, f"{_transaction_names(lost)} not open any more")
+        raise _batch_lost_error(wanted, f"{_names_and_verb(lost)} not open any more")
     late = [each for each in prepared if statuses[each].time_left < _MIN_LEFT_TO_DECIDE]
     if late:
         limit = f"{_MIN_LEFT_TO_DECIDE:.0%} of kafka.transaction.timeout.ms by this machine's clock"
-        names = _transaction_names(late)
-        raise _not_committed(wanted, f"{names} about to time out, within {limit}")
+        raise _batch_lost_error(
+            wanted, f"{_names_and_verb(late)} about to time out, within {limit}"
+        )
     decision = replace(wanted, done=not prepared)
     await ledger.write(decision)
     if not decision.done and await _try_revoke(transactions, decision):
-        raise _not_committed(wanted, "transactions timed out while the decision was written")
+        raise _batch_lost_error(wanted, "transactions timed out while the decision was written")
     return decision
 
 
-def _not_committed(wanted: Decision, why: str) -> TransactionLostError:
+def _batch_lost_error(wanted: Decision, why: str) -> TransactionLostError:
     return TransactionLostError(
         f"batch {wanted.batch} is not committed, and nothing of it is visible: {why}. Did the "
         "batch take longer than kafka.transaction.timeout.ms? Restart the query to repeat the batch"
@@ -184,7 +186,7 @@ async def _commit_decided(
     lost = [each for each, committed in zip(decided, ended, strict=True) if not committed]
     if lost:
         what = (
-            f"batch {decision.batch} was decided, but {_transaction_names(lost)} lost before the "
+            f"batch {decision.batch} was decided, but {_names_and_verb(lost)} lost before the "
             "commit: their rows are missing. The rows of the other "
             f"{len(decided) - len(lost)} are visible"
         )
@@ -198,8 +200,9 @@ async def _commit_decided(
 
 
 async def _abort_leftovers(transactions: Transactions, decision: Decision) -> None:
-    """Abort the undecided transactions of this batch and earlier ones: they can never be decided
-    any more. If this fails, they time out."""
+    """Abort the undecided transactions of this batch and earlier ones. No run can decide them any
+    more: later runs read that this batch is done, and earlier ones were fenced before it was
+    decided. If the abort fails, the transactions time out."""
     try:
         async with asyncio.timeout(_CLEAN_UP_TIMEOUT_S):
             left = set(await transactions.open_up_to(decision.batch)) - {*decision.transactions}
@@ -226,7 +229,8 @@ async def _end(
     return results
 
 
-def _transaction_names(lost: list[PreparedTransaction]) -> str:
+def _names_and_verb(lost: list[PreparedTransaction]) -> str:
+    """Such as ``transactions a, b are``."""
     names = ", ".join(each.transactional_id for each in lost[:5])
     more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
     return f"transaction{'s' * (len(lost) > 1)} {names}{more} {'are' if len(lost) > 1 else 'is'}"

@@ -17,9 +17,9 @@ from pyspark import __version__ as spark_version
 from pyspark.sql.datasource import DataSource
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.spark.garbage import freeze_imports
-from kafkaclient.spark.given_options import ENDING, SUBSCRIPTIONS, TRIGGER
-from kafkaclient.spark.options import ReadOptions, WriteOptions
+from kafkaclient.spark.garbage import freeze_objects
+from kafkaclient.spark.given_options import without_effect
+from kafkaclient.spark.options import ENDING, SUBSCRIPTIONS, TRIGGER, ReadOptions, WriteOptions
 from kafkaclient.spark.schema import read_schema
 from kafkaclient.spark.workers import REMEDY
 
@@ -57,10 +57,17 @@ class KafkaDataSource(DataSource):
         return "kafkaclient"
 
     def schema(self) -> StructType:
-        """The columns of a read. ``load()`` calls it, and fails here for invalid options."""
+        """The columns of a read. ``load()`` calls it, and fails here for most invalid options."""
         if not any(name in self.options for name in SUBSCRIPTIONS):
             return read_schema(headers=False)  # a write, or a read whose reader() will raise
-        # The kind of read is not known yet. A streaming read has no end, and refuses less.
+        for name in without_effect(self.options):  # here, because ``load()`` calls this only once
+            _log.warning(
+                "option %s has no effect: this source uses no consumer group. The option "
+                "commitOffsetsToGroup shows the lag of a query",
+                name,
+            )
+        # The kind of read is not known yet, and only a batch read may have an end. If a batch read
+        # has none, the errors of other options that are only for streams come from reader().
         has_end = any(name in self.options for name in ENDING)
         options = ReadOptions.parse(self.options, "batch" if has_end else "streaming")
         return read_schema(headers=options.include_headers, columns=options.columns)
@@ -89,7 +96,7 @@ class KafkaDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         _require_streams()
-        freeze_imports()  # two processes per micro-batch call this and then collect garbage
+        freeze_objects()  # two processes per micro-batch call this and then collect garbage
         # ``overwrite`` is the output mode complete: all result rows, appended like other rows.
         options, columns = self._write_options(schema, "streaming")
         if options.exactly_once:

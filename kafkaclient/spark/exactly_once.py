@@ -12,8 +12,6 @@ has abandoned, but that still runs, cannot touch prepared transactions.
 from __future__ import annotations
 
 import asyncio
-import re
-import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,27 +19,27 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from kafkaclient.admin import Admin, TxnState
+from kafkaclient.admin import Admin
 from kafkaclient.config.admin import AdminConfig
-from kafkaclient.errors import KafkaError, TransactionLostError
+from kafkaclient.errors import KafkaError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.spark.checkpoint import end_offsets
 from kafkaclient.spark.client_cache import WORKER_CACHE
-from kafkaclient.spark.commit import State, TransactionStatus, abort_batch, commit_batch
+from kafkaclient.spark.commit import abort_batch, commit_batch
 from kafkaclient.spark.decisions import Contents, Decision
-from kafkaclient.spark.garbage import freeze_imports
+from kafkaclient.spark.garbage import freeze_objects
 from kafkaclient.spark.ledger import KafkaLedger, make_ledger
-from kafkaclient.spark.sink import TaskSink, write_rows
-from kafkaclient.types import PreparedTransaction
+from kafkaclient.spark.sink import TaskWriter, write_rows
+from kafkaclient.spark.transactions import KafkaTransactions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator
 
     import pyarrow as pa
 
     from kafkaclient.spark.options import WriteOptions
     from kafkaclient.spark.rows import WriteColumns
-    from kafkaclient.wire.transaction_states import TransactionDescription
+    from kafkaclient.types import PreparedTransaction
 
 # How long a transaction may be open: from the batch's first record to its commit, including
 # downtime of the query. Brokers allow no more by default (transaction.max.timeout.ms).
@@ -49,24 +47,14 @@ _TIMEOUT_MS = "900000"
 
 _STOP_TIMEOUT_S = 5.0  # for a failed task to abort its transaction
 
-_MAX_REQUESTS = 200  # in flight; with thousands, responses would time out
-
-_STATES = {
-    TxnState.ONGOING: State.OPEN,
-    TxnState.PREPARE_COMMIT: State.COMMITTED,
-    TxnState.COMPLETE_COMMIT: State.COMMITTED,
-    TxnState.PREPARE_ABORT: State.ABORTED,
-    TxnState.PREPARE_EPOCH_FENCE: State.ABORTED,
-    TxnState.COMPLETE_ABORT: State.ABORTED,
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Prepared(WriterCommitMessage):
     """A task's message to the driver. ``transaction`` is None if the task had no rows."""
 
-    query: str
-    """``{transactionalIdPrefix}-{query id}``. The query id is stored in the checkpoint."""
+    query_name: str
+    """``{transactionalIdPrefix}-{query id}``: the ledger's topic and transactional id, and the
+    prefix of the tasks' transactional ids. The query id is stored in the checkpoint."""
     records: int
     transaction: PreparedTransaction | None
     checksum: int = 0
@@ -81,16 +69,17 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         self._columns = columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        query, batch = _query_and_batch(self._options.transactional_id_prefix)
+        query_name, batch = _query_and_batch(self._options.transactional_id_prefix)
         options = {"transaction.timeout.ms": _TIMEOUT_MS} | self._options.client
-        name = f"{query}-{batch}-{uuid.uuid4().hex}"
-        producer = Producer(options | {"transactional.id": name})
-        freeze_imports()
+        identity = f"{query_name}-{batch}-{uuid.uuid4().hex}"
+        producer = Producer(options | {"transactional.id": identity})
+        freeze_objects()
         loop = WORKER_CACHE.loop
         try:
             loop.run(producer.start())
             loop.run(producer.begin_transaction())
-            return write_rows(loop, PreparingSink(producer, self._columns, query), iterator)
+            task = TransactionalTaskWriter(producer, self._columns, query_name)
+            return write_rows(loop, task, iterator)
         finally:  # stop() aborts a transaction that is not prepared
             loop.run(producer.stop(timeout=_STOP_TIMEOUT_S))
 
@@ -120,24 +109,24 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
     ) -> None:
         """Run ``call`` with the query's ledger and transactions, if there were any tasks."""
 
-        async def run(query: str) -> None:
+        async def run(query_name: str) -> None:
             options = self._options
             shared = AdminConfig.build(options.client, {}).for_producer()
             async with Admin(shared, limits=None) as admin:
                 await make_ledger(
                     admin,
-                    query,
+                    query_name,
                     replicas=options.ledger_replication_factor,
                     min_insync=options.ledger_min_insync_replicas,
                 )
-                ledger = KafkaLedger(admin, shared, query)
+                ledger = KafkaLedger(admin, shared, query_name)
                 try:
-                    await call(ledger, KafkaTransactions(admin, query))
+                    await call(ledger, KafkaTransactions(admin, query_name))
                 finally:
                     await ledger.close()
 
         if tasks:
-            asyncio.run(run(tasks[0].query))
+            asyncio.run(run(tasks[0].query_name))
 
 
 def _prepared(
@@ -148,12 +137,12 @@ def _prepared(
     return tasks, tuple(each.transaction for each in tasks if each.transaction is not None)
 
 
-class PreparingSink(TaskSink):
+class TransactionalTaskWriter(TaskWriter):
     """Writes in a transaction, and prepares it at the end."""
 
-    def __init__(self, producer: Producer, columns: WriteColumns, query: str) -> None:
+    def __init__(self, producer: Producer, columns: WriteColumns, query_name: str) -> None:
         super().__init__(producer, columns)
-        self._query = query
+        self._query_name = query_name
         self._checksum = 0
 
     async def take(self, batch: pa.RecordBatch) -> None:
@@ -163,74 +152,17 @@ class PreparingSink(TaskSink):
     async def finish(self) -> WriterCommitMessage:
         await super().finish()
         prepared = await self._producer.prepare_transaction()
-        return Prepared(self._query, self._rows, prepared, self._checksum)
+        return Prepared(self._query_name, self._rows, prepared, self._checksum)
 
 
 def _query_and_batch(prefix: str) -> tuple[str, int]:
-    """The query and the batch number of this task."""
+    """The query's name and the batch number of this task."""
     context = TaskContext.get()
-    query = context and context.getLocalProperty("sql.streaming.queryId")
+    query_id = context and context.getLocalProperty("sql.streaming.queryId")
     batch = context and context.getLocalProperty("streaming.sql.batchId")
-    if not query or not batch:
+    if not query_id or not batch:
         raise KafkaError(
             "exactlyOnce: this task has no query id and batch number from Spark. Only "
             "micro-batches of a streaming query can be written exactly once"
         )
-    return f"{prefix}-{query}", int(batch)
-
-
-class KafkaTransactions:
-    """The transactions ``{query}-{batch}-{hex}``, as their coordinators report them. ``clock`` is
-    the wall clock in seconds: a transaction's start is in wall clock time."""
-
-    def __init__(self, admin: Admin, query: str, *, clock: Callable[[], float] = time.time) -> None:
-        self._admin = admin
-        self._clock = clock
-        self._request_slots = asyncio.Semaphore(_MAX_REQUESTS)
-        self._query = query
-
-    async def states(
-        self, prepared: Sequence[PreparedTransaction]
-    ) -> dict[PreparedTransaction, TransactionStatus]:
-        described = await self._describe([each.transactional_id for each in prepared])
-        # If this machine's clock is behind, the latest start time serves as the current time.
-        begun = [each.started_ms for each in described.values() if each is not None]
-        now_ms = max([self._clock() * 1000, *begun])
-        return {each: _status(each, described[each.transactional_id], now_ms) for each in prepared}
-
-    async def end(self, prepared: PreparedTransaction, *, commit: bool) -> bool:
-        async with self._request_slots:
-            try:
-                await self._admin.end_transaction(prepared, commit=commit)
-            except TransactionLostError:
-                return False
-        return True
-
-    async def _describe(self, names: Sequence[str]) -> dict[str, TransactionDescription | None]:
-        described: dict[str, TransactionDescription | None] = {}
-        for at in range(0, len(names), _MAX_REQUESTS):
-            described |= await self._admin.describe_transactions(names[at : at + _MAX_REQUESTS])
-        return described
-
-    async def open_up_to(self, batch: int) -> list[PreparedTransaction]:
-        name = re.compile(re.escape(self._query) + r"-(\d+)-[0-9a-f]{32}")
-        listed = await self._admin.list_transactions(f"{self._query}-", states=[TxnState.ONGOING])
-        found = [name.fullmatch(each.transactional_id) for each in listed]
-        old = [match[0] for match in found if match and int(match[1]) <= batch]
-        described = await self._describe(old)
-        return [
-            PreparedTransaction(transactional_id, now.producer_id, now.producer_epoch)
-            for transactional_id, now in described.items()
-            if now is not None and now.state is TxnState.ONGOING
-        ]
-
-
-def _status(
-    prepared: PreparedTransaction, found: TransactionDescription | None, now_ms: float
-) -> TransactionStatus:
-    if found is None or found.producer_id != prepared.producer_id:
-        return TransactionStatus(State.UNKNOWN)
-    state = _STATES.get(found.state, State.UNKNOWN)
-    if state is not State.OPEN:
-        return TransactionStatus(state)
-    return TransactionStatus(state, max(0.0, 1 - (now_ms - found.started_ms) / found.timeout_ms))
+    return f"{prefix}-{query_id}", int(batch)

@@ -8,12 +8,12 @@ import sys
 _modules = 0
 
 
-def freeze_imports() -> None:
-    """Exclude all objects from garbage collection, if there are new imports since the last call.
+def freeze_objects() -> None:
+    """Exclude all current objects from garbage collection, if modules were imported since the last
+    call. Then this call also collects garbage, including frozen objects.
 
     Spark's daemon makes workers collect garbage after each task (``pyspark.daemon``). Scanning
-    everything that PySpark, pandas, PyArrow and this package define took 20 to 60 ms, longer than a
-    small task. The next call collects frozen objects that have become garbage.
+    everything that PySpark, pandas, PyArrow and this package define takes longer than a small task.
     """
     global _modules  # noqa: PLW0603 - sys.modules is global, too
     if len(sys.modules) > _modules:

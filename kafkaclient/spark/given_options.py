@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import logging
 import re
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -12,41 +11,12 @@ from kafkaclient.config import ClientConfig, ReaderConfig
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-_log = logging.getLogger(__name__)
+    from collections.abc import Callable, Iterable, Mapping
 
 T = TypeVar("T")
 Mode = Literal["batch", "streaming"]
 
 _CLIENT = "kafka."
-SUBSCRIPTIONS = ("assign", "subscribe", "subscribePattern")
-READ = (
-    *SUBSCRIPTIONS,
-    "startingOffsets",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "includeHeaders",
-    "columns",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "failOnDataLoss",
-)
-ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
-TRIGGER = (
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "commitOffsetsToGroup",
-)
-TRANSACTIONAL = (
-    "transactionalIdPrefix",
-    "ledgerReplicationFactor",
-    "ledgerMinInsyncReplicas",
-    "failOnDataLoss",
-)
-WRITE = ("topic", "includeHeaders", "exactlyOnce", *TRANSACTIONAL)
 # Options of the JVM's connector and its consumer that have no effect without a consumer group.
 _IGNORED = {
     "groupidprefix",
@@ -92,29 +62,52 @@ flag = matching("true|false", lambda found: found[0].lower() == "true", "give tr
 count = matching(r"0*[1-9]\d*", lambda found: int(found[0]), "give an integer above 0")
 
 
-def option(name: str, parse: Callable[[str], T], default: T) -> Any:
-    """Declares a dataclass field that :meth:`GivenOptions.declared_by` reads."""
-    return dataclasses.field(default=default, metadata={"option": (name, parse, default)})
+def option(name: str, parse: Callable[[str], T], default: T, group: str = "") -> Any:
+    """Declares a dataclass field that :meth:`GivenOptions.declared_by` reads. ``group``: what
+    :func:`option_names` selects by."""
+    return dataclasses.field(
+        default=default, metadata={"option": (name, parse, default), "group": group}
+    )
+
+
+def option_names(options: type, group: str | None = None) -> tuple[str, ...]:
+    """The names of the options that the fields of a dataclass declare; with ``group`` only those
+    of this group."""
+    return tuple(
+        field.metadata["option"][0]
+        for field in dataclasses.fields(options)
+        if "option" in field.metadata and group in (None, field.metadata["group"])
+    )
+
+
+def without_effect(options: Iterable[str]) -> list[str]:
+    """The given options that are accepted and ignored."""
+    return [name for name in options if name.lower() in _IGNORED]
 
 
 class GivenOptions:
     """The given options by lower-case name: Spark's options are not case-sensitive. Raises
-    ConfigError for a name that is not in ``known``."""
+    ConfigError for a name that is not in ``known``. ``elsewhere``: known options that are not for
+    this ``use``."""
 
-    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        known: tuple[str, ...],
+        *,
+        use: Literal["reading", "writing"],
+        elsewhere: tuple[str, ...],
+    ) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
-        accepted = {name.lower() for name in known} | _SET_BY_SPARK
+        accepted = {name.lower() for name in known} | _SET_BY_SPARK | _IGNORED
         for name in self._values:
             if name in _REJECTED:
                 raise ConfigError(f"option {name} is not accepted: {_REJECTED[name]}")
-            if name in _IGNORED:
-                _log.warning(
-                    "option %s has no effect: this source uses no consumer group. The option "
-                    "commitOffsetsToGroup shows the lag of a query",
-                    name,
-                )
-            elif name not in accepted and not name.startswith(_CLIENT):
-                raise ConfigError(_unknown(name, known))
+            if name in accepted or name.startswith(_CLIENT):
+                continue
+            if name in {each.lower() for each in elsewhere}:
+                raise ConfigError(f"option {name} is not for {use}")
+            raise ConfigError(_unknown(name, known))
 
     def get(self, name: str) -> str | None:
         return self._values.get(name.lower())
@@ -159,9 +152,6 @@ class GivenOptions:
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> str:
-    if name in {each.lower() for each in (*READ, *ENDING, *TRIGGER, *WRITE)}:
-        use = "writing" if "topic" in known else "reading"
-        return f"option {name} is not for {use}"
     full = [f"{_CLIENT}{each.kafka_name}" for each in ReaderConfig.OPTIONS.values()]
     meant = {each.lower(): each for each in known} | {each: each for each in full}
     meant |= {each.removeprefix(_CLIENT): each for each in full}

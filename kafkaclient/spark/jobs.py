@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -57,7 +57,8 @@ def _first_lines(text: str) -> str:
 def report_progress(spark: Any, report: Callable[[int, int], None]) -> Iterator[None]:
     """Call ``report(tasks done, all tasks)`` for the active stages every 0.25 s, on a thread.
 
-    Sessions of Spark Connect do not know their stages, so there are no calls.
+    Sessions of Spark Connect do not know their stages, so there are no calls. The
+    calls end when the JVM ends.
     """
     context = getattr(spark, "_sc", None)
     if context is None:
@@ -67,12 +68,13 @@ def report_progress(spark: Any, report: Callable[[int, int], None]) -> Iterator[
     stopped = threading.Event()
 
     def follow() -> None:
-        while not stopped.wait(_POLL_INTERVAL_S):
-            found = map(tracker.getStageInfo, tracker.getActiveStageIds())
-            stages = [stage for stage in found if stage is not None]
-            if stages:
-                done = sum(stage.numCompletedTasks for stage in stages)
-                report(done, sum(stage.numTasks for stage in stages))
+        with suppress(*_spark_error_types(), ConnectionError):  # the caller's job fails, too
+            while not stopped.wait(_POLL_INTERVAL_S):
+                found = map(tracker.getStageInfo, tracker.getActiveStageIds())
+                stages = [stage for stage in found if stage is not None]
+                if stages:
+                    done = sum(stage.numCompletedTasks for stage in stages)
+                    report(done, sum(stage.numTasks for stage in stages))
 
     thread = threading.Thread(target=follow, name="kafkaclient-spark-progress", daemon=True)
     thread.start()

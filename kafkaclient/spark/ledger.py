@@ -7,7 +7,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kafkaclient.admin import TxnState
+from kafkaclient.admin import ConfigResource, TxnState
 from kafkaclient.errors import KafkaError, TopicExistsError, UnknownTopicError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.reader import Reader
@@ -41,65 +41,85 @@ _BEING_WRITTEN = (
 )
 _STOP_TIMEOUT_S = 5.0  # for stopping the ledger's producer
 
+_checked: set[str] = set()  # ledgers that were created or checked: a process warns once
+
 
 async def make_ledger(
-    admin: Admin, query: str, *, replicas: int | None, min_insync: int | None
+    admin: Admin, topic: str, *, replicas: int | None, min_insync: int | None
 ) -> None:
     """Create the ledger's topic unless it exists.
 
-    ``replicas`` None: 3, or fewer with a warning if the cluster has fewer brokers. ``min_insync``
-    None: 2 with at least 3 replicas, else 1. Raises the controller's BrokerError if the cluster
-    cannot provide the given numbers; AuthorizationError.
+    ``replicas`` None: 3, or fewer with a warning if the cluster has fewer brokers, but at least
+    ``min_insync``. ``min_insync`` None: 2 with at least 3 replicas, else 1. Raises the controller's
+    BrokerError if the cluster has too few brokers for these numbers; AuthorizationError.
     """
     with suppress(UnknownTopicError):
-        existing = (await admin.describe_topic(query)).replication_factor
-        if existing < (replicas or 0):
-            _log.warning(
-                "the ledger %s has %d replicas, not %s (ledgerReplicationFactor): it already "
-                "existed",
-                query,
-                existing,
-                replicas,
-            )
+        existing = (await admin.describe_topic(topic)).replication_factor
+        if topic not in _checked:
+            await _check_existing(admin, topic, existing, replicas or _REPLICAS)
+            _checked.add(topic)
         return
-    for factor in (replicas,) if replicas is not None else range(_REPLICAS, 0, -1):
+    least = replicas or min_insync or 1
+    most = replicas or max(least, _REPLICAS)
+    for factor in range(most, least - 1, -1):
         insync = min_insync or (2 if factor > 2 else 1)
         configs = _CONFIGS | {"min.insync.replicas": str(insync)}
         try:
             with suppress(TopicExistsError):  # created by a run that is ending
-                await admin.create_topic(query, 1, factor, configs=configs)
+                await admin.create_topic(topic, 1, factor, configs=configs)
         except KafkaError as error:
-            if error.code != _INVALID_REPLICATION_FACTOR or factor in (replicas, 1):
+            if error.code != _INVALID_REPLICATION_FACTOR or factor == least:
                 raise
         else:
             break
+    _checked.add(topic)
     if replicas is None and factor < _REPLICAS:
         _log.warning(
             "the ledger %s has only %d of %d replicas: the cluster has too few brokers. If "
             "decisions are lost with their brokers, batches may be duplicated or lost",
-            query,
+            topic,
             factor,
             _REPLICAS,
         )
 
 
+async def _check_existing(admin: Admin, topic: str, replicas: int, wanted: int) -> None:
+    """Warn if the ledger may lose decisions."""
+    if replicas < wanted:
+        _log.warning(
+            "the ledger %s has %d replicas, not %d (ledgerReplicationFactor): it already existed",
+            topic,
+            replicas,
+            wanted,
+        )
+    with suppress(KafkaError):  # the permission DescribeConfigs is needed for this warning only
+        found = await admin.describe_configs(ConfigResource.topic(topic), ["cleanup.policy"])
+        if (policy := found["cleanup.policy"].value) != "compact":
+            _log.warning(
+                "the ledger %s has cleanup.policy=%s: when a decision is deleted, a repeated batch "
+                "is written twice. Set cleanup.policy=compact",
+                topic,
+                policy,
+            )
+
+
 class KafkaLedger:
-    """A :class:`~kafkaclient.spark.commit.Ledger`: the topic with the query's name. :meth:`claim`
-    starts a producer with the same name as transactional id, so that earlier runs are fenced.
-    Other methods start no producer."""
+    """A :class:`~kafkaclient.spark.commit.Ledger`: one topic. :meth:`claim` starts a
+    producer with the topic's name as transactional id, so that earlier runs are fenced. Other
+    methods start no producer."""
 
     def __init__(
         self,
         admin: Admin,
         options: Mapping[str, object],
-        query: str,
+        topic: str,
         *,
         dialer: Dialer | None = None,
     ) -> None:
         self._admin = admin
         self._options = dict(options)
         self._dialer = dialer
-        self._query = query
+        self._topic = topic
         self._producer: Producer | None = None
 
     async def close(self) -> None:
@@ -109,14 +129,14 @@ class KafkaLedger:
             try:
                 await producer.stop(timeout=_STOP_TIMEOUT_S)
             except KafkaError as error:
-                _log.warning("the producer of ledger %s did not stop: %s", self._query, error)
+                _log.warning("the producer of ledger %s did not stop: %s", self._topic, error)
 
     async def last(self) -> Decision | None:
-        tp = TopicPartition(self._query, 0)
+        tp = TopicPartition(self._topic, 0)
         committed = self._options | {"isolation_level": "read_committed"}
         async with Reader(committed, dialer=self._dialer) as reader:
-            first = await reader.offsets(self._query, at="earliest")
-            end = await reader.offsets(self._query, at="latest")
+            first = await reader.offsets(self._topic, at="earliest")
+            end = await reader.offsets(self._topic, at="latest")
             batches = reader.read({tp: (first[tp], end[tp])})
             values = [record.value async for batch in batches for record in batch]
         last = deque(_join_slices(value for value in values if value is not None), maxlen=1)
@@ -124,13 +144,13 @@ class KafkaLedger:
 
     async def is_writing(self) -> bool:
         """Whether the ledger's transaction is open or being committed or aborted."""
-        found = (await self._admin.describe_transactions([self._query]))[self._query]
+        found = (await self._admin.describe_transactions([self._topic]))[self._topic]
         return found is not None and found.state in _BEING_WRITTEN
 
     async def claim(self) -> Decision | None:
         await self.close()
         # Before reading: this fences earlier producers and ends their transactions.
-        producer = Producer(self._options | {"transactional_id": self._query}, dialer=self._dialer)
+        producer = Producer(self._options | {"transactional_id": self._topic}, dialer=self._dialer)
         self._producer = producer
         await producer.start()
         return await self.last()
@@ -141,8 +161,8 @@ class KafkaLedger:
         async with self._producer.transaction():
             for number, value in enumerate(_slices(decision)):
                 # Compaction keeps the last record of each key, and so the last decision.
-                key = f"{self._query}/{number}" if number else self._query
-                await self._producer.send(self._query, value, key.encode(), partition=0)
+                key = f"{self._topic}/{number}" if number else self._topic
+                await self._producer.send(self._topic, value, key.encode(), partition=0)
 
 
 def _slices(decision: Decision) -> Iterator[bytes]:

@@ -15,17 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from kafkaclient.config import ProducerConfig, ReaderConfig
 from kafkaclient.errors import ConfigError, OffsetOutOfRangeError
 from kafkaclient.spark.given_options import (
-    ENDING,
-    READ,
-    SUBSCRIPTIONS,
-    TRANSACTIONAL,
-    TRIGGER,
-    WRITE,
     GivenOptions,
     count,
     flag,
     matching,
     option,
+    option_names,
 )
 from kafkaclient.spark.offsets import (
     EARLIEST,
@@ -45,6 +40,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+SUBSCRIPTIONS = ("assign", "subscribe", "subscribePattern")
+ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_STARTING = (
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+)
+_TRIGGER = "trigger"  # the group of options for streaming reads only
+_TRANSACTIONAL = "transactional"  # the group of options for writes with exactlyOnce only
+
 _DEFAULT_PREFIX = "kafkaclient-spark"
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "": 1e-3}
 
@@ -55,12 +61,19 @@ _prefix = matching(
 )
 _milliseconds = matching(r"\d+", lambda found: int(found[0]), "give milliseconds since the epoch")
 _topic = matching(".+", lambda found: found[0], "give a topic's name")
-_group = matching(".+", lambda found: found[0], "give the name of a consumer group of its own")
+_group = matching(".+", lambda found: found[0], "give the name of a group that no consumer uses")
 _strategy = matching("error|latest", lambda found: found[0].lower(), "give error or latest")
-_COLUMNS = {
-    name.lower(): name
-    for name in ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-} | {"headers": "headers"}
+_ALL_COLUMNS = (
+    "key",
+    "value",
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestampType",
+    "headers",
+)
+_COLUMNS = {name.lower(): name for name in _ALL_COLUMNS}
 _seconds = matching(
     rf"(\d+)\s*({'|'.join(_UNITS_S)})",
     lambda found: int(found[1]) * _UNITS_S[found[2].lower()],
@@ -68,7 +81,7 @@ _seconds = matching(
 )
 
 
-def _column_names(text: str) -> frozenset[str] | None:
+def _column_names(text: str) -> frozenset[str]:
     names = [name.strip().lower() for name in text.split(",")]
     for name in names:
         if name not in _COLUMNS:
@@ -98,24 +111,25 @@ class ReadOptions:
     start: OffsetLimit
     end: OffsetLimit
     include_headers: bool = option("includeHeaders", flag, default=False)
+    """Whether ``headers`` is a column. If ``columns`` is given, that list decides."""
     columns: frozenset[str] | None = option("columns", _column_names, None)
     """The columns of the read. None: all, and ``headers`` only with ``include_headers``."""
     min_partitions: int | None = option("minPartitions", count, None)
     max_records: int | None = option("maxRecordsPerPartition", count, None)
     """Maximum number of offsets per task."""
-    max_offsets: int | None = option("maxOffsetsPerTrigger", count, None)
+    max_offsets: int | None = option("maxOffsetsPerTrigger", count, None, _TRIGGER)
     """Approximate maximum number of offsets per trigger."""
-    min_offsets: int | None = option("minOffsetsPerTrigger", count, None)
+    min_offsets: int | None = option("minOffsetsPerTrigger", count, None, _TRIGGER)
     """A trigger waits for this many offsets, but at most ``max_delay_s`` seconds."""
-    max_delay_s: float = option("maxTriggerDelay", _seconds, 900.0)
-    group: str | None = option("commitOffsetsToGroup", _group, None)
+    max_delay_s: float = option("maxTriggerDelay", _seconds, 900.0, _TRIGGER)
+    group: str | None = option("commitOffsetsToGroup", _group, None, _TRIGGER)
     """The consumer group to which a query's progress is committed for display."""
     fail_on_data_loss: bool = option("failOnDataLoss", flag, default=True)
 
     @classmethod
     def parse(cls, options: Mapping[str, str], mode: Mode) -> ReadOptions:
         """The parsed options. Raises ConfigError, which names the option."""
-        given = GivenOptions(options, (*READ, *ENDING, *TRIGGER))
+        given = GivenOptions(options, _READ, use="reading", elsewhere=_WRITE)
         client = given.client(ReaderConfig)
         if mode == "batch":
             start = _offset_limit(given, "starting", EARLIEST)
@@ -124,18 +138,12 @@ class ReadOptions:
             for name in given.present(ENDING):
                 raise ConfigError(f"option {name} is for batch reads: a streaming read has no end")
             start, end = _offset_limit(given, "starting", LATEST), ByOffset(LATEST)
+        declared = given.declared_by(cls)
+        if declared["columns"] is not None:
+            declared["include_headers"] = "headers" in declared["columns"]
         found = cls(
-            client=client,
-            subscription=_subscription(given),
-            start=start,
-            end=end,
-            **given.declared_by(cls),
+            client=client, subscription=_subscription(given), start=start, end=end, **declared
         )
-        if found.columns is not None and found.include_headers != ("headers" in found.columns):
-            raise ConfigError(
-                "the column headers needs both: includeHeaders=true, and headers in the option "
-                "columns"
-            )
         least, most = found.min_offsets, found.max_offsets
         if least and most and least > most:
             raise ConfigError(
@@ -166,13 +174,20 @@ class WriteOptions:
     topic: str | None = option("topic", _topic, None)
     """The topic of all rows. None: each row names its topic."""
     exactly_once: bool = option("exactlyOnce", flag, default=False)
-    transactional_id_prefix: str = option("transactionalIdPrefix", _prefix, _DEFAULT_PREFIX)
-    fail_on_data_loss: bool = option("failOnDataLoss", flag, default=True)
+    transactional_id_prefix: str = option(
+        "transactionalIdPrefix", _prefix, _DEFAULT_PREFIX, _TRANSACTIONAL
+    )
+    fail_on_data_loss: bool = option("failOnDataLoss", flag, True, _TRANSACTIONAL)
     """Whether the query fails if a decided batch cannot be committed completely any more, or
     differs from the batch that Spark repeats."""
-    ledger_replication_factor: int | None = option("ledgerReplicationFactor", count, None)
-    """None: 3, or the number of brokers if there are fewer."""
-    ledger_min_insync_replicas: int | None = option("ledgerMinInsyncReplicas", count, None)
+    ledger_replication_factor: int | None = option(
+        "ledgerReplicationFactor", count, None, _TRANSACTIONAL
+    )
+    """None: 3, or the number of brokers if there are fewer, but at least
+    ``ledger_min_insync_replicas``."""
+    ledger_min_insync_replicas: int | None = option(
+        "ledgerMinInsyncReplicas", count, None, _TRANSACTIONAL
+    )
     """None: 2 with at least 3 replicas, else 1."""
     checkpoint: str | None = None
     """Where Spark stores the offsets of batches (``checkpointLocation``)."""
@@ -180,7 +195,7 @@ class WriteOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str], mode: Mode) -> WriteOptions:
         """The parsed options. Raises ConfigError, which names the option."""
-        given = GivenOptions(options, WRITE)
+        given = GivenOptions(options, _WRITE, use="writing", elsewhere=_READ)
         client = given.client(ProducerConfig)
         given.read("includeHeaders", flag, default=False)  # the column decides: only check it
         checkpoint = given.get("checkpointLocation")
@@ -190,7 +205,7 @@ class WriteOptions:
                 raise ConfigError("option exactlyOnce is for streaming writes")
             ProducerConfig.build(client | {"transactional.id": "checked"}, {})
         else:
-            for name in given.present(TRANSACTIONAL):
+            for name in given.present(option_names(cls, _TRANSACTIONAL)):
                 raise ConfigError(f"option {name} is for writes with exactlyOnce=true")
         replicas, insync = found.ledger_replication_factor, found.ledger_min_insync_replicas
         if insync is not None and insync > (replicas or insync):
@@ -201,12 +216,19 @@ class WriteOptions:
         return found
 
 
+TRIGGER = option_names(ReadOptions, _TRIGGER)
+_READ = (*SUBSCRIPTIONS, *_STARTING, *ENDING, *option_names(ReadOptions))
+_WRITE = ("includeHeaders", *option_names(WriteOptions))
+
+
 def _subscription(given: GivenOptions) -> Subscription:
     chosen = given.present(SUBSCRIPTIONS)
     if len(chosen) != 1:
         found = f"{' and '.join(chosen)} are given" if chosen else "none is given"
         raise ConfigError(f"give exactly one of the options {', '.join(SUBSCRIPTIONS)}: {found}")
-    return given.read(chosen[0], _PARSE_SUBSCRIPTION[chosen[0]], Subscription())
+    subscription = given.read(chosen[0], _PARSE_SUBSCRIPTION[chosen[0]], None)
+    assert subscription is not None, "it is given"
+    return subscription
 
 
 def _parse_subscribe(text: str) -> Subscription:

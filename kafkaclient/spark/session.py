@@ -44,6 +44,9 @@ def spark_session(
 ) -> Any:
     """The active ``SparkSession``, or a new one named ``app``.
 
+    An active session also gets ``config`` and the settings made here, such as
+    ``spark.sql.python.filterPushdown.enabled=true``, where Spark can change them at run time.
+
     ``master`` is any Spark URL: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://...``, or
     ``sc://host`` for Spark Connect. None means the environment variable ``MASTER``, or
     ``local[*]``. ``config`` (under Spark's names) overrides the settings made here.

@@ -32,9 +32,10 @@ _MAX_UNACKNOWLEDGED = 64  # batches; buffer.memory limits their size
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """A task's message to the driver: its number of acknowledged records."""
+    """A task's message to the driver. Spark needs one; nothing reads it."""
 
     records: int
+    """The number of acknowledged records."""
 
 
 class TopicWriter:
@@ -50,8 +51,8 @@ class TopicWriter:
         from kafkaclient.spark.client_cache import WORKER_CACHE  # noqa: PLC0415
 
         with WORKER_CACHE.client(Producer, self._options.client) as producer:
-            sink = TaskSink(producer, self._columns)
-            return write_rows(WORKER_CACHE.loop, sink, iterator)
+            task = TaskWriter(producer, self._columns)
+            return write_rows(WORKER_CACHE.loop, task, iterator)
 
 
 class KafkaWriter(TopicWriter, DataSourceArrowWriter):
@@ -59,15 +60,15 @@ class KafkaWriter(TopicWriter, DataSourceArrowWriter):
 
 
 def write_rows(
-    loop: LoopThread, sink: TaskSink, batches: Iterator[pa.RecordBatch]
+    loop: LoopThread, task: TaskWriter, batches: Iterator[pa.RecordBatch]
 ) -> WriterCommitMessage:
     """Write a task's rows with a started producer, and return the message for the driver. Spark's
     thread waits for rows while the loop's thread waits for brokers."""
-    loop.feed(batches, sink.take)
-    return loop.run(sink.finish())
+    loop.feed(batches, task.take)
+    return loop.run(task.finish())
 
 
-class TaskSink:
+class TaskWriter:
     """Sends record batches with a producer. Errors name the row of the task."""
 
     def __init__(self, producer: Producer, columns: WriteColumns) -> None:

@@ -76,3 +76,17 @@ def test_batch_reads_warn_of_options_of_streaming_reads(caplog: pytest.LogCaptur
     assert not caplog.records
     source.reader(schema)
     assert caplog.messages == ["option maxOffsetsPerTrigger is ignored: it is for streaming reads"]
+
+
+def test_options_without_effect_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Spark creates writers twice per micro-batch, and a reader in several processes."""
+    ignored = {"groupIdPrefix": "g", "kafka.group.id": "g"}
+    source = KafkaDataSource(OPTIONS | ignored)
+    schema = source.schema()
+    source.reader(schema)
+    source.streamReader(schema)
+    sink = KafkaDataSource({"kafka.bootstrap.servers": "x:1", "topic": "t"} | ignored)
+    sink.streamWriter(StructType().add("value", "string"), overwrite=False)
+    assert len(caplog.messages) == len(ignored)
+    for name, message in zip(ignored, caplog.messages, strict=True):
+        assert message.startswith(f"option {name} has no effect")

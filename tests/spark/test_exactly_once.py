@@ -26,6 +26,7 @@ from kafkaclient.errors import (  # noqa: E402
     TransactionLostError,
 )
 from kafkaclient.spark import exactly_once  # noqa: E402
+from kafkaclient.spark import ledger as ledger_module  # noqa: E402
 from kafkaclient.spark.checkpoint import end_offsets  # noqa: E402
 from kafkaclient.spark.commit import (  # noqa: E402
     State,
@@ -36,13 +37,13 @@ from kafkaclient.spark.commit import (  # noqa: E402
 from kafkaclient.spark.decisions import Contents, Decision  # noqa: E402
 from kafkaclient.spark.exactly_once import (  # noqa: E402
     ExactlyOnceWriter,
-    KafkaTransactions,
     Prepared,
-    PreparingSink,
+    TransactionalTaskWriter,
 )
 from kafkaclient.spark.ledger import KafkaLedger, make_ledger  # noqa: E402
 from kafkaclient.spark.options import WriteOptions  # noqa: E402
 from kafkaclient.spark.rows import WriteColumns  # noqa: E402
+from kafkaclient.spark.transactions import KafkaTransactions  # noqa: E402
 from kafkaclient.testing.fake import FakeCluster  # noqa: E402
 from kafkaclient.testing.inspect import inspect  # noqa: E402
 from kafkaclient.types import PreparedTransaction  # noqa: E402
@@ -63,10 +64,15 @@ def fake(request: pytest.FixtureRequest) -> FakeCluster:
     return cluster
 
 
+@pytest.fixture(autouse=True)
+def _no_ledger_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "_checked", set())
+
+
 async def task(fake: FakeCluster, batch: int, values: list[str], name: int = 0) -> Prepared:
     identity = f"{QUERY}-{batch}-{name:032x}"
     producer = Producer(fake.bootstrap, dialer=fake, transactional_id=identity)
-    sink = PreparingSink(producer, COLUMNS, QUERY)
+    sink = TransactionalTaskWriter(producer, COLUMNS, QUERY)
     await producer.start()
     await producer.begin_transaction()
     try:
@@ -291,6 +297,8 @@ async def test_cleaning_up_tolerates_a_missing_broker(fake) -> None:
         (1, None, None, (1, "1")),
         (3, 2, None, (2, "1")),
         (5, 5, 3, (5, "3")),
+        (2, None, 2, (2, "2")),
+        (5, None, 4, (4, "4")),
     ],
 )
 async def test_the_ledger_is_replicated(
@@ -313,8 +321,30 @@ async def test_an_impossible_replication_factor_is_an_error(caplog) -> None:
         with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):
             await make_ledger(admin, "q", replicas=3, min_insync=None)
         await make_ledger(admin, "q", replicas=1, min_insync=None)
+    ledger_module._checked.clear()  # another process
+    async with Admin(fake.bootstrap, dialer=fake, limits=None) as admin:
         await make_ledger(admin, "q", replicas=2, min_insync=None)
     assert "ledger q has 1 replicas, not 2 (ledgerReplicationFactor)" in caplog.text
+
+
+async def test_no_ledger_is_made_that_cannot_be_written() -> None:
+    fake = FakeCluster(brokers=1)
+    async with Admin(fake.bootstrap, dialer=fake, limits=None) as admin:
+        with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):
+            await make_ledger(admin, "q", replicas=None, min_insync=2)
+        assert "q" not in await admin.list_topics()
+
+
+async def test_an_existing_ledger_is_checked_once(caplog) -> None:
+    """Earlier releases made ledgers with one replica. Each commit calls ``make_ledger``."""
+    fake = FakeCluster()
+    fake.create_topic("q", 1)  # as brokers create it by themselves
+    async with Admin(fake.bootstrap, dialer=fake, limits=None) as admin:
+        for _ in range(3):
+            await make_ledger(admin, "q", replicas=None, min_insync=None)
+    few, deleted = caplog.messages
+    assert few.startswith("the ledger q has 1 replicas, not 3")
+    assert deleted.startswith("the ledger q has cleanup.policy=delete")
 
 
 @pytest.mark.parametrize("name", ["my%20query", "my query", "a#1", "a?b", "a:b"])

@@ -53,3 +53,17 @@ def test_the_tasks_of_active_stages_are_reported() -> None:
 def test_spark_connect_reports_nothing() -> None:
     with report_progress(SimpleNamespace(), pytest.fail):
         assert "kafkaclient-spark-progress" not in {each.name for each in threading.enumerate()}
+
+
+def test_the_reports_end_with_the_jvm() -> None:
+    """Without a stack trace from the thread: the caller's job fails, too."""
+    asked = threading.Event()
+
+    class Ended(Tracker):
+        def getActiveStageIds(self) -> list[int]:
+            asked.set()
+            raise ConnectionRefusedError
+
+    spark = SimpleNamespace(_sc=SimpleNamespace(statusTracker=lambda: Ended({})))
+    with report_progress(spark, pytest.fail):
+        assert asked.wait(10)

@@ -16,7 +16,7 @@ from kafkaclient import Producer  # noqa: E402
 from kafkaclient.errors import BulkDeliveryError, InvalidRecordError  # noqa: E402
 from kafkaclient.spark.options import WriteOptions  # noqa: E402
 from kafkaclient.spark.rows import WriteColumns  # noqa: E402
-from kafkaclient.spark.sink import KafkaWriter, TaskSink, Written  # noqa: E402
+from kafkaclient.spark.sink import KafkaWriter, TaskWriter, Written  # noqa: E402
 from kafkaclient.spark.stream_sink import KafkaStreamWriter  # noqa: E402
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ TO_PARTITIONS = WriteColumns.check(SCHEMA.add("partition", IntegerType()), "t")
 
 
 @asynccontextmanager
-async def sink(fake, columns: WriteColumns, **options: object) -> AsyncIterator[TaskSink]:
+async def sink(fake, columns: WriteColumns, **options: object) -> AsyncIterator[TaskWriter]:
     producer = Producer(fake.bootstrap, dialer=fake, **options)
     await producer.start()
     try:
-        yield TaskSink(producer, columns)
+        yield TaskWriter(producer, columns)
     finally:
         await producer.stop(timeout=0)
 

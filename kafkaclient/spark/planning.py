@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from kafkaclient.spark.offsets import OffsetLimit
     from kafkaclient.spark.options import ReadOptions
 
+# A broker that has just started may have old metadata: how often and how late (in seconds) to ask
+# again for a partition that seems to be gone. In sum 10 s.
+_PAUSES_S = (0.1, 0.2, 0.7, *(1.0,) * 9)
+
 # The admin client accepts no fetch options.
 _FOR_ADMIN = frozenset(
     name for declared in AdminConfig.OPTIONS.values() for name in declared.spellings
@@ -46,8 +51,9 @@ class Planner:
         self._reader = Reader(options.client, dialer=dialer)
         shared = {name: value for name, value in options.client.items() if name in _FOR_ADMIN}
         self._admin = Admin(shared, dialer=dialer)
-        self._group = GroupProgress(self._admin, options.group) if options.group else None
-        self._matching: set[str] = set()
+        group = options.group
+        self._group = GroupProgress(self._admin, group, clock) if group is not None else None
+        self._matching_topics: list[str] = []
         """The topics that match the pattern."""
         self._matched_at = float("-inf")
 
@@ -56,10 +62,11 @@ class Planner:
         await self._admin.start()
 
     async def close(self) -> None:
-        if self._group is not None:
-            await self._group.finish()
-        await self._admin.close()
-        await self._reader.close()
+        async with AsyncExitStack() as each:  # also after an error
+            each.push_async_callback(self._reader.close)
+            each.push_async_callback(self._admin.close)
+            if self._group is not None:
+                await self._group.finish()
 
     async def report_progress(
         self, offsets: Mapping[TopicPartition, int], *, wait: bool = False
@@ -78,30 +85,38 @@ class Planner:
         With ``ignore_missing`` those are left out.
         """
         subscription = self._options.subscription
-        assigned, pattern = set(subscription.partitions), subscription.pattern
-        if pattern is not None:
-            await self._match(pattern)
-            ignore_missing = True  # a topic that was deleted since does not match any more
-        wanted = self._matching | {tp.topic for tp in assigned} | set(subscription.topics)
-        found = await self._describe(wanted, ignore_missing=ignore_missing)
-        there = [
-            TopicPartition(name, number)
-            for name in sorted(found)
-            for number in range(len(found[name].partitions))
-        ]
-        gone = assigned - set(there)
+        if subscription.pattern is not None:
+            await self._refresh_matching_topics(subscription.pattern)
+            # A topic that was deleted since does not match any more.
+            return await self._partitions_of(self._matching_topics, ignore_missing=True)
+        if subscription.topics:
+            return await self._partitions_of(subscription.topics, ignore_missing=ignore_missing)
+        assigned = set(subscription.partitions)
+        topics = {tp.topic for tp in assigned}
+        there = await self._partitions_of(topics, ignore_missing=ignore_missing)
+        gone = assigned.difference(there)
         if gone and not ignore_missing:
             raise UnknownTopicError(
                 f"option assign names {_list_partitions(gone)}, which do not exist"
             )
-        return [tp for tp in there if not assigned or tp in assigned]
+        return [tp for tp in there if tp in assigned]
 
-    async def _match(self, pattern: re.Pattern[str]) -> None:
+    async def _refresh_matching_topics(self, pattern: re.Pattern[str]) -> None:
         """Find the topics of the pattern, which takes metadata of the whole cluster. At most every
         ``metadata.max.age.ms``, as a consumer does that subscribes to a pattern."""
         if self._clock() - self._matched_at >= self._reader.config.metadata_max_age_ms / 1000:
-            self._matching = set(filter(pattern.fullmatch, await self._admin.list_topics()))
+            self._matching_topics = list(filter(pattern.fullmatch, await self._admin.list_topics()))
             self._matched_at = self._clock()
+
+    async def _partitions_of(
+        self, topics: Collection[str], *, ignore_missing: bool
+    ) -> list[TopicPartition]:
+        found = await self._describe(topics, ignore_missing=ignore_missing)
+        return [
+            TopicPartition(name, number)
+            for name in sorted(found)
+            for number in range(len(found[name].partitions))
+        ]
 
     async def _describe(
         self, topics: Collection[str], *, ignore_missing: bool
@@ -128,7 +143,21 @@ class Planner:
         transactions are excluded."""
         return await self._reader.offsets(partitions, at)
 
-    async def narrowed(
+    async def end_offsets(
+        self, known: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, int]:
+        """The end offsets of all subscribed partitions that exist now. If one of ``known`` seems to
+        be gone, the brokers are asked again for 10 s."""
+        found = await self.partitions(ignore_missing=True)
+        for pause_s in _PAUSES_S:
+            if not set(known).difference(found):
+                break
+            await asyncio.sleep(pause_s)
+            self._matched_at = float("-inf")
+            found = await self.partitions(ignore_missing=True)
+        return await self.offsets(found, "latest")
+
+    async def skip_unmatched(
         self, ranges: list[OffsetRange], conditions: tuple[Condition, ...]
     ) -> list[OffsetRange]:
         """The parts of the ranges that have all records that satisfy the conditions."""
@@ -165,8 +194,12 @@ class Planner:
     ) -> dict[TopicPartition, int]:
         times = _of_each(partitions, limit.times, f"{side}OffsetsByTimestamp")
         found: dict[TopicPartition, int] = {}
-        for each in set(times.values()):
-            at_time = await self._reader.offsets([tp for tp in times if times[tp] == each], each)
+        for at_time in await asyncio.gather(
+            *(
+                self._reader.offsets([tp for tp in times if times[tp] == each], each)
+                for each in set(times.values())
+            )
+        ):
             found |= {tp: offset for tp, offset in at_time.items() if offset is not None}
         without_record = times.keys() - found.keys()
         if without_record and limit.otherwise == "error":
@@ -190,9 +223,11 @@ async def plan_batch(
     try:
         await planner.start()
         partitions = await planner.partitions()
+        # The log may move on meanwhile: with this order the start is not before ``earliest``, and
+        # the end not after ``latest``.
+        earliest = await planner.offsets(partitions, "earliest")
         start = await planner.resolve(options.start, partitions, "starting")
         end = await planner.resolve(options.end, partitions, "ending")
-        earliest = await planner.offsets(partitions, "earliest")
         latest = await planner.offsets(partitions, "latest")
         ranges = []
         for tp in partitions:
@@ -204,7 +239,7 @@ async def plan_batch(
                     )
             begin = max(start[tp], earliest[tp])
             ranges.append(OffsetRange(*tp, begin, max(begin, min(end[tp], latest[tp]))))
-        ranges = await planner.narrowed(ranges, conditions)
+        ranges = await planner.skip_unmatched(ranges, conditions)
     finally:
         await planner.close()
     return split(ranges, options.min_partitions, options.max_records)

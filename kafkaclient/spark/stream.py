@@ -108,8 +108,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return target
         end = self._run(lambda planner: planner.end_offsets(begin))
         if target is not None:
-            # Spark asks for the target before it asks for the start. With startingOffsets=latest the
-            # start may be later in the log.
+            # Spark asks for the target before the start. With startingOffsets=latest the start may
+            # be later in the log.
             self._target = end
         return end
 

@@ -16,7 +16,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
 from pyspark.sql.types import StringType, StructType
 
-from kafkaclient.errors import BrokerConnectionError, ConfigError
+from kafkaclient.errors import ConfigError, MetadataTimeoutError
 from kafkaclient.spark import register, session, source
 from kafkaclient.spark.data_source import KafkaDataSource
 from kafkaclient.spark.offsets import OffsetRange
@@ -121,7 +121,8 @@ def test_a_task_reads_its_range(cache: Any, fake, fill: Callable[..., None], opt
 def test_a_task_whose_topic_is_gone(
     cache: Any, fake, fill: Callable[..., None], options: Any
 ) -> None:
-    few = {"kafka.max.block.ms": "50", "kafka.max.partition.fetch.bytes": "1"}
+    few = {"kafka.max.partition.fetch.bytes": "1", "kafka.retry.backoff.ms": "1"}
+    soon = {"kafka.max.block.ms": "50"}
     wanted = OffsetRange("t", 1, 0, 30)
 
     def read_while_recreated(**given: str) -> int:
@@ -138,12 +139,12 @@ def test_a_task_whose_topic_is_gone(
     assert read_while_recreated(failOnDataLoss="false") < 30
     fake.delete_topic("t")
     with pytest.raises(source.OffsetOutOfRangeError, match="from offset 0 to 30, but does not ex"):
-        list(read_range(options(**few), wanted, cache))
-    assert list(read_range(options(**few, failOnDataLoss="false"), wanted, cache)) == []
+        list(read_range(options(**soon), wanted, cache))
+    assert list(read_range(options(**soon, failOnDataLoss="false"), wanted, cache)) == []
     for broker in range(3):
         fake.stop_broker(broker)
-    with pytest.raises(BrokerConnectionError):  # not a reason to skip the records
-        list(read_range(options(**few, failOnDataLoss="false"), wanted, cache))
+    with pytest.raises(MetadataTimeoutError):  # not a reason to skip the records
+        list(read_range(options(**soon, failOnDataLoss="false"), wanted, cache))
 
 
 def test_a_task_that_stops_early(cache: Any, fake, fill: Callable[..., None], options: Any) -> None:

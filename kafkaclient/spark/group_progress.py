@@ -7,18 +7,31 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from kafkaclient.admin import Admin
+from kafkaclient.config.admin import AdminConfig
 from kafkaclient.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkaclient.admin import Admin
+    from kafkaclient.net.dialer import Dialer
     from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)
 
 _TIMEOUT_S = 10.0
 _PAUSE_S = 10.0  # after a failed commit
+
+# The admin client accepts no fetch options.
+_FOR_ADMIN = frozenset(
+    name for declared in AdminConfig.OPTIONS.values() for name in declared.spellings
+)
+
+
+def new_admin(options: Mapping[str, str], dialer: Dialer | None) -> Admin:
+    """An admin client with a reader's options."""
+    shared = {name: value for name, value in options.items() if name in _FOR_ADMIN}
+    return Admin(shared, dialer=dialer)
 
 
 class GroupProgress:
@@ -39,6 +52,16 @@ class GroupProgress:
         self._committed: Mapping[TopicPartition, int] = {}
         self._running: asyncio.Task[None] | None = None
         self._warned = ""
+
+    async def start(self) -> None:
+        await self._admin.start()
+
+    async def close(self) -> None:
+        """Also after a failed start."""
+        try:
+            await self.finish()
+        finally:
+            await self._admin.close()
 
     def report(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit the offsets, unless the last commit was the same. Must be called in the event

@@ -86,7 +86,7 @@ def read_range(
 
 async def _fetch(
     reader: Reader, options: ReadOptions, wanted: OffsetRange
-) -> AsyncGenerator[FetchedBatch, None]:
+) -> AsyncGenerator[FetchedBatch]:
     tp, start, end = wanted.topic_partition, wanted.start, wanted.end
     log_end = await _log_end(reader, tp)
     if log_end is None:

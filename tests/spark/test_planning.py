@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -172,6 +174,14 @@ async def test_progress_is_committed_to_a_group(fake, options, caplog) -> None:
     (warning,) = [each.message for each in caplog.records]
     assert "committed to group lag" in warning
     assert "No consumer may be a member" in warning
+
+
+def test_a_querys_process_imports_little() -> None:
+    """The admin client only with ``commitOffsetsToGroup``."""
+    code = "import sys, kafkaclient.spark.planning; print(*sys.modules)"
+    found = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=60).split()
+    assert "kafkaclient.reader" in found
+    assert not {"kafka", "kafkaclient.admin", "kafkaclient.producer"} & set(found)
 
 
 class RefusingAdmin:

@@ -15,6 +15,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r constraints.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	SPARK_HOME= $(BIN)/python -m kafkaclient.spark.precompile
 	touch $@
 
 install: $(STAMP) ## make .venv with everything in it

@@ -108,8 +108,11 @@ async def _fetch(
                 f"{tp} is read from offset {position} to {end}, but has {first} to {last}"
             )
             start = max(position, first) if position <= last else end  # behind the end is nothing
-        except UnknownTopicError as error:
-            options.report_loss(f"{error} (the read should go to offset {end})")
+        except UnknownTopicError:
+            position = reading.positions[tp]
+            options.report_loss(
+                f"{tp} is read from offset {position} to {end}, but was created again"
+            )
             start = end
         else:
             start = end

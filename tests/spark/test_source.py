@@ -134,7 +134,7 @@ def test_a_task_whose_topic_is_gone(
         return rows + sum(batch.num_rows for batch in read)
 
     fill(1, 30)
-    with pytest.raises(source.OffsetOutOfRangeError, match="deleted and created again"):
+    with pytest.raises(source.OffsetOutOfRangeError, match="to 30, but was created again"):
         read_while_recreated()
     assert read_while_recreated(failOnDataLoss="false") < 30
     fake.delete_topic("t")

@@ -396,6 +396,39 @@ async def test_a_first_batch_whose_start_is_not_known_any_more(
     assert counted == []
 
 
+@pytest.mark.full
+async def test_a_deleted_topic_ends_the_query_and_not_its_checkpoint(
+    spark, options, topic, create_topic, kafka_cluster, tmp_path: Path
+):
+    bootstrap, other = options["kafka.bootstrap.servers"], f"{topic}-b"
+    for name in (topic, other):
+        await create_topic(name, 1)
+        await _fill(bootstrap, name, range(10), 1)
+
+    def run(**extra: str) -> int:
+        counted: list[int] = []
+        frame = spark.readStream.format("kafkaclient").options(**options, **extra)
+        frame = frame.options(subscribe=f"{topic},{other}", startingOffsets="earliest").load()
+        writer = frame.writeStream.foreachBatch(lambda batch, _: counted.append(batch.count()))
+        writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        assert writer.start().awaitTermination(120)
+        return sum(counted)
+
+    assert run() == 20
+    async with Admin(kafka_cluster.bootstrap) as admin:
+        await admin.delete_topics([other])
+    await _fill(bootstrap, topic, range(5), 1)
+    for _ in range(2):
+        with pytest.raises(Exception, match=f"partition {other}-0 is gone; it was read to"):
+            run()
+    assert [each.name for each in (tmp_path / "offsets").glob("[0-9]*")] == ["0"]
+    assert run(failOnDataLoss="false") == 5
+    assert run() == 0
+    await create_topic(other, 1)
+    await _fill(bootstrap, other, range(3), 1)
+    assert run() == 3
+
+
 async def test_telemetry_is_followed_while_it_is_written(
     spark, options, topic, create_topic, tmp_path
 ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
@@ -11,7 +12,9 @@ from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.retry import until_answered
 from kafkaclient.cluster.router import Router
+from kafkaclient.cluster.topics import topic_error
 from kafkaclient.errors import (
+    BrokerConnectionError,
     KafkaError,
     LeaderChangedError,
     PartitionOutOfRangeError,
@@ -19,6 +22,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import by_topic
+from kafkaclient.wire.metadata import MetadataCall
 from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
 
 if TYPE_CHECKING:
@@ -28,6 +32,10 @@ if TYPE_CHECKING:
     from kafkaclient.config import ReaderConfig
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.wire.offsets import PartitionOffset
+
+
+_UNKNOWN_TOPIC = 3
+_LEADER_NOT_AVAILABLE = 5
 
 
 class _Read(Protocol):
@@ -111,6 +119,33 @@ class Cluster:
                     f"{tp}: the topic has {view.partition_count} partitions"
                 )
 
+    async def list_topics(self, names: Iterable[str] | None) -> dict[str, list[TopicPartition]]:
+        """See :meth:`.Reader.list_topics`."""
+        deadline = self.now() + self.config.max_block_ms / 1000
+        wanted = None if names is None else tuple(dict.fromkeys(names))
+        call = MetadataCall(wanted, allow_auto_topic_creation=False)
+
+        async def attempt() -> dict[str, list[TopicPartition]]:
+            result = await self.router.call(call, timeout_s=self._limit_s(deadline))
+            if result.error_code:
+                raise broker_error(result.error_code, "metadata request")
+            if not result.brokers:  # a broker that has just started knows nothing
+                raise BrokerConnectionError("metadata request: the answer contains no brokers")
+            found = {}
+            for topic in result.topics:
+                if topic.error_code not in (0, _UNKNOWN_TOPIC, _LEADER_NOT_AVAILABLE):
+                    raise topic_error(topic.name, topic.error_code)
+                if topic.error_code != _UNKNOWN_TOPIC and (
+                    names is not None or not topic.is_internal
+                ):
+                    found[topic.name] = [
+                        TopicPartition(topic.name, number)
+                        for number in range(len(topic.partitions))
+                    ]
+            return found
+
+        return await until_answered(attempt, partial(self._before_retry, deadline=deadline))
+
     async def range_of(self, where: TopicPartition) -> tuple[int, int]:
         """The first offset of a partition, and the one after its last."""
         first = await self.list_offsets([where], EARLIEST_TIMESTAMP)
@@ -135,24 +170,29 @@ class Cluster:
         async def attempt() -> None:
             missing = [tp for tp in wanted if tp not in found]
             answer, errors = await self._offsets_of_leaders(
-                missing, timestamp, deadline - self.now()
+                missing, timestamp, self._limit_s(deadline)
             )
             found.update(answer)
             if errors:
                 raise next((error for error in errors if not error.retriable), errors[0])
 
-        async def before_retry(error: KafkaError, failures: int) -> None:
-            if not error.retriable or self.now() >= deadline:
-                raise error
-            self.metadata.request_refresh(f"offsets are not known: {error}")
-            pause_s = retry_pause_s(failures, self.config, self.rng)
-            await asyncio.sleep(min(pause_s, max(0.0, deadline - self.now())))
-
-        await until_answered(attempt, before_retry)
+        await until_answered(attempt, partial(self._before_retry, deadline=deadline))
         return {tp: found[tp] for tp in wanted}
 
+    def _limit_s(self, deadline: float) -> float:
+        """The time limit of a request."""
+        limit_s = min(deadline - self.now(), self.config.request_timeout_ms / 1000)
+        return max(0.001, limit_s)
+
+    async def _before_retry(self, error: KafkaError, failures: int, *, deadline: float) -> None:
+        if not error.retriable or self.now() >= deadline:
+            raise error
+        self.metadata.request_refresh(f"a request is repeated: {error}")
+        pause_s = retry_pause_s(failures, self.config, self.rng)
+        await asyncio.sleep(min(pause_s, max(0.0, deadline - self.now())))
+
     async def _offsets_of_leaders(
-        self, where: Iterable[TopicPartition], timestamp: int, timeout_s: float
+        self, where: Iterable[TopicPartition], timestamp: int, limit_s: float
     ) -> tuple[dict[TopicPartition, PartitionOffset], list[KafkaError]]:
         """The offsets from the leaders, and the errors of the other partitions."""
         by_node: dict[int, list[TopicPartition]] = {}
@@ -165,7 +205,7 @@ class Cluster:
             else:
                 by_node.setdefault(leader.node_id, []).append(tp)
         answers = await asyncio.gather(
-            *(self._offsets_of(node, tps, timestamp, timeout_s) for node, tps in by_node.items())
+            *(self._offsets_of(node, tps, timestamp, limit_s) for node, tps in by_node.items())
         )
         for answer, problems in answers:
             found |= answer
@@ -173,10 +213,9 @@ class Cluster:
         return found, errors
 
     async def _offsets_of(
-        self, node_id: int, where: list[TopicPartition], timestamp: int, timeout_s: float
+        self, node_id: int, where: list[TopicPartition], timestamp: int, limit_s: float
     ) -> tuple[dict[TopicPartition, PartitionOffset], list[KafkaError]]:
         call = ListOffsetsCall(by_topic(where), timestamp, self.config.read_committed)
-        limit_s = max(0.001, min(timeout_s, self.config.request_timeout_ms / 1000))
         try:
             result = await self.router.call(call, node_id, timeout_s=limit_s)
         except KafkaError as error:

@@ -120,6 +120,21 @@ class Reader(Client):
         """
         return await self._running().partitions_of(topic)
 
+    async def list_topics(
+        self, names: Iterable[str] | None = None
+    ) -> dict[str, list[TopicPartition]]:
+        """The topics that exist now, with their partitions, from fresh metadata. Creates no topic.
+
+        ``names=None``: all topics that this client may describe, except internal ones. Otherwise
+        those of the names that exist.
+
+        Raises:
+            AuthorizationError: this client may not describe one of the names.
+            InvalidTopicError: a name is illegal.
+            KafkaError: no broker has answered within ``max.block.ms``: the last error.
+        """
+        return await self._running().list_topics(names)
+
     async def refresh_metadata(
         self, *, max_age_s: float = 0.0, forget_topics: bool = False
     ) -> None:

@@ -17,7 +17,7 @@ from kafkaclient.spark.offsets import OffsetRange
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-_OFFSETS = 2**63 - 1
+_MAX_OFFSET = 2**63 - 1
 # Spark runs this module, instead of its usual planning, if the setting is on.
 _PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
 
@@ -32,8 +32,8 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 # The first offset that matches, and the one after the last.
 _BOUNDS: dict[str, Callable[[Any], tuple[int, int]]] = {
     "EqualTo": lambda wanted: (wanted, wanted + 1),
-    "GreaterThan": lambda wanted: (wanted + 1, _OFFSETS),
-    "GreaterThanOrEqual": lambda wanted: (wanted, _OFFSETS),
+    "GreaterThan": lambda wanted: (wanted + 1, _MAX_OFFSET),
+    "GreaterThanOrEqual": lambda wanted: (wanted, _MAX_OFFSET),
     "LessThan": lambda wanted: (0, wanted),
     "LessThanOrEqual": lambda wanted: (0, wanted + 1),
     "In": lambda wanted: (min(wanted), max(wanted) + 1),
@@ -68,10 +68,10 @@ def conditions(filters: Iterable[Any]) -> tuple[Condition, ...]:
     return tuple(found)
 
 
-def narrowed(given: OffsetRange, wanted: Iterable[Condition]) -> OffsetRange:
+def narrowed(given: OffsetRange, required: Iterable[Condition]) -> OffsetRange:
     """The part of a range that can match, without regard to timestamps. It may be empty."""
     start, end = given.start, given.end
-    for column, kind, value in wanted:
+    for column, kind, value in required:
         if kind == "In" and not value:
             end = start
         elif column == "offset":
@@ -84,9 +84,11 @@ def narrowed(given: OffsetRange, wanted: Iterable[Condition]) -> OffsetRange:
     return OffsetRange(given.topic, given.partition, start, max(start, end))
 
 
-def since_ms(wanted: Iterable[Condition]) -> int | None:
+def since_ms(required: Iterable[Condition]) -> int | None:
     """The timestamp before which no record matches, in milliseconds. None: there is no limit."""
-    times = [int(value.timestamp() * 1000) for column, _, value in wanted if column == "timestamp"]
+    times = [
+        int(value.timestamp() * 1000) for column, _, value in required if column == "timestamp"
+    ]
     return max(times, default=-1) if max(times, default=-1) >= 0 else None
 
 

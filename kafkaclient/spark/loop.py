@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from kafkaclient.event_loop import loop_factory
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class LoopThread:
             taking.cancel()
             raise
 
-    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+    def iterate(self, items: AsyncIterator[T]) -> Generator[T]:
         """The items; the next one is awaited while the caller uses the current one. After the
         iteration, complete or not, ``items`` is no longer running."""
         ahead: asyncio.Future[T | None] | None = None

@@ -118,7 +118,7 @@ def split(
     if min_partitions is None or len(whole) >= min_partitions:
         return whole
     total = sum(each.size for each in whole)
-    small = [each for each in whole if _share(each.size, total, min_partitions) == 1]
+    small = {each for each in whole if _share(each.size, total, min_partitions) == 1}
     # The proportions are computed over the divided ranges only.
     rest = total - sum(each.size for each in small)
     parts = max(min_partitions - len(small), 1)

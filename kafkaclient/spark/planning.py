@@ -7,29 +7,25 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from kafkaclient.admin import Admin
-from kafkaclient.config.admin import AdminConfig
 from kafkaclient.errors import ConfigError, UnknownTopicError
 from kafkaclient.reader import Reader
 from kafkaclient.spark.filters import narrowed, since_ms
-from kafkaclient.spark.group_progress import GroupProgress
 from kafkaclient.spark.offsets import EARLIEST, LATEST, ByTime, OffsetRange, split
-from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Collection, Mapping
 
-    from kafkaclient.admin.topics import TopicDescription
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.spark.filters import Condition
+    from kafkaclient.spark.group_progress import GroupProgress
     from kafkaclient.spark.offsets import OffsetLimit
     from kafkaclient.spark.options import ReadOptions
+    from kafkaclient.types import TopicPartition
 
-# The admin client accepts no fetch options.
-_FOR_ADMIN = frozenset(
-    name for declared in AdminConfig.OPTIONS.values() for name in declared.spellings
-)
+# A broker that has just started may have old metadata: how often and how late (in seconds) to ask
+# again for a partition that seems to be gone. In sum 10 s.
+_PAUSES_S = (0.1, 0.2, 0.7, *(1.0,) * 9)
 
 
 class Planner:
@@ -43,23 +39,29 @@ class Planner:
     ) -> None:
         self._options = options
         self._clock = clock
+        self._dialer = dialer
         self._reader = Reader(options.client, dialer=dialer)
-        shared = {name: value for name, value in options.client.items() if name in _FOR_ADMIN}
-        self._admin = Admin(shared, dialer=dialer)
-        self._group = GroupProgress(self._admin, options.group) if options.group else None
-        self._matching: set[str] = set()
+        self._group: GroupProgress | None = None
+        self._matching_topics: list[str] = []
         """The topics that match the pattern."""
         self._matched_at = float("-inf")
 
     async def start(self) -> None:
         await self._reader.start()
-        await self._admin.start()
+        if self._options.group is not None:
+            # The admin client takes longer to import than everything else of a query's process.
+            from kafkaclient.spark.group_progress import GroupProgress, new_admin  # noqa: PLC0415
+
+            admin = new_admin(self._options.client, self._dialer)
+            self._group = GroupProgress(admin, self._options.group, self._clock)
+            await self._group.start()
 
     async def close(self) -> None:
-        if self._group is not None:
-            await self._group.finish()
-        await self._admin.close()
-        await self._reader.close()
+        try:
+            if self._group is not None:
+                await self._group.close()
+        finally:
+            await self._reader.close()
 
     async def report_progress(
         self, offsets: Mapping[TopicPartition, int], *, wait: bool = False
@@ -78,48 +80,35 @@ class Planner:
         With ``ignore_missing`` those are left out.
         """
         subscription = self._options.subscription
-        assigned, pattern = set(subscription.partitions), subscription.pattern
-        if pattern is not None:
-            await self._match(pattern)
-            ignore_missing = True  # a topic that was deleted since does not match any more
-        wanted = self._matching | {tp.topic for tp in assigned} | set(subscription.topics)
-        found = await self._describe(wanted, ignore_missing=ignore_missing)
-        there = [
-            TopicPartition(name, number)
-            for name in sorted(found)
-            for number in range(len(found[name].partitions))
-        ]
-        gone = assigned - set(there)
-        if gone and not ignore_missing:
-            raise UnknownTopicError(
-                f"option assign names {_list_partitions(gone)}, which do not exist"
-            )
-        return [tp for tp in there if not assigned or tp in assigned]
+        if subscription.pattern is not None:
+            await self._refresh_matching_topics(subscription.pattern)
+            # A topic that was deleted since does not match any more.
+            return await self._partitions_of(self._matching_topics)
+        missing: set[str] | set[TopicPartition]
+        if subscription.topics:
+            found = await self._partitions_of(subscription.topics)
+            missing = set(subscription.topics) - {tp.topic for tp in found}
+        else:
+            assigned = set(subscription.partitions)
+            found = await self._partitions_of({tp.topic for tp in assigned})
+            found = [tp for tp in found if tp in assigned]
+            missing = assigned - set(found)
+        if missing and not ignore_missing:
+            raise UnknownTopicError(f"{_list_names(missing)}: subscribed, but nonexistent")
+        return found
 
-    async def _match(self, pattern: re.Pattern[str]) -> None:
+    async def _refresh_matching_topics(self, pattern: re.Pattern[str]) -> None:
         """Find the topics of the pattern, which takes metadata of the whole cluster. At most every
         ``metadata.max.age.ms``, as a consumer does that subscribes to a pattern."""
         if self._clock() - self._matched_at >= self._reader.config.metadata_max_age_ms / 1000:
-            self._matching = set(filter(pattern.fullmatch, await self._admin.list_topics()))
+            topics = await self._reader.list_topics()
+            self._matching_topics = list(filter(pattern.fullmatch, topics))
             self._matched_at = self._clock()
 
-    async def _describe(
-        self, topics: Collection[str], *, ignore_missing: bool
-    ) -> dict[str, TopicDescription]:
-        """The descriptions of these topics only: others may be thousands."""
-        try:
-            return await self._admin.describe_topics(topics)
-        except UnknownTopicError:
-            if not ignore_missing:
-                raise
-        each = await asyncio.gather(*(self._describe_existing(name) for name in sorted(topics)))
-        return {name: found for one in each for name, found in one.items()}
-
-    async def _describe_existing(self, topic: str) -> dict[str, TopicDescription]:
-        try:
-            return await self._admin.describe_topics([topic])
-        except UnknownTopicError:
-            return {}
+    async def _partitions_of(self, topics: Collection[str]) -> list[TopicPartition]:
+        """Only of these topics: others may be thousands."""
+        found = await self._reader.list_topics(topics)
+        return [tp for name in sorted(found) for tp in found[name]]
 
     async def offsets(
         self, partitions: Collection[TopicPartition], at: Literal["earliest", "latest"]
@@ -128,7 +117,21 @@ class Planner:
         transactions are excluded."""
         return await self._reader.offsets(partitions, at)
 
-    async def narrowed(
+    async def end_offsets(
+        self, known: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, int]:
+        """The end offsets of all subscribed partitions that exist now. If one of ``known`` seems to
+        be gone, the brokers are asked again for 10 s."""
+        found = await self.partitions(ignore_missing=True)
+        for pause_s in _PAUSES_S:
+            if not set(known).difference(found):
+                break
+            await asyncio.sleep(pause_s)
+            self._matched_at = float("-inf")
+            found = await self.partitions(ignore_missing=True)
+        return await self.offsets(found, "latest")
+
+    async def skip_unmatched(
         self, ranges: list[OffsetRange], conditions: tuple[Condition, ...]
     ) -> list[OffsetRange]:
         """The parts of the ranges that have all records that satisfy the conditions."""
@@ -165,14 +168,18 @@ class Planner:
     ) -> dict[TopicPartition, int]:
         times = _of_each(partitions, limit.times, f"{side}OffsetsByTimestamp")
         found: dict[TopicPartition, int] = {}
-        for each in set(times.values()):
-            at_time = await self._reader.offsets([tp for tp in times if times[tp] == each], each)
+        for at_time in await asyncio.gather(
+            *(
+                self._reader.offsets([tp for tp in times if times[tp] == each], each)
+                for each in set(times.values())
+            )
+        ):
             found |= {tp: offset for tp, offset in at_time.items() if offset is not None}
         without_record = times.keys() - found.keys()
         if without_record and limit.otherwise == "error":
             raise ConfigError(
                 f"the options {side}Timestamp and {side}OffsetsByTimestamp found no record with "
-                f"that timestamp or a later one in {_list_partitions(without_record)}; with "
+                f"that timestamp or a later one in {_list_names(without_record)}; with "
                 "startingOffsetsByTimestampStrategy=latest such partitions are read from their end"
             )
         return found | await self.offsets(without_record, "latest")
@@ -190,9 +197,11 @@ async def plan_batch(
     try:
         await planner.start()
         partitions = await planner.partitions()
+        # The log may move on meanwhile: with this order the start is not before ``earliest``, and
+        # the end not after ``latest``.
+        earliest = await planner.offsets(partitions, "earliest")
         start = await planner.resolve(options.start, partitions, "starting")
         end = await planner.resolve(options.end, partitions, "ending")
-        earliest = await planner.offsets(partitions, "earliest")
         latest = await planner.offsets(partitions, "latest")
         ranges = []
         for tp in partitions:
@@ -204,7 +213,7 @@ async def plan_batch(
                     )
             begin = max(start[tp], earliest[tp])
             ranges.append(OffsetRange(*tp, begin, max(begin, min(end[tp], latest[tp]))))
-        ranges = await planner.narrowed(ranges, conditions)
+        ranges = await planner.skip_unmatched(ranges, conditions)
     finally:
         await planner.close()
     return split(ranges, options.min_partitions, options.max_records)
@@ -220,15 +229,15 @@ def _of_each(
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         raise ConfigError(
-            f"option {option} must name every partition; {_list_partitions(missing)} {verb} missing"
+            f"option {option} must name every partition; {_list_names(missing)} {verb} missing"
         )
     if others:
         raise ConfigError(
-            f"option {option} names {_list_partitions(others)}, not subscribed or nonexistent"
+            f"option {option} names {_list_names(others)}, not subscribed or nonexistent"
         )
     return dict(given)
 
 
-def _list_partitions(partitions: Collection[TopicPartition]) -> str:
-    names = [str(tp) for tp in sorted(partitions)]
+def _list_names(named: Collection[str | TopicPartition]) -> str:
+    names = sorted(map(str, named))
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

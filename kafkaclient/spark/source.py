@@ -6,24 +6,26 @@ therefore import what only one of these needs: it is most of what a process cost
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kafkaclient.errors import OffsetOutOfRangeError
+from kafkaclient.errors import KafkaError, OffsetOutOfRangeError, UnknownTopicError
 from kafkaclient.spark.filters import conditions, spark_pushes_filters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncGenerator, Iterator
 
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
 
-    from kafkaclient.reader import Reader
+    from kafkaclient.reader import FetchedBatch, Reader
     from kafkaclient.spark.client_cache import ClientCache
     from kafkaclient.spark.filters import Condition
     from kafkaclient.spark.offsets import OffsetRange
     from kafkaclient.spark.options import ReadOptions
+    from kafkaclient.types import TopicPartition
 
 
 class KafkaBatchReader(DataSourceReader):
@@ -64,7 +66,7 @@ def read_range(
 
     ``cache`` keeps clients for later tasks. The default is the cache of the process.
     """
-    if wanted is None:  # Spark creates one task even if there is nothing to read
+    if wanted is None:  # Spark runs one task, with None, if a read has no partitions
         return
     from kafkaclient.reader import Reader  # noqa: PLC0415
     from kafkaclient.spark.client_cache import WORKER_CACHE  # noqa: PLC0415
@@ -75,19 +77,24 @@ def read_range(
     with cache.client(Reader, options.client) as reader:
         fetched = _fetch(reader, options, wanted)
         try:
-            for batch in cache.loop.iterate(fetched):
-                yield columns.batch(batch)
+            with closing(cache.loop.iterate(fetched)) as batches:
+                for batch in batches:
+                    yield columns.batch(batch)
         finally:
             cache.loop.run(fetched.aclose())
 
 
-async def _fetch(reader: Reader, options: ReadOptions, wanted: OffsetRange) -> Any:
-    """Async generator of batches."""
+async def _fetch(
+    reader: Reader, options: ReadOptions, wanted: OffsetRange
+) -> AsyncGenerator[FetchedBatch]:
     tp, start, end = wanted.topic_partition, wanted.start, wanted.end
-    written = (await reader.offsets([tp], "latest"))[tp]
-    if written < end:  # the rest may never be written
-        options.report_loss(f"{tp} is read from offset {start} to {end}, but ends at {written}")
-        end = written
+    log_end = await _log_end(reader, tp)
+    if log_end is None:
+        options.report_loss(f"{tp} is read from offset {start} to {end}, but does not exist")
+        return
+    if log_end < end:  # records were lost, or the topic was created again
+        options.report_loss(f"{tp} is read from offset {start} to {end}, but ends at {log_end}")
+        end = log_end
     while start < end:
         reading = reader.read({tp: (start, end)}, headers=options.include_headers)
         try:
@@ -100,8 +107,24 @@ async def _fetch(reader: Reader, options: ReadOptions, wanted: OffsetRange) -> A
             options.report_loss(
                 f"{tp} is read from offset {position} to {end}, but has {first} to {last}"
             )
-            start = max(position, first) if position <= last else end
+            start = max(position, first) if position <= last else end  # behind the end is nothing
+        except UnknownTopicError:
+            position = reading.positions[tp]
+            options.report_loss(
+                f"{tp} is read from offset {position} to {end}, but was created again"
+            )
+            start = end
         else:
             start = end
         finally:
             reading.close()
+
+
+async def _log_end(reader: Reader, tp: TopicPartition) -> int | None:
+    """None: the topic does not exist; the reader has asked for it for ``max.block.ms``."""
+    try:
+        return (await reader.offsets([tp], "latest"))[tp]
+    except KafkaError as error:
+        if isinstance(error, UnknownTopicError) or isinstance(error.__cause__, UnknownTopicError):
+            return None
+        raise

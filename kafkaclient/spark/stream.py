@@ -6,6 +6,7 @@ spark-sql-kafka's JSON, ``{"topic": {"0": 23}}``.
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,33 +42,38 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Corresponds to ``KafkaMicroBatchStream`` of spark-sql-kafka."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._connected: tuple[LoopThread, Planner] | None = None
+        self._planning: tuple[LoopThread, Planner] | None = None
         self._target: dict[TopicPartition, int] | None = None
-        """Trigger.AvailableNow: the end of the whole read."""
+        """availableNow: where the query ends. None for other triggers."""
         self._start: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] = {}
-        self._last_batch = float("-inf")
-        self._start_may_differ = False
+        self._last_batch_at = float("-inf")
+        self._repeats_first_batch = False
+        """Spark calls initialOffset, latestOffset and partitions for a new query, but initialOffset
+        and partitions when it repeats the first batch after a restart. latestOffset therefore
+        clears the flag."""
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
         """Start of the first batch. Spark calls this when it determines that batch's end, and again
         when it plans the batch. Both results must be the same."""
         if self._start is None:
             self._start = self._run(self._initial)
-            self._start_may_differ = _start_can_move(self._options)
+            self._repeats_first_batch = True
         return offsets_as_json(self._start)
 
     async def _initial(self, planner: Planner) -> dict[TopicPartition, int]:
         return await planner.resolve(self._options.start, await planner.partitions(), "starting")
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._run(self._end_offsets)
+        self._target = self._run(lambda planner: planner.end_offsets())
 
     def getDefaultReadLimit(self) -> ReadLimit:
         if self._options.max_offsets is not None:
@@ -77,19 +83,35 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        self._start_may_differ = False
+        """End of the next batch. Spark stores it before it plans the batch, and plans the same
+        batch after a restart: only here a lost partition can end the query without harm."""
+        self._repeats_first_batch = False
         begin = parse_offsets(start) if start else {}
         # Spark kills this process at the end of a query: the last commit must be done before.
         self._report_progress(begin, wait=begin == self._target)
-        end = self._target if self._target is not None else self._run(self._end_offsets)
+        end = self._end_offsets(begin)
+        for tp in sorted(begin.keys() - end.keys()):
+            self._options.report_loss(f"partition {tp} is gone; it was read to offset {begin[tp]}")
         self._latest = end
-        begin = begin | self._starts_of_added(begin, end)  # the commit may still read the former
+        # A new dict, because report_progress may still be committing the old one.
+        begin = begin | self._starts_of_added(begin, end)
         if self._waits_for_more(begin, end, limit):
             return start
-        self._last_batch = time.monotonic()
+        self._last_batch_at = time.monotonic()
         if isinstance(limit, ReadMaxRows):
             end = limit_offsets(begin, end, limit.max_rows)
         return offsets_as_json(end)
+
+    def _end_offsets(self, begin: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        target = self._target
+        if target is not None and all(first <= target.get(tp, -1) for tp, first in begin.items()):
+            return target
+        end = self._run(lambda planner: planner.end_offsets(begin))
+        if target is not None:
+            # Spark asks for the target before the start. With startingOffsets=latest the start may
+            # be later in the log.
+            self._target = end
+        return end
 
     def _waits_for_more(
         self, begin: dict[TopicPartition, int], end: dict[TopicPartition, int], limit: ReadLimit
@@ -97,7 +119,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         least = self._options.min_offsets
         if least is None or self._target is not None or isinstance(limit, ReadAllAvailable):
             return False
-        if time.monotonic() - self._last_batch >= self._options.max_delay_s:
+        if time.monotonic() - self._last_batch_at >= self._options.max_delay_s:
             return False
         return sum(max(0, end[tp] - begin[tp]) for tp in end) < least
 
@@ -118,25 +140,22 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         added = end.keys() - begin.keys()
         return self._run(lambda planner: planner.offsets(added, "earliest")) if added else {}
 
-    async def _end_offsets(self, planner: Planner) -> dict[TopicPartition, int]:
-        return await planner.offsets(await planner.partitions(ignore_missing=True), "latest")
-
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         report_loss = self._options.report_loss
         begin, until = parse_offsets(start) if start else {}, parse_offsets(end) if end else {}
-        if self._start_may_differ:
+        if self._repeats_first_batch and _start_can_move(self._options):
             report_loss(
                 "the query was stopped in its first batch, and its checkpoint does not have the "
                 "start of that batch (startingOffsets=latest means another offset now). Use a new "
                 "checkpoint, with startingOffsets as JSON if no record may be skipped"
             )
-        for tp in sorted(begin.keys() - until.keys()):
-            report_loss(f"partition {tp} is gone; it was read to offset {begin[tp]}")
         added = self._starts_of_added(begin, until)
         for tp, first in sorted(added.items()):
             if first > 0:
                 report_loss(f"the new partition {tp} begins at offset {first}")
         begin |= added
+        # A start without an end: latestOffset has reported its loss, or the first batch is repeated
+        # and the partition is newer than the batch.
         ranges = [OffsetRange(*tp, begin[tp], offset) for tp, offset in sorted(until.items())]
         for each in ranges:
             if each.end < each.start:
@@ -151,23 +170,26 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self._options, partition.value)
 
     def _run(self, plan: Callable[[Planner], Coroutine[Any, Any, T]]) -> T:
-        if self._connected is None:
+        if self._planning is None:
             # Only the process of the query plans; each task imports this module, too.
             from kafkaclient.spark.loop import LoopThread  # noqa: PLC0415
             from kafkaclient.spark.planning import Planner  # noqa: PLC0415
 
             loop, planner = LoopThread("kafkaclient-plan"), Planner(self._options)
-            self._connected = loop, planner
+            self._planning = loop, planner
             loop.run(planner.start())
-        loop, planner = self._connected
+        loop, planner = self._planning
         return loop.run(plan(planner))
 
     def stop(self) -> None:
-        if self._connected is not None:
-            loop, planner = self._connected
-            self._connected = None
-            loop.run(planner.close())
-            loop.close()
+        """Logs errors: Spark also stops a reader that has failed, and must report that failure."""
+        if self._planning is not None:
+            (loop, planner), self._planning = self._planning, None
+            with loop:
+                try:
+                    loop.run(planner.close())
+                except Exception:  # noqa: BLE001
+                    _log.exception("the connections of the query cannot be closed")
 
 
 def _start_can_move(options: ReadOptions) -> bool:

@@ -8,14 +8,17 @@ from datetime import UTC, datetime
 import pytest
 
 from kafkaclient.errors import (
+    BrokerConnectionError,
     ConfigError,
+    InvalidTopicError,
     MetadataTimeoutError,
     PartitionOutOfRangeError,
     ReaderStateError,
+    RequestTimedOutError,
 )
 from kafkaclient.reader import FetchedRecord, Reader
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.fake import CLOSE, FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
@@ -46,6 +49,29 @@ async def test_all_partitions_from_start_to_end(fake, tools):
     # One request to each broker, all at a time.
     assert len(fake.requests_of(ApiKey.FETCH)) == 3
     assert asyncio.get_running_loop().time() < 0.1
+
+
+@virtual_time
+async def test_topics_that_exist_now(fake, tools):
+    fake.create_topic("__consumer_offsets", 1)
+    async with tools.reader(fake, max_block_ms=2000) as reader:
+        assert await reader.list_topics(["t", "u", "t"]) == {"t": await reader.partitions("t")}
+        fake.create_topic("u", 2)
+        fake.add_partitions("t", 9)
+        found = await reader.list_topics()
+        assert {name: len(partitions) for name, partitions in found.items()} == {"t": 9, "u": 2}
+        assert found["u"] == [("u", 0), ("u", 1)]
+        assert list(await reader.list_topics(["__consumer_offsets"])) == ["__consumer_offsets"]
+        with pytest.raises(InvalidTopicError):
+            await reader.list_topics(["t", "no such name"])
+        fake.control(ApiKey.METADATA, CLOSE)  # repeated
+        assert await reader.list_topics([]) == {}
+        for broker in range(3):
+            fake.stop_broker(broker)
+        began = asyncio.get_running_loop().time()
+        with pytest.raises((BrokerConnectionError, RequestTimedOutError)):
+            await reader.list_topics()
+        assert 2 <= asyncio.get_running_loop().time() - began < 5
 
 
 @pytest.mark.parametrize("codec", list(Codec))

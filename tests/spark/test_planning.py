@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import subprocess
+import sys
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkaclient.errors import ConfigError, KafkaError, OffsetOutOfRangeError, UnknownTopicError
+from kafkaclient.spark.group_progress import GroupProgress
 from kafkaclient.spark.planning import Planner, plan_batch
 from kafkaclient.testing.fake.error_code import ErrorCode
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
+from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -100,6 +105,21 @@ async def test_offsets_out_of_range(fake, options) -> None:
         assert await planned(fake, lenient) == [(0, 3, 10), (1, 0, 20)]
 
 
+async def test_retention_moves_the_start_meanwhile(fake, options) -> None:
+    """The default start is no lost record then."""
+    moved = [3]
+
+    def move(request: Any) -> None:
+        if request.message.topics[0].partitions[0].timestamp == EARLIEST_TIMESTAMP:
+            moved[0] += 1
+            fake.delete_records("t", 0, moved[0])
+
+    fake.control(ApiKey.LIST_OFFSETS, move, keep=True)
+    ((_, start, end), _) = await planned(fake, options())
+    assert 3 < start <= moved[0]
+    assert end == 10
+
+
 def metadata_requests(fake) -> list[tuple[str, ...] | None]:
     """The topics of each request; None: all topics."""
     asked = [request.message.topics for request in fake.requests_of(ApiKey.METADATA)]
@@ -154,6 +174,36 @@ async def test_progress_is_committed_to_a_group(fake, options, caplog) -> None:
     (warning,) = [each.message for each in caplog.records]
     assert "committed to group lag" in warning
     assert "No consumer may be a member" in warning
+
+
+def test_a_querys_process_imports_little() -> None:
+    """The admin client only with ``commitOffsetsToGroup``."""
+    code = "import sys, kafkaclient.spark.planning; print(*sys.modules)"
+    found = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=60).split()
+    assert "kafkaclient.reader" in found
+    assert not {"kafka", "kafkaclient.admin", "kafkaclient.producer"} & set(found)
+
+
+class RefusingAdmin:
+    commits = 0
+
+    async def alter_offsets(self, *_: Any, **__: Any) -> None:
+        self.commits += 1
+        raise KafkaError("the group has members")
+
+
+async def test_a_group_that_refuses_commits_is_left_alone_for_a_while(caplog) -> None:
+    now, admin = [0.0], RefusingAdmin()
+    progress = GroupProgress(admin, "lag", lambda: now[0])
+    for clock, commits in ((0, 1), (9, 1), (10, 2), (19, 2)):
+        now[0] = clock
+        for offset in (5, 5, 6):
+            progress.report({TopicPartition("t", 0): offset})
+            await asyncio.sleep(0)
+        assert admin.commits == commits
+    await progress.finish()
+    assert admin.commits == 3
+    assert len(caplog.records) == 1
 
 
 @asynccontextmanager

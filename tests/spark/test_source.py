@@ -16,7 +16,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
 from pyspark.sql.types import StringType, StructType
 
-from kafkaclient.errors import ConfigError
+from kafkaclient.errors import ConfigError, MetadataTimeoutError
 from kafkaclient.spark import register, session, source
 from kafkaclient.spark.data_source import KafkaDataSource
 from kafkaclient.spark.offsets import OffsetRange
@@ -116,6 +116,35 @@ def test_a_task_reads_its_range(cache: Any, fake, fill: Callable[..., None], opt
         offsets(28, 40)
     assert offsets(28, 40, failOnDataLoss="false") == [28, 29]
     assert offsets(35, 40, failOnDataLoss="false") == []
+
+
+def test_a_task_whose_topic_is_gone(
+    cache: Any, fake, fill: Callable[..., None], options: Any
+) -> None:
+    few = {"kafka.max.partition.fetch.bytes": "1", "kafka.retry.backoff.ms": "1"}
+    soon = {"kafka.max.block.ms": "50"}
+    wanted = OffsetRange("t", 1, 0, 30)
+
+    def read_while_recreated(**given: str) -> int:
+        read = read_range(options(**few, **given), wanted, cache)
+        rows = next(read).num_rows
+        fake.delete_topic("t")
+        fake.create_topic("t", 3)
+        fill(1, 30)
+        return rows + sum(batch.num_rows for batch in read)
+
+    fill(1, 30)
+    with pytest.raises(source.OffsetOutOfRangeError, match="to 30, but was created again"):
+        read_while_recreated()
+    assert read_while_recreated(failOnDataLoss="false") < 30
+    fake.delete_topic("t")
+    with pytest.raises(source.OffsetOutOfRangeError, match="from offset 0 to 30, but does not ex"):
+        list(read_range(options(**soon), wanted, cache))
+    assert list(read_range(options(**soon, failOnDataLoss="false"), wanted, cache)) == []
+    for broker in range(3):
+        fake.stop_broker(broker)
+    with pytest.raises(MetadataTimeoutError):  # not a reason to skip the records
+        list(read_range(options(**soon, failOnDataLoss="false"), wanted, cache))
 
 
 def test_a_task_that_stops_early(cache: Any, fake, fill: Callable[..., None], options: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
 
 from kafkaclient.errors import OffsetOutOfRangeError
 from kafkaclient.spark import planning, stream
+from kafkaclient.spark.group_progress import GroupProgress
 from kafkaclient.spark.planning import Planner
 from kafkaclient.spark.stream import KafkaStreamReader
 
@@ -167,6 +169,21 @@ def test_available_now(opened, fill) -> None:
     assert reader.latestOffset(last, limit) == last
 
 
+def test_available_now_from_the_end_of_a_busy_topic(opened, fill) -> None:
+    """Spark asks for the start after it has asked for the end."""
+    fill(0, 5)
+    reader = opened()
+    reader.prepareForTriggerAvailableNow()
+    fill(0, 5)
+    start = reader.initialOffset()
+    assert start == at(10, 0, 0)
+    fill(0, 5)
+    end = reader.latestOffset(start, ALL)
+    assert ranges(reader.partitions(start, end)) == [(0, 10, 15)]
+    fill(0, 5)
+    assert reader.latestOffset(end, ALL) == end
+
+
 def test_new_partitions_are_read_from_their_start(opened, fake, fill) -> None:
     reader = opened()
     fake.add_partitions("t", 5)
@@ -182,15 +199,37 @@ def test_new_partitions_are_read_from_their_start(opened, fake, fill) -> None:
     assert ranges(lenient) == [(3, 0, 4), (4, 2, 4)]
 
 
-def test_a_topic_that_was_deleted(opened, fake, fill) -> None:
+@pytest.mark.parametrize("given", [{}, {"subscribePattern": "t.*"}])
+@pytest.mark.parametrize("available_now", [False, True])
+def test_a_partition_that_the_broker_asked_does_not_know_yet(
+    opened, fake, given: dict[str, str], available_now: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = opened(failOnDataLoss="false", **given)
+    if available_now:
+        reader.prepareForTriggerAvailableNow()
+    begin = {"t": at(0, 0, 0, 0)["t"], "tt": {"0": 0}} if given else at(0, 0, 0, 0)
+
+    def pauses() -> Iterator[float]:
+        yield 0.0
+        fake.add_partitions("t", 4)
+        fake.create_topic("tt", 1)
+        yield 0.0
+
+    monkeypatch.setattr(planning, "_PAUSES_S", pauses())
+    assert reader.latestOffset(begin, ALL) == begin
+
+
+def test_a_topic_that_was_deleted(opened, fake, fill, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "_PAUSES_S", [0.0])
     fill(0, 5)
     reader = opened()
     start = reader.latestOffset(at(0, 0, 0), ALL)
     fake.delete_topic("t")
-    end = reader.latestOffset(start, ALL)
-    assert end == {}
-    with pytest.raises(OffsetOutOfRangeError, match="partition t-0 is gone"):
-        reader.partitions(start, end)
+    with pytest.raises(OffsetOutOfRangeError, match="partition t-0 is gone; it was read to off"):
+        reader.latestOffset(start, ALL)
+    lenient = opened(failOnDataLoss="false")
+    assert lenient.latestOffset(start, ALL) == {}
+    assert reader.partitions(start, {}) == []  # Spark may have stored it without failOnDataLoss
     fake.create_topic("t", 3)
     with pytest.raises(
         OffsetOutOfRangeError, match="partition t-0 ends at 0, before the read begins, at 5"
@@ -223,3 +262,31 @@ def test_a_repeated_first_batch(opened, fill, given: dict[str, str], moves: bool
     start = reader.initialOffset()
     end = reader.latestOffset(start, ALL)
     reader.partitions(start, end)  # the usual way
+
+
+@pytest.mark.parametrize("start", ["earliest", '{"t": {"0": 0, "1": 0, "2": 0, "3": 7}}'])
+def test_a_repeated_first_batch_of_fewer_partitions(opened, fake, fill, start: str) -> None:
+    fill(0, 2)
+    fake.add_partitions("t", 4)
+    fill(3, 1)
+    reader = opened(startingOffsets=start)
+    stored = at(1, 0, 0)
+    assert ranges(reader.partitions(reader.initialOffset(), stored)) == [(0, 0, 1)]
+    end = reader.latestOffset(stored, ALL)
+    assert ranges(reader.partitions(stored, end)) == [(0, 1, 2), (3, 0, 1)]
+
+
+def test_an_error_at_the_end_hides_no_other(
+    opened, fake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(_: GroupProgress) -> None:
+        raise LookupError("a defect")
+
+    reader = opened(commitOffsetsToGroup="lag")
+    reader.initialOffset()
+    with monkeypatch.context() as patched:
+        patched.setattr(GroupProgress, "finish", fail)
+        reader.stop()
+    assert "a defect" in caplog.text
+    assert not any(fake.connections(broker) for broker in range(3))
+    assert all(thread.name != "kafkaclient-plan" for thread in threading.enumerate())

@@ -429,6 +429,45 @@ async def test_a_deleted_topic_ends_the_query_and_not_its_checkpoint(
     assert run() == 3
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("fails_on_loss", [True, False])
+async def test_a_topic_that_is_created_again_is_another_topic(
+    spark, options, topic, create_topic, kafka_cluster, tmp_path: Path, fails_on_loss: bool
+):
+    """It has more records than were read of the old one: the offsets alone do not tell."""
+    await create_topic(topic, 1)
+    bootstrap = options["kafka.bootstrap.servers"]
+    await _fill(bootstrap, topic, range(10), 1)
+    found: list[str] = []
+
+    async def found_at_least(number: int) -> None:
+        async with asyncio.timeout(60):
+            while len(found) < number:
+                await asyncio.sleep(0.2)
+
+    frame = spark.readStream.format("kafkaclient").options(**options, subscribe=topic)
+    frame = frame.options(startingOffsets="earliest", failOnDataLoss=str(fails_on_loss)).load()
+    writer = frame.writeStream.foreachBatch(
+        lambda batch, _: found.extend(row.value.decode() for row in batch.collect())
+    )
+    query = writer.option("checkpointLocation", str(tmp_path)).start()
+    try:
+        await found_at_least(10)
+        async with Admin(kafka_cluster.bootstrap) as admin:
+            await admin.delete_topics([topic])
+        await create_topic(topic, 1)
+        await _fill(bootstrap, topic, range(100, 125), 1)
+        if fails_on_loss:
+            with pytest.raises(Exception, match=f"topic {topic} was deleted and created again"):
+                query.awaitTermination(60)
+        else:
+            await found_at_least(35)
+        assert len(found) == (10 if fails_on_loss else 35)
+        assert len(set(found)) == len(found)
+    finally:
+        query.stop()
+
+
 async def test_telemetry_is_followed_while_it_is_written(
     spark, options, topic, create_topic, tmp_path
 ):

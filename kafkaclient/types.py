@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 __all__ = [
     "NO_OFFSET",
@@ -17,6 +20,7 @@ __all__ = [
     "OffsetRange",
     "PreparedTransaction",
     "RecordMetadata",
+    "TopicListing",
     "TopicPartition",
 ]
 
@@ -39,6 +43,14 @@ class TopicPartition(NamedTuple):
         if self.partition < 0:
             return f"{self.topic} (no partition chosen yet)"
         return f"{self.topic}-{self.partition}"
+
+
+class TopicListing(NamedTuple):
+    """A topic that exists (Java: ``TopicListing``)."""
+
+    topic_id: UUID | None
+    """A topic that is deleted and created again has another id. None before Kafka 2.8."""
+    partitions: tuple[TopicPartition, ...]
 
 
 class RecordMetadata(NamedTuple):

@@ -20,7 +20,7 @@ from kafkaclient.errors import (
     PartitionOutOfRangeError,
     ReaderStateError,
 )
-from kafkaclient.types import TopicPartition
+from kafkaclient.types import TopicListing, TopicPartition
 from kafkaclient.wire.api import by_topic
 from kafkaclient.wire.metadata import MetadataCall
 from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
@@ -119,13 +119,13 @@ class Cluster:
                     f"{tp}: the topic has {view.partition_count} partitions"
                 )
 
-    async def list_topics(self, names: Iterable[str] | None) -> dict[str, list[TopicPartition]]:
+    async def list_topics(self, names: Iterable[str] | None) -> dict[str, TopicListing]:
         """See :meth:`.Reader.list_topics`."""
         deadline = self.now() + self.config.max_block_ms / 1000
         wanted = None if names is None else tuple(dict.fromkeys(names))
         call = MetadataCall(wanted, allow_auto_topic_creation=False)
 
-        async def attempt() -> dict[str, list[TopicPartition]]:
+        async def attempt() -> dict[str, TopicListing]:
             result = await self.router.call(call, timeout_s=self._limit_s(deadline))
             if result.error_code:
                 raise broker_error(result.error_code, "metadata request")
@@ -138,10 +138,10 @@ class Cluster:
                 if topic.error_code != _UNKNOWN_TOPIC and (
                     names is not None or not topic.is_internal
                 ):
-                    found[topic.name] = [
-                        TopicPartition(topic.name, number)
-                        for number in range(len(topic.partitions))
-                    ]
+                    numbers = range(len(topic.partitions))
+                    found[topic.name] = TopicListing(
+                        topic.topic_id, tuple(TopicPartition(topic.name, n) for n in numbers)
+                    )
             return found
 
         return await until_answered(attempt, partial(self._before_retry, deadline=deadline))

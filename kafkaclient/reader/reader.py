@@ -14,7 +14,7 @@ from kafkaclient.errors import ConfigError, ReaderStateError
 from kafkaclient.reader.cluster import Cluster
 from kafkaclient.reader.cursor import new_cursor
 from kafkaclient.reader.reading import Reading
-from kafkaclient.types import TopicPartition
+from kafkaclient.types import TopicListing, TopicPartition
 from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -120,10 +120,8 @@ class Reader(Client):
         """
         return await self._running().partitions_of(topic)
 
-    async def list_topics(
-        self, names: Iterable[str] | None = None
-    ) -> dict[str, list[TopicPartition]]:
-        """The topics that exist now, with their partitions, from fresh metadata. Creates no topic.
+    async def list_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicListing]:
+        """The topics that exist now, by name, from fresh metadata. Creates no topic.
 
         ``names=None``: all topics that this client may describe, except internal ones. Otherwise
         those of the names that exist.

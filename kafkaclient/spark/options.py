@@ -59,6 +59,10 @@ _prefix = matching(
     lambda found: found[0],
     "use 1 to 100 letters, digits, dots, underscores and hyphens",
 )
+_LOSS_ADVICE = (
+    "records may be lost, because retention deleted them before they were read, or the topic was "
+    "deleted. With the option failOnDataLoss=false the remaining records are read"
+)
 _milliseconds = matching(r"\d+", lambda found: int(found[0]), "give milliseconds since the epoch")
 _topic = matching(".+", lambda found: found[0], "give a topic's name")
 _group = matching(".+", lambda found: found[0], "give the name of a group that no consumer uses")
@@ -153,15 +157,11 @@ class ReadOptions:
             _check_batch(start, end)
         return found
 
-    def report_loss(self, what: str) -> None:
+    def report_loss(self, what: str, advice: str = _LOSS_ADVICE) -> None:
         """Report possible data loss: raises OffsetOutOfRangeError, or warns if
         failOnDataLoss=false."""
         if self.fail_on_data_loss:
-            raise OffsetOutOfRangeError(
-                f"{what}: records may be lost, because retention deleted them before they were "
-                "read, or the topic was deleted. With the option failOnDataLoss=false the "
-                "remaining records are read (docs/how-to/spark.md)"
-            )
+            raise OffsetOutOfRangeError(f"{what}: {advice} (docs/how-to/spark.md)")
         _log.warning("%s: records may be lost; reading the remaining records", what)
 
 

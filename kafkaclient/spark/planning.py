@@ -15,6 +15,7 @@ from kafkaclient.spark.offsets import EARLIEST, LATEST, ByTime, OffsetRange, spl
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Collection, Mapping
+    from uuid import UUID
 
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.spark.filters import Condition
@@ -45,6 +46,9 @@ class Planner:
         self._matching_topics: list[str] = []
         """The topics that match the pattern."""
         self._matched_at = float("-inf")
+        self._topic_ids: dict[str, set[UUID | None]] = {}
+        """All ids that a topic has had: a broker with old metadata may tell an earlier one."""
+        self._recreated: set[str] = set()
 
     async def start(self) -> None:
         await self._reader.start()
@@ -108,7 +112,17 @@ class Planner:
     async def _partitions_of(self, topics: Collection[str]) -> list[TopicPartition]:
         """Only of these topics: others may be thousands."""
         found = await self._reader.list_topics(topics)
-        return [tp for name in sorted(found) for tp in found[name]]
+        for name, topic in found.items():
+            ids = self._topic_ids.setdefault(name, {topic.topic_id})
+            if topic.topic_id not in ids:
+                ids.add(topic.topic_id)
+                self._recreated.add(name)
+        return [tp for name in sorted(found) for tp in found[name].partitions]
+
+    async def take_recreated(self) -> set[str]:
+        """The topics that were deleted and created again, as seen since the last call."""
+        recreated, self._recreated = self._recreated, set()
+        return recreated
 
     async def offsets(
         self, partitions: Collection[TopicPartition], at: Literal["earliest", "latest"]

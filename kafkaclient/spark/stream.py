@@ -55,6 +55,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """availableNow: where the query ends. None for other triggers."""
         self._start: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] = {}
+        self._recreated: set[str] = set()
+        """Topics that were deleted and created again since the last batch was planned."""
         self._last_batch_at = float("-inf")
         self._repeats_first_batch = False
         """Spark calls initialOffset, latestOffset and partitions for a new query, but initialOffset
@@ -94,7 +96,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._options.report_loss(f"partition {tp} is gone; it was read to offset {begin[tp]}")
         self._latest = end
         # A new dict, because report_progress may still be committing the old one.
-        begin = begin | self._starts_of_added(begin, end)
+        begin = begin | self._log_starts(begin, end)
         if self._waits_for_more(begin, end, limit):
             return start
         self._last_batch_at = time.monotonic()
@@ -107,6 +109,14 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if target is not None and all(first <= target.get(tp, -1) for tp, first in begin.items()):
             return target
         end = self._run(lambda planner: planner.end_offsets(begin))
+        recreated = self._run(lambda planner: planner.take_recreated())
+        for topic in sorted(recreated & {tp.topic for tp in begin}):
+            self._options.report_loss(
+                f"topic {topic} was deleted and created again",
+                "use a new checkpoint. A restart with this one would skip as many records of the "
+                "new topic as the query has read of the old one",
+            )
+        self._recreated |= recreated
         if target is not None:
             # Spark asks for the target before the start. With startingOffsets=latest the start may
             # be later in the log.
@@ -134,11 +144,12 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return offsets_as_json(self._latest) or None
 
-    def _starts_of_added(
+    def _log_starts(
         self, begin: dict[TopicPartition, int], end: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        added = end.keys() - begin.keys()
-        return self._run(lambda planner: planner.offsets(added, "earliest")) if added else {}
+        """The first offsets of partitions that are read from there: added and re-created ones."""
+        new = {tp for tp in end if tp not in begin or tp.topic in self._recreated}
+        return self._run(lambda planner: planner.offsets(new, "earliest")) if new else {}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         report_loss = self._options.report_loss
@@ -149,11 +160,12 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "start of that batch (startingOffsets=latest means another offset now). Use a new "
                 "checkpoint, with startingOffsets as JSON if no record may be skipped"
             )
-        added = self._starts_of_added(begin, until)
-        for tp, first in sorted(added.items()):
+        new = self._log_starts(begin, until)
+        for tp, first in sorted(new.items()):
             if first > 0:
                 report_loss(f"the new partition {tp} begins at offset {first}")
-        begin |= added
+        begin |= new
+        self._recreated.clear()
         # A start without an end: latestOffset has reported its loss, or the first batch is repeated
         # and the partition is newer than the batch.
         ranges = [OffsetRange(*tp, begin[tp], offset) for tp, offset in sorted(until.items())]

@@ -55,12 +55,13 @@ async def test_all_partitions_from_start_to_end(fake, tools):
 async def test_topics_that_exist_now(fake, tools):
     fake.create_topic("__consumer_offsets", 1)
     async with tools.reader(fake, max_block_ms=2000) as reader:
-        assert await reader.list_topics(["t", "u", "t"]) == {"t": await reader.partitions("t")}
+        listed = (fake.topic_id("t"), tuple(await reader.partitions("t")))
+        assert await reader.list_topics(["t", "u", "t"]) == {"t": listed}
         fake.create_topic("u", 2)
         fake.add_partitions("t", 9)
         found = await reader.list_topics()
-        assert {name: len(partitions) for name, partitions in found.items()} == {"t": 9, "u": 2}
-        assert found["u"] == [("u", 0), ("u", 1)]
+        assert {name: len(each.partitions) for name, each in found.items()} == {"t": 9, "u": 2}
+        assert found["u"].partitions == (("u", 0), ("u", 1))
         assert list(await reader.list_topics(["__consumer_offsets"])) == ["__consumer_offsets"]
         with pytest.raises(InvalidTopicError):
             await reader.list_topics(["t", "no such name"])

@@ -231,11 +231,43 @@ def test_a_topic_that_was_deleted(opened, fake, fill, monkeypatch: pytest.Monkey
     assert lenient.latestOffset(start, ALL) == {}
     assert reader.partitions(start, {}) == []  # Spark may have stored it without failOnDataLoss
     fake.create_topic("t", 3)
+    later = opened()  # it does not know that it is another topic
     with pytest.raises(
         OffsetOutOfRangeError, match="partition t-0 ends at 0, before the read begins, at 5"
     ):
-        reader.partitions(start, reader.latestOffset(start, ALL))
+        later.partitions(start, later.latestOffset(start, ALL))
     assert opened(failOnDataLoss="false").partitions(start, at(0, 0, 0)) == []
+
+
+@pytest.mark.parametrize("records", [3, 5, 8])
+def test_a_topic_that_was_deleted_and_created_again(opened, fake, fill, records: int) -> None:
+    fill(0, 5)
+    strict, lenient = opened(), opened(failOnDataLoss="false")
+    start = strict.latestOffset(at(0, 0, 0), ALL)
+    assert lenient.latestOffset(at(0, 0, 0), ALL) == start
+    fake.delete_topic("t")
+    fake.create_topic("t", 3)
+    fill(0, records)
+    with pytest.raises(OffsetOutOfRangeError, match="topic t was deleted and created again: use a"):
+        strict.latestOffset(start, ALL)
+    first = lenient.latestOffset(start, ReadMaxRows(2))
+    assert first == at(2, 0, 0)
+    assert ranges(lenient.partitions(start, first)) == [(0, 0, 2)]
+    end = lenient.latestOffset(first, ALL)
+    assert ranges(lenient.partitions(first, end)) == [(0, 2, records)]
+
+
+def test_a_topic_created_again_is_read_when_its_end_moves(opened, fake, fill) -> None:
+    """Spark plans no batch for a topic that has as many records as were read of the old one."""
+    fill(0, 5)
+    reader = opened(failOnDataLoss="false")
+    start = reader.latestOffset(at(0, 0, 0), ALL)
+    fake.delete_topic("t")
+    fake.create_topic("t", 3)
+    fill(0, 5)
+    assert reader.latestOffset(start, ALL) == start
+    fill(0, 1)
+    assert ranges(reader.partitions(start, reader.latestOffset(start, ALL))) == [(0, 0, 6)]
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         OffsetRange,
         PreparedTransaction,
         RecordMetadata,
+        TopicListing,
         TopicPartition,
     )
 
@@ -80,6 +81,7 @@ __all__ = [
     "SyncProducer",
     "Token",
     "TokenProvider",
+    "TopicListing",
     "TopicPartition",
     "UnseenFailure",
     "__version__",

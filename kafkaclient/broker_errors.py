@@ -208,7 +208,9 @@ def denied(code: int, operation: str, resource: str = "", *, by_itself: bool = F
     what = f"the {kind} {resource!r}" if resource else f"the {kind}"
     flag = f"--{kind} {resource}".rstrip()
     wanted = operation if by_itself or granted is None else granted
+    prefixed = " (or a prefix of it, with --resource-pattern-type prefixed)"
     return (
         f"this client's principal may not {operation} on {what}; kafka-acls --add "
-        f"--allow-principal User:... --operation {wanted} {flag} allows it"
+        f"--allow-principal User:... --operation {wanted} {flag}"
+        f"{prefixed if kind == 'transactional-id' else ''} allows it"
     )

@@ -59,6 +59,8 @@ _prefix = matching(
     lambda found: found[0],
     "use 1 to 100 letters, digits, dots, underscores and hyphens",
 )
+_READER_DEFAULTS = {"max.partition.fetch.bytes": "8388608"}
+"""Most tasks read one partition, and Spark's cost for each Arrow batch is high."""
 _LOSS_ADVICE = (
     "records may be lost, because retention deleted them before they were read, or the topic was "
     "deleted. With the option failOnDataLoss=false the remaining records are read"
@@ -134,7 +136,7 @@ class ReadOptions:
     def parse(cls, options: Mapping[str, str], mode: Mode) -> ReadOptions:
         """The parsed options. Raises ConfigError, which names the option."""
         given = GivenOptions(options, _READ, use="reading", elsewhere=_WRITE)
-        client = given.client(ReaderConfig)
+        client = _READER_DEFAULTS | given.client(ReaderConfig)
         if mode == "batch":
             start = _offset_limit(given, "starting", EARLIEST)
             end = _offset_limit(given, "ending", LATEST)

@@ -25,7 +25,9 @@ def test_defaults_are_sparks() -> None:
     assert not batch.include_headers
     assert batch.min_partitions is batch.max_records is batch.max_offsets is None
     assert batch.max_delay_s == 900
-    assert batch.client == {"bootstrap.servers": "localhost:9092"}
+    size = "max.partition.fetch.bytes"
+    assert batch.client == {"bootstrap.servers": "localhost:9092", size: "8388608"}
+    assert read(**{f"kafka.{size}": "5"}).client[size] == "5"
 
 
 def test_names_are_not_case_sensitive() -> None:

@@ -125,7 +125,7 @@ def test_a_close_in_time_says_what_a_broken_off_send_many_has_sent() -> None:
     error = future.exception(0)
     assert isinstance(error, ProducerClosedError)
     assert error.maybe_written
-    assert "records were handed over, the others were not sent" in str(error)
+    assert "records of the call were handed over, the others were not sent" in str(error)
     assert error.delivery.done()
     refused = behind.exception(0)
     assert isinstance(refused, ProducerClosedError)

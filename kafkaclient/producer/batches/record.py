@@ -132,7 +132,7 @@ def check_place(topic: object, partition: object) -> int | None:
     """The partition as a plain int. Raises :class:`InvalidRecordError` if ``topic`` cannot be a
     topic's name, or ``partition`` a partition."""
     check_topic_name(topic)
-    return None if partition is None else _checked_number("partition", partition)
+    return None if partition is None else _checked_number("partition", partition, bits=31)
 
 
 def record_of_bytes(
@@ -155,7 +155,7 @@ def record_of_bytes(
     if timestamp_ms is None:
         timestamp_ms = int(wall_clock() * 1000)
     if timestamp_ms.__class__ is not int or not 0 <= timestamp_ms < 2**63:
-        timestamp_ms = _checked_number("timestamp_ms", timestamp_ms)
+        timestamp_ms = _checked_number("timestamp_ms", timestamp_ms, bits=63)
     return Record(timestamp_ms, key, value, headers, partition, upper_bound)
 
 
@@ -181,7 +181,7 @@ def too_large(config: ProducerConfig, topic: str, upper_bound: int) -> RecordToo
     )
 
 
-def _checked_number(name: str, number: object) -> int:
-    if not isinstance(number, int) or not 0 <= number < 2**63:
-        raise InvalidRecordError(f"{name} must be an int from 0 to 2**63 - 1, not {number!r}")
+def _checked_number(name: str, number: object, *, bits: int) -> int:
+    if not isinstance(number, int) or not 0 <= number < 2**bits:
+        raise InvalidRecordError(f"{name} must be an int from 0 to 2**{bits} - 1, not {number!r}")
     return int.__index__(number)  # a plain int in place of a subclass, such as an enum

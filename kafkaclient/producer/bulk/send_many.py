@@ -250,7 +250,7 @@ class BulkSend:
         were handed over, and with their delivery."""
         done = self.delivery.records
         ended = _with_message(
-            error, f"{done} records were handed over, the others were not sent: {error}"
+            error, f"{error}; {done} records of the call were handed over, the others were not sent"
         )
         ended.delivery = self.delivery
         return ended

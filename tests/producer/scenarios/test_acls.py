@@ -113,7 +113,7 @@ async def test_a_produce_request_denied_for_the_cluster_is_no_end(
         (29, "may not Write on the topic 'x'; kafka-acls --add"),
         (30, "--operation Read --group x allows it"),
         (31, "--operation IdempotentWrite --cluster allows it"),
-        (53, "--operation Write --transactional-id x allows it"),
+        (53, "--operation Write --transactional-id x (or a prefix of it, with"),
     ],
 )
 def test_what_allows_it_is_told(code: int, words: str) -> None:

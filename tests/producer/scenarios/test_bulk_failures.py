@@ -95,7 +95,7 @@ async def test_a_partitioner_that_fails_on_the_way(producing: StartProducer) -> 
 
     fake = one_topic(2, brokers=1)
     async with producing(fake, partitioner=Fails()) as producer:
-        with pytest.raises(PartitionerError, match="700 records were handed over") as caught:
+        with pytest.raises(PartitionerError, match="700 records of the call were handed over") as caught:
             await producer.send_many("t", numbered(1000))
         assert (await caught.value.delivery).records == 700
 
@@ -107,7 +107,7 @@ async def test_stopped_on_the_way(producing: StartProducer, values: Values) -> N
     async with producing(fake, buffer_memory=BUFFER) as producer:
         bulk = asyncio.create_task(producer.send_many("t", sent))
         await asyncio.sleep(0.5)
-    with pytest.raises(ProducerClosedError, match="records were handed over") as caught:
+    with pytest.raises(ProducerClosedError, match="records of the call were handed over") as caught:
         await bulk
     metadata = await caught.value.delivery
     assert 0 < metadata.records < 10_000

@@ -211,8 +211,8 @@ def test_a_report_of_telemetry(spark: Any, tmp_path: Path) -> None:
     facts = [
         batches
         for number, run in enumerate(runs)
-        for file in run.parts
-        for batches, _ in read_file(run.folder, file.path, number)
+        for file in run.files
+        for batches, _ in read_file(run.root, file.path, number)
     ]
     batches = counts(facts, Judgement().window_s)
     alone = {

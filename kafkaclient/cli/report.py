@@ -17,7 +17,7 @@ from rich.console import Group
 
 from kafkaclient.cli.connection import Connection, with_connection
 from kafkaclient.cli.output import WIDE, plain_table, stdout_console
-from kafkaclient.cli.run import ctrl_c_noted, run_blocking, run_command
+from kafkaclient.cli.run import run_blocking, run_command, stop_noted
 from kafkaclient.cli.spark import spark_with_progress
 from kafkaclient.errors import ConfigError
 from kafkaclient.pages.page import check_plotly
@@ -138,16 +138,14 @@ def _follow(
 
         progress.update(task, description=f"following {topic}")
         with (
-            ctrl_c_noted() as interrupted,
+            stop_noted() as stopped,
             spark_failures(f"following {topic}"),
             follow.following(spark, topic, options, begin, out, show) as query,
         ):
-            while query.isActive and not interrupted.wait(_POLL_S):
+            while query.isActive and not stopped.wait(_POLL_S):
                 pass
-            if not interrupted.is_set():
+            if not stopped.is_set():
                 query.awaitTermination()  # raises why the query has ended
-        if interrupted.is_set():
-            raise KeyboardInterrupt
 
 
 async def _check_topic(connection: Connection, topic: str) -> None:

@@ -69,15 +69,24 @@ def exit_on_signals() -> Iterator[None]:
 
 
 @contextmanager
-def ctrl_c_noted() -> Iterator[threading.Event]:
-    """Ctrl-C sets the event, and interrupts nothing: a call of Spark's JVM that is interrupted
-    prints stack traces."""
+def stop_noted() -> Iterator[threading.Event]:
+    """Ctrl-C and SIGTERM set the event, and interrupt nothing: a call of Spark's JVM that is
+    interrupted prints stack traces. They end the command after the block."""
     noted = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda *_: noted.set())
+    received: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        received.append(number)
+        noted.set()
+
+    before = {number: signal.signal(number, note) for number in _BY_SIGNAL}
     try:
         yield noted
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if received:
+        raise KeyboardInterrupt if received[0] == signal.SIGINT else asyncio.CancelledError
 
 
 @contextmanager

@@ -144,7 +144,9 @@ def read(
             tables.append(_read_file(opened, file.path))
     if not tables:
         shown = TelemetryTarget(os.fspath(root))
-        raise FileNotFoundError(f"no {_PATTERN} in {shown}: has a producer written there?")
+        raise FileNotFoundError(
+            f"no {_PATTERN} in {shown}: is it the right folder, and has a producer written there?"
+        )
     shared = set.intersection(*(set(table.schema.metadata.items()) for table in tables))
     whole = pa.concat_tables(table.replace_schema_metadata() for table in tables)
     metadata = {key: text for key, text in shared if key != EXCLUSIONS_KEY.encode()}

@@ -37,6 +37,7 @@ _LOGGED_FAILURE = 2  # consecutive failures: a single one is usual with object s
 _SLOW_WRITE_S = 60.0
 _SLOW_WRITE = f"a write has taken {_SLOW_WRITE_S:g} s so far"
 _LAST_WRITE_TIMEOUT_S = 10.0
+_LAST_FAILURE = 3  # consecutive failures after which a recorder that is being closed gives up
 
 
 class Recorder:
@@ -171,7 +172,7 @@ class Recorder:
     async def _write_parts(self) -> None:
         failures = 0
         while self._parts:
-            is_last_attempt = self._closing.is_set()
+            is_closing = self._closing.is_set()
             try:
                 await self._write(self._parts[0])
             except PartRefusedError as error:
@@ -179,9 +180,9 @@ class Recorder:
             except Exception as error:  # noqa: BLE001 - any store, any error: records go on
                 failures += 1
                 why = self._hide(f"{type(error).__name__}: {error}".partition("\n")[0])
-                if failures >= _LOGGED_FAILURE or is_last_attempt:
+                if failures >= _LOGGED_FAILURE or is_closing:
                     self._fall_behind(why)
-                if is_last_attempt:
+                if is_closing and failures >= _LAST_FAILURE:
                     return
                 await self._pause(_RETRY_S[min(failures, len(_RETRY_S)) - 1])
             else:
@@ -199,7 +200,10 @@ class Recorder:
             slow.cancel()
 
     async def _pause(self, seconds: float) -> None:
-        """Wait, but not while the recorder is being closed."""
+        """Wait. The beginning of the recorder's end ends the wait."""
+        if self._closing.is_set():
+            await asyncio.sleep(seconds)
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._closing.wait()

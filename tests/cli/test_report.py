@@ -189,8 +189,18 @@ def test_a_topic_that_is_missing_is_one_line(fake: FakeCluster, tmp_path: Path) 
     assert "topic 'none'" in result.stderr
 
 
-def test_ctrl_c_interrupts_no_call_of_spark(
-    monkeypatch: pytest.MonkeyPatch, spark: Spark, fake: FakeCluster, tmp_path: Path
+@pytest.mark.parametrize(
+    ("number", "status", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_a_signal_interrupts_no_call_of_spark(
+    monkeypatch: pytest.MonkeyPatch,
+    spark: Spark,
+    fake: FakeCluster,
+    tmp_path: Path,
+    number: int,
+    status: int,
+    word: str,
 ) -> None:
     fake.create_topic("facts", 1)
     steps = []
@@ -198,7 +208,7 @@ def test_ctrl_c_interrupts_no_call_of_spark(
     class Query:
         @property
         def isActive(self) -> bool:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
             steps.append("the call goes on")
             return True
 
@@ -210,10 +220,10 @@ def test_ctrl_c_interrupts_no_call_of_spark(
     monkeypatch.setattr(follow, "following", following)
     words = ["report", "--follow", "facts", "-b", "b:9092", "--out", str(tmp_path)]
     result = CliRunner().invoke(app, words)
-    assert result.exit_code == 130
+    assert result.exit_code == status
     assert steps == ["the call goes on", "stopped"]
     assert spark.stopped
-    assert "interrupted" in result.stderr
+    assert word in result.stderr
 
 
 def test_a_period_without_telemetry_is_refused(facts: Path, tmp_path: Path) -> None:

@@ -384,6 +384,19 @@ async def test_a_close_waits_for_a_store_for_ten_seconds(
     assert (recording.dropped, recording.waiting) == (1, 0)
 
 
+@pytest.mark.parametrize(("failures", "lost"), [(2, 0), (3, 1)])
+@virtual_time
+async def test_a_close_repeats_a_failed_write(failures: int, lost: int, batch: Batch) -> None:
+    store = MemoryStore()
+    recording = recorder(store)
+    store.errors = [OSError("gone")] * failures
+    recording.add(batch())
+    begun = asyncio.get_running_loop().time()
+    await recording.close()
+    assert asyncio.get_running_loop().time() - begun == pytest.approx(3)
+    assert (recording.recorded, recording.dropped) == (1 - lost, lost)
+
+
 @virtual_time
 async def test_a_cancelled_task_does_not_end_the_recording(batch: Batch) -> None:
     store = MemoryStore()

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from itertools import groupby
 from math import ceil
 from shutil import rmtree
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -49,24 +50,28 @@ def following(
     """The running query. It writes the table and the page's data to ``out``.
 
     ``client`` are Kafka's options. ``since_s``: where to begin, in seconds since the epoch;
-    ``on_view`` gets what the page shows, after each trigger. The end of the block stops the query.
+    ``on_view`` gets what the page shows, after each trigger. The end of the block stops the query,
+    and writes the open windows as they are.
     """
     windows = LiveWindows(WINDOW_S)
     table = WindowTable(out, ceil(since_s / 60) * _MINUTE_MS)
 
     is_stopping = False
+    in_use = Lock()  # a canceled job may go on for a moment on Spark's thread
 
     def on_batch(frame: Any, _number: int) -> None:
         counted = frame.select("value").mapInArrow(_count, from_arrow_schema(SHIPPED))
         try:
-            windows.add(counted.collect())
+            rows = counted.collect()
         except Exception:
             if is_stopping:  # the stop canceled the job: if this raised, Spark would log it
                 return
             raise
-        table.add(windows.close())
-        view = windows.view()
-        write_view(out, view)
+        with in_use:
+            windows.add(rows)
+            table.add(windows.close())
+            view = windows.view()
+            write_view(out, view)
         on_view(view)
 
     source = spark.readStream.format("kafkaclient").option("subscribe", topic)
@@ -92,8 +97,12 @@ def following(
             yield query
         finally:
             is_stopping = True
-            query.stop()
-            rmtree(checkpoint, ignore_errors=True)
+            try:
+                query.stop()
+            finally:
+                with in_use:
+                    table.add(windows.close(open_ones=True), is_end=True)
+                rmtree(checkpoint, ignore_errors=True)
 
 
 def _count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -117,15 +126,15 @@ class WindowTable:
         self._held: list[Row] = []
         self._delta: Any = import_module("deltalake") if find_spec("deltalake") else None
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, rows: Sequence[Row], *, is_end: bool = False) -> None:
         """Add rows (:data:`~kafkaclient.spark.report.live.WINDOWS`) in the order of time. A minute
-        is written when a later one begins."""
+        is written when a later one begins, or at the end."""
         self._held += (row for row in rows if row["window_start"] >= self._first_ms)
         if not self._held:
             return
         latest = self._held[-1]["window_start"] // _MINUTE_MS
         for minute, found in groupby(self._held, lambda row: row["window_start"] // _MINUTE_MS):
-            if minute < latest:
+            if is_end or minute < latest:
                 self._write(minute * _MINUTE_MS, list(found))
         self._held = [row for row in self._held if row["window_start"] // _MINUTE_MS == latest]
 

@@ -302,7 +302,9 @@ async def test_a_topic_not_known_yet(producing: StartProducer, values: Values) -
 async def test_a_topic_that_never_comes(producing: StartProducer) -> None:
     fake = FakeCluster(1, auto_create_topics=False)
     async with producing(fake, max_block_ms=1000) as producer:
-        with pytest.raises(MetadataTimeoutError, match="0 records of the call were handed over") as caught:
+        with pytest.raises(
+            MetadataTimeoutError, match="0 records of the call were handed over"
+        ) as caught:
             await producer.send_many("unknown", [b"v"])
         assert (await caught.value.delivery).records == 0
 
@@ -356,14 +358,16 @@ async def test_no_room_within_max_block(producing: StartProducer, values: Values
         await producer.send_and_wait("t", b"first")
         fake.stall_broker(0)
         started = now()
-        with pytest.raises(BufferFullError, match=r"\d+ records of the call were handed over") as caught:
+        with pytest.raises(
+            BufferFullError, match=r"\d+ records of the call were handed over"
+        ) as caught:
             await producer.send_many("t", sent)
         assert now() - started == pytest.approx(3.0, abs=0.1)
         partial = caught.value.delivery
         assert 100 < partial.records < 10_000
         assert str(caught.value).endswith(
-                f"; {partial.records} records of the call were handed over, the others were not sent"
-            )
+            f"; {partial.records} records of the call were handed over, the others were not sent"
+        )
         assert producer.metrics().producer["buffer-exhausted-total"] == 1
         fake.resume_broker(0)
         assert (await partial).partitions == {0: (OffsetRange(1, partial.records),)}

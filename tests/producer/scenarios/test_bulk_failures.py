@@ -95,7 +95,9 @@ async def test_a_partitioner_that_fails_on_the_way(producing: StartProducer) -> 
 
     fake = one_topic(2, brokers=1)
     async with producing(fake, partitioner=Fails()) as producer:
-        with pytest.raises(PartitionerError, match="700 records of the call were handed over") as caught:
+        with pytest.raises(
+            PartitionerError, match="700 records of the call were handed over"
+        ) as caught:
             await producer.send_many("t", numbered(1000))
         assert (await caught.value.delivery).records == 700
 

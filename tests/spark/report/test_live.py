@@ -224,6 +224,19 @@ def test_a_file_has_a_minute_and_partial_minutes_are_left_out(
     assert where == [f"date=1970-01-01/windows-000{n}.parquet" for n in (1, 2)]
     with pq.ParquetFile(files[0]) as file:
         assert file.read()["batches"].to_pylist() == [1.0] * 3
+    table.add(rows_at(3 * MINUTE + 5000), is_end=True)
+    with pq.ParquetFile(files[0].with_name("windows-0003.parquet")) as file:
+        assert file.read()["batches"].to_pylist() == [1.0] * 2
+
+
+def test_at_the_end_open_windows_are_rows_too() -> None:
+    found = windows(message(*(batch(5.0 * n + 1) for n in range(8))))
+    closed, remaining = found.close(), found.close(open_ones=True)
+    starts = [row["window_start"] for row in (*closed, *remaining) if row["kind"] == "all"]
+    assert len(closed) > 0
+    assert len(starts) == 8
+    assert starts == sorted(set(starts))
+    assert found.close(open_ones=True) == []
 
 
 def test_the_page_s_data_is_a_script(tmp_path: Path) -> None:

@@ -389,7 +389,9 @@ async def test_a_bad_chunk_after_good_ones(producing: StartProducer) -> None:
     good = pa.record_batch({"value": [b"v"] * 10})
     bad = pa.record_batch({"value": [b"w"] * 9 + [bytes(3000)]})
     async with producing(fake, max_request_size=2000) as producer:
-        with pytest.raises(RecordTooLargeError, match="20 records of the call were handed over") as caught:
+        with pytest.raises(
+            RecordTooLargeError, match="20 records of the call were handed over"
+        ) as caught:
             await producer.send_arrow("t", pa.Table.from_batches([good, good, bad, good]))
         assert caught.value.index == 29
         assert (await caught.value.delivery).records == 20

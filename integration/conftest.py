@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -16,7 +16,7 @@ from pytest_kafkaclient.topics import create_topic as create_on
 from pytest_kafkaclient.topics import unique_name
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in a shell's background. Commands that the tests interrupt would ignore Ctrl-C, too.
@@ -68,6 +68,20 @@ def create_topic(kafka_cluster) -> Callable[..., Awaitable[None]]:
         await create_on(kafka_cluster.bootstrap, new)
 
     return create
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    spark_session = pytest.importorskip("kafkaclient.spark").spark_session
+    session = spark_session("tests", "local[2]", {"spark.sql.shuffle.partitions": "2"})
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def spark_options(kafka_cluster) -> dict[str, str]:
+    """Options of Spark's reads and writes."""
+    return {"kafka.bootstrap.servers": kafka_cluster.bootstrap}
 
 
 @pytest.fixture

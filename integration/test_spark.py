@@ -12,10 +12,11 @@ from aiokafka import AIOKafkaProducer
 
 import kafkaclient.spark
 from benchmarks.telemetry_facts import Shape, write_run
+from integration.spark_support import BEGAN, fill
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
 from kafkaclient.errors import ConfigError
-from kafkaclient.spark import count_bytes, progress, register, spark_session
+from kafkaclient.spark import count_bytes, progress, register
 from kafkaclient.spark.report import queries
 from kafkaclient.spark.report.follow import following
 from kafkaclient.spark.report.job import aggregate
@@ -23,7 +24,6 @@ from kafkaclient.spark.report.runs import find_runs
 from tests.code_blocks import runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = [
@@ -31,22 +31,6 @@ pytestmark = [
     # py4j leaves its sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
-
-
-BEGAN = int(time.time() * 1000) - 100_000
-"""When the first record was written, in milliseconds; what is much older, brokers delete."""
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    session = spark_session("test_spark", "local[2]", {"spark.sql.shuffle.partitions": "2"})
-    yield session
-    session.stop()
-
-
-@pytest.fixture
-def options(kafka_cluster) -> dict[str, str]:
-    return {"kafka.bootstrap.servers": kafka_cluster.bootstrap}
 
 
 def rows_of(frame: Any, *columns: str) -> list[tuple]:
@@ -58,13 +42,13 @@ def rows_of(frame: Any, *columns: str) -> list[tuple]:
 
 @runs("docs/how-to/spark.md", having="flights.csv")
 async def test_the_program_of_the_page(
-    spark, options, topic, create_topic, read_topic, tmp_path, monkeypatch, block
+    spark, spark_options, topic, create_topic, read_topic, tmp_path, monkeypatch, block
 ):
     await create_topic(topic, 2)
     (tmp_path / "flights.csv").write_text("carrier,delay\nUA,12\nAA,3\n")
     monkeypatch.setattr(kafkaclient.spark, "spark_session", lambda *_: spark)
     replaced = {
-        "localhost:9092": options["kafka.bootstrap.servers"],
+        "localhost:9092": spark_options["kafka.bootstrap.servers"],
         "flights.csv": str(tmp_path / "flights.csv"),
         '="flights"': f'="{topic}"',
     }
@@ -78,7 +62,7 @@ async def test_the_program_of_the_page(
 @pytest.mark.full
 @runs("docs/concepts/stream-processors.md", having="readStream")
 async def test_words_in_windows(
-    spark, options, topic, create_topic, kafka_cluster, monkeypatch, block
+    spark, spark_options, topic, create_topic, kafka_cluster, monkeypatch, block
 ):
     await create_topic(topic, 2)
     async with AIOKafkaProducer(bootstrap_servers=kafka_cluster.bootstrap) as producer:
@@ -102,7 +86,9 @@ async def test_words_in_windows(
     assert {row[0]: row[1] for row in found} == {"to": 2, "be": 2, "or": 1, "not": 1}
 
 
-async def test_written_by_spark_read_by_aiokafka(spark, options, topic, create_topic, read_topic):
+async def test_written_by_spark_read_by_aiokafka(
+    spark, spark_options, topic, create_topic, read_topic
+):
     """To the topics and partitions that the rows say; found without being registered."""
     await create_topic(topic, 2)
     await create_topic(f"{topic}-b", 2)
@@ -116,7 +102,7 @@ async def test_written_by_spark_read_by_aiokafka(spark, options, topic, create_t
     )
     headers = "transform(h, e -> named_struct('key', e.key, 'value', cast(e.value as binary)))"
     frame = frame.withColumn("headers", _expression(headers)).drop("h")
-    frame.write.format("kafkaclient").mode("append").options(**options).save()
+    frame.write.format("kafkaclient").mode("append").options(**spark_options).save()
     found = {}
     for name in (topic, f"{topic}-b"):
         for record in await read_topic(name):
@@ -144,23 +130,13 @@ def _expression(text: str) -> Any:
     return functions.expr(text)
 
 
-async def _fill(bootstrap: str, topic: str, numbers: range, partitions: int = 3) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=5)
-    await producer.start()
-    try:
-        for n in numbers:
-            headers = [("n", b"%d" % n)] if n % 2 else None
-            key = None if n % 3 else b"k%d" % n
-            await producer.send(topic, b"%d" % n, key, n % partitions, BEGAN + n, headers)
-    finally:
-        await producer.stop()
-
-
-async def test_written_by_aiokafka_read_by_spark(spark, options, topic, create_topic, read_topic):
+async def test_written_by_aiokafka_read_by_spark(
+    spark, spark_options, topic, create_topic, read_topic
+):
     await create_topic(topic, 3)
-    await _fill(options["kafka.bootstrap.servers"], topic, range(600))
+    await fill(spark_options["kafka.bootstrap.servers"], topic, range(600))
     theirs = await read_topic(topic)
-    reader = spark.read.format("kafkaclient").options(**options)
+    reader = spark.read.format("kafkaclient").options(**spark_options)
     whole = reader.options(subscribe=topic, includeHeaders="true", minPartitions="5").load()
     assert whole.rdd.getNumPartitions() >= 5
     columns = ["partition", "offset", "unix_millis(timestamp)", "key", "value", "headers"]
@@ -173,7 +149,7 @@ async def test_written_by_aiokafka_read_by_spark(spark, options, topic, create_t
         (topic, 0)
     }
     # Some of it: by offsets, and by time.
-    reader = spark.read.format("kafkaclient").options(**options)
+    reader = spark.read.format("kafkaclient").options(**spark_options)
     starts = json.dumps({topic: {"0": 190, "1": -2}})
     some = reader.options(
         assign=json.dumps({topic: [0, 1]}),
@@ -184,7 +160,9 @@ async def test_written_by_aiokafka_read_by_spark(spark, options, topic, create_t
         *((0, n) for n in range(190, 200)),
         *((1, n) for n in range(3)),
     ]
-    reader = spark.read.format("kafkaclient").options(**options, subscribePattern=f"{topic[:-1]}.")
+    reader = spark.read.format("kafkaclient").options(
+        **spark_options, subscribePattern=f"{topic[:-1]}."
+    )
     late = reader.options(
         startingTimestamp=f"{BEGAN + 580}", endingTimestamp=f"{BEGAN + 590}"
     ).load()
@@ -193,21 +171,21 @@ async def test_written_by_aiokafka_read_by_spark(spark, options, topic, create_t
 
 @pytest.mark.full
 async def test_a_stream_goes_on_from_its_checkpoint(
-    spark, options, topic, create_topic, read_topic, tmp_path: Path
+    spark, spark_options, topic, create_topic, read_topic, tmp_path: Path
 ):
-    bootstrap = options["kafka.bootstrap.servers"]
+    bootstrap = spark_options["kafka.bootstrap.servers"]
     await create_topic(topic, 3)
     await create_topic(f"{topic}-out", 2)
-    await _fill(bootstrap, topic, range(300))
+    await fill(bootstrap, topic, range(300))
 
     def run() -> list[int]:
-        frame = spark.readStream.format("kafkaclient").options(**options)
+        frame = spark.readStream.format("kafkaclient").options(**spark_options)
         frame = frame.options(subscribe=topic, startingOffsets="earliest")
         frame = frame.option("maxOffsetsPerTrigger", 120).load()
         query = (
             frame.select("key", "value")
             .writeStream.format("kafkaclient")
-            .options(**options, topic=f"{topic}-out", checkpointLocation=str(tmp_path))
+            .options(**spark_options, topic=f"{topic}-out", checkpointLocation=str(tmp_path))
             .trigger(availableNow=True)
             .start()
         )
@@ -215,20 +193,20 @@ async def test_a_stream_goes_on_from_its_checkpoint(
         return [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
 
     assert run() == [120, 120, 60]
-    await _fill(bootstrap, topic, range(300, 360))
+    await fill(bootstrap, topic, range(300, 360))
     assert run() == [60]
     found = [record.value for record in await read_topic(f"{topic}-out")]
     assert sorted(found) == sorted(b"%d" % n for n in range(360))
 
 
 async def test_counts_with_their_lag(
-    spark, options, topic, create_topic, read_topic, kafka_cluster, tmp_path: Path
+    spark, spark_options, topic, create_topic, read_topic, kafka_cluster, tmp_path: Path
 ):
     """Output mode complete; a query's progress, for itself and for tools that show a group."""
     await create_topic(topic, 2)
     await create_topic(f"{topic}-out", 1)
-    await _fill(options["kafka.bootstrap.servers"], topic, range(60), 2)
-    frame = spark.readStream.format("kafkaclient").options(**options, subscribe=topic)
+    await fill(spark_options["kafka.bootstrap.servers"], topic, range(60), 2)
+    frame = spark.readStream.format("kafkaclient").options(**spark_options, subscribe=topic)
     frame = frame.options(startingOffsets="earliest", maxOffsetsPerTrigger="40", columns="value")
     frame = count_bytes(frame.option("commitOffsetsToGroup", f"{topic}-lag").load())
     assert frame.columns == ["value"]
@@ -237,7 +215,7 @@ async def test_counts_with_their_lag(
         counts.selectExpr("cast(size as string) key", "cast(count as string) value")
         .writeStream.format("kafkaclient")
         .outputMode("complete")
-        .options(**options, topic=f"{topic}-out", checkpointLocation=str(tmp_path))
+        .options(**spark_options, topic=f"{topic}-out", checkpointLocation=str(tmp_path))
         .trigger(availableNow=True)
         .start()
     )
@@ -260,16 +238,18 @@ async def test_counts_with_their_lag(
 
 
 @pytest.mark.full
-async def test_changed_counts(spark, options, topic, create_topic, read_topic, tmp_path: Path):
+async def test_changed_counts(
+    spark, spark_options, topic, create_topic, read_topic, tmp_path: Path
+):
     """Output mode update: refused by Spark for a Python sink, so through foreachBatch."""
     await create_topic(topic, 1)
     await create_topic(f"{topic}-out", 1)
-    await _fill(options["kafka.bootstrap.servers"], topic, range(20), 1)
-    frame = spark.readStream.format("kafkaclient").options(**options, subscribe=topic)
+    await fill(spark_options["kafka.bootstrap.servers"], topic, range(20), 1)
+    frame = spark.readStream.format("kafkaclient").options(**spark_options, subscribe=topic)
     frame = frame.options(startingOffsets="earliest", maxOffsetsPerTrigger="10").load()
     counts = frame.groupBy("value").count().selectExpr("value", "cast(count as string) key")
     writer = counts.writeStream.outputMode("update").trigger(availableNow=True)
-    sink = {**options, "topic": f"{topic}-out"}
+    sink = {**spark_options, "topic": f"{topic}-out"}
     refused = writer.format("kafkaclient").options(**sink)
     with pytest.raises(Exception, match="does not support Update mode"):
         refused.start(checkpointLocation=str(tmp_path / "no")).awaitTermination(120)
@@ -285,10 +265,10 @@ async def test_changed_counts(spark, options, topic, create_topic, read_topic, t
 
 
 @pytest.mark.full
-async def test_filters_leave_out_ranges(spark, options, topic, create_topic):
+async def test_filters_leave_out_ranges(spark, spark_options, topic, create_topic):
     await create_topic(topic, 3)
-    await _fill(options["kafka.bootstrap.servers"], topic, range(300))
-    reader = spark.read.format("kafkaclient").options(**options, subscribe=topic)
+    await fill(spark_options["kafka.bootstrap.servers"], topic, range(300))
+    reader = spark.read.format("kafkaclient").options(**spark_options, subscribe=topic)
     for where, tasks, rows in (
         ("partition = 1", 1, 100),
         ("partition in (0, 2) and offset >= 90", 2, 20),
@@ -308,7 +288,7 @@ async def test_filters_leave_out_ranges(spark, options, topic, create_topic):
 
 
 @pytest.mark.full
-async def test_mistakes_are_told_before_any_task_runs(spark, options, topic, create_topic):
+async def test_mistakes_are_told_before_any_task_runs(spark, spark_options, topic, create_topic):
     """And no secret is in what Spark tells of a query."""
     await create_topic(topic, 1)
     register(spark)  # does no harm to a session that has found the source by itself
@@ -322,10 +302,10 @@ async def test_mistakes_are_told_before_any_task_runs(spark, options, topic, cre
     frame = spark.range(10).selectExpr("cast(id as string) value")
 
     def write(frame: Any, mode: str = "append", **extra: str) -> None:
-        frame.write.format("kafkaclient").mode(mode).options(**options, **extra).save()
+        frame.write.format("kafkaclient").mode(mode).options(**spark_options, **extra).save()
 
     def read(**extra: str) -> None:
-        spark.read.format("kafkaclient").options(**options, **extra).load().collect()
+        spark.read.format("kafkaclient").options(**spark_options, **extra).load().collect()
 
     for act, said in (
         (lambda: write(frame.selectExpr("1 value"), topic=topic), "column value is of type INT"),
@@ -348,135 +328,33 @@ async def test_mistakes_are_told_before_any_task_runs(spark, options, topic, cre
             act()
         assert said in str(refused.value)
         assert "hush" not in str(refused.value)
-    hidden = spark.read.format("kafkaclient").options(**options, **secrets, subscribe=topic).load()
+    hidden = (
+        spark.read.format("kafkaclient").options(**spark_options, **secrets, subscribe=topic).load()
+    )
     plan = hidden._jdf.queryExecution()
     assert "hush" not in plan.logical().toString() + plan.analyzed().toString()
     assert "hush" not in plan.logical().treeString() + plan.analyzed().toJSON()
 
 
 @pytest.mark.full
-async def test_a_task_that_fails_says_which_row(spark, options, topic, create_topic):
+async def test_a_task_that_fails_says_which_row(spark, spark_options, topic, create_topic):
     await create_topic(topic, 1)
     frame = spark.range(0, 100, numPartitions=1)
     bad = frame.selectExpr("cast(id as string) value", "if(id = 42, 9, 0) partition")
     with pytest.raises(Exception, match=r"row 42 of partition 0") as failed:
-        bad.write.format("kafkaclient").mode("append").options(**options, topic=topic).save()
+        bad.write.format("kafkaclient").mode("append").options(**spark_options, topic=topic).save()
     assert f"topic {topic}" in str(failed.value)
 
 
-@pytest.mark.full
-async def test_a_first_batch_whose_start_is_not_known_any_more(
-    spark, options, topic, create_topic, read_topic, tmp_path: Path
-):
-    """Spark keeps the end of a batch, and not where the first began: that must not be guessed."""
-    await create_topic(topic, 1)
-    await _fill(options["kafka.bootstrap.servers"], topic, range(10), 1)
-
-    def start(fails: bool, **extra: str) -> Any:
-        def work(batch: Any, number: int) -> None:
-            if fails:
-                raise RuntimeError("the first batch fails")
-            counted.append(batch.count())
-
-        frame = spark.readStream.format("kafkaclient").options(**options, **extra, subscribe=topic)
-        stream = frame.load().writeStream.foreachBatch(work)
-        return stream.option("checkpointLocation", str(tmp_path)).start()
-
-    counted: list[int] = []
-    query = start(fails=True)
-    deadline = time.monotonic() + 60
-    while not query.recentProgress and query.isActive and time.monotonic() < deadline:
-        time.sleep(0.2)  # noqa: ASYNC251 - Spark blocks the whole test
-    await _fill(options["kafka.bootstrap.servers"], topic, range(10, 20), 1)
-    with pytest.raises(Exception, match="the first batch fails"):
-        query.awaitTermination(60)
-    again = start(fails=False)
-    with pytest.raises(Exception, match="stopped in its first batch"):
-        again.awaitTermination(60)
-    assert counted == []
-
-
-@pytest.mark.full
-async def test_a_deleted_topic_ends_the_query_and_not_its_checkpoint(
-    spark, options, topic, create_topic, kafka_cluster, tmp_path: Path
-):
-    bootstrap, other = options["kafka.bootstrap.servers"], f"{topic}-b"
-    for name in (topic, other):
-        await create_topic(name, 1)
-        await _fill(bootstrap, name, range(10), 1)
-
-    def run(**extra: str) -> int:
-        counted: list[int] = []
-        frame = spark.readStream.format("kafkaclient").options(**options, **extra)
-        frame = frame.options(subscribe=f"{topic},{other}", startingOffsets="earliest").load()
-        writer = frame.writeStream.foreachBatch(lambda batch, _: counted.append(batch.count()))
-        writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
-        assert writer.start().awaitTermination(120)
-        return sum(counted)
-
-    assert run() == 20
-    async with Admin(kafka_cluster.bootstrap) as admin:
-        await admin.delete_topics([other])
-    await _fill(bootstrap, topic, range(5), 1)
-    for _ in range(2):
-        with pytest.raises(Exception, match=f"partition {other}-0 is gone; it was read to"):
-            run()
-    assert [each.name for each in (tmp_path / "offsets").glob("[0-9]*")] == ["0"]
-    assert run(failOnDataLoss="false") == 5
-    assert run() == 0
-    await create_topic(other, 1)
-    await _fill(bootstrap, other, range(3), 1)
-    assert run() == 3
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("fails_on_loss", [True, False])
-async def test_a_topic_that_is_created_again_is_another_topic(
-    spark, options, topic, create_topic, kafka_cluster, tmp_path: Path, fails_on_loss: bool
-):
-    """It has more records than were read of the old one: the offsets alone do not tell."""
-    await create_topic(topic, 1)
-    bootstrap = options["kafka.bootstrap.servers"]
-    await _fill(bootstrap, topic, range(10), 1)
-    found: list[str] = []
-
-    async def found_at_least(number: int) -> None:
-        async with asyncio.timeout(60):
-            while len(found) < number:
-                await asyncio.sleep(0.2)
-
-    frame = spark.readStream.format("kafkaclient").options(**options, subscribe=topic)
-    frame = frame.options(startingOffsets="earliest", failOnDataLoss=str(fails_on_loss)).load()
-    writer = frame.writeStream.foreachBatch(
-        lambda batch, _: found.extend(row.value.decode() for row in batch.collect())
-    )
-    query = writer.option("checkpointLocation", str(tmp_path)).start()
-    try:
-        await found_at_least(10)
-        async with Admin(kafka_cluster.bootstrap) as admin:
-            await admin.delete_topics([topic])
-        await create_topic(topic, 1)
-        await _fill(bootstrap, topic, range(100, 125), 1)
-        if fails_on_loss:
-            with pytest.raises(Exception, match=f"topic {topic} was deleted and created again"):
-                query.awaitTermination(60)
-        else:
-            await found_at_least(35)
-        assert len(found) == (10 if fails_on_loss else 35)
-        assert len(set(found)) == len(found)
-    finally:
-        query.stop()
-
-
 async def test_telemetry_is_followed_while_it_is_written(
-    spark, options, topic, create_topic, tmp_path
+    spark, spark_options, topic, create_topic, tmp_path
 ):
     """A producer writes telemetry to a topic. The figures are those of its batches, soon."""
     facts = f"{topic}-facts"
     await create_topic(topic, 3)
     await create_topic(facts, 1)
     views: list[dict[str, Any]] = []
-    client = {"bootstrap.servers": options["kafka.bootstrap.servers"]}
+    client = {"bootstrap.servers": spark_options["kafka.bootstrap.servers"]}
 
     def sent() -> dict[str, Any]:
         return next((v for v in views if v["all"] and v["all"]["records"] == 300), {})

@@ -203,7 +203,7 @@ def _report(
             err=True,
         )
     if not found:
-        limits = "".join(f" {word} {at}" for word, at in (("from", begin), ("to", end)) if at)
+        limits = found_runs.period_text(begin, end)
         raise ConfigError(
             f"no batch had its outcome in the period{limits}"
             if limits

@@ -60,12 +60,8 @@ def exit_on_signals() -> Iterator[None]:
         stderr_console().print()
         raise _ended_by(number)
 
-    before = {number: signal.signal(number, end) for number in _BY_SIGNAL}
-    try:
+    with _handled_by(end):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
@@ -79,14 +75,21 @@ def stop_noted() -> Iterator[threading.Event]:
         received.append(number)
         noted.set()
 
-    before = {number: signal.signal(number, note) for number in _BY_SIGNAL}
-    try:
+    with _handled_by(note):
         yield noted
+    if received:
+        raise KeyboardInterrupt if received[0] == signal.SIGINT else asyncio.CancelledError
+
+
+@contextmanager
+def _handled_by(handle: Callable[[int, object], None]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM call the function."""
+    before = {number: signal.signal(number, handle) for number in _BY_SIGNAL}
+    try:
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if received:
-        raise KeyboardInterrupt if received[0] == signal.SIGINT else asyncio.CancelledError
 
 
 @contextmanager

@@ -74,6 +74,11 @@ def number(low: int, high: int) -> Kind[float]:
     return Kind(f"a number {accepted}", read)
 
 
+def _read_share(value: object) -> float:
+    share = number(0, 1).read(value)
+    return _checked(share, share >= 1e-9)
+
+
 def _read_acks(value: object) -> int:
     if isinstance(value, str):
         return {"all": -1, "-1": -1, "0": 0, "1": 1}[value.strip().lower()]
@@ -137,10 +142,7 @@ PEM = Kind(
 )
 BOOLEAN = Kind("true or false", _read_boolean)
 PATH = Kind("a path", _read_path)
-SHARE = Kind(
-    "a number from 1e-9 to 1",
-    lambda value: _checked(number(0, 1).read(value), number(0, 1).read(value) >= 1e-9),
-)
+SHARE = Kind("a number from 1e-9 to 1", _read_share)
 
 
 def one_of(*accepted: str, ignore_case: bool = False) -> Kind[str]:

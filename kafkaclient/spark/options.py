@@ -31,6 +31,7 @@ from kafkaclient.spark.offsets import (
     parse_offsets,
     parse_partitions,
 )
+from kafkaclient.spark.schema import read_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,17 +70,7 @@ _milliseconds = matching(r"\d+", lambda found: int(found[0]), "give milliseconds
 _topic = matching(".+", lambda found: found[0], "give a topic's name")
 _group = matching(".+", lambda found: found[0], "give the name of a group that no consumer uses")
 _strategy = matching("error|latest", lambda found: found[0].lower(), "give error or latest")
-_ALL_COLUMNS = (
-    "key",
-    "value",
-    "topic",
-    "partition",
-    "offset",
-    "timestamp",
-    "timestampType",
-    "headers",
-)
-_COLUMNS = {name.lower(): name for name in _ALL_COLUMNS}
+_COLUMNS = {name.lower(): name for name in read_schema(headers=True).names}
 _seconds = matching(
     rf"(\d+)\s*({'|'.join(_UNITS_S)})",
     lambda found: int(found[1]) * _UNITS_S[found[2].lower()],

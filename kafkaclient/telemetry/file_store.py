@@ -15,6 +15,7 @@ from pyarrow import fs
 
 from kafkaclient.telemetry.file_systems import open_root
 from kafkaclient.telemetry.format import as_parquet
+from kafkaclient.telemetry.part import named
 from kafkaclient.telemetry.reading import entries, folder_of, hours
 from kafkaclient.telemetry.threads import DaemonThreads
 
@@ -120,7 +121,7 @@ class FileStore:
         try:
             deleted = sum(1 for _ in islice(self._delete_before(oldest_s), _DELETED_AT_ONCE))
         except Exception as error:  # noqa: BLE001 - any file system
-            why = self._target.hide(f"{type(error).__name__}: {error}".partition("\n")[0])
+            why = self._target.hide(named(error))
             _log.warning("old telemetry in %s cannot be deleted: %s", self._target, why)
         else:
             if deleted == _DELETED_AT_ONCE:

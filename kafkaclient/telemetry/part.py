@@ -42,8 +42,7 @@ class Part:
         try:
             return form(self.columns.table(self.metadata))
         except (pa.ArrowException, TypeError, ValueError) as error:
-            why = f"{type(error).__name__}: {error}".partition("\n")[0]
-            raise PartRefusedError(f"they cannot be encoded: {why}") from error
+            raise PartRefusedError(f"they cannot be encoded: {named(error)}") from error
 
     @property
     def whole(self) -> str:
@@ -58,3 +57,8 @@ class Part:
             replace(self, name=f"{self.name}/1", columns=first),
             replace(self, name=f"{self.name}/2", columns=second, metadata=rest),
         )
+
+
+def named(error: Exception) -> str:
+    """The error's type and the first line of its text, for the log."""
+    return f"{type(error).__name__}: {error}".partition("\n")[0]

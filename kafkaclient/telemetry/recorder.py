@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from kafkaclient.telemetry.format import STARTED_KEY
-from kafkaclient.telemetry.part import Part, PartRefusedError, PartTooLargeError
+from kafkaclient.telemetry.part import Part, PartRefusedError, PartTooLargeError, named
 from kafkaclient.telemetry.rows import ROWS_AT_A_TIME, Columns
 
 if TYPE_CHECKING:
@@ -138,8 +138,7 @@ class Recorder:
         try:
             self._columns.append(batches)
         except (TypeError, ValueError, OverflowError) as error:
-            why = f"{type(error).__name__}: {error}".partition("\n")[0]
-            self._lose(len(batches), f"a row does not fit its columns: {why}")
+            self._lose(len(batches), f"a row does not fit its columns: {named(error)}")
         if self._columns.rows >= self._store.rows_per_part:
             self._end_part()
 
@@ -179,7 +178,7 @@ class Recorder:
                 self._split_or_lose(error)
             except Exception as error:  # noqa: BLE001 - any store, any error: records go on
                 failures += 1
-                why = self._hide(f"{type(error).__name__}: {error}".partition("\n")[0])
+                why = self._hide(named(error))
                 if failures >= _LOGGED_FAILURE or is_closing:
                     self._fall_behind(why)
                 if is_closing and failures >= _LAST_FAILURE:

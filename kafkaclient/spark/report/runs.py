@@ -66,15 +66,19 @@ def find_runs(
         for name, (file_system, path, shown, root) in zip(names, found, strict=True)
     ]
     if not any(run.files for run in runs):
-        limits = "".join(f" {word} {at}" for word, at in (("from", since), ("to", until)) if at)
         where = " and ".join(str(TelemetryTarget(root)) for root in folders)
-        raise ConfigError(f"no telemetry{limits} in {where}")
+        raise ConfigError(f"no telemetry{period_text(since, until)} in {where}")
     names_of_files = Counter(_name(file) for run in runs for file in run.files)
     name, times = names_of_files.most_common(1)[0]
     if times > 1:
         where = " and in ".join(run.folder for run in runs if name in map(_name, run.files))
         raise ConfigError(f"{name} is in {where}: copies of one run")
     return [run for run in runs if run.files]
+
+
+def period_text(since: datetime | None, until: datetime | None) -> str:
+    """The given limits, as words that follow others; "" without limits."""
+    return "".join(f" {word} {at}" for word, at in (("from", since), ("to", until)) if at)
 
 
 def _name(file: TelemetryFile) -> str:

@@ -78,6 +78,7 @@ PAGES = (
             "RecordMetadata",
             "BulkMetadata",
             "TopicPartition",
+            "TopicListing",
             "OffsetAndMetadata",
             "OffsetRange",
             "ConsumerGroupMetadata",

@@ -229,6 +229,17 @@ def test_a_file_has_a_minute_and_partial_minutes_are_left_out(
         assert file.read()["batches"].to_pylist() == [1.0] * 2
 
 
+def test_a_later_start_replaces_a_part_of_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "find_spec", lambda _: None)
+    WindowTable(tmp_path, first_ms=0).add(rows_at(MINUTE), is_end=True)
+    WindowTable(tmp_path, first_ms=0).add(rows_at(MINUTE, MINUTE + 5000, 2 * MINUTE))
+    (file,) = tmp_path.rglob("windows-*.parquet")
+    with pq.ParquetFile(file) as opened:
+        assert opened.read()["batches"].to_pylist() == [1.0, 1.0]
+
+
 def test_at_the_end_open_windows_are_rows_too() -> None:
     found = windows(message(*(batch(5.0 * n + 1) for n in range(8))))
     closed, remaining = found.close(), found.close(open_ones=True)

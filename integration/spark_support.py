@@ -7,7 +7,7 @@ import time
 from aiokafka import AIOKafkaProducer
 
 BEGAN = int(time.time() * 1000) - 100_000
-"""When the first record was written, in milliseconds; what is much older, brokers delete."""
+"""The timestamp of record 0, in milliseconds: recent, because brokers delete old records."""
 
 
 async def fill(bootstrap: str, topic: str, numbers: range, partitions: int = 3) -> None:

@@ -1,4 +1,4 @@
-"""Streaming writes with exactlyOnce on real Spark and real brokers, with faults of every kind.
+"""Streaming writes with exactlyOnce on real Spark and real brokers, with faults.
 
 The table in docs/concepts/spark-exactly-once.md names the test of each fault."""
 
@@ -244,7 +244,7 @@ async def test_ledgers_that_may_lose_decisions(
 
 
 async def test_a_checkpoint_is_put_back(story: Story) -> None:
-    """A backup from before the last batch, which is planned anew with more rows: the query fails
+    """A backup from before the last batch, which is planned again with more rows: the query fails
     and says what to do, and with the newest checkpoint it goes on, each row once."""
     await story.send(700)
     await story.runs_to_its_end()
@@ -285,7 +285,7 @@ async def _left_behind(story: Story, rows: int, more: int) -> Path:
 
 
 async def test_an_older_checkpoint_is_put_back(story: Story) -> None:
-    """It is several batches old: nothing is written, whatever is to come."""
+    """It is several batches old: nothing is written."""
     run = story.run(checkpoint=await _left_behind(story, 400, 1200))
     assert await run.ended() != 0
     assert "CheckpointMismatchError" in run.said()

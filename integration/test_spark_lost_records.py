@@ -91,7 +91,7 @@ async def test_a_deleted_topic_ends_the_query_and_not_its_checkpoint(
 async def test_a_topic_that_is_created_again_is_another_topic(
     spark, spark_options, topic, create_topic, kafka_cluster, tmp_path: Path, fails_on_loss: bool
 ):
-    """It has more records than were read of the old one: the offsets alone do not tell."""
+    """It has more records than were read of the old one, so the offsets do not show the loss."""
     await create_topic(topic, 1)
     bootstrap = spark_options["kafka.bootstrap.servers"]
     await fill(bootstrap, topic, range(10), 1)

@@ -1,4 +1,5 @@
-"""Runs a command's coroutine, and turns exceptions into messages and exit statuses."""
+"""Runs a command, with or without an event loop, and turns signals and exceptions into messages and
+exit statuses."""
 
 from __future__ import annotations
 
@@ -28,6 +29,7 @@ _BY_SIGNAL: dict[int, tuple[int, str]] = {
     signal.SIGINT: (INTERRUPTED, "interrupted"),
     signal.SIGTERM: (TERMINATED, "terminated"),
 }
+_IMPATIENT = 3  # signals
 _WRONG_USE = (ConfigError, InvalidTopicError)
 
 
@@ -66,14 +68,17 @@ def exit_on_signals() -> Iterator[None]:
 
 @contextmanager
 def stop_noted() -> Iterator[threading.Event]:
-    """Ctrl-C and SIGTERM set the event, and interrupt nothing: a call of Spark's JVM that is
-    interrupted prints stack traces. They end the command after the block."""
+    """The first Ctrl-C or SIGTERM sets the event, and interrupts nothing: a call of Spark's JVM
+    that is interrupted prints stack traces. It ends the command after the block. The third one ends
+    the command at once: a shell that waits for the command may send the second by itself."""
     noted = threading.Event()
     received: list[int] = []
 
     def note(number: int, _: object) -> None:
         received.append(number)
         noted.set()
+        if len(received) >= _IMPATIENT:
+            raise _ended_by(number)
 
     with _handled_by(note):
         yield noted

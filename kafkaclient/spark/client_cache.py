@@ -19,7 +19,6 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkaclient.errors import KafkaError
 from kafkaclient.spark.garbage import freeze_objects
 from kafkaclient.spark.loop import LoopThread
 
@@ -126,7 +125,7 @@ async def _refreshed(client: Producer | Reader) -> bool:
     try:
         async with asyncio.timeout(_REFRESH_TIMEOUT_S):
             await client.refresh_metadata(max_age_s=_MAX_METADATA_AGE_S, forget_topics=True)
-    except (KafkaError, TimeoutError):
+    except Exception:  # noqa: BLE001
         return False
     return True
 

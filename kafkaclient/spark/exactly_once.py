@@ -12,6 +12,7 @@ has abandoned, but that still runs, cannot touch prepared transactions.
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -41,10 +42,11 @@ if TYPE_CHECKING:
     from kafkaclient.spark.rows import WriteColumns
     from kafkaclient.types import PreparedTransaction
 
+_log = logging.getLogger(__name__)
+
 # How long a transaction may be open: from the batch's first record to its commit, including
 # downtime of the query. Brokers allow no more by default (transaction.max.timeout.ms).
 _TIMEOUT_MS = "900000"
-
 _STOP_TIMEOUT_S = 5.0  # for a failed task to abort its transaction
 
 
@@ -58,7 +60,7 @@ class Prepared(WriterCommitMessage):
     records: int
     transaction: PreparedTransaction | None
     checksum: int = 0
-    """Checksum of the rows' keys and values (:meth:`WriteColumns.checksum`)."""
+    """Checksum of the rows (:meth:`WriteColumns.checksum`)."""
 
 
 class ExactlyOnceWriter(DataSourceStreamArrowWriter):
@@ -81,7 +83,10 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
             task = TransactionalTaskWriter(producer, self._columns, query_name)
             return write_rows(loop, task, iterator)
         finally:  # stop() aborts a transaction that is not prepared
-            loop.run(producer.stop(timeout=_STOP_TIMEOUT_S))
+            try:
+                loop.run(producer.stop(timeout=_STOP_TIMEOUT_S))
+            except Exception:  # noqa: BLE001 - must not hide the error of the task
+                _log.exception("%r could not be stopped", producer)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Raises as :func:`commit_batch`. Then Spark calls :meth:`abort` and ends the query."""

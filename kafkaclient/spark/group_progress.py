@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.admin import Admin
 from kafkaclient.config.admin import AdminConfig
-from kafkaclient.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 10.0  # of a commit
 _PAUSE_S = 10.0  # after a failed commit
 
 # The admin client accepts no fetch options.
@@ -83,13 +82,13 @@ class GroupProgress:
         while (offsets := self._wanted) != self._committed:
             try:
                 await self._admin.alter_offsets(self._group, offsets, timeout_s=_TIMEOUT_S)
-            except KafkaError as error:
+            except Exception as error:  # noqa: BLE001 - the query must go on
                 self._warn(error)
                 self._paused_until = self._clock() + _PAUSE_S
                 return
             self._committed, self._warned = offsets, ""
 
-    def _warn(self, error: KafkaError) -> None:
+    def _warn(self, error: Exception) -> None:
         """Once for failures of a kind in succession."""
         if type(error).__name__ != self._warned:
             self._warned = type(error).__name__

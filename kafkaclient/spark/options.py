@@ -176,8 +176,8 @@ class WriteOptions:
     ledger_replication_factor: int | None = option(
         "ledgerReplicationFactor", count, None, _TRANSACTIONAL
     )
-    """None: 3, or the number of brokers if there are fewer, but at least
-    ``ledger_min_insync_replicas``."""
+    """None: 3, or ``ledger_min_insync_replicas`` if that is more. A cluster with fewer brokers gets
+    fewer replicas, but at least ``ledger_min_insync_replicas``."""
     ledger_min_insync_replicas: int | None = option(
         "ledgerMinInsyncReplicas", count, None, _TRANSACTIONAL
     )

@@ -67,7 +67,7 @@ class Planner:
         finally:
             await self._reader.close()
 
-    async def report_progress(
+    async def commit_to_group(
         self, offsets: Mapping[TopicPartition, int], *, wait: bool = False
     ) -> None:
         """Commit the offsets to the group of the option commitOffsetsToGroup, if it is given.

@@ -103,7 +103,7 @@ def _source(given: Mapping[str, Any]) -> SourceProgress | None:
         )
     except (ValueError, AttributeError):
         return None
-    if not end:
+    if not end and given["endOffset"] != "{}":  # it is of a source whose pattern has no match
         return None
     read = None
     if all(tp in start or not offset for tp, offset in end.items()):

@@ -6,6 +6,7 @@ therefore import what only one of these needs: it is most of what a process cost
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from kafkaclient.spark.offsets import OffsetRange
     from kafkaclient.spark.options import ReadOptions
     from kafkaclient.types import TopicPartition
+
+_PAUSE_S = 0.1
+_ATTEMPTS = 100  # for an offset that a broker has and refuses
 
 
 class KafkaBatchReader(DataSourceReader):
@@ -95,19 +99,16 @@ async def _fetch(
     if log_end < end:  # records were lost, or the topic was created again
         options.report_loss(f"{tp} is read from offset {start} to {end}, but ends at {log_end}")
         end = log_end
+    attempts = _ATTEMPTS
     while start < end:
         reading = reader.read({tp: (start, end)}, headers=options.include_headers)
         try:
             async for batch in reading:
                 yield batch
         except OffsetOutOfRangeError as error:
-            if error.available is None:
+            if error.available is None or (attempts := attempts - 1) == 0:
                 raise
-            (first, last), position = error.available, reading.positions[tp]
-            options.report_loss(
-                f"{tp} is read from offset {position} to {end}, but has {first} to {last}"
-            )
-            start = max(position, first) if position <= last else end  # behind the end is nothing
+            start = await _next_start(options, wanted, reading.positions[tp], error.available)
         except UnknownTopicError:
             position = reading.positions[tp]
             options.report_loss(
@@ -118,6 +119,21 @@ async def _fetch(
             start = end
         finally:
             reading.close()
+
+
+async def _next_start(
+    options: ReadOptions, wanted: OffsetRange, position: int, available: tuple[int, int]
+) -> int:
+    """Where to continue after the broker has refused an offset."""
+    first, last = available
+    if first <= position < last:  # the new leader did not have it yet
+        await asyncio.sleep(_PAUSE_S)
+        return position
+    options.report_loss(
+        f"{wanted.topic_partition} is read from offset {position} to {wanted.end}, but has {first} "
+        f"to {last}"
+    )
+    return first if position < first else wanted.end  # behind the end is nothing
 
 
 async def _log_end(reader: Reader, tp: TopicPartition) -> int | None:

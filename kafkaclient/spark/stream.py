@@ -90,12 +90,12 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._repeats_first_batch = False
         begin = parse_offsets(start) if start else {}
         # Spark kills this process at the end of a query: the last commit must be done before.
-        self._report_progress(begin, wait=begin == self._target)
+        self._commit_to_group(begin, wait=begin == self._target)
         end = self._end_offsets(begin)
         for tp in sorted(begin.keys() - end.keys()):
             self._options.report_loss(f"partition {tp} is gone; it was read to offset {begin[tp]}")
         self._latest = end
-        # A new dict, because report_progress may still be committing the old one.
+        # A new dict, because the old one may still be committed to the group.
         begin = begin | self._log_starts(begin, end)
         if self._waits_for_more(begin, end, limit):
             return start
@@ -105,23 +105,26 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets_as_json(end)
 
     def _end_offsets(self, begin: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        target = self._target
-        if target is not None and all(first <= target.get(tp, -1) for tp, first in begin.items()):
-            return target
+        """Also finds topics that were created again. With availableNow the end is the target,
+        without partitions that are gone."""
         end = self._run(lambda planner: planner.end_offsets(begin))
         recreated = self._run(lambda planner: planner.take_recreated())
-        for topic in sorted(recreated & {tp.topic for tp in begin}):
+        known = recreated & {tp.topic for tp in begin}
+        for topic in sorted(known):
             self._options.report_loss(
                 f"topic {topic} was deleted and created again",
                 "use a new checkpoint. A restart with this one would skip as many records of the "
                 "new topic as the query has read of the old one",
             )
         self._recreated |= recreated
-        if target is not None:
-            # Spark asks for the target before the start. With startingOffsets=latest the start may
-            # be later in the log.
-            self._target = end
-        return end
+        if self._target is None:
+            return end
+        target = {tp: offset for tp, offset in self._target.items() if tp in end}
+        # Spark asks for the target before the start. With startingOffsets=latest the start may be
+        # later in the log.
+        is_before_start = any(begin[tp] > target.get(tp, -1) for tp in begin.keys() & end.keys())
+        self._target = end if known or is_before_start else target
+        return self._target
 
     def _waits_for_more(
         self, begin: dict[TopicPartition, int], end: dict[TopicPartition, int], limit: ReadLimit
@@ -135,11 +138,11 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark calls it for a batch when it has planned the next one."""
-        self._report_progress(parse_offsets(end) if end else {})
+        self._commit_to_group(parse_offsets(end) if end else {})
 
-    def _report_progress(self, done: dict[TopicPartition, int], *, wait: bool = False) -> None:
+    def _commit_to_group(self, done: dict[TopicPartition, int], *, wait: bool = False) -> None:
         if done and self._options.group is not None:
-            self._run(lambda planner: planner.report_progress(done, wait=wait))
+            self._run(lambda planner: planner.commit_to_group(done, wait=wait))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return offsets_as_json(self._latest) or None

@@ -9,6 +9,7 @@ import re
 from contextlib import suppress
 from itertools import islice
 from math import inf
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
@@ -56,6 +57,7 @@ class FileStore:
         self._retention_s = retention_s
         self._wall_clock = wall_clock
         self._threads = DaemonThreads()
+        self._writing = Lock()  # the thread of a write that was cancelled goes on
         self._opened: tuple[Any, str] | None = None
         self._has_written = False
         self._next_cleaning = -inf
@@ -83,6 +85,10 @@ class FileStore:
     # --- in a thread --------------------------------------------------------------------------
 
     def _write(self, part: Part) -> None:
+        with self._writing:
+            self._write_next(part)
+
+    def _write_next(self, part: Part) -> None:
         content = part.encode(as_parquet)
         if self._opened is None:
             self._opened = open_root(self._target)

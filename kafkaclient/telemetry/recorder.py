@@ -187,9 +187,10 @@ class Recorder:
             else:
                 failures = 0
                 self.recorded += self._take_part().columns.rows
+                if not self._parts:
+                    self._catch_up()
                 if not self._closing.is_set():
                     await self._store.clean()
-        self._catch_up()
 
     async def _write(self, part: Part) -> None:
         slow = self._loop.call_later(_SLOW_WRITE_S, self._fall_behind, _SLOW_WRITE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.config.client import ClientConfig
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from kafkaclient.config import ProducerConfig
     from kafkaclient.telemetry.part import Part
+
+_log = logging.getLogger(__name__)
 
 _ROWS_PER_MESSAGE = 4096  # about 200 KB
 _STOP_TIMEOUT_S = 1.0
@@ -74,7 +77,10 @@ class TopicStore:
     async def close(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
-            await producer.stop(_STOP_TIMEOUT_S)
+            try:
+                await producer.stop(_STOP_TIMEOUT_S)
+            except Exception:  # noqa: BLE001
+                _log.exception("the producer of telemetry could not be stopped")
 
 
 def _options(config: ProducerConfig) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import typer
 
-from kafkaclient.cli.run import run_command
+from kafkaclient.cli.run import run_blocking, run_command, stop_noted
 from kafkaclient.errors import BootstrapError, ConfigError
 
 if TYPE_CHECKING:
@@ -118,3 +118,20 @@ def test_a_signal_ends_a_command_that_waits_for_a_confirmation(number: int, stat
         process.kill()
         process.wait()
         os.close(screen)
+
+
+def test_signals_are_noted_until_the_third() -> None:
+    done = []
+
+    def command(signals: int) -> None:
+        with stop_noted() as noted:
+            for _ in range(signals):
+                signal.raise_signal(signal.SIGTERM)
+            assert noted.wait(1)
+            done.append(signals)
+
+    for signals in (2, 3):
+        with pytest.raises(typer.Exit) as raised:
+            run_blocking(lambda: command(signals))  # noqa: B023
+        assert raised.value.exit_code == 143
+    assert done == [2]

@@ -151,14 +151,15 @@ def test_a_deleted_topic_is_not_created_again(
     assert fake.topic_id("t")
 
 
+@pytest.mark.parametrize("error", [MetadataTimeoutError("no broker"), LookupError("a defect")])
 def test_a_client_that_cannot_refresh_its_metadata_is_replaced(
-    cache: ClientCache, given: dict[str, str], monkeypatch: Any
+    cache: ClientCache, given: dict[str, str], monkeypatch: Any, error: Exception
 ) -> None:
     monkeypatch.setattr("kafkaclient.spark.client_cache._MAX_METADATA_AGE_S", 0.0)
     first = sent(cache, given, b"a")
 
     async def fail(_client: Producer, **_options: object) -> None:
-        raise MetadataTimeoutError("no broker")
+        raise error
 
     monkeypatch.setattr(Producer, "refresh_metadata", fail)
     assert sent(cache, given, b"b") is not first

@@ -180,13 +180,13 @@ async def test_progress_is_committed_to_a_group(fake, options, caplog) -> None:
     given = options("streaming", commitOffsetsToGroup="lag")
     async with planner(given, fake) as planning:
         for offset in (3, 5):  # the newest, if there is no time for both
-            await planning.report_progress({tp: offset})
+            await planning.commit_to_group({tp: offset})
     assert fake.committed_offset("lag", "t", 0) == 5
     assert len(fake.requests_of(ApiKey.OFFSET_COMMIT)) == 1
     failed = {"partition_index": 0, "error_code": ErrorCode.UNKNOWN_MEMBER_ID}
     fake.control(ApiKey.OFFSET_COMMIT, {"topics": [{"name": "t", "partitions": [failed]}]})
     async with planner(given, fake) as planning:
-        await planning.report_progress({tp: 7})
+        await planning.commit_to_group({tp: 7})
     assert fake.committed_offset("lag", "t", 0) == 5
     (warning,) = [each.message for each in caplog.records]
     assert "committed to group lag" in warning
@@ -204,13 +204,17 @@ def test_a_querys_process_imports_little() -> None:
 class RefusingAdmin:
     commits = 0
 
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
     async def alter_offsets(self, *_: Any, **__: Any) -> None:
         self.commits += 1
-        raise KafkaError("the group has members")
+        raise self._error
 
 
-async def test_a_group_that_refuses_commits_is_left_alone_for_a_while(caplog) -> None:
-    now, admin = [0.0], RefusingAdmin()
+@pytest.mark.parametrize("error", [KafkaError("the group has members"), OSError("no sockets")])
+async def test_a_group_that_refuses_commits_is_left_alone_for_a_while(caplog, error) -> None:
+    now, admin = [0.0], RefusingAdmin(error)
     progress = GroupProgress(admin, "lag", lambda: now[0])
     for clock, commits in ((0, 1), (9, 1), (10, 2), (19, 2)):
         now[0] = clock

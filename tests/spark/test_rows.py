@@ -191,3 +191,37 @@ def test_the_checksum_depends_on_the_rows_alone(rows, cuts, data) -> None:
     parts = table.slice(0, first), table.slice(first, last - first), table.slice(last)
     assert sum(columns.checksum(part) for part in parts) == whole
     assert columns.checksum(batch([*rows, (b"", b"\0")])) > whole
+
+
+def test_other_rows_have_another_checksum() -> None:
+    """Also where the bytes are the same: in another order, another cell or another row."""
+    found = columns("key string, value string, topic string, partition int", None)
+
+    def checksum(*rows: tuple[str | None, str | None, str, int]) -> int:
+        names = ("key", "value", "topic", "partition")
+        kinds = (pa.string(), pa.string(), pa.string(), pa.int32())
+        cells = [
+            pa.array(each, kind) for each, kind in zip(zip(*rows, strict=True), kinds, strict=True)
+        ]
+        return found.checksum(pa.RecordBatch.from_arrays(cells, list(names)))
+
+    checksums = [
+        checksum(("k1", "12", "t", 0), ("k2", "345", "t", 0)),
+        checksum(("k1", "21", "t", 0), ("k2", "345", "t", 0)),
+        checksum(("k1", "345", "t", 0), ("k2", "12", "t", 0)),
+        checksum(("k11", "2", "t", 0), ("k2", "345", "t", 0)),
+        checksum(("k1", "12", "u", 0), ("k2", "345", "t", 0)),
+        checksum(("k1", "12", "t", 0), ("k2", "345", "t", 1)),
+        checksum(("", "12", "t", 0), ("k2", "345", "t", 0)),
+        checksum((None, "12", "t", 0), ("k2", "345", "t", 0)),
+    ]
+    assert len(set(checksums)) == len(checksums)
+
+
+def test_headers_count_in_the_checksum() -> None:
+    found = columns("value string, headers headers")
+    checksums = {
+        found.checksum(pa.record_batch({"value": ["v"], "headers": [headers]}))
+        for headers in (None, [], [{"key": "a", "value": b"1"}], [{"key": "a", "value": b"2"}])
+    }
+    assert len(checksums) == 4

@@ -257,6 +257,40 @@ def test_a_topic_that_was_deleted_and_created_again(opened, fake, fill, records:
     assert ranges(lenient.partitions(first, end)) == [(0, 2, records)]
 
 
+def test_available_now_sees_topics_that_are_created_again(opened, fake, fill) -> None:
+    fill(0, 10)
+    readers = opened(), opened(failOnDataLoss="false")
+    for reader in readers:
+        reader.prepareForTriggerAvailableNow()
+        assert reader.latestOffset(at(0, 0, 0), ReadMaxRows(4)) == at(4, 0, 0)
+    fake.delete_topic("t")
+    fake.create_topic("t", 3)
+    fill(0, 12)
+    strict, lenient = readers
+    with pytest.raises(OffsetOutOfRangeError, match="topic t was deleted and created again"):
+        strict.latestOffset(at(4, 0, 0), ALL)
+    end = lenient.latestOffset(at(4, 0, 0), ALL)
+    assert ranges(lenient.partitions(at(4, 0, 0), end)) == [(0, 0, 12)]
+    fill(0, 1)
+    assert lenient.latestOffset(end, ALL) == end
+
+
+def test_available_now_sees_topics_that_are_gone(
+    opened, fake, fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "_PAUSES_S", [0.0])
+    fill(0, 10)
+    readers = opened(), opened(failOnDataLoss="false")
+    for reader in readers:
+        reader.prepareForTriggerAvailableNow()
+        assert reader.latestOffset(at(0, 0, 0), ReadMaxRows(4)) == at(4, 0, 0)
+    fake.delete_topic("t")
+    strict, lenient = readers
+    with pytest.raises(OffsetOutOfRangeError, match="partition t-0 is gone; it was read to off"):
+        strict.latestOffset(at(4, 0, 0), ALL)
+    assert lenient.latestOffset(at(4, 0, 0), ALL) == {}
+
+
 def test_a_topic_created_again_is_read_when_its_end_moves(opened, fake, fill) -> None:
     """Spark plans no batch for a topic that has as many records as were read of the old one."""
     fill(0, 5)

@@ -159,6 +159,34 @@ async def test_files_are_written_in_a_thread_that_a_program_does_not_wait_for(
     assert thread.daemon
 
 
+async def test_a_write_waits_for_one_that_was_cancelled(
+    batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread of the cancelled write goes on."""
+    written, at_work, most = store(tmp_path), [0], [0]
+    began, go = asyncio.Event(), threading.Event()
+    loop, real = asyncio.get_running_loop(), file_store.FileStore._write_file
+
+    def write_file(*given: Any) -> None:
+        at_work[0] += 1
+        most[0] = max(most[0], at_work[0])
+        loop.call_soon_threadsafe(began.set)
+        go.wait(10)
+        real(*given)
+        at_work[0] -= 1
+
+    monkeypatch.setattr(file_store.FileStore, "_write_file", write_file)
+    first = asyncio.create_task(written.write(part(batch)))
+    await began.wait()
+    first.cancel()
+    second = asyncio.create_task(written.write(part(batch)))
+    await asyncio.sleep(0)
+    loop.call_soon(go.set)
+    await second
+    assert most == [1]
+    assert found(tmp_path) == ["date=2026-01-02/hour=03/batches-me-0123456789ab-000000.parquet"]
+
+
 async def test_retention_deletes_old_telemetry_and_nothing_else(
     batch: Batch, tmp_path: Path
 ) -> None:

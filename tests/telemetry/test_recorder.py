@@ -300,6 +300,22 @@ async def test_a_store_that_is_too_small_for_a_row_costs_few_attempts_and_one_er
     assert store.partitions() == [[7]]
 
 
+@virtual_time
+async def test_a_part_that_is_refused_does_not_end_an_outage(
+    batch: Batch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore()
+    store.errors = [OSError("down"), OSError("down"), PartRefusedError("it is odd")]
+    recording = recorder(store)
+    recording.add(batch())
+    await asyncio.sleep(20)
+    assert "is not written to the store" in caplog.text
+    assert "again; " not in caplog.text
+    recording.add(batch())
+    await recording.close()
+    assert "is written to the store again; 1 rows were lost" in caplog.text
+
+
 def test_halves_have_the_exclusions_once(batch: Batch) -> None:
     columns = Columns("me", START, acks=True)
     columns.append([batch(partition=number) for number in range(3)])

@@ -17,6 +17,8 @@ from kafkaclient.testing.fake import FakeCluster
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pytest
+
     from kafkaclient.hooks import FinishedBatch
 
 
@@ -39,3 +41,27 @@ async def test_a_producer_whose_tasks_were_cancelled_is_replaced(
     await store.write(part)
     await store.close()
     assert len(fake.log("facts", 0)) == 2
+
+
+@virtual_time
+async def test_a_producer_that_cannot_be_stopped_is_logged(
+    batch: Callable[..., FinishedBatch],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = FakeCluster(1)
+    fake.create_topic("facts", 1)
+    config = ProducerConfig.build(fake.bootstrap, {})
+    store = TopicStore("facts", config, 1.0, lambda options: Producer(dialer=fake, **options))
+    columns = Columns("me", 0.0, acks=True)
+    columns.append([batch()])
+    await store.write(Part("batches-me-1", datetime(2026, 1, 1, tzinfo=UTC), columns, {}))
+    real = Producer.stop
+
+    async def fail(producer: Producer, timeout: float | None = None) -> None:
+        await real(producer, timeout)
+        raise OSError("no more")
+
+    monkeypatch.setattr(Producer, "stop", fail)
+    await store.close()
+    assert "could not be stopped" in caplog.text

@@ -11,6 +11,7 @@ import json
 import time
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from fcntl import LOCK_EX, LOCK_NB, flock
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import groupby
@@ -23,9 +24,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from kafkaclient.errors import ConfigError
 from kafkaclient.pages.page import filled, write_page
 from kafkaclient.spark.report.job import no_pandas_warning
 from kafkaclient.spark.report.live import LATENESS_S, SHIPPED, WINDOWS, LiveWindows, count_messages
+from kafkaclient.spark.session import register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,7 +55,37 @@ def following(
     ``client`` are Kafka's options. ``since_s``: where to begin, in seconds since the epoch;
     ``on_view`` gets what the page shows, after each trigger. The end of the block stops the query,
     and writes the open windows as they are.
+
+    Raises ConfigError if another process follows into ``out``, and SparkJobError.
     """
+    with alone(out), _query(spark, topic, client, since_s, out, on_view) as query:
+        yield query
+
+
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """A second process would replace the first one's minutes and delete its checkpoint. Raises
+    ConfigError."""
+    with (out / ".lock").open("w") as lock:
+        try:
+            flock(lock, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"another kafkaclient report --follow writes to {out}: end it, or "
+                "give another --out"
+            ) from None
+        yield
+
+
+@contextmanager
+def _query(
+    spark: Any,
+    topic: str,
+    client: Mapping[str, str],
+    since_s: float,
+    out: Path,
+    on_view: Callable[[Row], None],
+) -> Iterator[Any]:
     windows = LiveWindows(WINDOW_S)
     table = WindowTable(out, ceil(since_s / 60) * _MINUTE_MS)
 
@@ -74,6 +107,7 @@ def following(
             write_view(out, view)
         on_view(view)
 
+    register(spark)  # Spark does not find the source of some editable installations
     source = spark.readStream.format("kafkaclient").option("subscribe", topic)
     for name, value in client.items():
         source = source.option(f"kafka.{name}", value)

@@ -186,8 +186,9 @@ class LiveWindows:
     def close(self, *, open_ones: bool = False) -> list[Row]:
         """The rows (:data:`WINDOWS`) of the windows that are closed now, each once. With
         ``open_ones`` all windows are closed."""
-        lateness = -1 if open_ones else int(LATENESS_S // self.window_s)
-        limit = self._newest - lateness
+        limit = self._newest - int(LATENESS_S // self.window_s)
+        if open_ones:  # some may be ahead of the driver's clock
+            limit = max(self._counts, default=limit) + 1
         rows: list[Row] = []
         for window in sorted(w for w in self._counts if self._closed_to <= w < limit):
             self._shown.append(self._window_rows(window))

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kafkaclient.errors import ConfigError
 from kafkaclient.spark.report import choices, follow, live
-from kafkaclient.spark.report.follow import WindowTable, write_view
+from kafkaclient.spark.report.follow import WindowTable, alone, write_view
 from kafkaclient.spark.report.live import RECENT, WINDOWS, LiveWindows, count_messages
 from kafkaclient.telemetry import SCHEMA
 from kafkaclient.telemetry.format import as_message
@@ -248,6 +249,20 @@ def test_at_the_end_open_windows_are_rows_too() -> None:
     assert len(starts) == 8
     assert starts == sorted(set(starts))
     assert found.close(open_ones=True) == []
+
+
+def test_at_the_end_windows_ahead_of_the_clock_are_rows_too() -> None:
+    found = windows(message(batch(999.0), batch(1040.0)))
+    starts = {row["window_start"] // 1000 - STARTED for row in found.close(open_ones=True)}
+    assert starts == {995, 1040}
+
+
+def test_one_process_writes_to_a_folder(tmp_path: Path) -> None:
+    wanted = "another kafkaclient report --follow writes to"
+    with alone(tmp_path), pytest.raises(ConfigError, match=wanted), alone(tmp_path):
+        pytest.fail("two processes write")
+    with alone(tmp_path):
+        pass
 
 
 def test_the_page_s_data_is_a_script(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def _follow(
     run_command(_check_topic(connection, topic))
     follow: Any = import_module("kafkaclient.spark.report.follow")
     job: Any = import_module("kafkaclient.spark.report.job")
-    out.mkdir(parents=True, exist_ok=True)
+    _make_folder(out)
     with spark_with_progress("kafkaclient report", master, job.SETTINGS, "behind") as shown:
         spark, progress, task = shown
         made_with = f"kafkaclient {version('kafkaclient')}, Spark {spark.version}"
@@ -179,6 +179,7 @@ def _report(
     import_module("kafkaclient.telemetry")
     found_runs: Any = import_module("kafkaclient.spark.report.runs")
     runs = found_runs.find_runs(folders, begin, end)
+    _make_folder(out)
     job: Any = import_module("kafkaclient.spark.report.job")
     judgement = job.Judgement() if window_ms is None else job.Judgement(window_s=window_ms / 1e3)
     period = job.Period(begin and begin.timestamp(), end and end.timestamp())
@@ -214,6 +215,13 @@ def _report(
     return found
 
 
+def _make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"the folder --out {out} cannot be created: {error.strerror}") from error
+
+
 def _time(text: str, option: str) -> datetime:
     """The moment that an option names: ``90s``, ``15m``, ``1h`` or ``7d`` ago, or ISO 8601."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
@@ -225,8 +233,8 @@ def _time(text: str, option: str) -> datetime:
         return at.astimezone() if at.tzinfo is None else at
     except (ValueError, OverflowError):
         raise ConfigError(
-            f"{option} {text} is no time: give 90s, 15m, 1h or 7d for that long ago, or a time "
-            "such as 2026-03-01T12:00Z"
+            f"{option} {text} is no time: give 90s, 15m, 1h or 7d (without a sign) for that long "
+            "ago, or a time such as 2026-03-01T12:00Z"
         ) from None
 
 

@@ -285,14 +285,25 @@ def _check_batch(start: OffsetLimit, end: OffsetLimit) -> None:
         ("startingOffsets", start, LATEST, "latest"),
         ("endingOffsets", end, EARLIEST, "earliest"),
     ):
-        offsets = limit.offsets if isinstance(limit, ByOffset) else {}
-        if offsets == never:
+        if limit == ByOffset(never):
             raise ConfigError(
                 f"option {name}={word} is not accepted for batch reads: the read is empty"
             )
-        for tp, offset in offsets.items() if isinstance(offsets, Mapping) else ():
+        for tp, offset in _given_offsets(limit).items():
             if offset == never:
                 raise ConfigError(
                     f"option {name} has {never} ({word}) for {tp}, which is not accepted for "
                     "batch reads: the partition's read is empty"
                 )
+    for tp, first in _given_offsets(start).items():
+        last = _given_offsets(end).get(tp, first)
+        if 0 <= last < first:
+            raise ConfigError(
+                f"option startingOffsets has offset {first} for {tp}, which is after {last} of "
+                "endingOffsets"
+            )
+
+
+def _given_offsets(limit: OffsetLimit) -> Mapping[TopicPartition, int]:
+    offsets = limit.offsets if isinstance(limit, ByOffset) else None
+    return offsets if isinstance(offsets, Mapping) else {}

@@ -97,7 +97,11 @@ async def _fetch(
         options.report_loss(f"{tp} is read from offset {start} to {end}, but does not exist")
         return
     if log_end < end:  # records were lost, or the topic was created again
-        options.report_loss(f"{tp} is read from offset {start} to {end}, but ends at {log_end}")
+        options.report_loss(
+            f"{tp} is read from offset {start} to {end}, but ends at {log_end}",
+            "the topic was created again, brokers have lost records, or an option (endingOffsets) "
+            "is beyond the end. With failOnDataLoss=false the remaining records are read",
+        )
         end = log_end
     attempts = _ATTEMPTS
     while start < end:

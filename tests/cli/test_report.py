@@ -147,6 +147,7 @@ def test_a_folder_without_telemetry_is_refused_before_spark_is_started(
         ((), "give folders with telemetry, or --follow TOPIC"),
         (("facts", "--since", "yesterday"), "--since yesterday is no time"),
         (("facts", "--since", "99999999999d"), "--since 99999999999d is no time"),
+        (("facts", "--since", "-1h"), "give 90s, 15m, 1h or 7d (without a sign)"),
         (("facts", "--since", "9999999d"), "--since 9999999d is no time"),
         (("facts", "--since", "1h", "--until", "2h"), "--since 1h is not before --until 2h"),
         (("facts", "--follow", "t", "-b", "b:9092"), "give no DIR"),
@@ -224,6 +225,16 @@ def test_a_signal_interrupts_no_call_of_spark(
     assert steps == ["the call goes on", "stopped"]
     assert spark.stopped
     assert word in result.stderr
+
+
+def test_a_folder_that_cannot_be_created_is_named(
+    monkeypatch: pytest.MonkeyPatch, facts: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    result, _ = run(monkeypatch, 4, facts, "--out", tmp_path / "file" / "out")
+    assert result.exit_code == 2
+    assert "the folder --out" in result.stderr
+    assert "Not a directory" in " ".join(result.stderr.split())
 
 
 def test_a_period_without_telemetry_is_refused(facts: Path, tmp_path: Path) -> None:

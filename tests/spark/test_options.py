@@ -75,6 +75,10 @@ def test_which_partitions() -> None:
         ({"startingOffsets": '{"t": {"3": -1}}'}, "startingOffsets has -1 .latest. for t-3"),
         ({"endingOffsets": "earliest"}, "endingOffsets=earliest"),
         ({"endingOffsets": '{"t": {"3": -2}}'}, "endingOffsets has -2"),
+        (
+            {"startingOffsets": '{"t": {"3": 10}}', "endingOffsets": '{"t": {"3": 5}}'},
+            "offset 10 for t-3, which is after 5 of endingOffsets",
+        ),
         ({"startingOffsetsByTimestamp": '{"t": {"3": -2}}'}, "startingOffsetsByTimestamp"),
         ({"startingOffsetsByTimestampStrategy": "no"}, "give error or latest"),
         ({"minPartitions": "0"}, "minPartitions='0'"),

@@ -98,8 +98,10 @@ async def test_a_topic_that_is_created_again_is_another_topic(
     found: list[str] = []
 
     async def found_at_least(number: int) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while len(found) < number:
+                if not query.isActive:
+                    raise query.exception()
                 await asyncio.sleep(0.2)
 
     frame = spark.readStream.format("kafkaclient").options(**spark_options, subscribe=topic)

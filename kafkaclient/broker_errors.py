@@ -184,33 +184,32 @@ def broker_error(
     return error
 
 
-# code -> (the kind of resource for kafka-acls, the operation to allow: None is the denied one; Read
-# and Write imply Describe)
-_RESOURCES: dict[int, tuple[str, str | None]] = {
-    29: ("topic", "Write"),
-    30: ("group", "Read"),
-    31: ("cluster", None),
-    53: ("transactional-id", "Write"),
-}
+# code -> the kind of resource for kafka-acls
+_RESOURCES = {29: "topic", 30: "group", 31: "cluster", 53: "transactional-id"}
 
 
-def denied(code: int, operation: str, resource: str = "", *, by_itself: bool = False) -> str | None:
+def denied(
+    code: int, operation: str, resource: str = "", *, grant: str = "", is_prefix: bool = False
+) -> str | None:
     """The ``advice`` for :func:`broker_error` after an authorization error; None for other codes.
 
-    ``operation`` and ``resource`` are as in an ACL; a cluster has no name. ``by_itself``: the
-    advice names this operation, and not the operation that a producer needs.
+    ``operation`` and ``resource`` are as in an ACL; a cluster has no name. ``grant``: the operation
+    that the client needs next, and that implies the denied one (Read and Write imply Describe).
+    ``is_prefix``: ``resource`` is the prefix of names that are used once each.
     """
     if code not in _RESOURCES:
         return None
-    kind, granted = _RESOURCES[code]
+    kind = _RESOURCES[code]
     if kind == "cluster":
         resource = ""
     what = f"the {kind} {resource!r}" if resource else f"the {kind}"
     flag = f"--{kind} {resource}".rstrip()
-    wanted = operation if by_itself or granted is None else granted
-    prefixed = " (or a prefix of it, with --resource-pattern-type prefixed)"
+    prefixed = "--resource-pattern-type prefixed"
+    if is_prefix:
+        flag += f" {prefixed}"
+    elif kind == "transactional-id":
+        flag += f" (or a prefix of it, with {prefixed})"
     return (
         f"this client's principal may not {operation} on {what}; kafka-acls --add "
-        f"--allow-principal User:... --operation {wanted} {flag}"
-        f"{prefixed if kind == 'transactional-id' else ''} allows it"
+        f"--allow-principal User:... --operation {grant or operation} {flag} allows it"
     )

@@ -151,7 +151,7 @@ class Configs:
 def _error(resource: ConfigResource, code: int, detail: str | None, doing: str) -> KafkaError:
     operation = "DescribeConfigs" if doing == "describing" else "AlterConfigs"
     name = resource.name if resource.kind is ConfigKind.TOPIC else ""
-    advice = denied(code, operation, name, by_itself=True)
+    advice = denied(code, operation, name)
     if code == UNKNOWN_TOPIC_OR_PARTITION:
         advice = "there is no such topic"
     return broker_error(code, f"{doing} {resource}", detail, advice=advice)

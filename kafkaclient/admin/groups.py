@@ -75,7 +75,7 @@ class GroupAdmin(Runnable):
         async with self._operation(f"{what} group {group!r}", timeout_s) as running:
 
             async def attempt() -> None:
-                found = await _request_coordinator(running.session, group, call)
+                found = await _request_coordinator(running.session, group, call, "Read")
                 _check(found.error_code, group, what, operation="Read")
 
             await running.session.until_answered(attempt)
@@ -108,7 +108,9 @@ class GroupAdmin(Runnable):
 
         async def delete(session: Session, name: str) -> KafkaError | None:
             async def attempt() -> None:
-                found = await _request_coordinator(session, name, DeleteGroupsCall((name,)))
+                found = await _request_coordinator(
+                    session, name, DeleteGroupsCall((name,)), "Delete"
+                )
                 _check(found.error_code, name, "deleting", operation="Delete")
 
             try:
@@ -137,7 +139,7 @@ class GroupAdmin(Runnable):
         async with self._operation(f"removing members of group {group!r}", timeout_s) as running:
 
             async def attempt() -> None:
-                found = await _request_coordinator(running.session, group, call)
+                found = await _request_coordinator(running.session, group, call, "Read")
                 left = (code for code in found.codes.values() if code != UNKNOWN_MEMBER_ID)
                 code = next(filter(None, left), 0)
                 _check(code, group, "removing members of", operation="Read")
@@ -146,16 +148,25 @@ class GroupAdmin(Runnable):
                 await running.session.until_answered(attempt)
 
 
-async def _request_coordinator(session: Session, group: str, call: Call[T]) -> T:
-    """The answer of the group's coordinator."""
+async def _request_coordinator(
+    session: Session, group: str, call: Call[T], right: str = "Describe"
+) -> T:
+    """The answer of the group's coordinator. ``right``: what the call needs, as in ACLs."""
     found = await session.once(FindCoordinatorCall(CoordinatorKind.GROUP, group))
-    _check(found.error_code, group, "looking for the coordinator of", found.error_message)
+    what = "looking for the coordinator of"
+    _check(found.error_code, group, what, found.error_message, grant=right)
     return await session.once(call, found.node_id)
 
 
 def _check(
-    code: int, group: str, doing: str, detail: str | None = None, *, operation: str = "Describe"
+    code: int,
+    group: str,
+    doing: str,
+    detail: str | None = None,
+    *,
+    operation: str = "Describe",
+    grant: str = "",
 ) -> None:
     if code:
-        advice = denied(code, operation, group, by_itself=True)
+        advice = denied(code, operation, group, grant=grant)
         raise broker_error(code, f"{doing} group {group!r}", detail, advice=advice)

@@ -82,7 +82,7 @@ class TopicLimits:
         if info is None or info.error_code == UNKNOWN_TOPIC_OR_PARTITION:
             return None
         if info.error_code == TOPIC_AUTHORIZATION_FAILED:
-            allowed = denied(info.error_code, "Describe", LIMITS_TOPIC, by_itself=True) or ""
+            allowed = denied(info.error_code, "Describe", LIMITS_TOPIC) or ""
             raise broker_error(
                 info.error_code,
                 "the partition limits cannot be read, and without them nothing is created or moved",
@@ -200,7 +200,7 @@ def _whole_batches(view: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]
 
 def _check(code: int) -> None:
     if code:
-        advice = denied(code, "Read", LIMITS_TOPIC, by_itself=True)
+        advice = denied(code, "Read", LIMITS_TOPIC)
         raise broker_error(code, f"reading {LIMITS_TOPIC}-0", advice=advice)
 
 

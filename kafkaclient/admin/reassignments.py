@@ -125,4 +125,4 @@ def _request(
 
 
 def _error(code: int, what: str, detail: str | None, operation: str = "Alter") -> KafkaError:
-    return broker_error(code, what, detail, advice=denied(code, operation, by_itself=True))
+    return broker_error(code, what, detail, advice=denied(code, operation))

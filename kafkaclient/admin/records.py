@@ -85,5 +85,5 @@ async def _delete(
 
 
 def _error(code: int, partition: TopicPartition) -> BrokerError:
-    advice = denied(code, "Delete", partition.topic, by_itself=True)
+    advice = denied(code, "Delete", partition.topic)
     return broker_error(code, f"deleting records of {partition}", advice=advice)

@@ -101,7 +101,7 @@ def topic_error(
     code: int, name: str, doing: str, operation: str, detail: str | None = None
 ) -> KafkaError:
     """The exception for a broker's error code about a topic."""
-    advice = denied(code, operation, name, by_itself=True) or _ADVICE.get(code)
+    advice = denied(code, operation, name) or _ADVICE.get(code)
     return broker_error(code, f"{doing} topic {name!r}", detail, advice=advice)
 
 

@@ -159,4 +159,4 @@ class TransactionAdmin(Runnable):
 
 
 def _error(code: int, what: str, operation: str, name: str) -> BrokerError:
-    return broker_error(code, what, advice=denied(code, operation, name, by_itself=True))
+    return broker_error(code, what, advice=denied(code, operation, name))

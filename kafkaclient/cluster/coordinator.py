@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from kafkaclient.config import ClientConfig
     from kafkaclient.wire.api import Call
 
+# What clients need of what they ask the coordinator for, as in ACLs.
+_GRANTS = {CoordinatorKind.GROUP: "Read", CoordinatorKind.TRANSACTION: "Write"}
+
 _log = logging.getLogger(__name__)
 
 _MAX_TIMEOUT_S = 3.0
@@ -205,7 +208,7 @@ class Coordinators:
         found = await self._router.call(call, timeout_s=self._timeout_s)
         if found.error_code:
             what = f"looking for the coordinator of {kind.name.lower()} {key!r}"
-            advice = denied(found.error_code, "Describe", key)
+            advice = denied(found.error_code, "Describe", key, grant=_GRANTS[kind])
             raise broker_error(found.error_code, what, found.error_message, advice=advice)
         return found.node_id
 

@@ -65,7 +65,8 @@ class Metadata:
 
     A topic that was not used for ``metadata_max_idle_ms`` is forgotten (KIP-526) if
     ``release(topic)`` returns True. It releases other data of the topic, or returns False because
-    the topic is still needed. ``on_crash(task, error)`` is called when the task has ended
+    the topic is still needed. ``right`` is what the client needs on topics, as in ACLs; errors name
+    it. ``on_crash(task, error)`` is called when the task has ended
     unexpectedly; ``error`` is None if the task was cancelled.
     """
 
@@ -76,6 +77,7 @@ class Metadata:
         *,
         clock: Callable[[], float],
         rng: Random,
+        right: str = "Write",
         release: Callable[[str], bool] = lambda _topic: True,
         on_crash: Callable[[str, BaseException | None], None] = lambda _task, _error: None,
     ) -> None:
@@ -84,11 +86,12 @@ class Metadata:
         self._config = config
         self._router = router
         self._clock = clock
+        self._right = right
         self._release = release
         self._on_crash = on_crash
         pause_s = partial(retry_pause_s, config=config, rng=rng)
         self._schedule = RefreshSchedule(config, pause_s, rng)
-        self._topics = TopicsInUse(pause_s, config.metadata_max_idle_ms / 1000)
+        self._topics = TopicsInUse(pause_s, config.metadata_max_idle_ms / 1000, right)
         self._told = TopicCache()
         self._listeners: list[Callable[[ClusterView, ClusterView], None]] = []
         self._task: asyncio.Task[None] | None = None
@@ -162,7 +165,9 @@ class Metadata:
         if self._task is None:
             raise ProducerStateError("metadata is not being fetched: not started, or stopped")
         if topic.is_permanent and self._clock() < topic.retry_at:
-            raise topic_error(name, topic.code)  # a recent answer: no need for another request
+            raise topic_error(
+                name, topic.code, self._right
+            )  # a recent answer: no need for another request
         waiter: asyncio.Future[TopicView] = asyncio.get_running_loop().create_future()
         topic.waiters[waiter] = self._refreshes + 1 if fresh else 0
         if fresh:

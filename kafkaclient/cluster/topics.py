@@ -56,10 +56,11 @@ class TopicInUse:
 
 class TopicsInUse:
     """``pause_s(failures)`` is the pause after consecutive failures. A topic that was not used for
-    ``max_idle_s`` is forgotten (KIP-526).
+    ``max_idle_s`` is forgotten (KIP-526). ``right`` is what the client needs on topics, as in ACLs.
     """
 
-    def __init__(self, pause_s: Callable[[int], float], max_idle_s: float) -> None:
+    def __init__(self, pause_s: Callable[[int], float], max_idle_s: float, right: str) -> None:
+        self._right = right
         self.by_name: dict[str, TopicInUse] = {}
         self._pause_s = pause_s
         self._max_idle_s = max_idle_s
@@ -98,11 +99,11 @@ class TopicsInUse:
             if not code:
                 topic.error, topic.failures, topic.retry_at = None, 0, 0.0
                 continue
-            topic.error = topic_error(name, code, absurd.get(name))
+            topic.error = topic_error(name, code, self._right, absurd.get(name))
             topic.failures += 1
             topic.retry_at = now + self._pause_s(topic.failures)
             if not topic.error.retriable:
-                topic.fail(partial(topic_error, name, code))
+                topic.fail(partial(topic_error, name, code, self._right))
         return news
 
     def resolve(self, view: TopicView, refresh: int) -> None:
@@ -154,11 +155,11 @@ def portions_of(names: Iterable[str], sizes: Mapping[str, int], most: int) -> li
     return portions
 
 
-def topic_error(name: str, code: int, absurd: str | None = None) -> BrokerError:
-    """A topic's error in a Metadata response. ``absurd``: what is wrong with the partitions of a
-    response without an error code.
+def topic_error(name: str, code: int, right: str, absurd: str | None = None) -> BrokerError:
+    """A topic's error in a Metadata response. ``right``: what the client needs on the topic, as in
+    ACLs. ``absurd``: what is wrong with the partitions of a response without an error code.
     """
-    advice = denied(code, "Describe", name)
+    advice = denied(code, "Describe", name, grant=right)
     if absurd is not None:
         advice = f"the broker's answer is not used, because it has {absurd}"
     return broker_error(code, f"metadata of topic {name!r}", advice=advice)

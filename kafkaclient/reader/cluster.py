@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.offsets import PartitionOffset
 
 
+_RIGHT = "Read"  # implies Describe
 _UNKNOWN_TOPIC = 3
 _LEADER_NOT_AVAILABLE = 5
 
@@ -70,6 +71,7 @@ class Cluster:
             self.router,
             clock=self.now,
             rng=rng,
+            right=_RIGHT,
             release=lambda topic: all(topic not in reading.topics for reading in self.readings),
         )
         self._purposes = 0
@@ -134,7 +136,7 @@ class Cluster:
             found = {}
             for topic in result.topics:
                 if topic.error_code not in (0, _UNKNOWN_TOPIC, _LEADER_NOT_AVAILABLE):
-                    raise topic_error(topic.name, topic.error_code)
+                    raise topic_error(topic.name, topic.error_code, _RIGHT)
                 if topic.error_code != _UNKNOWN_TOPIC and (
                     names is not None or not topic.is_internal
                 ):
@@ -224,7 +226,7 @@ class Cluster:
         for each in result.partitions:
             tp = TopicPartition(each.topic, each.partition)
             if each.error_code:
-                advice = denied(each.error_code, "Describe", each.topic, by_itself=True)
+                advice = denied(each.error_code, "Describe", each.topic, grant=_RIGHT)
                 what = f"{tp}: ListOffsets at broker {node_id}"
                 errors.append(broker_error(each.error_code, what, advice=advice))
             else:

@@ -324,7 +324,7 @@ class Fetches:
 
     def _refused(self, cursor: Cursor, fetch: Fetch, found: FetchedPartition, now: float) -> None:
         code, topic = found.error_code, cursor.topic_partition.topic
-        advice = denied(code, "Read", topic, by_itself=True)
+        advice = denied(code, "Read", topic)
         what = f"{cursor.topic_partition}: Fetch from broker {fetch.node_id}"
         error = broker_error(code, what, advice=advice)
         error.retriable |= code == _UNKNOWN_SERVER_ERROR  # as in Java's consumer

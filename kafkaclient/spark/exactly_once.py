@@ -21,8 +21,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kafkaclient.admin import Admin
+from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.config.admin import AdminConfig
-from kafkaclient.errors import KafkaError
+from kafkaclient.errors import AuthorizationError, KafkaError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.spark.checkpoint import end_offsets
 from kafkaclient.spark.client_cache import WORKER_CACHE
@@ -47,6 +48,7 @@ _log = logging.getLogger(__name__)
 # How long a transaction may be open: from the batch's first record to its commit, including
 # downtime of the query. Brokers allow no more by default (transaction.max.timeout.ms).
 _TIMEOUT_MS = "900000"
+_TRANSACTIONAL_ID_DENIED = 53
 _STOP_TIMEOUT_S = 5.0  # for a failed task to abort its transaction
 
 
@@ -82,6 +84,13 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
             loop.run(producer.begin_transaction())
             task = TransactionalTaskWriter(producer, self._columns, query_name)
             return write_rows(loop, task, iterator)
+        except AuthorizationError as error:
+            if error.code != _TRANSACTIONAL_ID_DENIED:
+                raise
+            prefix = self._options.transactional_id_prefix
+            advice = denied(error.code, "Write", prefix, is_prefix=True)
+            what = f"writing with transactionalIdPrefix={prefix}"
+            raise broker_error(error.code, what, advice=advice) from error
         finally:  # stop() aborts a transaction that is not prepared
             try:
                 loop.run(producer.stop(timeout=_STOP_TIMEOUT_S))

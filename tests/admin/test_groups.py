@@ -66,6 +66,16 @@ async def test_a_group_that_is_not_for_this_client(
             await admin.describe_group("g")
 
 
+async def test_the_right_to_commit_is_named(
+    fake: FakeCluster, new_admin: Callable[..., Admin]
+) -> None:
+    """The coordinator's lookup needs Describe only, but the commit then needs Read."""
+    fake.control(ApiKey.FIND_COORDINATOR, 30)
+    async with new_admin() as admin:
+        with pytest.raises(AuthorizationError, match="--operation Read --group g allows it"):
+            await admin.alter_offsets("g", {TopicPartition("t", 0): 5})
+
+
 async def test_what_is_committed_and_what_is_there(
     fake: FakeCluster, new_admin: Callable[..., Admin]
 ) -> None:

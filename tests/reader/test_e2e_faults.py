@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from typing import TYPE_CHECKING, Any
 
 import crc32c
 import pytest
@@ -22,10 +23,14 @@ from kafkaclient.errors import (
 )
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE, DROP, FakeCluster
+from kafkaclient.testing.fake.apis import APIS
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.compression import compress
+
+if TYPE_CHECKING:
+    from kafkaclient.testing.fake import Request
 
 P0 = TopicPartition("t", 0)
 P1 = TopicPartition("t", 1)
@@ -64,6 +69,23 @@ async def test_errors_that_pass_are_waited_out(fake, tools, code):
         batches = await tools.batches(reader.read({P0: (0, 6), ("t", 3): (0, 6)}))
     assert [batch.partition for batch in batches] == [3, 0]  # the one does not wait for the other
     assert 0.1 < now() < 3
+
+
+@virtual_time
+async def test_a_reader_s_right_is_named(fake, tools):
+    """Metadata need Describe only, but a reader then needs Read."""
+
+    def answer(request: Request) -> dict[str, Any]:
+        told = APIS[ApiKey.METADATA].answer(inspect(fake), request)
+        return {**told, "topics": [{"error_code": 29, "name": "t", "partitions": []}]}
+
+    fake.control(ApiKey.METADATA, answer, keep=True)
+    wanted = "may not Describe on the topic 't'; .*--operation Read --topic t allows it"
+    async with tools.reader(fake) as reader:
+        with pytest.raises(AuthorizationError, match=wanted):
+            await tools.values(reader.read({P0: (0, 6)}))
+        with pytest.raises(AuthorizationError, match=wanted):
+            await reader.list_topics(["t"])
 
 
 @pytest.mark.parametrize(("code", "kind"), [(29, AuthorizationError), (2, KafkaError)])

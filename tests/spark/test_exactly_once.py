@@ -19,6 +19,7 @@ from pyspark.sql.types import StringType, StructType  # noqa: E402
 from kafkaclient import Producer  # noqa: E402
 from kafkaclient.admin import Admin, ConfigResource  # noqa: E402
 from kafkaclient.errors import (  # noqa: E402
+    AuthorizationError,
     BrokerError,
     CheckpointMismatchError,
     KafkaError,
@@ -47,6 +48,7 @@ from kafkaclient.spark.transactions import KafkaTransactions  # noqa: E402
 from kafkaclient.testing.fake import FakeCluster  # noqa: E402
 from kafkaclient.testing.inspect import inspect  # noqa: E402
 from kafkaclient.types import PreparedTransaction  # noqa: E402
+from kafkaclient.wire.api import ApiKey  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -410,6 +412,20 @@ def test_the_writer_commits_and_aborts_by_the_tasks_messages(
     writer.commit([*messages, None], 0)
     writer.abort([*messages, None], 0)
     assert seen(fake) == [b"a"]
+
+
+def test_a_denied_transactional_id_names_the_prefix(
+    fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task's own transactional id is used once."""
+    monkeypatch.setattr(exactly_once, "_query_and_batch", lambda prefix: (f"{prefix}-1f", 0))
+    monkeypatch.setattr(exactly_once, "Producer", partial(Producer, dialer=fake))
+    fake.control(ApiKey.FIND_COORDINATOR, 53, keep=True)
+    client = {"bootstrap.servers": fake.bootstrap}
+    options = WriteOptions(client=client, topic="t", transactional_id_prefix="app")
+    wanted = "--operation Write --transactional-id app --resource-pattern-type prefixed allows it"
+    with pytest.raises(AuthorizationError, match=wanted):
+        ExactlyOnceWriter(options, COLUMNS).write(iter(()))
 
 
 def test_outside_of_a_query() -> None:

@@ -153,7 +153,7 @@ class ClusterReader:
             if answer.error_code or failed:
                 code = answer.error_code or failed[0].error_code
                 where = "" if answer.error_code else f" {failed[0].path}"
-                advice = denied(code, "Describe", by_itself=True)
+                advice = denied(code, "Describe")
                 what = f"describing its log directory{where}"
                 silent[node] = str(broker_error(code, what, advice=advice))
             elif not answer.directories:  # brokers without KIP-784 answer so without permission

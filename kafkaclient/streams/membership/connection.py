@@ -51,7 +51,7 @@ class GroupConnection:
         clock = clock or asyncio.get_running_loop().time
         rng = rng or Random()
         self._router = Router(config, dialer, clock=clock, rng=rng)
-        self._metadata = Metadata(config, self._router, clock=clock, rng=rng)
+        self._metadata = Metadata(config, self._router, clock=clock, rng=rng, right="Read")
         self._coordinators = Coordinators(
             self._router, config=config, rng=rng, on_unknown=self._metadata.request_refresh
         )

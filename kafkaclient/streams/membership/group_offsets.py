@@ -66,7 +66,7 @@ class GroupOffsets:
             self._on_refused(code, group)
             is_over = not self._gate.is_open or self._gate.group != group
             if not (is_over and code in _NEW_GENERATION):
-                advice = denied(code, "Read", name, by_itself=True)
+                advice = denied(code, "Read", name)
                 raise broker_error(code, f"committing offsets of group {name!r}", advice=advice)
 
     async def committed(
@@ -82,7 +82,7 @@ class GroupOffsets:
         except TimeoutError as error:
             raise self._late("OffsetFetch", error) from error
         if code := answer.error_code:
-            advice = denied(code, "Read", name, by_itself=True)
+            advice = denied(code, "Read", name)
             raise broker_error(code, f"reading the offsets of group {name!r}", advice=advice)
         found = {p: each.offset for p, each in answer.offsets.items() if each.offset >= 0}
         return {p: found.get(p) for p in partitions}

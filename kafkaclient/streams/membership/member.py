@@ -321,5 +321,5 @@ class Member:
                 "each instance its own group_instance_id"
             )
         if self.state is MemberState.REFUSED:
-            advice = denied(self._refusal, "Read", group, by_itself=True)
+            advice = denied(self._refusal, "Read", group)
             raise broker_error(self._refusal, f"joining group {group!r}", advice=advice)

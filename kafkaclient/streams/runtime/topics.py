@@ -168,7 +168,7 @@ async def _check_not_hidden(admin: Admin, topology: Topology, missing: Collectio
         except AuthorizationError as error:
             operation = "Read" if name in topology.topics else "Write"
             hint = ", or declare RepartitionTopic(name) if the application is to make the topic"
-            advice = denied(error.code or 0, operation, name, by_itself=True)
+            advice = denied(error.code or 0, operation, name)
             raise broker_error(
                 error.code or 0,
                 f"looking for the application's topics: topic {name!r} is missing or hidden",

@@ -424,8 +424,11 @@ def test_a_denied_transactional_id_names_the_prefix(
     client = {"bootstrap.servers": fake.bootstrap}
     options = WriteOptions(client=client, topic="t", transactional_id_prefix="app")
     wanted = "--operation Write --transactional-id app --resource-pattern-type prefixed allows it"
-    with pytest.raises(AuthorizationError, match=wanted):
-        ExactlyOnceWriter(options, COLUMNS).write(iter(()))
+    try:
+        with pytest.raises(AuthorizationError, match=wanted):
+            ExactlyOnceWriter(options, COLUMNS).write(iter(()))
+    finally:
+        exactly_once.WORKER_CACHE.close()  # its thread
 
 
 def test_outside_of_a_query() -> None:

@@ -69,8 +69,9 @@ def exit_on_signals() -> Iterator[None]:
 @contextmanager
 def stop_noted() -> Iterator[threading.Event]:
     """The first Ctrl-C or SIGTERM sets the event, and interrupts nothing: a call of Spark's JVM
-    that is interrupted prints stack traces. It ends the command after the block. The third one ends
-    the command at once: a shell that waits for the command may send the second by itself."""
+    that is interrupted prints stack traces. It ends the command after the block. The third
+    signal ends the command at once. The second does not, because one Ctrl-C may arrive twice: from
+    the terminal, and from a program that started the command."""
     noted = threading.Event()
     received: list[int] = []
 

@@ -19,7 +19,6 @@ from kafkaclient.cluster.topics import (
     TopicsInUse,
     no_metadata,
     portions_of,
-    topic_error,
 )
 from kafkaclient.cluster.view import ClusterView, merge, with_leaders
 from kafkaclient.compiled_modules import log_pure_python
@@ -66,8 +65,8 @@ class Metadata:
     A topic that was not used for ``metadata_max_idle_ms`` is forgotten (KIP-526) if
     ``release(topic)`` returns True. It releases other data of the topic, or returns False because
     the topic is still needed. ``right`` is what the client needs on topics, as in ACLs; errors name
-    it. ``on_crash(task, error)`` is called when the task has ended
-    unexpectedly; ``error`` is None if the task was cancelled.
+    it. ``on_crash(task, error)`` is called when the task has ended unexpectedly; ``error`` is None
+    if the task was cancelled.
     """
 
     def __init__(
@@ -86,7 +85,6 @@ class Metadata:
         self._config = config
         self._router = router
         self._clock = clock
-        self._right = right
         self._release = release
         self._on_crash = on_crash
         pause_s = partial(retry_pause_s, config=config, rng=rng)
@@ -165,9 +163,7 @@ class Metadata:
         if self._task is None:
             raise ProducerStateError("metadata is not being fetched: not started, or stopped")
         if topic.is_permanent and self._clock() < topic.retry_at:
-            raise topic_error(
-                name, topic.code, self._right
-            )  # a recent answer: no need for another request
+            raise self._topics.new_error(name)  # a recent answer: no need for another request
         waiter: asyncio.Future[TopicView] = asyncio.get_running_loop().create_future()
         topic.waiters[waiter] = self._refreshes + 1 if fresh else 0
         if fresh:

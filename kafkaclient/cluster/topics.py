@@ -60,10 +60,14 @@ class TopicsInUse:
     """
 
     def __init__(self, pause_s: Callable[[int], float], max_idle_s: float, right: str) -> None:
-        self._right = right
         self.by_name: dict[str, TopicInUse] = {}
         self._pause_s = pause_s
         self._max_idle_s = max_idle_s
+        self._right = right
+
+    def new_error(self, name: str) -> BrokerError:
+        """The topic's error in the last response, for one more caller."""
+        return topic_error(name, self.by_name[name].code, self._right)
 
     def missing(self, known: Container[str]) -> list[str]:
         """The topics to fetch as soon as their own backoff allows."""
@@ -103,7 +107,7 @@ class TopicsInUse:
             topic.failures += 1
             topic.retry_at = now + self._pause_s(topic.failures)
             if not topic.error.retriable:
-                topic.fail(partial(topic_error, name, code, self._right))
+                topic.fail(partial(self.new_error, name))
         return news
 
     def resolve(self, view: TopicView, refresh: int) -> None:

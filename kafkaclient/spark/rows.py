@@ -24,9 +24,13 @@ def _uint64(number: int) -> pa.Scalar:
     return pa.scalar(number, pa.uint64())
 
 
-# The finalizer of SplitMix64.
-_SHIFTS = tuple(map(_uint64, (30, 27, 31)))
-_MULTIPLIERS = tuple(map(_uint64, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 1)))
+# The steps of the finalizer of SplitMix64: a shift, and a factor. Its last step is a shift alone.
+_STEPS = (
+    (_uint64(30), _uint64(0xBF58476D1CE4E5B9)),
+    (_uint64(27), _uint64(0x94D049BB133111EB)),
+)
+_LAST_SHIFT = _uint64(31)
+_FACTOR = _STEPS[0][1]
 _HALF = _uint64(32)
 _LOW_HALF = _NULL_SIZE = _uint64(2**32 - 1)
 
@@ -134,7 +138,8 @@ class WriteColumns:
 
     def checksum(self, batch: pa.RecordBatch) -> int:
         """The sum of a 64-bit hash of each row, of all columns that are written. Neither the order
-        of the rows nor their division into batches changes it. Takes about 0.3 us per row."""
+        of the rows nor their division into batches changes it. Takes about 0.4 us per
+        row with a key and a value."""
         hashes = _uint64(0)
         places = [self.positions[name] for name in sorted(self.positions)]
         for place in places if self.topic is None else [*places, self.topic]:
@@ -142,10 +147,11 @@ class WriteColumns:
             crcs = pa.array(map(crc32c, cells.fill_null(b"").to_pylist()), pa.uint64())
             sizes = pc.binary_length(cells).cast(pa.uint64()).fill_null(_NULL_SIZE)
             cell_hashes = pc.bit_wise_xor(crcs, pc.shift_left(sizes, _HALF))
-            hashes = pc.add(pc.multiply(hashes, _MULTIPLIERS[0]), cell_hashes)
+            hashes = pc.add(pc.multiply(hashes, _FACTOR), cell_hashes)
         # CRCs are linear: unmixed, rows that exchange their values would have the same sum.
-        for shift, multiplier in zip(_SHIFTS, _MULTIPLIERS, strict=True):
-            hashes = pc.multiply(_shifted(hashes, shift), multiplier)
+        for shift, factor in _STEPS:
+            hashes = pc.multiply(_shifted(hashes, shift), factor)
+        hashes = _shifted(hashes, _LAST_SHIFT)
         high, low = pc.shift_right(hashes, _HALF), pc.bit_wise_and(hashes, _LOW_HALF)
         return ((pc.sum(high).as_py() or 0) << 32) + (pc.sum(low).as_py() or 0)
 
@@ -171,10 +177,12 @@ class WriteColumns:
 
 
 def _as_blobs(column: pa.Array) -> pa.Array:
-    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-        return column
-    texts = (None if cell is None else repr(cell) for cell in column.to_pylist())
-    return pa.array(texts, pa.string()).cast(pa.binary())
+    if pa.types.is_nested(column.type):  # headers
+        texts = (None if cell is None else repr(cell) for cell in column.to_pylist())
+        column = pa.array(texts, pa.large_string())
+    elif pa.types.is_integer(column.type):  # the partition
+        column = column.cast(pa.large_string())
+    return column.cast(pa.large_binary())
 
 
 def _shifted(hashes: pa.Array, shift: pa.Scalar) -> pa.Array:

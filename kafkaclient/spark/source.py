@@ -6,7 +6,6 @@ therefore import what only one of these needs: it is most of what a process cost
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from kafkaclient.spark.offsets import OffsetRange
     from kafkaclient.spark.options import ReadOptions
     from kafkaclient.types import TopicPartition
-
-_PAUSE_S = 0.1
-_ATTEMPTS = 100  # for an offset that a broker has and refuses
 
 
 class KafkaBatchReader(DataSourceReader):
@@ -103,16 +99,19 @@ async def _fetch(
             "is beyond the end. With failOnDataLoss=false the remaining records are read",
         )
         end = log_end
-    attempts = _ATTEMPTS
     while start < end:
         reading = reader.read({tp: (start, end)}, headers=options.include_headers)
         try:
             async for batch in reading:
                 yield batch
         except OffsetOutOfRangeError as error:
-            if error.available is None or (attempts := attempts - 1) == 0:
+            if error.available is None:
                 raise
-            start = await _next_start(options, wanted, reading.positions[tp], error.available)
+            (first, last), position = error.available, reading.positions[tp]
+            options.report_loss(
+                f"{tp} is read from offset {position} to {end}, but has {first} to {last}"
+            )
+            start = max(position, first) if position <= last else end  # behind the end is nothing
         except UnknownTopicError:
             position = reading.positions[tp]
             options.report_loss(
@@ -123,21 +122,6 @@ async def _fetch(
             start = end
         finally:
             reading.close()
-
-
-async def _next_start(
-    options: ReadOptions, wanted: OffsetRange, position: int, available: tuple[int, int]
-) -> int:
-    """Where to continue after the broker has refused an offset."""
-    first, last = available
-    if first <= position < last:  # the new leader did not have it yet
-        await asyncio.sleep(_PAUSE_S)
-        return position
-    options.report_loss(
-        f"{wanted.topic_partition} is read from offset {position} to {wanted.end}, but has {first} "
-        f"to {last}"
-    )
-    return first if position < first else wanted.end  # behind the end is nothing
 
 
 async def _log_end(reader: Reader, tp: TopicPartition) -> int | None:

@@ -85,17 +85,14 @@ class FileStore:
     # --- in a thread --------------------------------------------------------------------------
 
     def _write(self, part: Part) -> None:
-        with self._writing:
-            self._write_next(part)
-
-    def _write_next(self, part: Part) -> None:
         content = part.encode(as_parquet)
-        if self._opened is None:
-            self._opened = open_root(self._target)
-        opened, root = self._opened
-        self._write_file(opened, root, part, content)
-        if part.columns.rows >= _MIN_ROWS:
-            self._bytes_per_row = len(content) / part.columns.rows
+        with self._writing:
+            if self._opened is None:
+                self._opened = open_root(self._target)
+            opened, root = self._opened
+            self._write_file(opened, root, part, content)
+            if part.columns.rows >= _MIN_ROWS:
+                self._bytes_per_row = len(content) / part.columns.rows
 
     def _write_file(self, opened: Any, root: str, part: Part, content: bytes) -> None:
         """A file that exists already is replaced. On local disks and HDFS a file gets its name when

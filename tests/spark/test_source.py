@@ -16,13 +16,13 @@ pytest.importorskip("pyspark")
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
 from pyspark.sql.types import StringType, StructType
 
-from kafkaclient.errors import ConfigError, MetadataTimeoutError
-from kafkaclient.reader import Reader
+from kafkaclient.errors import ConfigError, KafkaError, MetadataTimeoutError
 from kafkaclient.spark import register, session, source
 from kafkaclient.spark.data_source import KafkaDataSource
 from kafkaclient.spark.offsets import OffsetRange
 from kafkaclient.spark.schema import read_schema
 from kafkaclient.spark.source import read_range
+from kafkaclient.testing.fake import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,36 +148,19 @@ def test_a_task_whose_topic_is_gone(
         list(read_range(options(**soon, failOnDataLoss="false"), wanted, cache))
 
 
-@pytest.mark.parametrize("refusals", [2, 200])
+@pytest.mark.parametrize("refusals", [2, 1000])
 def test_an_offset_that_a_new_leader_did_not_have_yet(
-    cache: Any, fake, fill: Callable[..., None], options: Any, refusals: int, monkeypatch: Any
+    cache: Any, fake, fill: Callable[..., None], options: Any, refusals: int
 ) -> None:
     """It is no loss: the broker has it by the time it is asked which offsets it has."""
-    monkeypatch.setattr(source, "_PAUSE_S", 0.0)
     fill(1, 30)
-    real, left = Reader.read, [refusals]
-
-    def read(reader: Reader, wanted: Any, **given: Any) -> Any:
-        reading = real(reader, wanted, **given)
-        if left[0]:
-            left[0] -= 1
-
-            async def refuse(_: object) -> Any:
-                error = source.OffsetOutOfRangeError("refused")
-                error.available = (0, 30)
-                raise error
-
-            monkeypatch.setattr(type(reading), "__anext__", refuse)
-        else:
-            monkeypatch.undo()
-        return reading
-
-    monkeypatch.setattr(Reader, "read", read)
-    task = read_range(options(), OffsetRange("t", 1, 3, 30), cache)
+    fake.fail_fetch("t", 1, ErrorCode.OFFSET_OUT_OF_RANGE, refusals)
+    soon = {"kafka.retry.backoff.ms": "1", "kafka.max.block.ms": "300"}
+    task = read_range(options(**soon), OffsetRange("t", 1, 3, 30), cache)
     if refusals == 2:
         assert sum(batch.num_rows for batch in task) == 27
     else:
-        with pytest.raises(source.OffsetOutOfRangeError, match="refused"):
+        with pytest.raises(KafkaError, match="offset 3 is not in the log"):
             list(task)
 
 

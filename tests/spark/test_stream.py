@@ -257,16 +257,22 @@ def test_a_topic_that_was_deleted_and_created_again(opened, fake, fill, records:
     assert ranges(lenient.partitions(first, end)) == [(0, 2, records)]
 
 
-def test_available_now_sees_topics_that_are_created_again(opened, fake, fill) -> None:
+@pytest.fixture
+def half_read(opened, fill) -> tuple[KafkaStreamReader, KafkaStreamReader]:
+    """Queries with availableNow that have read 4 of 10 records; for one loss is an error."""
     fill(0, 10)
     readers = opened(), opened(failOnDataLoss="false")
     for reader in readers:
         reader.prepareForTriggerAvailableNow()
         assert reader.latestOffset(at(0, 0, 0), ReadMaxRows(4)) == at(4, 0, 0)
+    return readers
+
+
+def test_available_now_sees_topics_that_are_created_again(half_read, fake, fill) -> None:
     fake.delete_topic("t")
     fake.create_topic("t", 3)
     fill(0, 12)
-    strict, lenient = readers
+    strict, lenient = half_read
     with pytest.raises(OffsetOutOfRangeError, match="topic t was deleted and created again"):
         strict.latestOffset(at(4, 0, 0), ALL)
     end = lenient.latestOffset(at(4, 0, 0), ALL)
@@ -276,16 +282,11 @@ def test_available_now_sees_topics_that_are_created_again(opened, fake, fill) ->
 
 
 def test_available_now_sees_topics_that_are_gone(
-    opened, fake, fill, monkeypatch: pytest.MonkeyPatch
+    half_read, fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planning, "_PAUSES_S", [0.0])
-    fill(0, 10)
-    readers = opened(), opened(failOnDataLoss="false")
-    for reader in readers:
-        reader.prepareForTriggerAvailableNow()
-        assert reader.latestOffset(at(0, 0, 0), ReadMaxRows(4)) == at(4, 0, 0)
     fake.delete_topic("t")
-    strict, lenient = readers
+    strict, lenient = half_read
     with pytest.raises(OffsetOutOfRangeError, match="partition t-0 is gone; it was read to off"):
         strict.latestOffset(at(4, 0, 0), ALL)
     assert lenient.latestOffset(at(4, 0, 0), ALL) == {}

@@ -22,11 +22,8 @@ if TYPE_CHECKING:
     from kafkaclient.hooks import FinishedBatch
 
 
-@virtual_time
-async def test_a_producer_whose_tasks_were_cancelled_is_replaced(
-    batch: Callable[..., FinishedBatch],
-) -> None:
-    """A program that ends cancels all tasks, and then stops its producer."""
+async def written(batch: Callable[..., FinishedBatch]) -> tuple[FakeCluster, TopicStore, Part]:
+    """A store that has written the part."""
     fake = FakeCluster(1)
     fake.create_topic("facts", 1)
     config = ProducerConfig.build(fake.bootstrap, {})
@@ -35,6 +32,15 @@ async def test_a_producer_whose_tasks_were_cancelled_is_replaced(
     columns.append([batch()])
     part = Part("batches-me-1", datetime(2026, 1, 1, tzinfo=UTC), columns, {})
     await store.write(part)
+    return fake, store, part
+
+
+@virtual_time
+async def test_a_producer_whose_tasks_were_cancelled_is_replaced(
+    batch: Callable[..., FinishedBatch],
+) -> None:
+    """A program that ends cancels all tasks, and then stops its producer."""
+    fake, store, part = await written(batch)
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
     await asyncio.sleep(0.1)
@@ -49,13 +55,7 @@ async def test_a_producer_that_cannot_be_stopped_is_logged(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fake = FakeCluster(1)
-    fake.create_topic("facts", 1)
-    config = ProducerConfig.build(fake.bootstrap, {})
-    store = TopicStore("facts", config, 1.0, lambda options: Producer(dialer=fake, **options))
-    columns = Columns("me", 0.0, acks=True)
-    columns.append([batch()])
-    await store.write(Part("batches-me-1", datetime(2026, 1, 1, tzinfo=UTC), columns, {}))
+    _, store, _ = await written(batch)
     real = Producer.stop
 
     async def fail(producer: Producer, timeout: float | None = None) -> None:

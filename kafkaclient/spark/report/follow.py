@@ -8,10 +8,10 @@ replaces the minutes that it reads again.
 from __future__ import annotations
 
 import json
+import sys
 import time
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from fcntl import LOCK_EX, LOCK_NB, flock
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import groupby
@@ -66,9 +66,14 @@ def following(
 def alone(out: Path) -> Iterator[None]:
     """A second process would replace the first one's minutes and delete its checkpoint. Raises
     ConfigError."""
+    if sys.platform == "win32":  # it has no fcntl
+        yield
+        return
+    import fcntl  # noqa: PLC0415
+
     with (out / ".lock").open("w") as lock:
         try:
-            flock(lock, LOCK_EX | LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError(
                 f"another kafkaclient report --follow writes to {out}: end it, or "

@@ -101,15 +101,15 @@ class PartitionAdmin(Runnable):
 
 async def _led(
     session: Session, wanted: Iterable[TopicPartition]
-) -> dict[int, list[TopicPartition]]:
-    """Leader -> its partitions."""
+) -> dict[int, dict[TopicPartition, int]]:
+    """Leader -> its partitions, with their leader epochs."""
     wanted = set(wanted)
-    led: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+    led: defaultdict[int, dict[TopicPartition, int]] = defaultdict(dict)
     for info in (await session.metadata(tuple(sorted({p.topic for p in wanted})))).topics:
         for view in info.partitions:
             tp = TopicPartition(info.name, view.partition)
             if view.leader >= 0 and tp in wanted:
-                led[view.leader].append(tp)
+                led[view.leader][tp] = view.leader_epoch
     return led
 
 
@@ -122,7 +122,7 @@ async def _offsets(
         topics: defaultdict[str, list[int]] = defaultdict(list)
         for topic, number in led[leader]:
             topics[topic].append(number)
-        call = ListOffsetsCall(topics, timestamp, read_committed=read_committed)
+        call = ListOffsetsCall(topics, timestamp, read_committed=read_committed, epochs=led[leader])
         return await session.once(call, leader)
 
     answers = await asyncio.gather(*map(answer_of, led))

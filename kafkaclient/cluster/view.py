@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from uuid import UUID
 
+    from kafkaclient.types import TopicPartition
     from kafkaclient.wire.api import BrokerInfo
     from kafkaclient.wire.results import MetadataResult, TopicInfo
 
@@ -90,6 +91,10 @@ class ClusterView:
         if known is None or not 0 <= partition < len(known.partitions):
             return None
         return self.brokers.get(known.partitions[partition].leader)
+
+    def leader_epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The leader epochs of partitions that the view has."""
+        return {p: self.topics[p.topic].partitions[p.partition].leader_epoch for p in partitions}
 
 
 class LeaderHint(NamedTuple):

@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.cluster.backoff import retry_pause_s
+from kafkaclient.cluster.log_ends import ends_from
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.retry import until_answered
 from kafkaclient.cluster.router import Router
@@ -26,7 +27,7 @@ from kafkaclient.wire.metadata import MetadataCall
 from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from random import Random
 
     from kafkaclient.config import ReaderConfig
@@ -155,9 +156,14 @@ class Cluster:
         return first[where].offset, end[where].offset
 
     async def list_offsets(
-        self, where: Iterable[TopicPartition], timestamp: int
+        self,
+        where: Iterable[TopicPartition],
+        timestamp: int,
+        *,
+        read_committed: bool | None = None,
     ) -> dict[TopicPartition, PartitionOffset]:
         """The offsets of the partitions for a timestamp, in one request to each leader.
+        ``read_committed``: None means the config's.
 
         If a leader is unknown, has changed or does not answer, its partitions are retried for
         ``max.block.ms``; then their last error is raised. An error that is not retriable is raised
@@ -166,13 +172,14 @@ class Cluster:
         deadline = self.now() + self.config.max_block_ms / 1000
         found: dict[TopicPartition, PartitionOffset] = {}
         wanted = list(dict.fromkeys(where))
+        committed = self.config.read_committed if read_committed is None else read_committed
         for topic in {tp.topic for tp in wanted}:
             await self.metadata.wait_topic(topic, deadline - self.now())
 
         async def attempt() -> None:
             missing = [tp for tp in wanted if tp not in found]
             answer, errors = await self._offsets_of_leaders(
-                missing, timestamp, self._limit_s(deadline)
+                missing, timestamp, self._limit_s(deadline), committed
             )
             found.update(answer)
             if errors:
@@ -180,6 +187,24 @@ class Cluster:
 
         await until_answered(attempt, partial(self._before_retry, deadline=deadline))
         return {tp: found[tp] for tp in wanted}
+
+    async def ends_from(self, known: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """See :meth:`.Reader.end_offsets`."""
+        is_first = True
+
+        async def fetch(
+            partitions: Iterable[TopicPartition], *, read_committed: bool = True
+        ) -> dict[TopicPartition, int]:
+            nonlocal is_first
+            if not is_first:
+                await self.metadata.refresh()
+            is_first = False
+            found = await self.list_offsets(
+                partitions, LATEST_TIMESTAMP, read_committed=read_committed
+            )
+            return {tp: each.offset for tp, each in found.items()}
+
+        return await ends_from(fetch, known, read_committed=self.config.read_committed)
 
     def _limit_s(self, deadline: float) -> float:
         """The time limit of a request."""
@@ -194,7 +219,11 @@ class Cluster:
         await asyncio.sleep(min(pause_s, max(0.0, deadline - self.now())))
 
     async def _offsets_of_leaders(
-        self, where: Iterable[TopicPartition], timestamp: int, limit_s: float
+        self,
+        where: Iterable[TopicPartition],
+        timestamp: int,
+        limit_s: float,
+        read_committed: bool,
     ) -> tuple[dict[TopicPartition, PartitionOffset], list[KafkaError]]:
         """The offsets from the leaders, and the errors of the other partitions."""
         by_node: dict[int, list[TopicPartition]] = {}
@@ -207,7 +236,10 @@ class Cluster:
             else:
                 by_node.setdefault(leader.node_id, []).append(tp)
         answers = await asyncio.gather(
-            *(self._offsets_of(node, tps, timestamp, limit_s) for node, tps in by_node.items())
+            *(
+                self._offsets_of(node, tps, timestamp, limit_s, read_committed)
+                for node, tps in by_node.items()
+            )
         )
         for answer, problems in answers:
             found |= answer
@@ -215,9 +247,15 @@ class Cluster:
         return found, errors
 
     async def _offsets_of(
-        self, node_id: int, where: list[TopicPartition], timestamp: int, limit_s: float
+        self,
+        node_id: int,
+        where: list[TopicPartition],
+        timestamp: int,
+        limit_s: float,
+        read_committed: bool,
     ) -> tuple[dict[TopicPartition, PartitionOffset], list[KafkaError]]:
-        call = ListOffsetsCall(by_topic(where), timestamp, self.config.read_committed)
+        epochs = self.metadata.view.leader_epochs(where)
+        call = ListOffsetsCall(by_topic(where), timestamp, read_committed, epochs=epochs)
         try:
             result = await self.router.call(call, node_id, timeout_s=limit_s)
         except KafkaError as error:

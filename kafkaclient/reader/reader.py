@@ -174,6 +174,22 @@ class Reader(Client):
             return {tp: each.offset for tp, each in found.items()}
         return {tp: each.offset if each.offset >= 0 else None for tp, each in found.items()}
 
+    async def end_offsets(self, known: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The "latest" :meth:`offsets` of partitions, for a caller that knows an offset of each,
+        such as the end of an earlier answer or a committed offset.
+
+        A broker that was paused, and does not know yet that another one leads the partition now,
+        answers with a lower end. So an end lower than the known offset is returned only if three
+        answers, over two seconds and with fresh metadata, are so low: then the topic has lost
+        records, or was created again. While an open transaction begins before the known offset,
+        with ``isolation.level=read_committed``, the known offset is returned.
+
+        Raises as :meth:`offsets`.
+        """
+        cluster = self._running()
+        await cluster.find(known)
+        return await cluster.ends_from(known)
+
     async def _expanded(self, cluster: Cluster, where: Where) -> list[TopicPartition]:
         partitions: list[TopicPartition] = []
         for each in [where] if isinstance(where, str) else where:

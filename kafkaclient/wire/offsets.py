@@ -8,10 +8,11 @@ special timestamps that this client does not use.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import ProtocolError
+from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey, Call, malformed
 from kafkaclient.wire.reader import Reader
 from kafkaclient.wire.writer import (
@@ -39,7 +40,7 @@ _FIRST_WITH_ISOLATION = 2
 _FIRST_WITH_EPOCHS = 4
 _FIRST_FLEXIBLE = 6
 
-_ANY_EPOCH = INT32.pack(-1)
+_ANY_EPOCH = -1
 
 # The smallest size of an element in bytes, which limits the counts that a peer can claim.
 _MIN_TOPIC = 3
@@ -69,20 +70,24 @@ class ListOffsetsCall(Call[ListOffsetsResult], api_key=ApiKey.LIST_OFFSETS, vers
     """Offsets by timestamp (default: the end). Must go to the partitions' leader.
 
     With ``read_committed`` the end is where the oldest open transaction begins. With ``replica_id``
-    -2 any replica answers, with the beginning or end of its own log.
+    -2 any replica answers, with the beginning or end of its own log. ``epochs``: the leader epochs
+    of the metadata (KIP-320). A broker with another epoch refuses instead of answering with offsets
+    of a log that is not the leader's any more.
     """
 
     partitions: Mapping[str, Sequence[int]]
     timestamp: int = LATEST_TIMESTAMP
     read_committed: bool = False
     replica_id: int = -1
+    epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
         flexible = version >= _FIRST_FLEXIBLE
         tags = NO_TAGS if flexible else b""
         text = compact_string if flexible else string
         count = compact_count if flexible else INT32.pack
-        wanted = (_ANY_EPOCH if version >= _FIRST_WITH_EPOCHS else b"") + INT64.pack(self.timestamp)
+        with_epochs = version >= _FIRST_WITH_EPOCHS
+        wanted = INT64.pack(self.timestamp) + tags
         frame = request(self.api_key, version, correlation_id, client_id, flexible=flexible)
         frame += INT32.pack(self.replica_id)
         if version >= _FIRST_WITH_ISOLATION:
@@ -91,7 +96,12 @@ class ListOffsetsCall(Call[ListOffsetsResult], api_key=ApiKey.LIST_OFFSETS, vers
         for topic, partitions in self.partitions.items():
             frame += text(topic) + count(len(partitions))
             for partition in partitions:
-                frame += INT32.pack(partition) + wanted + tags
+                frame += INT32.pack(partition)
+                if with_epochs:
+                    frame += INT32.pack(
+                        self.epochs.get(TopicPartition(topic, partition), _ANY_EPOCH)
+                    )
+                frame += wanted
             frame += tags
         return framed(frame + tags)
 

@@ -176,6 +176,67 @@ async def test_answers_that_never_come(fake, tools, order):
     assert now() < 12
 
 
+def low_end(offset: int) -> Any:
+    """An answer of a broker that does not know yet that it is not the leader any more."""
+
+    def answer(request: Request) -> Any:
+        return {
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {
+                            "partition_index": each.partition_index,
+                            "error_code": 0,
+                            "timestamp": -1,
+                            "offset": offset,
+                            "leader_epoch": 0,
+                        }
+                        for each in topic.partitions
+                    ],
+                }
+                for topic in request.message.topics
+            ]
+        }
+
+    return answer
+
+
+@pytest.mark.parametrize("low_answers", [1, 2])
+@virtual_time
+async def test_a_low_end_is_not_believed_at_once(fake, tools, low_answers):
+    tools.fill(fake, 0, 2)
+    for _ in range(low_answers):
+        fake.control(ApiKey.LIST_OFFSETS, low_end(2))
+    async with tools.reader(fake) as reader:
+        began = now()
+        assert await reader.end_offsets({P0: 5}) == {P0: 6}
+        assert now() - began < 2.5
+
+
+@virtual_time
+async def test_an_end_that_stays_low_is_believed(fake, tools):
+    tools.fill(fake, 0, 2)
+    async with tools.reader(fake) as reader:
+        began = now()
+        assert await reader.end_offsets({P0: 9}) == {P0: 6}
+        assert 2 <= now() - began < 2.5
+
+
+@virtual_time
+async def test_offsets_are_not_taken_from_a_broker_of_another_leader_epoch(fake, tools):
+    """The broker's leader epoch is newer than the metadata: the metadata is refreshed first."""
+    tools.fill(fake, 0, 2)
+    async with tools.reader(fake) as reader:
+        assert await reader.offsets([P0], at="latest") == {P0: 6}
+        leader = fake.requests_of(ApiKey.LIST_OFFSETS)[-1].broker
+        fake.move_leader("t", 0, 1 if leader != 1 else 2)
+        fake.move_leader("t", 0, leader)
+        asked = len(fake.requests_of(ApiKey.LIST_OFFSETS))
+        assert await reader.offsets([P0], at="latest") == {P0: 6}
+        assert len(fake.requests_of(ApiKey.LIST_OFFSETS)) == asked + 2
+
+
 @virtual_time
 async def test_offsets_while_leaders_move(fake, tools):
     tools.fill(fake, 0, 2)

@@ -192,6 +192,15 @@ def test_list_offsets_asks_for_the_end():
     assert message.replica_id == -1
 
 
+@pytest.mark.parametrize("version", range(1, 8))
+def test_list_offsets_sends_the_leader_epochs_that_it_is_given(version):
+    message = sent(ListOffsetsCall({"t": (0, 3)}, epochs={("t", 3): 5}), version)
+    (topic,) = message.topics
+    assert [(p.partition_index, p.timestamp) for p in topic.partitions] == [(0, -1), (3, -1)]
+    if version >= 4:
+        assert [p.current_leader_epoch for p in topic.partitions] == [-1, 5]
+
+
 # --- ApiVersions --------------------------------------------------------------------------------
 
 

@@ -140,7 +140,11 @@ def _refusal(partition: FakePartition, request: Request, wanted: Any) -> ErrorCo
     follows = request.message.rack_id and request.broker in partition.isr
     if partition.leader != request.broker and not follows:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    epoch = wanted.current_leader_epoch
+    return _epoch_error(partition, wanted)
+
+
+def _epoch_error(partition: FakePartition, wanted: Any) -> ErrorCode:
+    epoch = getattr(wanted, "current_leader_epoch", None)
     if epoch not in (None, _ANY_EPOCH) and epoch != partition.leader_epoch:
         older = epoch < partition.leader_epoch
         return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -228,6 +232,8 @@ def _offset(state: ClusterState, request: Request, topic: str, requested: Any) -
         anywhere and request.broker in partition.replicas
     ):
         return _no_offset(requested.partition_index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if error := _epoch_error(partition, requested):
+        return _no_offset(requested.partition_index, error)
     committed = request.message.isolation_level == _COMMITTED
     offset, timestamp = _find(partition, requested.timestamp, committed=committed)
     if anywhere and requested.timestamp == _LATEST:

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError
-from kafkaclient.net.sasl.off_loop import OffLoop
+from kafkaclient.net.off_loop import OffLoop
 from kafkaclient.net.sasl.tokens import Token
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ class MskIamTokenProvider:
         if self.region:
             return self
         hosts = list(host_names)
-        regions = {match[1] for host in hosts if (match := _MSK_HOST.fullmatch(host.lower()))}
+        names = (host.lower().removesuffix(".") for host in hosts)
+        regions = {match[1] for name in names if (match := _MSK_HOST.fullmatch(name))}
         if len(regions) > 1:
             raise ConfigError(
                 f"the bootstrap servers are in several regions ({', '.join(sorted(regions))})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from importlib import import_module
 from importlib.util import find_spec
@@ -10,7 +9,7 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError
-from kafkaclient.net.sasl.off_loop import OffLoop
+from kafkaclient.net.off_loop import OffLoop
 from kafkaclient.net.sasl.tokens import Token
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class EntraTokenProvider:
     async def _request(self, scope: str) -> Any:
         credential = self._credential
         if credential is None:
-            identity = await asyncio.to_thread(import_module, "azure.identity.aio")  # takes 0.3 s
+            identity = await self._off_loop.run(lambda: import_module("azure.identity.aio"))
             async with identity.DefaultAzureCredential() as default:
                 return await default.get_token(scope)
         if iscoroutinefunction(credential.get_token):

@@ -218,7 +218,7 @@ SASL_EXTENSIONS: Kind[Mapping[str, str]] = Kind(
 )
 
 _HOST_NAME = re.compile(
-    r"[A-Za-z0-9_](?:[-.\w]*\w)?|[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*", re.ASCII
+    r"[A-Za-z0-9_](?:[-.\w]*\w)?\.?|[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*", re.ASCII
 )
 HOST_NAME = Kind(
     "a host name, without a port",

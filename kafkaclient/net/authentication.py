@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import broker_error
@@ -16,6 +17,7 @@ from kafkaclient.errors import (
     UnsupportedVersionError,
 )
 from kafkaclient.log_fields import log_fields
+from kafkaclient.net.off_loop import OffLoop
 from kafkaclient.net.sasl.mechanisms import RefusedError
 from kafkaclient.wire.sasl import SaslAuthenticateCall, SaslHandshakeCall
 
@@ -79,8 +81,9 @@ async def _exchange(connection: Connection, mechanism: Mechanism) -> float:
             raise _refused(connection.node, mechanism.name, answer.error_code, answer.error_message)
         lifetime_s = max(0, answer.session_lifetime_ms) / 1000
         if mechanism.computes:
-            loop = asyncio.get_running_loop()
-            next_message = await loop.run_in_executor(None, mechanism.answer, answer.challenge)
+            next_message = await OffLoop[bytes | None]().run(
+                partial(mechanism.answer, answer.challenge)
+            )
         else:
             next_message = mechanism.answer(answer.challenge)
         if next_message is None:

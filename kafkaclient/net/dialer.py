@@ -7,12 +7,14 @@ import ipaddress
 import os
 import socket
 import ssl
+from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from kafkaclient.errors import SslAuthenticationError
 from kafkaclient.net.fork import guard
+from kafkaclient.net.off_loop import OffLoop
 from kafkaclient.net.tls_failures import explain_tls_error, is_plain_kafka
 
 if TYPE_CHECKING:
@@ -73,6 +75,8 @@ class TcpDialer:
     ) -> None:
         self._tls = tls
         self._server_name = server_name
+        self._look_ups: defaultdict[tuple[str, int], OffLoop[Sequence[_Address]]]
+        self._look_ups = defaultdict(OffLoop)
         self._options = [
             (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -115,13 +119,14 @@ class TcpDialer:
         if self._tls is None:
             return await self.dial_plain(host, port, factory)
         context = self._tls.context()
-        sock = await self._connect_any(await _resolve(host, port))
+        sock = await self._connect_any(await self._resolve(host, port))
         try:
             return await _connected(
                 factory,
                 sock,
                 ssl=context,
-                server_hostname=self._server_name or host,
+                # No certificate names the dot at the end of an absolute DNS name.
+                server_hostname=(self._server_name or host).removesuffix("."),
                 ssl_shutdown_timeout=_GOODBYE_S,
             )
         except OSError as error:
@@ -132,7 +137,7 @@ class TcpDialer:
         self, host: str, port: int, factory: Callable[[], P]
     ) -> tuple[asyncio.Transport, P]:
         """:meth:`dial`, without TLS."""
-        return await _connected(factory, await self._connect_any(await _resolve(host, port)))
+        return await _connected(factory, await self._connect_any(await self._resolve(host, port)))
 
     async def _explain(self, error: OSError, host: str, port: int) -> None:
         """Raise SslAuthenticationError if the cause of a failed handshake is known."""
@@ -148,13 +153,27 @@ class TcpDialer:
         if why is not None:
             raise SslAuthenticationError(f"TLS with {host}:{port} failed: {why}") from error
 
+    async def _resolve(self, host: str, port: int) -> Sequence[_Address]:
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+            try:
+                return await self._look_ups[host, port].run(look_up)
+            except socket.gaierror as error:
+                why = f"the name {host} cannot be resolved ({error.strerror})"
+                raise socket.gaierror(error.errno, why) from error
+        # A literal address needs no resolver, and therefore no thread.
+        numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=numeric)
+
     async def _connect_any(self, addresses: Sequence[_Address]) -> socket.socket:
         """The first socket that connects; the attempts start one after the other and race."""
         if len(addresses) == 1:
             return await self._connect(addresses[0])
         waiting = list(reversed(addresses))
         racing: set[asyncio.Task[socket.socket]] = set()
-        errors: list[str] = []
+        errors: list[OSError] = []
         try:
             while waiting or racing:
                 if waiting:
@@ -169,12 +188,15 @@ class TcpDialer:
                     try:
                         return attempt.result()
                     except OSError as error:
-                        errors.append(error.strerror or str(error))
+                        errors.append(error)
         finally:
             for attempt in racing:
                 attempt.cancel()
                 attempt.add_done_callback(_close_late_socket)
-        raise OSError("; ".join(errors) or "the name has no address")
+        refused = errors and all(isinstance(error, ConnectionRefusedError) for error in errors)
+        kind = ConnectionRefusedError if refused else OSError
+        whys = (error.strerror or str(error) for error in errors)
+        raise kind("; ".join(whys) or "the name has no address")
 
     async def _connect(self, address: _Address) -> socket.socket:
         family, kind, protocol, _, where = address
@@ -204,22 +226,6 @@ _Address = tuple[
     tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes],
 ]
 """One entry of getaddrinfo's result."""
-
-
-async def _resolve(host: str, port: int) -> Sequence[_Address]:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except socket.gaierror as error:
-            why = f"the name {host} cannot be resolved ({error.strerror})"
-            raise socket.gaierror(error.errno, why) from error
-    # A literal address needs no resolver, and therefore no thread.
-    return socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-    )
 
 
 async def _connected(

@@ -18,7 +18,7 @@ from kafkaclient.telemetry.file_systems import open_root
 from kafkaclient.telemetry.format import as_parquet
 from kafkaclient.telemetry.part import named
 from kafkaclient.telemetry.reading import entries, folder_of, hours
-from kafkaclient.telemetry.threads import DaemonThreads
+from kafkaclient.threads import DaemonThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

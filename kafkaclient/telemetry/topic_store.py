@@ -15,7 +15,7 @@ from kafkaclient.config.client import ClientConfig
 from kafkaclient.errors import ProducerClosedError, RecordTooLargeError
 from kafkaclient.telemetry.format import PART_HEADER, SCHEMA_VERSION, VERSION_KEY, as_message
 from kafkaclient.telemetry.part import PartTooLargeError
-from kafkaclient.telemetry.threads import DaemonThreads
+from kafkaclient.threads import DaemonThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -61,11 +61,57 @@ async def test_a_refused_connection_is_an_os_error() -> None:
             await TcpDialer().dial("127.0.0.1", unused.getsockname()[1], Quiet)
 
 
+async def test_an_application_that_fills_the_default_executor_delays_no_look_up(
+    monkeypatch: Any,
+) -> None:
+    """And a name server that hangs takes one thread for a name, however often it is dialed."""
+    gate, looked_up = threading.Event(), list[str]()
+    look_up = socket.getaddrinfo
+
+    def slow(host: str, *more: Any, **options: Any) -> Any:
+        if host == "hangs.invalid":
+            looked_up.append(host)
+            gate.wait(10)
+        return look_up("127.0.0.1", *more, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    loop = asyncio.get_running_loop()
+    taken = [loop.run_in_executor(None, gate.wait, 10) for _ in range(64)]
+    server, port = await _serve()
+    dialer = TcpDialer()
+    try:
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await dialer.dial("hangs.invalid", port, Quiet)
+        transport, _ = await dialer.dial("answers.invalid", port, Quiet)
+        transport.close()
+        assert looked_up == ["hangs.invalid"]
+    finally:
+        gate.set()
+        await asyncio.gather(*taken)
+        server.close()
+        await server.wait_closed()
+
+
+async def test_where_all_addresses_refuse_the_connection_is_refused() -> None:
+    server, port = await _serve()
+    server.close()
+    await server.wait_closed()
+    with pytest.raises(ConnectionRefusedError):
+        await TcpDialer().dial("localhost", port, Quiet)
+    with pytest.MonkeyPatch.context() as patch:
+        Network(patch, {A: ConnectionRefusedError("refused"), B: OSError("no route")})
+        with pytest.raises(OSError, match=r"refused; no route") as caught:
+            await TcpDialer().dial("kafka", 9092, Quiet)
+        assert not isinstance(caught.value, ConnectionRefusedError)
+
+
 async def test_a_name_that_does_not_resolve_is_an_os_error(monkeypatch: Any) -> None:
-    async def fail(*_: Any, **__: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", fail)
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
     with pytest.raises(OSError, match="not known"):
         await TcpDialer().dial("no.such.host.invalid", 9092, Quiet)
 
@@ -91,11 +137,11 @@ class Network:
         self.sockets: dict[str, socket.socket] = {}
         self._script = script
         loop = asyncio.get_running_loop()
-        monkeypatch.setattr(loop, "getaddrinfo", self._resolve)
+        monkeypatch.setattr(socket, "getaddrinfo", self._resolve)
         monkeypatch.setattr(loop, "sock_connect", self._connect)
         monkeypatch.setattr(loop, "create_connection", self._wrap)
 
-    async def _resolve(self, host: str, port: int, **_: Any) -> list[Any]:
+    def _resolve(self, host: str, port: int, **_: Any) -> list[Any]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (a, port)) for a in self._script]
 
     async def _connect(self, sock: socket.socket, where: tuple[str, int]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import hashlib
+import socket
 import ssl
 import struct
 from functools import partial
@@ -252,6 +253,31 @@ def test_another_name_than_the_address_is_verified_and_sent(
             connection.abort()
             await connection.wait_closed()
         assert asked == ["broker.example.org", None, "broker.example.org"]
+
+    run(main())
+
+
+def test_the_dot_at_the_end_of_an_absolute_name_is_not_part_of_what_is_verified(
+    run: Any, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server refuses the whole handshake if the name that it is sent ends with a dot."""
+    asked: list[str | None] = []
+    look_up = socket.getaddrinfo
+    monkeypatch.setattr(
+        *(socket, "getaddrinfo"),
+        lambda host, *more, **options: look_up(host.removesuffix("."), *more, **options),
+    )
+
+    async def main() -> None:
+        context = _server_context(authority, "localhost")
+        context.sni_callback = lambda _socket, sent, _context: asked.append(sent)
+        async with Server(context) as server:
+            named = _dialer(authority, **{"ssl.endpoint.hostname": "localhost."})
+            for dialer, host in ((_dialer(authority), "localhost."), (named, HERE)):
+                connection = await _connect(dialer, server.port, host)
+                connection.abort()
+                await connection.wait_closed()
+        assert asked == ["localhost", "localhost"]
 
     run(main())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import time
@@ -12,6 +11,7 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError
+from kafkaclient.net.off_loop import OffLoop
 from kafkaclient.net.sasl.tokens import Token
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ _QUOTED = 300
 class ClientCredentials:
     """A :class:`~kafkaclient.net.sasl.tokens.TokenProvider`.
 
-    It sends one request every few minutes, with the standard library's HTTP client in a thread of
-    the event loop's default executor. ``context`` verifies the identity provider's certificate;
-    None means the operating system's truststore. ``timeout_s`` limits each network operation.
+    It sends one request every few minutes, with the standard library's HTTP client in a thread.
+    ``context`` verifies the identity provider's certificate; None means the operating system's
+    truststore. ``timeout_s`` limits each network operation.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class ClientCredentials:
         self._context = context
         self._wall_clock = wall_clock
         self._timeout_s = timeout_s
+        self._off_loop: OffLoop[Mapping[str, Any]] = OffLoop()
 
     def __repr__(self) -> str:
         return f"<ClientCredentials at {self.where}>"
@@ -69,7 +70,7 @@ class ClientCredentials:
         """A new token. Raises :class:`~kafkaclient.errors.AuthenticationError` if the client is
         refused or the response is invalid, BrokerConnectionError if a retry may help."""
         requested_at = self._wall_clock()
-        answer = await asyncio.get_running_loop().run_in_executor(None, self._post)
+        answer = await self._off_loop.run(self._post)
         value, life = answer.get("access_token"), answer.get("expires_in")
         if not isinstance(value, str) or not value:
             raise AuthenticationError(f"{self.where} answered without an access_token")

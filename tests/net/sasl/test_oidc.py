@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import ssl
@@ -138,6 +139,27 @@ async def test_an_issuer_that_is_down(issuer: Issuer) -> None:
     client = ClientCredentials("http://127.0.0.1:1/token", "id", SECRET)
     with pytest.raises(BrokerConnectionError, match="refused"):
         await client.token()
+
+
+async def test_an_issuer_that_hangs_takes_one_thread_and_none_of_the_applications(
+    monkeypatch: pytest.MonkeyPatch, issuer: Issuer
+) -> None:
+    hangs, client = threading.Event(), issuer.client()
+    asked: list[str] = []
+
+    def post() -> dict[str, Any]:
+        asked.append(threading.current_thread().name)
+        hangs.wait(10)
+        return {"access_token": "abc.def"}
+
+    monkeypatch.setattr(client, "_post", post)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await client.token()
+    hangs.set()
+    assert (await client.token()).value == "abc.def"
+    assert asked == ["kafkaclient-call"]
 
 
 async def test_its_certificate_is_verified(secure_issuer: Issuer, authority: trustme.CA) -> None:

@@ -1,4 +1,5 @@
-"""Threads for calls that may hang: they do not keep a program from ending."""
+"""Threads for calls that may hang. They do not keep a program from ending, and they leave the event
+loop's default executor to the application."""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ P = ParamSpec("P")
 class DaemonThreads(Executor):
     """Runs each call in a daemon thread of its own.
 
-    A ThreadPoolExecutor joins its threads when the program ends. One that waits for a store that
-    does not answer would keep the program from ending.
+    A ThreadPoolExecutor joins its threads when the program ends. A thread that waits for a server
+    that does not answer would keep the program from ending. The event loop's default executor has
+    few threads, and an application can occupy all of them.
     """
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -33,5 +35,5 @@ class DaemonThreads(Executor):
             else:
                 future.set_result(result)
 
-        Thread(target=run, name="kafkaclient-telemetry", daemon=True).start()
+        Thread(target=run, name="kafkaclient-call", daemon=True).start()
         return future

@@ -1,21 +1,25 @@
-"""Runs a blocking call for a token in a thread."""
+"""Runs a blocking call in a thread, one at a time."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from kafkaclient.threads import DaemonThreads
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
 
+_threads = DaemonThreads()
+
 
 class OffLoop(Generic[T]):
-    """Runs one blocking call at a time, in a thread of the event loop's default executor.
+    """Runs one blocking call at a time, in a thread of its own.
 
     A caller that comes while a call runs waits for this call, even if the call's first caller has
-    been cancelled. So a call that hangs occupies one thread, however often the token is requested
+    been cancelled. So a call that hangs occupies one thread, however often its result is requested
     again. Picklable, without the running call.
     """
 
@@ -29,7 +33,7 @@ class OffLoop(Generic[T]):
         """The result of ``call``; raises its exceptions, and RuntimeError for StopIteration."""
         loop, running = asyncio.get_running_loop(), self._running
         if running is None or running.done() or running.get_loop() is not loop:
-            self._running = running = loop.run_in_executor(None, _checked, call)
+            self._running = running = loop.run_in_executor(_threads, _checked, call)
             running.add_done_callback(_retrieve)
         return await asyncio.shield(running)
 

@@ -109,7 +109,8 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
         on_failure: Callable[[KafkaError], None] | None = None,
     ) -> None:
         """Connect to the cluster. Raises BootstrapError if no bootstrap server answers within
-        ``timeout_s`` seconds (default: ``default.api.timeout.ms``).
+        ``timeout_s`` seconds (default: ``default.api.timeout.ms``), or all of them refuse
+        connections for ``bootstrap.connect.timeout.ms``.
 
         ``on_failure`` is called with the error of each failed attempt before the next attempt. If
         it raises, the client is not started.

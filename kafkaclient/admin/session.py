@@ -141,13 +141,21 @@ class Session:
         limit = Limit(self.config.default_api_timeout_ms / 1000, "default.api.timeout.ms")
         if timeout_s is not None:
             limit = Limit(timeout_s)
+        refused_limit, servers = self.config.connect_limit, self.config.bootstrap_servers
+
+        def failed(error: KafkaError) -> None:
+            if on_failure is not None:
+                on_failure(error)
+            if refused_limit.seconds <= self._router.refused_s():
+                raise bootstrap_error(servers, refused_limit, error, None) from error
+
         try:
             async with self.limit("start", limit.seconds):
-                await self.metadata((), on_failure)
+                await self.metadata((), failed)
         except AdminTimeoutError as error:
             cause, token = error.__cause__, self._router.missing_token()
             why = cause or self._router.unfinished()
-            raise bootstrap_error(self.config.bootstrap_servers, limit, why, token) from cause
+            raise bootstrap_error(servers, limit, why, token) from cause
 
     async def metadata(
         self,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _CONNECT_S = 10.0  # the limit without --timeout: a wrong address is more likely than a slow cluster
 _SHOWN_AFTER_S = 0.3  # a connection that is made sooner shows no progress
-_API_TIMEOUT = "default.api.timeout.ms"
+_START_TIMEOUTS = ("default.api.timeout.ms", "bootstrap.connect.timeout.ms")
 # Files for Java's tools may have these options. They name Java classes, which have no use here.
 _SERIALIZERS = frozenset({"key.serializer", "value.serializer"})
 
@@ -128,7 +128,7 @@ async def started(
     after :data:`_CONNECT_S` when none answers.
     """
     if timeout_s is not None:
-        options = {**options, _API_TIMEOUT: f"{timeout_s * 1000:.0f}"}
+        options = {**options, **dict.fromkeys(_START_TIMEOUTS, f"{timeout_s * 1000:.0f}")}
     admin = Admin(options, **arguments)
     try:
         await _start(admin, options[BOOTSTRAP], timeout_s)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from kafkaclient.broker_errors import BROKER_ERRORS, broker_error, denied
 from kafkaclient.cluster.backoff import exponential_s
 from kafkaclient.cluster.retry import set_within, until_answered
-from kafkaclient.errors import AuthorizationError, KafkaError, ProtocolError
+from kafkaclient.errors import AuthenticationError, AuthorizationError, KafkaError, ProtocolError
 from kafkaclient.log_fields import log_fields
 from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall
 
@@ -221,7 +221,7 @@ def _is_final(code: int, final: frozenset[int] | None) -> bool:
 
 def _is_worth_repeating(error: KafkaError, final: frozenset[int] | None) -> bool:
     """Whether a call that failed without an answer may succeed when it is repeated."""
-    if error.code is None:
+    if error.code is None or isinstance(error, AuthenticationError):
         return error.retriable or isinstance(error, ProtocolError)
     if isinstance(error, AuthorizationError) or outcome_of(error.code) is Outcome.FATAL:
         return False

@@ -5,10 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaclient.cluster.reconnect_backoff import ReconnectBackoff
-from kafkaclient.errors import AuthenticationError, BrokerConnectionError, KafkaError, ProtocolError
+from kafkaclient.errors import (
+    AuthenticationError,
+    BrokerConnectionError,
+    KafkaError,
+    ProtocolError,
+    SaslAuthenticationError,
+)
 from kafkaclient.log_fields import log_fields
 from kafkaclient.net.connection import Connection
 
@@ -16,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from random import Random
 
+    from kafkaclient.cluster.outages import Outages
     from kafkaclient.cluster.view import Broker
     from kafkaclient.config import ClientConfig
     from kafkaclient.net.authentication import Session
@@ -32,6 +40,13 @@ Purpose: TypeAlias = str
 _NOT_CONNECTED = "could not be connected"
 _NOT_ANSWERED = "accepted the connection and did not answer"
 _NOT_AUTHENTICATED = "and this client could not finish authentication"
+
+_LOGINS = 3
+"""How often a broker must refuse a login, over about 3 s, until it counts as refused: a broker may
+refuse one for a moment, for example while it has too many connections."""
+
+# The peer, or a name server, says at once that no Kafka broker is there.
+_REFUSALS = (ConnectionRefusedError, socket.gaierror, UnicodeError)
 
 _NEWEST_API_VERSIONS = 4
 _API_VERSIONS_FALLBACKS = (3, 0)
@@ -59,6 +74,7 @@ class Link:
         meter: Meter | None,
         on_change: Callable[[Link], None],
         security: Security,
+        outages: Outages,
     ) -> None:
         self.broker = broker
         self.purpose = purpose
@@ -75,6 +91,10 @@ class Link:
         self._meter = meter
         self._on_change = on_change
         self._security = security
+        self._outages = outages
+        self._refused_logins = 0
+        self.refused_since: float | None = None
+        """Since when each attempt was refused, or did not find an address; None: it is not so."""
         self._session: Session | None = None
         self._lost_early = False
         self._late = _NOT_CONNECTED
@@ -159,20 +179,41 @@ class Link:
             self.established = await self._connect_in_time()
         except KafkaError as error:
             self.error = error
-            self._backoff.attempt_failed(error)
-            failures = self._backoff.failures
-            is_first_refusal = isinstance(error, AuthenticationError) and failures == 1
-            level = logging.ERROR if is_first_refusal else logging.INFO
-            _log.log(
-                level, "%s (failure %d in a row)", error, failures, extra=self._log_fields(error)
-            )
+            self._attempt_failed(error)
         else:
             self._backoff.connected()
             self.setup_s = self._clock() - began
             self.error = None
+            self._refused_logins = 0
+            self._log_success()
         finally:
             self.attempt = None
         self._on_change(self)
+
+    def _attempt_failed(self, error: KafkaError) -> None:
+        self._backoff.attempt_failed(error)
+        refused = isinstance(error.__cause__, _REFUSALS)
+        self.refused_since = (self.refused_since or self._clock()) if refused else None
+        if isinstance(error, SaslAuthenticationError) and error.code is not None:
+            self._refused_logins += 1
+            error.retriable = self._refused_logins < _LOGINS
+        # The error of a bootstrap server is logged or raised by those who ask any server.
+        if isinstance(error, AuthenticationError) and not error.retriable and self.broker[0] >= 0:
+            self._log_failure("denied", logging.ERROR, error)
+        else:
+            self._log_failure("failed", logging.INFO, error)
+
+    def _log_failure(self, kind: str, level: int, error: KafkaError) -> None:
+        if not self._outages.is_news((*self.broker[1:3], kind)):
+            level = logging.DEBUG
+        _log.log(level, "%s", error, extra=self._log_fields(error))
+
+    def _log_success(self) -> None:
+        kinds = ("failed", "denied", "lost")
+        failed, denied, _ = (self._outages.end((*self.broker[1:3], kind)) for kind in kinds)
+        if failed is not None or denied is not None:
+            text = "%s can be connected again, %.1f s after that first failed"
+            _log.info(text, self.name, max(failed or 0, denied or 0), extra=self._log_fields())
 
     def _log_fields(self, error: KafkaError | None = None) -> dict[str, object]:
         return log_fields(error, broker=self.broker.node_id)
@@ -257,7 +298,8 @@ class Link:
             raise
 
     def _new_connection(self) -> Connection:
-        self._late = _NOT_ANSWERED  # dialers call this once TCP is connected, before TLS
+        # Dialers call this once TCP is connected, before TLS.
+        self._late, self.refused_since = _NOT_ANSWERED, None
         return Connection(
             node=self.name,
             node_id=self.broker.node_id,
@@ -280,7 +322,7 @@ class Link:
         if self._backoff.connection_ended(error):
             self._lost_early = isinstance(error, BrokerConnectionError)
         if error is not None and not self._closed:
-            _log.info("%s", error, extra=self._log_fields(error))
+            self._log_failure("lost", logging.INFO, error)
         self._on_change(self)
 
     def _connection_writable(self, connection: Connection) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.client import bootstrap_error
+from kafkaclient.cluster.outages import Outages
 from kafkaclient.cluster.rebootstrap import Rebootstrap
 from kafkaclient.cluster.refresh_schedule import RefreshSchedule
 from kafkaclient.cluster.retry import set_within
@@ -100,6 +101,7 @@ class Metadata:
         refresh that answers them."""
         self._last_error: KafkaError | None = None
         self._rebootstrap = Rebootstrap(config)
+        self._outages = Outages(clock)
 
     @property
     def refreshed_at(self) -> float:
@@ -111,7 +113,8 @@ class Metadata:
         """Fetch the first view, and keep it fresh until :meth:`stop`.
 
         Raises :class:`~kafkaclient.errors.BootstrapError` when no bootstrap server answers
-        within the config's ``call_limit``, and at once an error that no retry can remedy, such as
+        within the config's ``start_limit``, or all of them refuse connections for its
+        ``connect_limit``; and at once an error that no retry can remedy, such as
         :class:`~kafkaclient.errors.UnsupportedVersionError`.
         """
         if self._task is not None:
@@ -122,13 +125,13 @@ class Metadata:
         self._task.add_done_callback(self._run_ended)
         answered = False
         try:
-            answered = await self._until_answered(0)
+            answered = await self._until_answered(0, self._config.start_limit)
         finally:
             if not answered:
                 await self.stop()
         if not answered:
             cause, token = self._last_error, self._router.missing_token()
-            limit = self._config.call_limit
+            limit = self._config.start_limit
             why = cause or self._router.unfinished()
             raise bootstrap_error(self._config.bootstrap_servers, limit, why, token) from cause
 
@@ -200,20 +203,18 @@ class Metadata:
             return
         self.request_refresh("it was asked for")
         # The answer to a request in flight may be older than the call.
-        if not await self._until_answered(self._refreshes + 1):
+        if not await self._until_answered(self._refreshes + 1, self._config.call_limit):
             cause = self._last_error or "no answer yet"
             raise MetadataTimeoutError(
                 f"no broker told what has changed within {self._config.call_limit}: {cause}"
             ) from self._last_error
 
-    async def _until_answered(self, refresh: int) -> bool:
-        """Whether a full refresh with this number, or a later one, is complete within the config's
-        ``call_limit``.
-        """
+    async def _until_answered(self, refresh: int, limit: Limit) -> bool:
+        """Whether a full refresh with this number, or a later one, is complete within the limit."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._awaited[answered] = refresh
         try:
-            async with asyncio.timeout(self._config.call_limit.seconds) as timeout:
+            async with asyncio.timeout(limit.seconds) as timeout:
                 await answered
         except TimeoutError:
             if not timeout.expired():
@@ -312,6 +313,9 @@ class Metadata:
                 changed |= self._absorb(replace(result, topics=infos), portion)
         self._last_error = None
         self._schedule.succeeded(changed=changed)
+        if (failed_s := self._outages.end(self)) is not None:
+            text = "the cluster answers again: no metadata could be fetched for %.1f s"
+            _log.warning(text, failed_s)
         if full:
             for answered, number in self._awaited.items():
                 if number <= self._refreshes and not answered.done():
@@ -357,20 +361,29 @@ class Metadata:
     def _failed(self, error: KafkaError) -> None:
         self._last_error = error
         self._schedule.failed(self._clock())
+        level = logging.WARNING if self._outages.is_news(self, reminds=True) else logging.DEBUG
+        limit = self._config.connect_limit
         if self._is_permanent(error):
-            self._fail_awaited(error, refreshes=False)
-        if isinstance(error, AuthenticationError):  # waiting does not help
-            self._topics.fail(lambda _name: error.for_one())
-        failures = self._schedule.failures
-        level = logging.WARNING if failures == 1 else logging.INFO
+            level = self._fail_starts(error, level)
+        elif limit.seconds <= self._router.refused_s():
+            servers = self._config.bootstrap_servers
+            level = self._fail_starts(bootstrap_error(servers, limit, error, None), level)
+        if isinstance(error, AuthenticationError) and not error.retriable:
+            self._topics.fail(lambda _name: error.for_one())  # waiting does not help
         problem = "metadata could not be fetched (%d times in a row): %s"
-        _log.log(level, problem, failures, error, extra=log_fields(error))
+        _log.log(level, problem, self._schedule.failures, error, extra=log_fields(error))
 
     def _is_permanent(self, error: KafkaError) -> bool:
         """Whether :meth:`start` fails at once."""
         if isinstance(error, ProtocolError):  # this server is not a broker; others may be
             return self._schedule.failures >= len(self._config.bootstrap_servers)
         return not error.retriable and not self._rebootstrap.required
+
+    def _fail_starts(self, error: KafkaError, level: int) -> int:
+        """Fail the callers of :meth:`start`. The level to log the error at: they raise it."""
+        starts = 0 in self._awaited.values()
+        self._fail_awaited(error, refreshes=False)
+        return logging.DEBUG if starts else level
 
     def _fail_awaited(self, error: KafkaError, *, refreshes: bool = True) -> None:
         """Fail the callers of :meth:`start`, and those of :meth:`refresh`."""

@@ -41,6 +41,7 @@ class Rebootstrap:
         self._enabled = is_enabled(config)
         self._trigger_s = config.metadata_recovery_rebootstrap_trigger_ms / 1000
         self._failing_since = 0.0
+        self._told = False
 
     def note_response(self, error_code: int) -> None:
         self.required = self._enabled and error_code == _REBOOTSTRAP_REQUIRED
@@ -53,13 +54,14 @@ class Rebootstrap:
         """
         if not failures:
             self._failing_since = now  # the requests fail from now on, if this one does
+            self._told = False
         if self.required:
             return True
         silent_s = now - self._failing_since
         turn = failures % 2 == 1 and len(known_brokers) > 0
         if not (self._enabled and turn and silent_s >= self._trigger_s):
             return False
-        _log.warning(
-            "no broker has answered for %.0f s: asking the bootstrap servers again", silent_s
-        )
+        level, self._told = logging.DEBUG if self._told else logging.WARNING, True
+        text = "no broker has answered for %.0f s: asking the bootstrap servers again"
+        _log.log(level, text, silent_s)
         return True

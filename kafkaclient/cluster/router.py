@@ -18,6 +18,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkaclient.cluster.link import Link, first_connection, raise_refusal
+from kafkaclient.cluster.outages import Outages
 from kafkaclient.cluster.rebootstrap import HEAD_START_S, MAX_DIALED, is_enabled
 from kafkaclient.cluster.view import Broker
 from kafkaclient.errors import (
@@ -94,6 +95,7 @@ class Router:
             meter=meter,
             on_change=self._link_changed,
             security=security,
+            outages=Outages(clock),
         )
         self.brokers: dict[int, Broker] = {}
         """The brokers that the cluster's metadata names, by their ids. Read-only."""
@@ -157,6 +159,12 @@ class Router:
     def unfinished(self) -> str | None:
         """What the bootstrap servers have not done yet; None if none of them was tried."""
         return "; ".join(filter(None, (link.unfinished for link in self._bootstrap))) or None
+
+    def refused_s(self) -> float:
+        """For how many seconds all bootstrap servers have refused connections, or their names could
+        not be resolved; 0.0 if one of them failed in another way, or has not failed."""
+        since = [link.refused_since for link in self._bootstrap if link.refused_since is not None]
+        return self._clock() - max(since) if len(since) == len(self._bootstrap) else 0.0
 
     def close_side(self, node_id: int) -> None:
         """Close the broker's second Produce connection, which has no request in flight."""

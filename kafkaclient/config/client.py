@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _CONNECTIONS = Section("Connections")
 _METADATA = Section("Metadata")
 _TIME = Section("Delivery and retries")
+_CONNECT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -28,6 +29,10 @@ class ClientConfig(SecurityOptions):
 
     bootstrap_servers: tuple[Address, ...] = _CONNECTIONS.option(REQUIRED, ADDRESSES)
     """The brokers to connect to first. The client learns the other brokers from them."""
+    bootstrap_connect_timeout_ms: int = _CONNECTIONS.option(_CONNECT_MS, integer(0, INT64_MAX))
+    """How long a start waits while all bootstrap servers refuse connections or their names cannot
+    be resolved, in milliseconds. If the option is not given, at most max.block.ms. For servers that
+    do not answer in time, a start waits for the longer of both times."""
     client_id: str = _CONNECTIONS.option("kafkaclient", TEXT)
     """The client's name in the brokers' logs, metrics and quotas."""
     request_timeout_ms: int = _CONNECTIONS.option(30_000, integer(1))
@@ -127,6 +132,16 @@ class ClientConfig(SecurityOptions):
             return self.block_limit
         return Limit(self.request_timeout_ms / 1000, "request.timeout.ms, as max.block.ms is 0")
 
+    @property
+    def connect_limit(self) -> Limit:
+        """How long a start may wait for servers that all refuse connections."""
+        return Limit(self.bootstrap_connect_timeout_ms / 1000, "bootstrap.connect.timeout.ms")
+
+    @property
+    def start_limit(self) -> Limit:
+        """How long a start may take."""
+        return max(self.call_limit, self.connect_limit, key=lambda limit: limit.seconds)
+
     @staticmethod
     def settle(values: dict[str, Any], given: Mapping[str, Given]) -> None:
         """Adjust the values of options that affect each other. Raises ConfigError."""
@@ -161,4 +176,7 @@ def settle_client(values: dict[str, Any], given: Mapping[str, Given]) -> None:
                 values[first] = values[longest]
             else:
                 values[longest] = values[first]
+    if "bootstrap_connect_timeout_ms" not in given:
+        longest = values["max_block_ms"] or values["request_timeout_ms"]
+        values["bootstrap_connect_timeout_ms"] = min(_CONNECT_MS, longest)
     settle_security(values, given)

@@ -130,13 +130,15 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin, 
         same id, and abort the transaction that it left open.
 
         Raises:
-            BootstrapError: no bootstrap server could be reached within ``max.block.ms`` (if that is
-                0, within ``request.timeout.ms``).
+            BootstrapError: no bootstrap server answered within ``max.block.ms`` (if that is 0,
+                within ``request.timeout.ms``), or all of them refused connections, or had names
+                that cannot be resolved, for ``bootstrap.connect.timeout.ms`` (10 s).
             TransactionTimeoutError: the transaction coordinator did not give a producer id within
                 the same time.
             BrokerError: the coordinator refused to give a producer id.
-            AuthenticationError: a bootstrap server refused this client, or this client the server;
-                raised at once (also SslAuthenticationError, SaslAuthenticationError).
+            AuthenticationError: a bootstrap server refused this client, or this client the server
+                (also SslAuthenticationError, SaslAuthenticationError); at once, or when a broker
+                has refused the login three times.
             ConfigError: a certificate or key cannot be read.
             ProducerClosedError: :meth:`stop` was called meanwhile.
             ProducerStateError: the producer has been started before.

@@ -86,8 +86,10 @@ class Reader(Client):
         """Connect to the cluster.
 
         Raises:
-            BootstrapError: no bootstrap server could be reached within ``max.block.ms``.
-            AuthenticationError: a broker and this client could not authenticate; at once.
+            BootstrapError: no bootstrap server answered within ``max.block.ms``, or all refused
+                connections for ``bootstrap.connect.timeout.ms``.
+            AuthenticationError: a broker and this client could not authenticate; at once, or if
+                the broker refuses the login at the third attempt.
             ConfigError: a certificate or key cannot be read.
             ReaderStateError: the reader was started before.
         """

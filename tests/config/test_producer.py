@@ -152,6 +152,7 @@ REQUIRED_OR_OBJECTS = {
     "on.error",
 }
 NOT_IN_JAVA = {
+    "bootstrap.connect.timeout.ms": "Java's producer does not connect before it is used",
     "partitioner": "a name instead of the class of partitioner.class",
     "partitioner.share.floor": "late binding is not in Java",
     "compression.threads": "Java compresses in the thread that calls send",

@@ -13,6 +13,7 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
+from kafkaclient.cluster.outages import Outages
 from kafkaclient.errors import BrokerConnectionError, KafkaError, RequestTimedOutError
 from kafkaclient.log_fields import log_fields
 
@@ -52,6 +53,7 @@ class BrokerLiveness:
         self._alive_at: dict[int, float] = {}
         """When a broker that had been suspected last gave a sign of life."""
         self._probing: dict[int, asyncio.Task[None]] = {}
+        self._outages = Outages(clock)
         self._closed = False
 
     def __repr__(self) -> str:
@@ -102,10 +104,11 @@ class BrokerLiveness:
         until = self._clock() + _LONGEST_SUSPICION_S
         while node_id in self._router.brokers and self._clock() < until:
             if await self._answers(node_id):
-                break
+                self._mark_alive(node_id)
+                return
             self._mark_dead(node_id)
             await asyncio.sleep(_RETRY_PAUSE_S)
-        self._mark_alive(node_id)
+        self._mark_alive(node_id, presumed=True)
 
     async def _answers(self, node_id: int) -> bool:
         try:
@@ -118,18 +121,25 @@ class BrokerLiveness:
 
     def _mark_dead(self, node_id: int) -> None:
         if node_id not in self.dead:
-            _log.info("broker %d gives no sign of life", node_id, extra=log_fields(broker=node_id))
+            level = logging.INFO if self._outages.is_news(node_id) else logging.DEBUG
+            text = "broker %d gives no sign of life"
+            _log.log(level, text, node_id, extra=log_fields(broker=node_id))
             self.dead |= {node_id}
             self._on_change()
 
-    def _mark_alive(self, node_id: int) -> None:
+    def _mark_alive(self, node_id: int, *, presumed: bool = False) -> None:
+        """``presumed``: without a sign of life."""
         task = self._probing.pop(node_id, None)
         if task is not None and task is not asyncio.current_task():
             task.cancel()
         del self.suspected_at[node_id]
         self._alive_at[node_id] = self._clock()
         if node_id in self.dead:
-            _log.info("broker %d counts as alive again", node_id, extra=log_fields(broker=node_id))
+            if presumed or self._outages.end(node_id) is None:
+                level, text = logging.DEBUG, "broker %d is not probed any more"
+            else:
+                level, text = logging.INFO, "broker %d gives signs of life again"
+            _log.log(level, text, node_id, extra=log_fields(broker=node_id))
             self.dead -= {node_id}
             self._on_change()
         elif not self.probe_pending:

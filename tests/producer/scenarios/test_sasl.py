@@ -19,6 +19,7 @@ from kafkaclient.errors import (
     SaslAuthenticationError,
     UnsupportedSaslMechanismError,
 )
+from kafkaclient.reader import Reader
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster, Sasl
 from kafkaclient.wire.api import ApiKey
@@ -65,7 +66,7 @@ async def test_every_connection_authenticates_once(producing: StartProducer) -> 
 
 
 @virtual_time
-async def test_wrong_credentials_end_the_start_at_once_and_are_not_shown(
+async def test_wrong_credentials_end_the_start_and_are_not_shown(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     sasl = Sasl(refusal=_only(b"something else"))
@@ -74,14 +75,30 @@ async def test_wrong_credentials_end_the_start_at_once_and_are_not_shown(
     producer = Producer(fake.bootstrap, dialer=fake, **_options())
     with caplog.at_level(logging.DEBUG), pytest.raises(SaslAuthenticationError) as caught:
         await producer.start()
-    assert now() - started < 2
+    assert 3 * 0.8 < now() - started < 3 * 1.2
     assert caught.value.code == 58
     assert not caught.value.retriable
     assert "Invalid username or password" in str(caught.value)
-    assert len(sasl.messages) == 3  # each bootstrap server was asked once
+    assert len(sasl.messages) == 9  # each bootstrap server was asked three times
+    assert not [r for r in caplog.records if r.levelno > logging.WARNING]  # it is raised
+    assert sum(r.levelno == logging.WARNING for r in caplog.records) == 1
     shown = f"{caught.value!r} {producer!r} {producer.config!r} {caplog.text}"
     assert "alice-secret" not in shown
     assert "[hidden]" in repr(producer.config)
+
+
+@virtual_time
+@pytest.mark.parametrize("kind", [Producer, Reader, Admin])
+async def test_a_login_that_is_refused_for_a_moment_is_waited_for(
+    kind: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that has too many connections may say so by refusing the login."""
+    sasl = Sasl(refusal=_only(b""))
+    fake = FakeCluster(1, sasl=sasl)
+    asyncio.get_running_loop().call_later(2, setattr, sasl, "refusal", _only(RIGHT))
+    async with kind(fake.bootstrap, dialer=fake, **_options()):
+        assert 2 < now() < 5
+    assert not [r for r in caplog.records if r.levelno > logging.WARNING]
 
 
 @virtual_time

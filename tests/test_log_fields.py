@@ -161,6 +161,7 @@ async def test_a_refused_login_names_its_broker(caplog: pytest.LogCaptureFixture
     producer = Producer(
         fake.bootstrap, dialer=fake, sasl_username="ann", sasl_password="wr0ng", **options
     )
+    caplog.set_level(logging.INFO, "kafkaclient.cluster.link")
     with pytest.raises(AuthenticationError):
         await producer.start()
     refused = [r for r in caplog.records if r.name == "kafkaclient.cluster.link"]

@@ -17,6 +17,7 @@ from kafkaclient.cluster.coordinator import Coordinators
 from kafkaclient.cluster.retry import until_answered
 from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.view import Broker, ClusterView
+from kafkaclient.cluster.waits import Waits
 from kafkaclient.config.limit import Limit
 from kafkaclient.errors import (
     AdminStateError,
@@ -50,6 +51,8 @@ CONTROLLER = -2
 # request timeout.
 _METADATA_TIMEOUT_S = 3.0
 
+_ANSWER = "an answer of the cluster"  # what all calls wait for, so that the log has one line
+
 _REQUEST_TIMEOUT_S = 10.0  # seconds for one of many requests; detects a broker that is down
 
 
@@ -73,10 +76,15 @@ class Session:
         self._rng = rng or Random()
         clock = clock or asyncio.get_running_loop().time
         self._router = Router(config, dialer, clock=clock, rng=self._rng)
+        self._waits = Waits(clock)
         self._controller: int | None = None
         """None if unknown: then any broker answers NOT_CONTROLLER, and the caller retries."""
         self.coordinators = Coordinators(
-            self._router, config=config, rng=self._rng, on_unknown=self._refresh_soon
+            self._router,
+            config=config,
+            rng=self._rng,
+            waits=self._waits,
+            on_unknown=self._refresh_soon,
         )
         self._last_error: KafkaError | None = None
         self._refreshing: asyncio.Task[object] | None = None
@@ -186,7 +194,7 @@ class Session:
             timeout_s *= 2
             await self.pause(failures)
 
-        result = await until_answered(attempt, before_retry)
+        result = await until_answered(attempt, before_retry, self._waits, _ANSWER)
         brokers = {broker.node_id: Broker(*broker) for broker in result.brokers}
         self._controller = result.controller_id if result.controller_id in brokers else None
         self._router.update_brokers(ClusterView(brokers=MappingProxyType(brokers)))
@@ -208,7 +216,7 @@ class Session:
             await self.pause(failures)
             await self.metadata(())
 
-        return await until_answered(attempt, before_retry)
+        return await until_answered(attempt, before_retry, self._waits, _ANSWER, silence=None)
 
     def _refresh_soon(self, _reason: str) -> None:
         """Refresh metadata in the background, unless a refresh is already running."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.link import Purpose
     from kafkaclient.cluster.router import Router
+    from kafkaclient.cluster.waits import Waits
     from kafkaclient.config import ClientConfig
     from kafkaclient.wire.api import Call
 
@@ -100,6 +101,7 @@ class Coordinators:
         *,
         config: ClientConfig,
         rng: Random,
+        waits: Waits,
         on_unknown: Callable[[str], None],
     ) -> None:
         self.last_error: KafkaError | None = None
@@ -109,6 +111,7 @@ class Coordinators:
         self._max_pause_s = config.retry_backoff_max_ms / 1000
         self._timeout_s = min(config.request_timeout_ms / 1000, _MAX_TIMEOUT_S)
         self._rng = rng
+        self._waits = waits
         self._on_unknown = on_unknown
         self._nodes: dict[tuple[CoordinatorKind, str], int] = {}
 
@@ -173,7 +176,9 @@ class Coordinators:
             elif await set_within(over, pause):
                 raise error
 
-        return await until_answered(attempt, before_retry)
+        what = f"the coordinator of {kind.name.lower()} {key!r}"
+        silence = "no answer yet" if timeout_s is None else None
+        return await until_answered(attempt, before_retry, self._waits, what, silence=silence)
 
     async def _late(
         self,

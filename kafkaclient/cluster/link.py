@@ -206,7 +206,8 @@ class Link:
     def _log_failure(self, kind: str, level: int, error: KafkaError) -> None:
         if not self._outages.is_news((*self.broker[1:3], kind)):
             level = logging.DEBUG
-        _log.log(level, "%s", error, extra=self._log_fields(error))
+        text = "%s (the connection for %s)"
+        _log.log(level, text, error, self.purpose, extra=self._log_fields(error))
 
     def _log_success(self) -> None:
         kinds = ("failed", "denied", "lost")

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.router import Router
     from kafkaclient.cluster.view import LeaderHint, TopicView
+    from kafkaclient.cluster.waits import Waits
     from kafkaclient.config import ClientConfig
     from kafkaclient.config.limit import Limit
     from kafkaclient.wire.api import BrokerInfo
@@ -77,6 +78,7 @@ class Metadata:
         *,
         clock: Callable[[], float],
         rng: Random,
+        waits: Waits,
         right: str = "Write",
         release: Callable[[str], bool] = lambda _topic: True,
         on_crash: Callable[[str, BaseException | None], None] = lambda _task, _error: None,
@@ -86,6 +88,8 @@ class Metadata:
         self._config = config
         self._router = router
         self._clock = clock
+        self.waits = waits
+        """What the client's callers wait for."""
         self._release = release
         self._on_crash = on_crash
         pause_s = partial(retry_pause_s, config=config, rng=rng)
@@ -173,9 +177,12 @@ class Metadata:
             # The answer to a request in flight may be older than the call.
             self.request_refresh(f"topic {name!r} may have changed")
         self._wake.set()
+        what = f"metadata of topic {name!r}"
+        wait = self.waits.wait(what, lambda: self._why_late(topic.error), topic=name)
         try:
             async with asyncio.timeout(timeout_s) as timeout:
-                found = await waiter
+                with wait:
+                    found = await waiter
         except TimeoutError:
             if not timeout.expired():
                 raise
@@ -213,9 +220,11 @@ class Metadata:
         """Whether a full refresh with this number, or a later one, is complete within the limit."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._awaited[answered] = refresh
+        what = "newer metadata" if refresh else "the first metadata"
         try:
             async with asyncio.timeout(limit.seconds) as timeout:
-                await answered
+                with self.waits.wait(what, self._why_late):
+                    await answered
         except TimeoutError:
             if not timeout.expired():
                 raise
@@ -223,6 +232,9 @@ class Metadata:
         finally:
             del self._awaited[answered]
         return True
+
+    def _why_late(self, topic_error: KafkaError | None = None) -> object:
+        return self._last_error or topic_error or self._router.unfinished() or "no answer yet"
 
     def topic_error(self, name: str) -> KafkaError | None:
         """The topic's error in the last response; None without error."""

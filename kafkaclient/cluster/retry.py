@@ -11,25 +11,34 @@ from kafkaclient.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from kafkaclient.cluster.waits import Waits
+
 T = TypeVar("T")
 
 
 async def until_answered(
     attempt: Callable[[], Awaitable[T]],
     before_retry: Callable[[KafkaError, int], Awaitable[None]],
+    waits: Waits,
+    what: str,
+    *,
+    silence: str | None = "no answer yet",
 ) -> T:
     """The result of the first attempt that raises no KafkaError.
 
     After each failed attempt ``before_retry(error, failures)`` raises the error if another attempt
-    cannot help, and waits otherwise. The loop has no time limit: the caller sets one.
+    cannot help, and waits otherwise. The loop has no time limit: the caller sets one. ``waits``
+    tells of it, with ``what`` is waited for. ``silence`` is why it lasts while no attempt has
+    failed; None: an answer may well take long.
     """
-    failures = 0
-    while True:
-        try:
-            return await attempt()
-        except KafkaError as error:
-            failures += 1
-            await before_retry(error, failures)
+    failures, why = 0, silence
+    with waits.wait(what, lambda: why):
+        while True:
+            try:
+                return await attempt()
+            except KafkaError as error:
+                failures, why = failures + 1, str(error)
+                await before_retry(error, failures)
 
 
 async def set_within(event: asyncio.Event, seconds: float) -> bool:

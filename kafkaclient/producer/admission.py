@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaclient.config.limit import Limit
@@ -256,7 +257,10 @@ class Admission:
             return
         try:
             async with asyncio.timeout(deadline - known_at) as limit:
-                await send.wait()
+                what = f"buffer space for records of topic {buffer.name!r}"
+                why = partial(self._why_full, send)
+                with self._metadata.waits.wait(what, why, topic=buffer.name):
+                    await send.wait()
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -286,6 +290,15 @@ class Admission:
             buffer.end_await_partition(partition)
             self._accumulator.open_append_slots(buffer)
             self._metrics.metadata_waited(self._clock() - asked_at)
+
+    def _why_full(self, send: TopicWaiter) -> str:
+        """Why a caller is not admitted."""
+        waiting = send.waiters.waiting
+        if waiting and waiting[0].serializer_task is not None:
+            return "the serializer of the topic's first record that waits has not finished"
+        pool = self._accumulator.buffer_pool
+        used = f"{pool.total - pool.available} of {pool.total} bytes of buffer.memory are used"
+        return f"{used}; {largest_backlog(self._accumulator.incomplete)}"
 
     def _buffer_full(self, topic: str, nbytes: int, within: str) -> BufferFullError:
         pool = self._accumulator.buffer_pool

@@ -97,7 +97,8 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin, 
         if core is None or self.is_stopped:
             return f"<Producer {self.config.client_id!r} {self._state.value}>"
         lanes = ", ".join(map(repr, core.sender.lanes))
-        return f"<Producer {self.config.client_id!r} {core.accumulator!r} [{lanes}]>"
+        waits = "".join(f" {text};" for text, _ in core.metadata.waits.lasting())
+        return f"<Producer {self.config.client_id!r} {core.accumulator!r} [{lanes}]{waits}>"
 
     def __reduce_ex__(self, protocol: object) -> Never:
         raise TypeError(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
+from kafkaclient.cluster.waits import Waits
 from kafkaclient.errors import KafkaError, ProducerClosedError, TransactionAbortedError, defect
 from kafkaclient.log_fields import log_fields
 from kafkaclient.metrics import ProducerMetrics
@@ -122,11 +123,13 @@ class ProducerRuntime:
             ),
             background=CompressionThreads(self.loop, config.compression_threads),
         )
+        waits = Waits(now)
         self.metadata = Metadata(
             config,
             self.router,
             clock=now,
             rng=rng,
+            waits=waits,
             release=self._release,
             on_crash=self._crashed,
         )
@@ -135,6 +138,7 @@ class ProducerRuntime:
             self.router,
             config,
             rng=rng,
+            waits=waits,
             on_assigned=self._identity_assigned,
             on_denied=self._identity_denied,
             on_fatal=self.fail_producer,
@@ -282,7 +286,11 @@ class ProducerRuntime:
 
         config, name = self.config, self.config.transactional_id or ""
         coordinators = Coordinators(
-            self.router, config=config, rng=rng, on_unknown=self.metadata.request_refresh
+            self.router,
+            config=config,
+            rng=rng,
+            waits=self.metadata.waits,
+            on_unknown=self.metadata.request_refresh,
         )
         return TransactionManager(
             name,

@@ -14,6 +14,7 @@ from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.retry import until_answered
 from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.topics import topic_error
+from kafkaclient.cluster.waits import Waits
 from kafkaclient.errors import (
     BrokerConnectionError,
     KafkaError,
@@ -67,11 +68,13 @@ class Cluster:
         self.router: Router = Router(config, dialer, clock=self.now, rng=rng)
         self.readings: WeakSet[_Read] = WeakSet()
         """The reads of this reader that still exist."""
+        self._waits = Waits(self.now)
         self.metadata: Metadata = Metadata(
             config,
             self.router,
             clock=self.now,
             rng=rng,
+            waits=self._waits,
             right=_RIGHT,
             release=lambda topic: all(topic not in reading.topics for reading in self.readings),
         )
@@ -147,7 +150,8 @@ class Cluster:
                     )
             return found
 
-        return await until_answered(attempt, partial(self._before_retry, deadline=deadline))
+        before_retry = partial(self._before_retry, deadline=deadline)
+        return await until_answered(attempt, before_retry, self._waits, "the list of topics")
 
     async def range_of(self, where: TopicPartition) -> tuple[int, int]:
         """The first offset of a partition, and the one after its last."""
@@ -185,7 +189,8 @@ class Cluster:
             if errors:
                 raise next((error for error in errors if not error.retriable), errors[0])
 
-        await until_answered(attempt, partial(self._before_retry, deadline=deadline))
+        before_retry = partial(self._before_retry, deadline=deadline)
+        await until_answered(attempt, before_retry, self._waits, "offsets of partitions")
         return {tp: found[tp] for tp in wanted}
 
     async def ends_from(self, known: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -13,6 +13,7 @@ from uuid import UUID
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.view import Broker, ClusterView
+from kafkaclient.cluster.waits import Waits
 from kafkaclient.config import ProducerConfig
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import decode_request, encode_response
@@ -189,7 +190,9 @@ class Bench:
         self.net.brokers = {n: f"b{n}:9092" for n in range(3)}
         self.config = ProducerConfig.build(None, {"bootstrap_servers": bootstrap, **options})
         self.router = Router(self.config, self.net, clock=now, rng=Random(1))
-        self.metadata = Metadata(self.config, self.router, clock=now, rng=Random(2))
+        self.metadata = Metadata(
+            self.config, self.router, clock=now, rng=Random(2), waits=Waits(now)
+        )
         self.changes: list[int] = []
         self._change = asyncio.Event()
         self.router.on_connection_change = self._changed

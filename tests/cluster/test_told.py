@@ -12,10 +12,11 @@ import pytest
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
 from kafkaclient.aiokafka import AIOKafkaProducer
-from kafkaclient.errors import BootstrapError
+from kafkaclient.errors import BootstrapError, MetadataTimeoutError
 from kafkaclient.reader import Reader
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.fake import DROP, FakeCluster
+from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,14 +43,14 @@ async def test_a_long_outage_costs_a_handful_of_lines(
         for broker in range(3):
             fake.stop_broker(broker, elect=elect)
         deliveries = []
-        for _ in range(40):
+        for _ in range(20):
             if sending:
                 deliveries.append(producer.send_nowait("t", b"meanwhile"))
             await asyncio.sleep(30)
         lines = [(r.levelname, r.getMessage()) for r in caplog.records]
         assert max(Counter(lines).values()) == 1, "no line twice"
         levels = Counter(level for level, _ in lines)
-        assert levels["WARNING"] <= 7
+        assert levels["WARNING"] <= 6
         assert levels["INFO"] <= 10  # each broker is lost, gives no sign of life, is not reached
         assert not levels["ERROR"]
         caplog.clear()
@@ -114,7 +115,7 @@ async def test_a_start_ends_early_if_all_servers_refuse_or_do_not_resolve(
         await client.start()
     await (client.close if isinstance(client, Reader | Admin) else client.stop)()
     assert 10 <= now() < 12.5
-    assert len(caplog.records) <= 1  # the first failure; the last one is raised
+    assert len(caplog.records) <= 2  # the first failure, and the wait; the last one is raised
 
 
 @virtual_time
@@ -153,3 +154,133 @@ async def test_only_a_refusal_that_lasts_ends_a_start() -> None:
     loop.call_later(20, fake.resume_broker, 0)
     async with Producer(fake.bootstrap, dialer=fake):
         assert 20 <= now() < 24
+
+
+# --- waits --------------------------------------------------------------------------------------
+
+
+def _told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.name == "kafkaclient.cluster.waits"]
+
+
+@virtual_time
+async def test_a_send_to_a_missing_topic_says_what_it_waits_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fake = FakeCluster(brokers=1)
+    async with Producer(fake.bootstrap, dialer=fake, allow_auto_create_topics=False) as producer:
+        sends = [asyncio.create_task(producer.send("absent", b"v")) for _ in range(100)]
+        await asyncio.sleep(4.5)
+        assert _told(caplog) == []
+        assert "100 calls waiting for metadata of topic 'absent' since 4.5 s" in repr(producer)
+        await asyncio.sleep(20)
+        (told,) = _told(caplog)
+        assert told.startswith(
+            "waiting for metadata of topic 'absent' since 5 s: metadata of topic"
+        )
+        assert "UNKNOWN_TOPIC_OR_PARTITION" in told
+        (record,) = caplog.records
+        assert (record.levelno, getattr(record, "topic", None)) == (logging.WARNING, "absent")
+        assert "absent" in str(await producer.healthy())
+        fake.create_topic("absent", 1)
+        await asyncio.gather(*sends)
+        assert _told(caplog)[1].startswith(
+            "the wait for metadata of topic 'absent' is over after 2"
+        )
+        assert len(caplog.records) == 2
+        assert "waiting for" not in repr(producer)
+        await producer.flush()
+
+
+@virtual_time
+async def test_sends_that_fail_one_after_the_other_are_not_told_each(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "kafkaclient.cluster.waits")
+    fake = FakeCluster(brokers=1)
+    async with Producer(
+        fake.bootstrap, dialer=fake, allow_auto_create_topics=False, max_block_ms=10_000
+    ) as producer:
+        for _ in range(100):
+            with pytest.raises(MetadataTimeoutError):
+                await producer.send("absent", b"v")
+    told = _told(caplog)
+    assert len(told) == 4  # 1000 s: two are told, each with its end
+    assert told[1] == "the wait for metadata of topic 'absent' ended after 10.0 s"
+
+
+@virtual_time
+async def test_a_full_buffer_names_the_broker_that_holds_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fake = FakeCluster(brokers=1)
+    fake.create_topic("t", 1)
+    async with Producer(
+        fake.bootstrap, dialer=fake, buffer_memory=100_000, batch_size=1000, linger_ms=0
+    ) as producer:
+        await producer.send_and_wait("t", b"before")
+        for _ in range(300):  # a full buffer that empties is no news
+            await (await producer.send("t", bytes(30_000)))
+        assert _told(caplog) == []
+        fake.stall_broker(0)
+        sends = [asyncio.create_task(producer.send("t", bytes(30_000))) for _ in range(9)]
+        await asyncio.sleep(8)
+        (told,) = _told(caplog)
+        assert told.startswith("waiting for buffer space for records of topic 't' since 5 s: ")
+        assert "bytes of buffer.memory are used; of the oldest batches, most wait for" in told
+        assert producer.metrics().producer["waiting-threads"] > 0
+        assert "waiting for buffer space" in repr(producer)
+        fake.resume_broker(0)
+        await asyncio.gather(*sends)
+        assert len(_told(caplog)) == 2
+
+
+@virtual_time
+async def test_a_producer_id_that_does_not_come(caplog: pytest.LogCaptureFixture) -> None:
+    fake = FakeCluster(brokers=1)
+    fake.create_topic("t", 1)
+    control = fake.control(ApiKey.INIT_PRODUCER_ID, -1, keep=True)
+    async with Producer(fake.bootstrap, dialer=fake) as producer:
+        delivery = await producer.send("t", b"v")
+        await asyncio.sleep(20)
+        (told,) = _told(caplog)
+        assert told.startswith("waiting for a producer id (idempotence)")
+        assert "UNKNOWN_SERVER_ERROR" in told
+        assert "producer id" in str(await producer.healthy())
+        control.remove()
+        await delivery
+        assert len(_told(caplog)) == 2
+
+
+@virtual_time
+async def test_a_coordinator_that_does_not_come(caplog: pytest.LogCaptureFixture) -> None:
+    fake = FakeCluster(brokers=1)
+    control = fake.control(ApiKey.FIND_COORDINATOR, 15, keep=True)
+    asyncio.get_running_loop().call_later(20, control.remove)
+    async with Producer(fake.bootstrap, dialer=fake, transactional_id="x") as producer:
+        begun, over = _told(caplog)
+        assert begun.startswith("waiting for the coordinator of transaction 'x' since 5 s: ")
+        assert "COORDINATOR_NOT_AVAILABLE" in begun
+        assert over.startswith("the wait for the coordinator of transaction 'x' is over after 2")
+        assert producer.metrics()
+
+
+@virtual_time
+async def test_calls_of_a_reader_and_an_admin_client(caplog: pytest.LogCaptureFixture) -> None:
+    fake = FakeCluster(brokers=1)
+    fake.create_topic("t", 1)
+    async with (
+        Reader(fake.bootstrap, dialer=fake) as reader,
+        Admin(fake.bootstrap, dialer=fake) as admin,
+    ):
+        calls: list[Callable[[], Any]] = [reader.list_topics, admin.list_topics]
+        for call, what in zip(
+            calls, ("the list of topics", "an answer of the cluster"), strict=True
+        ):
+            caplog.clear()
+            control = fake.control(ApiKey.METADATA, DROP, keep=True)
+            asyncio.get_running_loop().call_later(20, control.remove)
+            await call()
+            begun, over = _told(caplog)
+            assert begun.startswith(f"waiting for {what} since 5 s: ")
+            assert over.startswith(f"the wait for {what} is over after ")

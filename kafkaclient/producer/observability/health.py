@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkaclient.cluster.view import NO_LEADER
+from kafkaclient.cluster.waits import TOLD_AFTER_S
 from kafkaclient.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ class Health:
     """Why records cannot be delivered now: the producer does not run, no broker answers, or none of
     a topic's partitions can be written."""
     warnings: tuple[str, ...] = ()
-    """What delays some records only: partitions whose leader does not answer. Records for these
-    partitions wait; records without a key go to other partitions."""
+    """What delays some records only: partitions whose leader does not answer (records without a key
+    go to other partitions), and what calls have waited for longer than 5 s."""
 
     def __bool__(self) -> bool:
         return not self.problems
@@ -74,6 +75,9 @@ async def check_brokers(metadata: Metadata, router: Router, timeout_s: float, no
             warnings.append(
                 f"partitions {numbers}{more} of topic {topic.name} cannot be written: {why}"
             )
+    told = metadata.topic_errors()
+    lasting = metadata.waits.lasting(TOLD_AFTER_S)
+    warnings += [text for text, topic in lasting if topic not in told]
     return Health(tuple(problems), tuple(warnings))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,10 +45,10 @@ class _Window:
 class UnobservedFailures:
     """Logs at most one line per topic and kind of error in ten seconds, with the number of records.
 
-    The first failure of any kind after that time, or :meth:`close`, logs the failures held back.
+    A timer, or :meth:`close`, logs the failures held back.
     """
 
-    __slots__ = ("_clock", "_loop", "_on_error", "_windows")
+    __slots__ = ("_clock", "_loop", "_on_error", "_timer", "_windows")
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class UnobservedFailures:
         self._clock = clock
         self._on_error = on_error
         self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
         self._windows: dict[tuple[str, type[KafkaError], int | None], _Window] = {}  # oldest first
 
     def report(self, batch_result: BatchResult, error: KafkaError, records: int) -> None:
@@ -71,6 +73,8 @@ class UnobservedFailures:
 
     def close(self) -> None:
         """Log the failures that are still held back."""
+        if self._timer is not None:
+            self._timer.cancel()
         for window in self._windows.values():
             if window.records:
                 _log_failure(window.last, window.records)
@@ -91,14 +95,26 @@ class UnobservedFailures:
         if window is None:
             _log_failure(failure, failure.records)
             windows[kind] = _Window(now + _LOG_EVERY_S, failure)
+            if self._timer is None:
+                self._set_timer(_LOG_EVERY_S)
         else:
             window.records += failure.records
             window.last = failure
+
+    def _set_timer(self, delay_s: float) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._timer = self._loop.call_later(delay_s, self._end_windows)
+
+    def _end_windows(self) -> None:
+        """Log what the windows that have ended held back."""
+        windows, now, self._timer = self._windows, self._clock(), None
         while windows and (first := next(iter(windows))) and windows[first].ends <= now:
             ended = windows.pop(first)
             if ended.records:
                 _log_failure(ended.last, ended.records)
                 windows[first] = _Window(now + _LOG_EVERY_S, ended.last)
+        if windows:
+            self._set_timer(max(0.001, next(iter(windows.values())).ends - now))
 
 
 def _log_failure(failure: UnseenFailure, records: int) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from kafkaclient.cluster.router import Router
+    from kafkaclient.cluster.waits import Waits
     from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.batches.idempotence import ProducerIdentity
     from kafkaclient.wire.producer_ids import InitProducerIdResult
@@ -50,6 +51,7 @@ class ProducerIdFetcher:
         config: ProducerConfig,
         *,
         rng: Random,
+        waits: Waits,
         on_assigned: Callable[[], None],
         on_denied: Callable[[KafkaError], None],
         on_fatal: Callable[[KafkaError], None],
@@ -59,6 +61,7 @@ class ProducerIdFetcher:
         self._router = router
         self._config = config
         self._rng = rng
+        self._waits = waits
         self._on_assigned = on_assigned
         self._on_denied = on_denied
         self._on_fatal = on_fatal
@@ -91,8 +94,9 @@ class ProducerIdFetcher:
     async def _fetch(self) -> None:
         if self.refusals:  # each record that is sent calls ensure()
             await self._pause(self.refusals)
+        what = "a producer id (idempotence), without which nothing is sent"
         try:
-            answer = await until_answered(self._ask, self._before_retry)
+            answer = await until_answered(self._ask, self._before_retry, self._waits, what)
         except AuthorizationError as error:
             if not self.refusals:
                 _log.error(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkaclient.cluster.coordinator import Coordinators
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
+from kafkaclient.cluster.waits import Waits
 from kafkaclient.wire.transactions import CoordinatorKind
 
 if TYPE_CHECKING:
@@ -51,9 +52,16 @@ class GroupConnection:
         clock = clock or asyncio.get_running_loop().time
         rng = rng or Random()
         self._router = Router(config, dialer, clock=clock, rng=rng)
-        self._metadata = Metadata(config, self._router, clock=clock, rng=rng, right="Read")
+        waits = Waits(clock)
+        self._metadata = Metadata(
+            config, self._router, clock=clock, rng=rng, waits=waits, right="Read"
+        )
         self._coordinators = Coordinators(
-            self._router, config=config, rng=rng, on_unknown=self._metadata.request_refresh
+            self._router,
+            config=config,
+            rng=rng,
+            waits=waits,
+            on_unknown=self._metadata.request_refresh,
         )
 
     async def start(self) -> None:

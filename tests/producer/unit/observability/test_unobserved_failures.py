@@ -28,7 +28,7 @@ def counts(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
 
 
 @virtual_time
-async def test_what_is_held_back_is_told_with_the_next_failure(
+async def test_what_is_held_back_is_told_within_ten_seconds(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     failures = unseen()
@@ -36,10 +36,17 @@ async def test_what_is_held_back_is_told_with_the_next_failure(
         failures.report(BatchResult("a"), LOST, 2)
         await asyncio.sleep(1)
     assert counts(caplog) == [(2, "a")]
-    await asyncio.sleep(8)
     failures.report(BatchResult("b"), LOST, 1)
-    await asyncio.sleep(1)
+    await asyncio.sleep(8)
     assert counts(caplog) == [(2, "a"), (1, "b"), (4, "a")]
+    failures.report(BatchResult("a"), LOST, 8)  # in the second line's window
+    await asyncio.sleep(9)
+    assert counts(caplog)[3:] == [(8, "a")]
+    await asyncio.sleep(20)
+    failures.report(BatchResult("a"), LOST, 16)
+    await asyncio.sleep(0.1)
+    assert counts(caplog)[4:] == [(16, "a")]
+    failures.close()
 
 
 @virtual_time

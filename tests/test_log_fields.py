@@ -35,6 +35,7 @@ WITHOUT = {
     "a listener failed on new metadata",
     "adding partitions to a transaction failed",
     "ending a transaction failed",
+    "the cluster answers again: no metadata could be fetched for %.1f s",
     "no broker has answered for %.0f s: asking the bootstrap servers again",
     "refreshing the metadata failed in an unexpected way",
     "sending offsets to a transaction failed",

@@ -326,8 +326,9 @@ class Metadata:
         self._last_error = None
         self._schedule.succeeded(changed=changed)
         if (failed_s := self._outages.end(self)) is not None:
-            text = "the cluster answers again: no metadata could be fetched for %.1f s"
-            _log.warning(text, failed_s)
+            _log.warning(
+                "the cluster answers again: no metadata could be fetched for %.1f s", failed_s
+            )
         if full:
             for answered, number in self._awaited.items():
                 if number <= self._refreshes and not answered.done():

@@ -62,6 +62,7 @@ class Rebootstrap:
         if not (self._enabled and turn and silent_s >= self._trigger_s):
             return False
         level, self._told = logging.DEBUG if self._told else logging.WARNING, True
-        text = "no broker has answered for %.0f s: asking the bootstrap servers again"
-        _log.log(level, text, silent_s)
+        _log.log(
+            level, "no broker has answered for %.0f s: asking the bootstrap servers again", silent_s
+        )
         return True

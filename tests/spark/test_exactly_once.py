@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import time
+import uuid
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -51,7 +52,7 @@ from kafkaclient.types import PreparedTransaction  # noqa: E402
 from kafkaclient.wire.api import ApiKey  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
 COLUMNS = WriteColumns.check(StructType().add("value", StringType()), "t")
 QUERY = "app-1f"
@@ -429,6 +430,33 @@ def test_a_denied_transactional_id_names_the_prefix(
             ExactlyOnceWriter(options, COLUMNS).write(iter(()))
     finally:
         exactly_once.WORKER_CACHE.close()  # its thread
+
+
+def test_a_task_that_is_too_slow_names_the_timeout(
+    fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its coordinator has aborted the transaction: there is no second producer to look for."""
+    monkeypatch.setattr(exactly_once, "_query_and_batch", lambda prefix: (f"{prefix}-1f", 0))
+    monkeypatch.setattr(exactly_once, "Producer", partial(Producer, dialer=fake))
+    monkeypatch.setattr(exactly_once.uuid, "uuid4", lambda: uuid.UUID(int=7))
+    identity = f"app-1f-0-{7:032x}"
+    client = {"bootstrap.servers": fake.bootstrap, "transaction.timeout.ms": "60000"}
+    options = WriteOptions(client=client, topic="t", transactional_id_prefix="app")
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"value": ["early"]})
+        while not fake.transaction(identity).partitions:
+            time.sleep(0.001)
+        fake.expire_transaction(identity)
+        yield pa.record_batch({"value": ["late"]})
+
+    try:
+        with pytest.raises(TransactionLostError, match=r"aborted.*timeout\.ms=60000") as caught:
+            ExactlyOnceWriter(options, COLUMNS).write(batches())
+    finally:
+        exactly_once.WORKER_CACHE.close()  # its thread
+    assert identity in str(caught.value)
+    assert seen(fake) == []
 
 
 def test_outside_of_a_query() -> None:

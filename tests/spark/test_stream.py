@@ -292,17 +292,27 @@ def test_available_now_sees_topics_that_are_gone(
     assert lenient.latestOffset(at(4, 0, 0), ALL) == {}
 
 
-def test_a_topic_created_again_is_read_when_its_end_moves(opened, fake, fill) -> None:
-    """Spark plans no batch for a topic that has as many records as were read of the old one."""
-    fill(0, 5)
+@pytest.mark.parametrize("read", [1, 5])
+@pytest.mark.parametrize("records", [1, 5, 40])
+@pytest.mark.parametrize("most", [None, 1, 5])
+def test_a_topic_created_again_is_read_completely(
+    opened, fake, fill, read: int, records: int, most: int | None
+) -> None:
+    """Also if a batch of the new topic ends at the offset where the old one was read to: Spark
+    plans no batch that ends where it starts."""
+    fill(0, read)
     reader = opened(failOnDataLoss="false")
+    limit = ALL if most is None else ReadMaxRows(most)
     start = reader.latestOffset(at(0, 0, 0), ALL)
     fake.delete_topic("t")
     fake.create_topic("t", 3)
-    fill(0, 5)
-    assert reader.latestOffset(start, ALL) == start
-    fill(0, 1)
-    assert ranges(reader.partitions(start, reader.latestOffset(start, ALL))) == [(0, 0, 6)]
+    fill(0, records)
+    found: list[int] = []
+    while (end := reader.latestOffset(start, limit)) != start:
+        for _, begin, until in ranges(reader.partitions(start, end)):
+            found += range(begin, until)
+        start = end
+    assert found == [*range(records)]
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from kafkaclient.spark.options import ReadOptions
     from kafkaclient.types import TopicPartition
 
-# A broker that has just started may have old metadata: how often and how late (in seconds) to ask
-# again for a partition that seems to be gone. In sum 10 s.
+# A broker that has just started or resumed may have old metadata, or take itself for the leader of
+# a log that has moved on: the pauses in seconds before it is asked again about a partition that
+# seems to be gone, or to end before an offset that it had. In sum 10 s.
 _PAUSES_S = (0.1, 0.2, 0.7, *(1.0,) * 9)
 
 
@@ -132,18 +133,32 @@ class Planner:
         return await self._reader.offsets(partitions, at)
 
     async def end_offsets(
-        self, known: Collection[TopicPartition] = ()
+        self, known: Mapping[TopicPartition, int] = MappingProxyType({})
     ) -> dict[TopicPartition, int]:
-        """The end offsets of all subscribed partitions that exist now. If one of ``known`` seems to
-        be gone, the brokers are asked again for 10 s."""
-        found = await self.partitions(ignore_missing=True)
-        for pause_s in _PAUSES_S:
-            if not set(known).difference(found):
-                break
+        """The end offsets of all subscribed partitions that exist now.
+
+        An answer that is behind is not believed at once: if a partition of ``known`` seems to be
+        gone, or to end before the offset that ``known`` has, brokers are asked again for 10 s. A
+        log that ends before it only because ``isolation.level=read_committed`` excludes an open
+        transaction has no new records: its end is the known offset.
+        """
+        pauses_s = iter(_PAUSES_S)
+        while True:
+            found = await self.partitions(ignore_missing=True)
+            ends = await self.offsets(found, "latest")
+            lost = known.keys() - ends.keys()
+            low = {tp for tp in known.keys() - lost if ends[tp] < known[tp]}
+            low = {tp for tp in low if tp.topic not in self._recreated}
+            if low and self._reader.config.read_committed:
+                written = await self._reader.offsets(low, "latest", isolation_level="read_uncommitted")
+                open_ = {tp: known[tp] for tp in low if written[tp] >= known[tp]}
+                ends |= open_
+                low -= open_.keys()
+            pause_s = next(pauses_s, None) if lost or low else None
+            if pause_s is None:
+                return ends
             await asyncio.sleep(pause_s)
             self._matched_at = float("-inf")
-            found = await self.partitions(ignore_missing=True)
-        return await self.offsets(found, "latest")
 
     async def skip_unmatched(
         self, ranges: list[OffsetRange], conditions: tuple[Condition, ...]

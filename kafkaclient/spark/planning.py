@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from kafkaclient.errors import ConfigError, UnknownTopicError
 from kafkaclient.reader import Reader
 from kafkaclient.spark.filters import narrowed, since_ms
-from kafkaclient.spark.offsets import EARLIEST, LATEST, ByTime, OffsetRange, split
+from kafkaclient.spark.offsets import EARLIEST, LATEST, ByOffset, ByTime, OffsetRange, split
 
 if TYPE_CHECKING:
     import re
@@ -24,9 +25,8 @@ if TYPE_CHECKING:
     from kafkaclient.spark.options import ReadOptions
     from kafkaclient.types import TopicPartition
 
-# A broker that has just started or resumed may have old metadata, or take itself for the leader of
-# a log that has moved on: the pauses in seconds before it is asked again about a partition that
-# seems to be gone, or to end before an offset that it had. In sum 10 s.
+# A broker that has just started may have old metadata: how often and how late (in seconds) to ask
+# again for a partition that seems to be gone. In sum 10 s.
 _PAUSES_S = (0.1, 0.2, 0.7, *(1.0,) * 9)
 
 
@@ -137,28 +137,19 @@ class Planner:
     ) -> dict[TopicPartition, int]:
         """The end offsets of all subscribed partitions that exist now.
 
-        An answer that is behind is not believed at once: if a partition of ``known`` seems to be
-        gone, or to end before the offset that ``known`` has, brokers are asked again for 10 s. A
-        log that ends before it only because ``isolation.level=read_committed`` excludes an open
-        transaction has no new records: its end is the known offset.
+        ``known`` has an offset that the log of each known partition has had. If one of these
+        partitions seems to be gone, the brokers are asked again for 10 s; an end before its offset
+        is believed as :meth:`.Reader.end_offsets` does.
         """
-        pauses_s = iter(_PAUSES_S)
-        while True:
-            found = await self.partitions(ignore_missing=True)
-            ends = await self.offsets(found, "latest")
-            lost = known.keys() - ends.keys()
-            low = {tp for tp in known.keys() - lost if ends[tp] < known[tp]}
-            low = {tp for tp in low if tp.topic not in self._recreated}
-            if low and self._reader.config.read_committed:
-                written = await self._reader.offsets(low, "latest", isolation_level="read_uncommitted")
-                open_ = {tp: known[tp] for tp in low if written[tp] >= known[tp]}
-                ends |= open_
-                low -= open_.keys()
-            pause_s = next(pauses_s, None) if lost or low else None
-            if pause_s is None:
-                return ends
+        found = await self.partitions(ignore_missing=True)
+        for pause_s in _PAUSES_S:
+            if not known.keys() - found:
+                break
             await asyncio.sleep(pause_s)
             self._matched_at = float("-inf")
+            found = await self.partitions(ignore_missing=True)
+        had = {tp: 0 if tp.topic in self._recreated else known.get(tp, 0) for tp in found}
+        return await self._reader.end_offsets(had)
 
     async def skip_unmatched(
         self, ranges: list[OffsetRange], conditions: tuple[Condition, ...]
@@ -232,6 +223,12 @@ async def plan_batch(
         start = await planner.resolve(options.start, partitions, "starting")
         end = await planner.resolve(options.end, partitions, "ending")
         latest = await planner.offsets(partitions, "latest")
+        had = {tp: max(start[tp], end[tp]) for tp in partitions}
+        if any(latest[tp] < had[tp] for tp in partitions):
+            await planner.end_offsets(had)  # until brokers know it that were behind
+            latest = await planner.offsets(partitions, "latest")
+        if options.end == ByOffset(LATEST):
+            end = latest = {tp: max(end[tp], latest[tp]) for tp in partitions}
         ranges = []
         for tp in partitions:
             for side, offset in (("startingOffsets", start[tp]), ("endingOffsets", end[tp])):

@@ -110,7 +110,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end_offsets(self, begin: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Also finds topics that were created again. With availableNow the end is the target,
         without partitions that are gone."""
-        end = self._run(lambda planner: planner.end_offsets(begin))
+        read = {tp: 0 if tp.topic in self._recreated else begin[tp] for tp in begin}
+        end = self._run(lambda planner: planner.end_offsets(read))
         recreated = self._run(lambda planner: planner.take_recreated())
         known = recreated & {tp.topic for tp in begin}
         for topic in sorted(known):
@@ -120,6 +121,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "new topic as the query has read of the old one",
             )
         self._recreated |= recreated
+        for tp in sorted(begin.keys() & end.keys()):
+            if end[tp] < begin[tp] and tp.topic not in self._recreated:
+                self._options.report_loss(_ends_early(tp, end[tp], begin[tp]))
         if self._target is None:
             return end
         target = {tp: offset for tp, offset in self._target.items() if tp in end}
@@ -177,10 +181,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = [OffsetRange(*tp, begin[tp], offset) for tp, offset in sorted(until.items())]
         for each in ranges:
             if each.end < each.start:
-                report_loss(
-                    f"partition {each.topic_partition} ends at {each.end}, before the read begins, "
-                    f"at {each.start}"
-                )
+                report_loss(_ends_early(each.topic_partition, each.end, each.start))
         pieces = split(ranges, self._options.min_partitions, self._options.max_records)
         return [InputPartition(each) for each in pieces]
 
@@ -208,6 +209,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     loop.run(planner.close())
                 except Exception:  # noqa: BLE001
                     _log.exception("the connections of the query cannot be closed")
+
+
+def _ends_early(tp: TopicPartition, end: int, begin: int) -> str:
+    return f"partition {tp} ends at {end}, before the read begins, at {begin}"
 
 
 def _start_can_move(options: ReadOptions) -> bool:

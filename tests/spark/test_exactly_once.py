@@ -8,7 +8,7 @@ import time
 import uuid
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -50,7 +50,6 @@ from kafkaclient.testing.fake import FakeCluster  # noqa: E402
 from kafkaclient.testing.inspect import inspect  # noqa: E402
 from kafkaclient.types import PreparedTransaction  # noqa: E402
 from kafkaclient.wire.api import ApiKey  # noqa: E402
-from kafkaclient.wire.offsets import LATEST_TIMESTAMP  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -251,35 +250,13 @@ async def test_a_decision_that_is_being_written_protects_its_transactions(fake) 
         assert (await transactions.states([one]))[one].state is State.ABORTED
 
 
-async def test_a_decision_is_found_though_a_broker_answers_with_an_old_end(fake) -> None:
-    """As a leader that was paused, and does not know yet that there is another one."""
-
-    def old_end(request: Any) -> None:
-        ends = [p for topic in request.message.topics for p in topic.partitions]
-        if request.message.isolation_level and all(p.timestamp == LATEST_TIMESTAMP for p in ends):
-            return {
-                "throttle_time_ms": 0,
-                "topics": [
-                    {
-                        "name": QUERY,
-                        "partitions": [
-                            {
-                                "partition_index": 0,
-                                "error_code": 0,
-                                "timestamp": -1,
-                                "offset": 0,
-                                "leader_epoch": 0,
-                            }
-                        ],
-                    }
-                ],
-            }
-        return None
-
+async def test_a_decision_is_found_though_a_broker_answers_with_an_old_end(
+    fake, answer_old_ends
+) -> None:
     one, other = [(await task(fake, 0, ["a"], n)).transaction for n in range(2)]
     async with driver(fake) as (ledger, transactions):
         await commit_batch(ledger, transactions, Decision(0, (one,)))
-    fake.control(ApiKey.LIST_OFFSETS, old_end, keep=True)
+    answer_old_ends(0, answers=99)
     async with driver(fake) as (ledger, transactions):
         await commit_batch(ledger, transactions, Decision(0, (other,)))
     assert seen(fake) == [b"a"]

@@ -63,7 +63,10 @@ def answer_old_ends(fake: FakeCluster) -> Callable[..., None]:
             return {
                 "throttle_time_ms": 0,
                 "topics": [
-                    {"name": topic.name, "partitions": [old(topic.name, p) for p in topic.partitions]}
+                    {
+                        "name": topic.name,
+                        "partitions": [old(topic.name, p) for p in topic.partitions],
+                    }
                     for topic in topics
                 ],
             }

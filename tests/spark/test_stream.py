@@ -284,7 +284,7 @@ def test_a_log_that_has_lost_records(opened, fill, answer_old_ends) -> None:
 
 @pytest.mark.parametrize("loss", ["true", "false"])
 def test_a_checkpoint_behind_the_start_of_an_open_transaction(opened, fake, fill, loss) -> None:
-    """As one that was read with ``read_uncommitted``: nothing is lost, and nothing is read again."""
+    """As one that was read with ``read_uncommitted``: nothing is lost, nothing is read again."""
     fill(0, 2)
 
     async def write() -> Producer:

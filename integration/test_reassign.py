@@ -13,6 +13,8 @@ import pytest
 
 from experiments.replication_quota.load import SteadyLoad
 from kafkaclient.admin import Admin, ConfigResource, ReassignmentPlan
+from kafkaclient.admin.reassign.throttle_marks import LOG_DIRS_RATE, RATE_KEYS
+from kafkaclient.errors import BrokerError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.types import TopicPartition
@@ -80,7 +82,8 @@ async def until(condition, *, seconds: float = 30.0) -> None:
 
 async def nothing_throttled(admin) -> bool:
     told = await admin.replication_quotas.describe()
-    return not told.topics and not any(b.rates or b.mark for b in told.brokers.values())
+    rates = any(b.rates or b.mark for b in told.brokers.values())
+    return not (told.topics or told.defaults or rates)
 
 
 async def nothing_moves(admin) -> bool:
@@ -145,6 +148,49 @@ async def test_kafkas_tool_verifies_ours_and_the_reverse(
 
     await until(kafkas_tool_has_cleared)
     assert (await admin.reassigner.verify(replicas)).completed
+    await at_rest(admin)
+
+
+@pytest.mark.local_cluster
+async def test_the_quota_of_a_move_of_kafkas_tool_can_be_changed(
+    kafka_cluster, admin, create_topic, topic, plan_file
+) -> None:
+    await create_topic(topic, assignments={0: [0]})
+    await fill(kafka_cluster, topic, 15)
+    plan = plan_file({TopicPartition(topic, 0): (1,)})
+    await kafkas_tool(
+        kafka_cluster, *("--reassignment-json-file", plan, "--execute", "--throttle", "100000")
+    )
+    code, _, stderr = await run(kafka_cluster, "throttle", "set", "--throttle", "900000000")
+    assert code == 0, stderr
+    assert "broker 1: 900.0 MB/s" in stderr
+    await until(lambda: nothing_moves(admin))
+    # Its quota comes back, until its own --verify removes it.
+    code, _, stderr = await run(kafka_cluster, "throttle", "clear")
+    assert (code, "brokers 0,1 are removed" in stderr) == (0, True), stderr
+    await until(lambda: rates_are(admin, {0: {100_000}, 1: {100_000}}))
+    await kafkas_tool(kafka_cluster, *("--reassignment-json-file", plan, "--verify"))
+    await at_rest(admin)
+
+
+async def rates_are(admin, wanted: dict[int, set[int]]) -> bool:
+    told = await admin.replication_quotas.describe()
+    return wanted == {n: set(now.rates.values()) for n, now in told.brokers.items() if now.rates}
+
+
+async def test_rates_at_the_defaults_of_all_brokers(kafka_cluster, admin) -> None:
+    keys = [*RATE_KEYS, LOG_DIRS_RATE]
+    await admin.alter_configs(ConfigResource.broker_defaults(), dict.fromkeys(keys, "7000000"))
+
+    async def are_described() -> bool:
+        return (await admin.replication_quotas.describe()).defaults == dict.fromkeys(keys, 7 * MB)
+
+    await until(are_described)
+    code, stdout, _ = await run(kafka_cluster, "throttle", "show")
+    assert (code, stdout.count("broker defaults"), stdout.count("7.0 MB/s")) == (0, 3, 3)
+    code, _, stderr = await run(kafka_cluster, "throttle", "clear", "--all", "--yes")
+    assert code == 0
+    assert "throttles of the broker defaults are removed" in stderr
     await at_rest(admin)
 
 
@@ -368,6 +414,8 @@ async def test_whatever_change_was_the_last_nothing_is_left(
 async def test_a_dead_broker_does_not_stop_the_rest(plan_file) -> None:
     """Killed while it gets a replica: told as stuck; the rest goes on, and nothing stays behind."""
     async with LocalCluster(4) as cluster, Admin(cluster.bootstrap) as admin:
+        await admin.create_topic("weak", replica_assignment=[(0, 3, 1)])
+        await admin.create_topic("headless", replica_assignment=[(3, 1, 2)])
         for name in ("goes", "stops"):
             await admin.create_topic(name, replica_assignment=[(0,)])
             await fill(cluster, name, 25)
@@ -384,6 +432,7 @@ async def test_a_dead_broker_does_not_stop_the_rest(plan_file) -> None:
         told = await admin.reassigner.verify(plan)
         assert [each.state.value for each in told.partitions] == ["completed", "in progress"]
         assert "goes" in told.lifted.topics
+        await without_a_dead_replica(admin)
         assert await admin.reassigner.cancel(plan) == {stops: None}
         told = await admin.replication_quotas.describe()
         assert told.topics == {}
@@ -398,6 +447,23 @@ async def test_a_dead_broker_does_not_stop_the_rest(plan_file) -> None:
         await at_rest(admin)
         assert await replicas_of(admin, "goes") == [(1,)]
         assert await replicas_of(admin, "stops") == [(0,)]
+
+
+async def without_a_dead_replica(admin) -> None:
+    """Broker 3 is down: its replicas go before those that are in sync."""
+    weak, headless = TopicPartition("weak", 0), TopicPartition("headless", 0)
+    _, proposed = await admin.reassigner.generate(["weak", "headless"], replication_factor=2)
+    assert proposed.replicas == {weak: (0, 1), headless: (1, 2)}
+    for worse in ({weak: (0, 3)}, {headless: (3, 1)}):
+        with pytest.raises(BrokerError, match="--allow-fewer-in-sync"):
+            await admin.reassigner.begin(worse, additional=True)
+    begun = await admin.reassigner.begin(proposed.replicas, additional=True)
+    assert begun.failed == {}
+
+    async def done() -> bool:
+        return (await admin.reassigner.verify(proposed.replicas)).completed
+
+    await until(done)
 
 
 async def cancellations(cluster, admin) -> None:

@@ -346,6 +346,7 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
         bytes_per_second: int | None,
         additional: bool = False,
         skip_dead: bool = False,
+        allow_fewer_in_sync: bool = False,
         on_rollback: Callable[[ReassignmentPlan], None] | None = None,
     ) -> ThrottledReassignment:
         """Reassign partitions within a quota per broker (KIP-73; None: no quota)::
@@ -369,6 +370,7 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
             plan,
             additional=additional,
             skip_dead=skip_dead,
+            allow_fewer_in_sync=allow_fewer_in_sync,
             on_rollback=on_rollback,
         )
         return ThrottledReassignment(

@@ -13,7 +13,7 @@ from kafkaclient.admin.error_codes import (
 from kafkaclient.admin.limits import Request
 from kafkaclient.admin.limits_guard import usage_of
 from kafkaclient.admin.session import CONTROLLER
-from kafkaclient.admin.topics import partitions_of, topic_error
+from kafkaclient.admin.topics import partitions_of
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.wire.reassignments import AlterReassignmentsCall, ListReassignmentsCall
 
@@ -117,9 +117,11 @@ def _request(
     internal = {topic.name for topic in cluster.topics if topic.is_internal}
     gains: Counter[int] = Counter()
     for partition, replicas in moves.items():
+        if replicas is None:
+            continue
         if partition not in views:
-            raise topic_error(UNKNOWN_TOPIC_OR_PARTITION, str(partition), "reassigning", "Alter")
-        if replicas is not None and partition.topic not in internal:
+            raise broker_error(UNKNOWN_TOPIC_OR_PARTITION, f"reassigning partition {partition}")
+        if partition.topic not in internal:
             gains.update(set(replicas) - set(views[partition].replicas))
     return Request(f"reassigning {len(moves)} partitions", 0, 0, gains)
 

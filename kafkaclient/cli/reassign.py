@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +16,7 @@ from kafkaclient.cli.admin import Connect, confirm, on_cluster, write_file
 from kafkaclient.cli.options import AsJson, IgnoreLimits, LimitsFile, Yes, output_file
 from kafkaclient.cli.output import joined, print_json, print_message
 from kafkaclient.cli.reassign_state import PlanFile
-from kafkaclient.errors import ConfigError, ReassignmentError
+from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
     from kafkaclient.admin import Begun, Estimate
@@ -28,8 +27,8 @@ app = typer.Typer(
     "here, and the other way round. `execute` waits until the moves are over, and then removes its "
     "throttles; Ctrl-C cancels the moves. After a crash `verify`, or `kafkaclient throttle "
     "clear`, finds and removes the throttles that were not removed.\n\n"
-    "Exit status: 2 also for a quota that is not safe, 3 if partition limits do not allow the "
-    "plan, 4 (`verify`) if a move is still in progress.",
+    "Exit status: 1 also if only a part of the plan was executed, 2 also for a quota that is not "
+    "safe, 3 if partition limits do not allow the plan, 4 (`verify`) if a move is in progress.",
     no_args_is_help=True,
 )
 
@@ -83,6 +82,7 @@ async def generate(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
     nothing.
 
     Replicas are placed as by Kafka's tool, from a random start, whatever the current replicas are.
+    Each partition keeps its replication factor.
 
     Example:
 
@@ -125,6 +125,9 @@ async def execute(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
     allow_unsafe_quota: Annotated[bool, "Accept a quota outside the safe range."] = False,
     additional: Annotated[bool, "Begin even if other moves are under way."] = False,
     skip_dead: Annotated[bool, "Leave out moves that need a broker that is down."] = False,
+    allow_fewer_in_sync: Annotated[
+        bool, "Accept moves that remove in-sync replicas and keep dead or lagging replicas."
+    ] = False,
     no_wait: Annotated[bool, "Return at once; `verify` removes the throttles."] = False,
     rollback_file: Annotated[
         Path | None,
@@ -151,10 +154,15 @@ async def execute(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
     plan = state.read_plan(reassignment_json_file)
     plan.check()
 
+    if rollback_file is not None and rollback_file.is_file():
+        raise ConfigError(f"{rollback_file} exists: it may be the rollback plan of an earlier try")
+    told: dict[str, Any] = {}  # the JSON object, as soon as anything may have changed
+
     def save_rollback(present: ReassignmentPlan) -> None:
         """Called before anything is changed, as Kafka's tool does."""
         if rollback_file is not None:
             write_file(rollback_file, present.to_json() + "\n")
+        told.update(done=False, started=[], failed={}, rollback=present.as_dict())
         if not as_json:
             typer.echo(
                 f"Current partition replica assignment\n\n{present.to_json()}\n\n"
@@ -163,52 +171,43 @@ async def execute(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
 
     async with connect(limits_file=limits_file, ignore_limits=ignore_limits) as admin:
         measured = measure if replication_quota is not None else 0.0
-        found = await admin.reassigner.estimate(plan.replicas, measure_s=measured)
+        found = await admin.reassigner.estimate(
+            plan.replicas, measure_s=measured, skip_dead=skip_dead
+        )
         if not as_json:
             report.print_estimate(found, replication_quota, network_bandwidth)
         _check_range(found, replication_quota, network_bandwidth, allowed=allow_unsafe_quota)
         limit = "no quota" if replication_quota is None else f"{shown(replication_quota)}/s"
         confirm(
-            f"Reassign {len(plan.replicas)} partitions, copying {shown(found.bytes_to_move)} "
-            f"with {limit} on each broker?",
+            f"Reassign {len(plan.replicas) - len(found.skipped)} partitions, copying "
+            f"{shown(found.bytes_to_move)} with {limit} on each broker?",
             yes=yes,
         )
         options: dict[str, Any] = {
             "bytes_per_second": replication_quota,
             "additional": additional,
             "skip_dead": skip_dead,
+            "allow_fewer_in_sync": allow_fewer_in_sync,
             "on_rollback": save_rollback,
         }
-        if no_wait:
-            begun = await admin.reassigner.begin(plan.replicas, **options)
-            _print_begun(begun)
-        else:
-            moves = admin.throttled(plan.replicas, **options)
-            try:
-                async with moves:
+
+        def note_begun(begun: Begun) -> None:
+            told.update(
+                started=sorted(map(str, begun.started)), failed=report.errors_json(begun.failed)
+            )
+            _print_begun(begun, no_wait=no_wait)
+
+        with report.printed_at_end(told, as_json=as_json):
+            if no_wait:
+                begun = await admin.reassigner.begin(plan.replicas, **options)
+                note_begun(begun)
+            else:
+                async with admin.throttled(plan.replicas, **options) as moves:
                     begun = moves.begun
-                    _print_begun(begun)
+                    note_begun(begun)
                     await report.follow(moves.progress())
-            except ReassignmentError as error:
-                if not error.failures:
-                    raise
-                begun = replace(moves.begun, failed=error.failures)
-    if as_json:
-        print_json(
-            {
-                "done": not no_wait and not begun.failed,
-                "started": sorted(map(str, begun.started)),
-                "failed": {str(p): str(error) for p, error in sorted(begun.failed.items())},
-                "rollback": ReassignmentPlan(begun.before).as_dict(),
-            }
-        )
+            told["done"] = not no_wait
     state.exit_if_failed(begun.failed)
-    if no_wait:
-        typer.echo(
-            "the moves continue, and their throttles stay until `kafkaclient reassign verify` "
-            "finds the moves complete",
-            err=True,
-        )
 
 
 app.command()(state.verify)
@@ -238,9 +237,15 @@ def _check_range(found: Estimate, quota: int | None, network: int | None, *, all
     print_message("warning", problem)
 
 
-def _print_begun(begun: Begun) -> None:
+def _print_begun(begun: Begun, *, no_wait: bool) -> None:
     for node, error in begun.unthrottled.items():
         print_message("warning", f"broker {node} has no quota yet: {error}")
     if begun.started:
         names = joined(sorted(map(str, begun.started)))
         typer.echo(f"Successfully started partition reassignments for {names}", err=True)
+    if no_wait:
+        typer.echo(
+            "the moves continue, and their throttles stay until `kafkaclient reassign verify` "
+            "finds the moves complete",
+            err=True,
+        )

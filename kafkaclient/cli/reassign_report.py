@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -13,14 +14,18 @@ from rich.table import Table
 from rich.text import Text
 
 from kafkaclient.admin.reassign.estimate import shown
+from kafkaclient.admin.reassign.outcome import some
+from kafkaclient.admin.reassign.throttle_marks import RATE_KEYS
 from kafkaclient.cli.output import (
     joined,
     picked,
     plain_table,
+    print_json,
     print_message,
     print_table,
     stderr_console,
 )
+from kafkaclient.errors import ReassignmentError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kafkaclient.admin import Estimate, Lifted, Progress, Throttles
+    from kafkaclient.errors import KafkaError
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.reassignments import OngoingReassignment
 
@@ -38,7 +44,8 @@ _LINE_EVERY_S = 10.0
 def estimate_json(found: Estimate, quota: int | None, network: int | None) -> dict[str, Any]:
     safe = found.safe_range(network)
     numbers = ("partitions", "total_partitions", "move_ratio", "bytes_to_move", "inbound")
-    return picked(found, *numbers, "waiting", "leader_changes") | {
+    return picked(found, *numbers, "written", "waiting", "leader_changes") | {
+        "skipped": list(map(str, found.skipped)),
         "bytes_in": dict(sorted(found.bytes_in.items())),
         "bytes_out": dict(sorted(found.bytes_out.items())),
         "silent": dict(sorted(found.silent.items())),
@@ -59,7 +66,8 @@ def print_estimate(found: Estimate, quota: int | None, network: int | None) -> N
         ("MoveRatio", f"{found.move_ratio:.3f}"),
         ("bytes to move", shown(found.bytes_to_move)),
         ("inbound bytes of a broker (IN)", f"{shown(found.inbound)}/s"),
-        ("safe quota (IN < T < N - IN/R)", between),
+        ("written to moving partitions (W)", f"{shown(found.written)}/s"),
+        ("safe quota (W < T < N - IN/R)", between),
     ]
     if quota is not None:
         rows += [
@@ -78,11 +86,13 @@ def print_estimate(found: Estimate, quota: int | None, network: int | None) -> N
             f"Lower it until the move is over (kafkaclient configs alter --topic {topic} "
             "--add-config min.insync.replicas=1)",
         )
-    if quota is not None and found.is_coarse(quota):
+    if found.skipped:
+        print_message("warning", f"{some(found.skipped)}: left out, a new broker is down")
+    if quota is not None and found.is_coarse(quota, network):
         print_message(
             "note",
-            "with a quota below about 1 MB/s, a single fetch (replica.fetch.response.max.bytes) "
-            "exceeds the quota for longer than the period over which brokers measure it",
+            "the first fetches (replica.fetch.response.max.bytes from each broker) take longer "
+            "than the period over which brokers measure the quota, so that they exceed it",
         )
 
 
@@ -109,16 +119,45 @@ def print_ongoing(moves: Mapping[TopicPartition, OngoingReassignment]) -> None:
         typer.echo(words)
 
 
+@contextmanager
+def printed_at_end(told: dict[str, Any], *, as_json: bool) -> Iterator[None]:
+    """Print ``told`` as JSON if the block has filled it, also after an error or Ctrl-C."""
+    try:
+        yield
+    except BaseException as error:
+        if told:
+            told["error"] = str(error) or "interrupted"
+            if isinstance(error, ReassignmentError) and error.failures:
+                told["failed"] = errors_json(error.failures)
+        raise
+    finally:
+        if told and as_json:
+            print_json(told)
+
+
+def rates_json(results: Mapping[int, KafkaError | None], rate: int) -> dict[str, Any]:
+    done = [node for node, error in sorted(results.items()) if error is None]
+    return {"brokers": done, "rate": rate, "failed": errors_json(results)}
+
+
+def errors_json(failed: Mapping[Any, KafkaError | None]) -> dict[str, str]:
+    """The errors by partition or broker, without what succeeded."""
+    return {str(key): str(error) for key, error in sorted(failed.items()) if error is not None}
+
+
 def lifted_json(lifted: Lifted) -> dict[str, Any]:
     return {
         "topics": lifted.topics,
         "brokers": lifted.brokers,
+        "defaults": lifted.defaults,
         "still_needed": {"topics": lifted.needed_topics, "brokers": lifted.needed_brokers},
         "failed": {what: str(error) for what, error in lifted.failures.items()},
     }
 
 
 def print_lifted(lifted: Lifted) -> None:
+    if lifted.defaults:
+        typer.echo("throttles of the broker defaults are removed", err=True)
     for what, each in (("brokers", lifted.brokers), ("topics", lifted.topics)):
         if each:
             typer.echo(f"throttles of {what} {joined(each)} are removed", err=True)
@@ -139,6 +178,7 @@ def throttles_json(found: Throttles) -> dict[str, Any]:
             for node, now in found.brokers.items()
             if now.rates or now.mark
         },
+        "defaults": dict(found.defaults),
         "topics": {
             name: {
                 key: {"before": each.before, "ours": each.ours or ()}
@@ -166,9 +206,11 @@ def print_throttles(found: Throttles) -> None:
 
 
 def _throttle_rows(found: Throttles) -> Iterator[tuple[str, ...]]:
+    for key, rate in sorted(found.defaults.items()):
+        yield "broker defaults", key, f"{shown(rate)}/s", ""
     for node, now in sorted(found.brokers.items()):
         for key, rate in sorted(now.rates.items()):
-            ours = now.mark is not None and now.mark.rate == rate
+            ours = now.mark is not None and key in RATE_KEYS and now.mark.rate == rate
             yield f"broker {node}", key, f"{shown(rate)}/s", "kafkaclient" if ours else ""
     for name, lists in sorted(found.topics.items()):
         for kind, each in lists._asdict().items():

@@ -19,7 +19,7 @@ from kafkaclient.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkaclient.admin import Progress, Verification
+    from kafkaclient.admin import Lifted, Progress, Verification
     from kafkaclient.errors import KafkaError
     from kafkaclient.types import TopicPartition
 
@@ -119,17 +119,24 @@ async def cancel(
         count = sum(wanted is None or partition in wanted for partition in ongoing)
         if count:
             confirm(f"Cancel the moves of {count} partitions?", yes=yes)
-        results = await admin.reassigner.cancel(wanted, preserve_throttles=preserve_throttles)
+        lifted: list[Lifted] = []
+        results = await admin.reassigner.cancel(
+            wanted, preserve_throttles=preserve_throttles, on_lifted=lifted.append
+        )
     failed = {partition: error for partition, error in results.items() if error is not None}
     cancelled = sorted(str(partition) for partition in results.keys() - failed.keys())
     if as_json:
-        errors = {str(partition): str(error) for partition, error in failed.items()}
-        print_json({"cancelled": cancelled, "failed": errors})
+        told = {"cancelled": cancelled, "failed": report.errors_json(failed)}
+        print_json(told | {"throttles": report.lifted_json(lifted[0]) if lifted else None})
     elif cancelled:
         typer.echo(f"Successfully cancelled partition reassignments for: {joined(cancelled)}")
     elif not failed:
         typer.echo("None of the specified partition reassignments are active.")
+    for each in lifted:
+        report.print_lifted(each)
     exit_if_failed(failed)
+    if any(each.failures for each in lifted):
+        raise typer.Exit(FAILED)
 
 
 @on_cluster
@@ -217,6 +224,7 @@ def _hint_at_foreign(found: Verification) -> None:
     freed = set(found.lifted.brokers) if found.lifted else set()
     names = [f"topic {t}" for t, now in topics if now.any and not now.marked and t not in cleared]
     names += [f"broker {n}" for n, now in brokers if now.rates and not now.mark and n not in freed]
+    names += ["the broker defaults"] * bool(found.throttles.defaults)
     if names and found.idle:
         typer.echo(
             f"throttles that kafkaclient did not set: {', '.join(names)}; --all-throttles deletes "

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kafkaclient.admin import Lifted
 from kafkaclient.admin.reassign.estimate import shown
 from kafkaclient.admin.reassign.plan import parse_broker_list
 from kafkaclient.cli import reassign_report as report
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
 from kafkaclient.cli.options import AsJson, Yes
-from kafkaclient.cli.output import print_json
+from kafkaclient.cli.output import print_json, print_message
 from kafkaclient.cli.run import FAILED
-from kafkaclient.errors import ConfigError
+from kafkaclient.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kafkaclient.admin import Admin
-    from kafkaclient.errors import KafkaError
 
 app = typer.Typer(
     help="Quotas for the replication between brokers (KIP-73).\n\n"
@@ -48,6 +46,8 @@ async def show(connect: Connect, *, as_json: AsJson = False) -> None:
         print_json(report.throttles_json(found))
     else:
         report.print_throttles(found)
+    if found.failures or found.topic_failures:
+        raise typer.Exit(FAILED)
 
 
 @app.command("set")
@@ -82,31 +82,34 @@ async def set_(
     if wait and broker is None:
         raise ConfigError("--wait goes with --broker")
     brokers = [] if broker is None else parse_broker_list(broker)
+    told: dict[str, Any] = {}
+    lifted = Lifted()
     async with connect() as admin:
-        results: Mapping[int, KafkaError | None]
+        results: dict[int, KafkaError | None] = dict.fromkeys(brokers)
         if broker is None:
-            results = await admin.replication_quotas.set_rate(replication_quota)
+            results |= await admin.replication_quotas.set_rate(replication_quota)
         else:
-            missing = await admin.replication_quotas.bootstrap(brokers, replication_quota)
-            results = {**dict.fromkeys(brokers), **missing}
+            results |= await admin.replication_quotas.bootstrap(brokers, replication_quota)
+        with report.printed_at_end(told, as_json=as_json):
+            told |= report.rates_json(results, replication_quota)
             if wait:
-                await _wait_in_sync(admin, brokers, replication_quota, missing)
+                await _wait_in_sync(admin, brokers, replication_quota, failed=any(results.values()))
+                results = dict.fromkeys(brokers)
                 lifted = await admin.replication_quotas.clear()
-                if as_json:
-                    print_json(report.lifted_json(lifted))
-                else:
-                    report.print_lifted(lifted)
-                return
-    if as_json:
-        failed = {node: str(error) for node, error in results.items() if error is not None}
-        done = sorted(results.keys() - failed.keys())
-        print_json({"brokers": done, "rate": replication_quota, "failed": failed})
-    for node, error in () if as_json else results.items():
-        outcome = f"{shown(replication_quota)}/s" if error is None else f"not changed: {error}"
-        typer.echo(f"broker {node}: {outcome}", err=True)
-    if broker is None and not results and not as_json:
-        typer.echo("no broker has a throttle of kafkaclient: nothing is changed", err=True)
-    if any(error is not None for error in results.values()):
+                told |= report.rates_json(results, replication_quota)
+                told["throttles"] = report.lifted_json(lifted)
+    if not as_json:
+        report.print_lifted(lifted)
+        for node, error in results.items():
+            outcome = f"{shown(replication_quota)}/s" if error is None else f"not changed: {error}"
+            typer.echo(f"broker {node}: {outcome}", err=True)
+    if not results:
+        print_message(
+            "error",
+            "no broker has a throttle of kafkaclient, and no throttled move is under way: nothing "
+            "was changed. `kafkaclient reassign execute --additional` throttles a move",
+        )
+    if not results or any(results.values()) or lifted.failures:
         raise typer.Exit(FAILED)
 
 
@@ -139,27 +142,25 @@ async def clear(
         print_json(report.lifted_json(lifted))
     else:
         report.print_lifted(lifted)
-        if not (lifted.topics or lifted.brokers or lifted.needed_topics or lifted.failures):
+        if lifted == Lifted():
             typer.echo("there was nothing to remove", err=True)
     if lifted.failures:
         raise typer.Exit(FAILED)
 
 
-async def _wait_in_sync(
-    admin: Admin, brokers: list[int], quota: int, missing: dict[int, KafkaError]
-) -> None:
-    """Wait until brokers are in sync; brokers in ``missing`` get their quota once they are up."""
+async def _wait_in_sync(admin: Admin, brokers: list[int], quota: int, *, failed: bool) -> None:
+    """Wait until brokers are in sync. If quotas ``failed``, set them when the brokers are up."""
     printed = -1
     easing = asyncio.create_task(admin.replication_quotas.ease_arrivals(brokers))
     try:
         while behind := await admin.replication_quotas.behind(brokers):
-            if missing:
-                missing = await admin.replication_quotas.bootstrap(brokers, quota)
+            if failed:
+                failed = bool(await admin.replication_quotas.bootstrap(brokers, quota))
             if len(behind) != printed:
                 printed = len(behind)
                 typer.echo(f"{printed} partitions are not in sync", err=True)
             await asyncio.sleep(_CHECK_EVERY_S)
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, KafkaError):
         typer.echo(
             "the throttles stay; `kafkaclient throttle clear` removes them when the brokers are "
             "in sync",

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
 
-from kafkaclient.admin import Admin
+from kafkaclient.admin import Admin, Lifted
+from kafkaclient.admin.reassign.quotas import ReplicationQuotas
 from kafkaclient.cli import connection as module
 from kafkaclient.cli.app import app
+from kafkaclient.errors import RequestTimedOutError
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from click.testing import Result
+
+    from kafkaclient.testing.fake import Request
 
     Run = Callable[..., Result]
 
@@ -267,7 +271,129 @@ def test_a_bootstrapping_broker(run: Run, fake: FakeCluster) -> None:
     assert waited.exit_code == 0
     assert "throttles of brokers 1,2 are removed" in waited.stderr
     nobody = run("throttle", "set", "--replication-quota", 500)
+    assert nobody.exit_code == 1
     assert "no broker has a throttle of kafkaclient" in nobody.stderr
+
+
+def test_what_is_printed_as_json_after_a_failure(run: Run, fake: FakeCluster, plan: Path) -> None:
+    """The rollback plan is there as soon as anything may have changed."""
+    refused = run(*EXECUTE, plan, "--json", "--throttle", 0)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    finish_when_watched(fake)
+    stays = {"error_code": 44, "error_message": "policy", "resource_type": 4, "resource_name": "3"}
+
+    def refuse_removal(request: Request) -> dict[str, Any] | None:
+        changes = [c for r in request.message.resources for c in r.configs]
+        removes = any(c.config_operation == 1 and c.name.endswith("rate") for c in changes)
+        on_3 = request.message.resources[0].resource_name == "3"
+        return {"responses": [stays]} if removes and on_3 else None
+
+    control = fake.control(ApiKey.INCREMENTAL_ALTER_CONFIGS, refuse_removal, keep=True)
+    left = run(*EXECUTE, plan, "--json", "--throttle", 5_000_000)
+    assert left.exit_code == 1
+    told = json.loads(left.stdout)
+    assert (told["done"], told["started"], told["failed"]) == (False, ["foo-0"], {})
+    assert told["rollback"]["partitions"][0]["replicas"] == [0, 1]
+    assert "throttles were not removed (broker 3)" in told["error"]
+    control.remove()
+
+
+CLEAR = "kafkaclient.admin.reassign.{}.clear_throttles"
+
+
+async def unanswered(*_: object, **__: object) -> None:
+    raise RequestTimedOutError("no answer")
+
+
+async def nothing_cleared(*_: object, **__: object) -> Lifted:
+    return Lifted(failures={"broker 3": RequestTimedOutError("no answer")})
+
+
+@pytest.mark.parametrize(
+    ("clear", "failed"),
+    [(unanswered, {"the cluster": "no answer"}), (nothing_cleared, {"broker 3": "no answer"})],
+)
+def test_cancel_tells_throttles_that_stay(
+    run: Run, plan: Path, monkeypatch: pytest.MonkeyPatch, clear: object, failed: dict[str, str]
+) -> None:
+    assert run(*EXECUTE, plan, "--throttle", 5_000_000, "--no-wait").exit_code == 0
+    monkeypatch.setattr(CLEAR.format("reassigner"), clear)
+    cancelled = run("reassign", "cancel", "--all", "--yes", "--json")
+    assert cancelled.exit_code == 1
+    told = json.loads(cancelled.stdout)
+    assert (told["cancelled"], told["failed"]) == (["foo-0"], {})
+    assert told["throttles"]["failed"] == failed
+
+
+def test_set_tells_throttles_that_stay(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("throttle", "set", "--broker", 2, "--replication-quota", 500, "--wait")
+    monkeypatch.setattr(CLEAR.format("quotas"), nothing_cleared)
+    waited = run(*words)
+    assert waited.exit_code == 1
+    assert "the throttle of broker 3 could not be removed: no answer" in waited.stderr
+    waited = run(*words, "--json")
+    assert waited.exit_code == 1
+    told = json.loads(waited.stdout)
+    assert (told["brokers"], told["rate"], told["failed"]) == ([2], 500, {})
+    assert told["throttles"]["failed"] == {"broker 3": "no answer"}
+    monkeypatch.setattr(ReplicationQuotas, "behind", unanswered)
+    ended = run(*words, "--json")
+    assert ended.exit_code == 1
+    told = json.loads(ended.stdout)
+    assert (told["brokers"], told["error"]) == ([2], "no answer")
+    assert "the throttles stay" in ended.stderr
+
+
+def test_parts_that_are_left_out(run: Run, fake: FakeCluster, tmp_path: Path) -> None:
+    fake.stop_broker(3)
+    path = tmp_path / "plan.json"
+    partitions = [
+        {"topic": "foo", "partition": 0, "replicas": [0, 3]},
+        {"topic": "foo", "partition": 1, "replicas": [1, 0]},
+    ]
+    path.write_text(json.dumps({"partitions": partitions}))
+    begun = run(*EXECUTE, path, "--skip-dead", "--no-wait", "--json")
+    assert begun.exit_code == 1
+    told = json.loads(begun.stdout)
+    assert (told["done"], told["started"], list(told["failed"])) == (False, ["foo-1"], ["foo-0"])
+    assert "the moves continue" in begun.stderr
+
+
+def test_moves_that_leave_fewer_in_sync(run: Run, fake: FakeCluster, tmp_path: Path) -> None:
+    fake.set_isr("foo", 0, [0])
+    path = tmp_path / "plan.json"
+    path.write_text('{"partitions":[{"topic":"foo","partition":0,"replicas":[1]}]}')
+    refused = run(*EXECUTE, path)
+    assert refused.exit_code == 1
+    assert "--allow-fewer-in-sync" in refused.stderr
+    assert not fake.requests_of(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+    told = json.loads(run(*EXECUTE, path, "--allow-fewer-in-sync", "--no-wait", "--json").stdout)
+    assert told["started"] == ["foo-0"]
+
+
+def test_a_rollback_file_is_not_overwritten(run: Run, plan: Path, tmp_path: Path) -> None:
+    """A second try would replace the original replicas by those that the first try has left."""
+    back = tmp_path / "back.json"
+    assert run(*EXECUTE, plan, "--no-wait", "--rollback-file", back).exit_code == 0
+    before = back.read_text()
+    again = run(*EXECUTE, plan, "--additional", "--no-wait", "--rollback-file", back)
+    assert again.exit_code == 2
+    assert "back.json exists" in again.stderr
+    assert back.read_text() == before
+
+
+def test_brokers_whose_throttles_are_not_known(run: Run, fake: FakeCluster) -> None:
+    assert run("throttle", "show").exit_code == 0
+    of_2 = {"configs": [], "resource_type": 4, "resource_name": "2"}
+
+    def refuse(request: Request) -> dict[str, Any] | None:
+        named = [each.resource_name for each in request.message.resources]
+        return {"results": [{"error_code": 31, **of_2}]} if named == ["2"] else None
+
+    fake.control(ApiKey.DESCRIBE_CONFIGS, refuse, keep=True)
+    unknown = run("throttle", "show", "--json")
+    assert unknown.exit_code == 1
+    assert "CLUSTER_AUTHORIZATION_FAILED" in json.loads(unknown.stdout)["failed"]["2"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.admin.configs import ConfigResource
 from kafkaclient.admin.reassign.outcome import Lifted
 from kafkaclient.admin.reassign.throttle import Throttle
-from kafkaclient.admin.reassign.throttle_marks import LIST_KEYS, RATE_KEYS
+from kafkaclient.admin.reassign.throttle_marks import ALL_RATE_KEYS, LIST_KEYS
 from kafkaclient.admin.session import gather_outcomes
 from kafkaclient.admin.topics import live_brokers, partitions_of
 from kafkaclient.errors import (
@@ -124,7 +124,7 @@ async def _plan(
             needed[name] = left
     ours = {node: now for node, now in present.items() if now.marks}
     # Topics that this client may not describe may need the rate of any broker.
-    nodes = set(ours) if hidden else _needed_brokers(needed, topics, ongoing)
+    nodes = set(ours) if hidden else _needed_brokers(needed) | throttled_brokers(topics, ongoing)
     return _Plan(
         removals,
         {node: now for node, now in ours.items() if node not in nodes},
@@ -136,13 +136,16 @@ async def _plan(
     )
 
 
-def _needed_brokers(
-    needed: Mapping[str, Iterable[str]],
-    topics: Mapping[str, TopicThrottle],
-    ongoing: Mapping[TopicPartition, OngoingReassignment],
+def _needed_brokers(needed: Mapping[str, Iterable[str]]) -> set[int]:
+    """The brokers of list elements that stay."""
+    return {int(element.partition(":")[2]) for left in needed.values() for element in left}
+
+
+def throttled_brokers(
+    topics: Mapping[str, TopicThrottle], ongoing: Mapping[TopicPartition, OngoingReassignment]
 ) -> set[int]:
-    """The brokers of list elements that stay, and of ongoing reassignments that are throttled."""
-    nodes = {int(element.partition(":")[2]) for left in needed.values() for element in left}
+    """The brokers of ongoing reassignments that this package or another tool throttles."""
+    nodes: set[int] = set()
     for (topic, partition), state in ongoing.items():
         if topic not in topics or topics[topic].mentions(partition):
             nodes |= set(state.replicas)
@@ -211,17 +214,21 @@ async def _delete_all(running: RunningAdmin, seen: str) -> Lifted:
     )
     present, silent = await throttle.brokers(live_brokers(cluster), seen=seen)
     keys = {
-        node: [*RATE_KEYS, *(mark.key for mark in now.marks)]
+        node: [*ALL_RATE_KEYS, *(mark.key for mark in now.marks)]
         for node, now in present.items()
         if now.rates or now.marks
     }
     _, stayed = await gather_outcomes(
         {node: alter(ConfigResource.broker(node), delete=each) for node, each in keys.items()}
     )
+    defaults = tuple(await throttle.defaults())
+    if defaults:
+        await alter(ConfigResource.broker_defaults(), delete=defaults)
     return Lifted(
         tuple(name for name in listed if name not in failed),
         tuple(sorted(keys.keys() - stayed.keys())),
         failures=_described(hidden | failed, silent | stayed),
+        defaults=defaults,
     )
 
 

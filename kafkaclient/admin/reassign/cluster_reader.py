@@ -73,7 +73,7 @@ async def known_partitions(session: Session, wanted: Set[TopicPartition]) -> Met
 
     cluster, missing = await session.poll(read, lambda result: not result[1], max_reads=_MAX_READS)
     if missing:
-        raise topic_error(UNKNOWN_TOPIC_OR_PARTITION, some(missing), "reassigning", "Alter")
+        raise broker_error(UNKNOWN_TOPIC_OR_PARTITION, f"reassigning partition {some(missing)}")
     return cluster
 
 

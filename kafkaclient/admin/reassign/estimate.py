@@ -1,13 +1,15 @@
 """Estimates the bytes and the time of a reassignment, and which quota is safe. No I/O.
 
 The formulas and symbols are KIP-73's (questions 1, 4 and 5). T is the quota, IN the inbound bytes
-per second of a broker, N the network bandwidth of a broker, R the replication factor.
+per second of a broker, N the network bandwidth of a broker, R the replication factor. Brokers count
+only throttled partitions against T. So the lower bound of T, and the time, use W instead of IN: the
+bytes per second that a broker replicates of the moving partitions because producers write to them.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -37,7 +39,7 @@ REACHED = 0.88
 
 
 class SafeRange(NamedTuple):
-    """The safe quotas: IN < T < N - IN/R. ``below`` and ``above`` are the excluded bounds;
+    """The safe quotas: W < T < N - IN/R. ``below`` and ``above`` are the excluded bounds;
     ``above`` is None if N is unknown."""
 
     below: float
@@ -56,8 +58,9 @@ class SafeRange(NamedTuple):
             return self.why_empty()
         if quota <= self.below:
             return (
-                f"with a quota of {shown(quota)}/s the reassignment would never end, because "
-                f"{shown(self.below)}/s come into a broker: use a quota above that"
+                f"with a quota of {shown(quota)}/s the reassignment would never end, because a "
+                f"broker replicates {shown(self.below)}/s that producers write to the moving "
+                "partitions: use a quota above that"
             )
         if self.above is not None and quota >= self.above:
             return (
@@ -70,7 +73,7 @@ class SafeRange(NamedTuple):
         """Why no quota is safe, and which bandwidth makes one safe."""
         return (
             "no quota is safe with this network bandwidth (N): a quota (T) must be above the "
-            f"{shown(self.below)}/s that come into a broker (IN), and T + IN/R must be below N. "
+            f"{shown(self.below)}/s that producers write (W), and T + IN/R must be below N. "
             f"--network-bandwidth must be at least {self.least_network} bytes per second"
         )
 
@@ -84,7 +87,7 @@ class Estimate:
     total_partitions: int
     """Number of partitions in the cluster."""
     bytes_to_move: int
-    """Bytes of all new replicas."""
+    """Bytes that all new replicas lack."""
     bytes_in: Mapping[int, int]
     """Bytes to receive, by destination broker."""
     bytes_out: Mapping[int, int]
@@ -94,6 +97,10 @@ class Estimate:
     brokers: int
     inbound: float
     """IN: inbound bytes per second of the busiest broker; 0.0 if not measured."""
+    written_in: Mapping[int, float]
+    """Bytes per second that producers write to the moving partitions, by destination broker."""
+    written_out: Mapping[int, float]
+    """The bytes per second that a source broker sends of them, to old and new followers."""
     replication_factor: int
     """R: the smallest replication factor that moves, which gives the narrowest safe range."""
     silent: Mapping[int, str] = field(default_factory=dict)
@@ -102,9 +109,16 @@ class Estimate:
     """Topics that refuse records with ``acks=all`` until the new replicas are in sync, at the end
     of the reassignment; see :func:`waiting_topics`."""
 
+    skipped: tuple[TopicPartition, ...] = ()
+    """Partitions that were left out, because they need a broker that is down."""
     leader_changes: int = 0
     """Number of partitions that change their leader. A leader change delays records with
     ``acks=all`` by one or two times the brokers' ``replica.fetch.backoff.ms``, with any quota."""
+
+    @property
+    def written(self) -> float:
+        """W: the largest of :attr:`written_in` and :attr:`written_out`."""
+        return max((*self.written_in.values(), *self.written_out.values()), default=0.0)
 
     @property
     def move_ratio(self) -> float:
@@ -112,8 +126,9 @@ class Estimate:
         return self.partitions / self.total_partitions if self.total_partitions else 0.0
 
     def move_time_s(self, quota: int) -> float | None:
-        """KIP-73's MoveTime in seconds; None if the reassignment never completes."""
-        rate = quota - self.inbound
+        """KIP-73's MoveTime in seconds, with W instead of IN; None if the reassignment never
+        completes."""
+        rate = quota - self.written
         if rate <= 0:
             return None
         return self.move_ratio * self.log_bytes_per_broker * self.brokers / rate
@@ -121,25 +136,25 @@ class Estimate:
     def expected_s(self, quota: int) -> float | None:
         """The expected seconds for the busiest broker, from its own bytes and the measured rates;
         None if the reassignment never completes."""
-        rate_in, rate_out = quota * REACHED - self.inbound, quota - self.inbound
-        if rate_in <= 0:
+        rates = [(n, quota * REACHED - self.written_in[at]) for at, n in self.bytes_in.items()]
+        rates += [(n, quota - self.written_out[at]) for at, n in self.bytes_out.items()]
+        if any(rate <= 0 for _, rate in rates):
             return None
-        return max(
-            max(self.bytes_in.values(), default=0) / rate_in,
-            max(self.bytes_out.values(), default=0) / rate_out,
-        )
+        return max((nbytes / rate for nbytes, rate in rates), default=0.0)
 
     def safe_range(self, network: int | None) -> SafeRange:
         """The safe quotas. ``network`` is N, a broker's network bandwidth in bytes per second."""
         of_clients = self.inbound / self.replication_factor
         above = None if network is None else network - of_clients
-        least = math.floor(math.floor(self.inbound) + 1 + of_clients) + 1
-        return SafeRange(self.inbound, above, least)
+        least = math.floor(math.floor(self.written) + 1 + of_clients) + 1
+        return SafeRange(self.written, above, least)
 
-    def is_coarse(self, quota: int) -> bool:
-        """Whether the quota is too low to be kept: a single fetch response exceeds it for longer
-        than the brokers' averaging window (KIP-73, question 5)."""
-        return quota * QUOTA_WINDOW_S < FETCH_RESPONSE_BYTES
+    def is_coarse(self, quota: int, network: int | None = None) -> bool:
+        """Whether the first fetch responses of all brokers take longer than the brokers' averaging
+        window (KIP-73, question 5), so that the quota is not kept. ``network`` is N."""
+        brokers = max(1, self.brokers)
+        rate = quota * brokers if network is None else min(quota * brokers, network)
+        return rate * QUOTA_WINDOW_S < brokers * FETCH_RESPONSE_BYTES
 
 
 def estimate(
@@ -147,24 +162,33 @@ def estimate(
     partitions: Mapping[TopicPartition, PartitionView],
     sizes: Sizes,
     *,
-    inbound: float = 0.0,
+    growth: Mapping[int, Mapping[TopicPartition, float]] | None = None,
     silent: Mapping[int, str] | None = None,
     min_in_sync: Mapping[str, int] | None = None,
     targets: Mapping[TopicPartition, Sequence[int]] | None = None,
+    skipped: tuple[TopicPartition, ...] = (),
 ) -> Estimate:
-    """The estimate from metadata of all partitions and the sizes on disk. ``targets`` has the
-    target replicas by partition."""
+    """The estimate from metadata of all partitions, the sizes on disk and their :func:`growth_of`.
+    ``targets`` has the target replicas by partition."""
+    grown = growth or {}
     bytes_in: Counter[int] = Counter()
     bytes_out: Counter[int] = Counter()
+    written_in: defaultdict[int, float] = defaultdict(float)
+    written_out: defaultdict[int, float] = defaultdict(float)
     factors = []
     for partition, move in moves.items():
         view, new = partitions[partition], new_brokers(move)
         if new:
             factors.append(len(view.replicas))
         size = size_of(partition, view.leader, sizes) if new else 0
+        written = grown.get(view.leader, {}).get(partition, 0.0)
         for node in new:
-            bytes_in[node] += size
-            bytes_out[view.leader] += size
+            lacks = max(0, size - sizes.get(node, {}).get(partition, 0))
+            bytes_in[node] += lacks
+            bytes_out[view.leader] += lacks
+            written_in[node] += written
+        if new:  # the bytes for its in-sync followers count against the leader's quota, too
+            written_out[view.leader] += written * len((new | set(view.isr)) - {view.leader})
     return Estimate(
         partitions=len(factors),
         total_partitions=len(partitions),
@@ -175,10 +199,13 @@ def estimate(
             sum(sum(each.values()) for each in sizes.values()) / len(sizes) if sizes else 0.0
         ),
         brokers=len(sizes),
-        inbound=inbound,
+        inbound=max((sum(each.values()) for each in grown.values()), default=0.0),
+        written_in=dict(written_in),
+        written_out=dict(written_out),
         replication_factor=min(factors, default=1) or 1,
         silent=silent or {},
         waiting=waiting_topics(moves, partitions, min_in_sync or {}),
+        skipped=skipped,
         leader_changes=sum(
             partitions[partition].leader not in target
             for partition, target in (targets or {}).items()
@@ -208,15 +235,18 @@ def waiting_topics(
     return tuple(sorted(found))
 
 
-def inbound_rate(first: Sizes, second: Sizes, seconds: float) -> float:
-    """IN: the growth of the busiest broker's logs in bytes per second, between two readings
-    ``seconds`` apart. Replicas that shrank, were added or were removed do not count."""
-    grown = [
-        sum(max(0, size - first[node][p]) for p, size in after.items() if p in first[node])
+def growth_of(
+    first: Sizes, second: Sizes, seconds: float
+) -> dict[int, dict[TopicPartition, float]]:
+    """The growth of each replica in bytes per second, by broker, between two readings ``seconds``
+    apart. Replicas that shrank, were added or were removed do not count."""
+    return {
+        node: {
+            p: max(0, n - first[node][p]) / seconds for p, n in after.items() if p in first[node]
+        }
         for node, after in second.items()
         if node in first
-    ]
-    return max(grown, default=0) / seconds
+    }
 
 
 def size_of(partition: TopicPartition, leader: int, sizes: Sizes) -> int:

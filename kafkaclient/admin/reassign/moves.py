@@ -10,10 +10,11 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.reassignments import OngoingReassignment
+    from kafkaclient.wire.results import PartitionView
 
 
 class Move(NamedTuple):
@@ -74,6 +75,21 @@ def bootstrap_map(
         for partition, replicas in present.items()
         if not joining.isdisjoint(replicas)
     }
+
+
+def in_sync(view: PartitionView, live: Container[int]) -> frozenset[int]:
+    """The in-sync replicas on brokers that are up. The ISR may still have its last, dead leader."""
+    return frozenset(node for node in view.replicas if node in view.isr and node in live)
+
+
+def leaves_fewer_in_sync(
+    view: PartitionView, move: Move, target: Sequence[int], live: Container[int]
+) -> bool:
+    """Whether a move removes live in-sync replicas without replacement, and keeps a replica that
+    is down or not in sync. New replicas are in sync at the end, or the move does not end."""
+    now, new = in_sync(view, live), new_brokers(move)
+    kept = frozenset(target) - new
+    return not kept <= now and len(kept & now) + len(new) < len(now)
 
 
 def leader_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, tuple[str, ...]]:

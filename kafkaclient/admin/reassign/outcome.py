@@ -50,6 +50,8 @@ class PartitionState(NamedTuple):
             return f"Reassignment of partition {self.partition} is completed."
         if self.state is MoveState.IN_PROGRESS:
             return f"Reassignment of partition {self.partition} is still in progress."
+        if self.state is MoveState.MISSING:
+            return f"Partition {self.partition} does not exist."
         return (
             f"There is no active reassignment of partition {self.partition}, but replica set is "
             f"{_nodes(self.replicas)} rather than {_nodes(self.target)}."
@@ -84,12 +86,14 @@ class Begun:
 @dataclass(frozen=True, slots=True)
 class Throttles:
     """All throttles of a cluster. ``failures`` has the brokers that did not answer,
-    ``topic_failures`` the topics whose configuration this client may not describe."""
+    ``topic_failures`` the topics whose configuration this client may not describe. ``defaults`` has
+    the rates of the broker defaults, for brokers without a rate of their own."""
 
     topics: Mapping[str, TopicThrottle]
     brokers: Mapping[int, BrokerThrottle]
     failures: Mapping[int, KafkaError] = field(default_factory=dict)
     topic_failures: Mapping[str, KafkaError] = field(default_factory=dict)
+    defaults: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,8 @@ class Lifted:
     needed_brokers: tuple[int, ...] = ()
     failures: Mapping[str, KafkaError] = field(default_factory=dict)
     """The errors by description, as in ``broker 1``."""
+    defaults: tuple[str, ...] = ()
+    """The keys of the broker defaults that were deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +155,9 @@ def off_target(found: Iterable[PartitionState]) -> dict[TopicPartition, KafkaErr
     """Errors for partitions without their target replicas although their reassignment has ended."""
     return {
         one.partition: ReassignmentError(
-            f"{one.partition} has the replicas {_nodes(one.replicas)} rather than "
+            f"{one.partition} no longer exists: its topic was deleted"
+            if one.state is MoveState.MISSING
+            else f"{one.partition} has the replicas {_nodes(one.replicas)} rather than "
             f"{_nodes(one.target)}: another client cancelled or changed the reassignment"
         )
         for one in found

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from kafkaclient.admin.error_codes import INVALID_REPLICATION_FACTOR
 from kafkaclient.admin.kip36 import Start, assign
+from kafkaclient.admin.reassign.moves import in_sync
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import BrokerError, ConfigError
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from random import Random
+
+    from kafkaclient.wire.results import PartitionView
 
 ANY_LOG_DIR = "any"
 
@@ -82,7 +85,7 @@ class ReassignmentPlan:
             named = _joined(self.log_dirs)
             raise ConfigError(
                 f"the plan names log directories ({named}), but kafkaclient does not move replicas "
-                'between log directories. Write "any" instead, or use kafka-reassign-partitions'
+                'between log directories. Remove "log_dirs", or use kafka-reassign-partitions'
             )
 
     def check_not_empty(self) -> None:
@@ -122,8 +125,8 @@ def generate(
     rack_aware: bool = True,
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """A KIP-36 placement of the topics in ``present`` on the brokers in ``racks``, as Kafka's
-    ``--generate`` proposes it. A topic keeps the replication factor of its first partition. The
-    placement ignores the current replicas and has a random start.
+    ``--generate`` proposes it. The placement ignores the current replicas and has a random start.
+    Each partition keeps its replication factor (Java: all get that of the topic's first partition).
 
     Raises ConfigError if only some of the brokers have a rack, and the broker's
     INVALID_REPLICATION_FACTOR if there are too few brokers.
@@ -140,36 +143,53 @@ def generate(
         )
     proposed: dict[TopicPartition, tuple[int, ...]] = {}
     for topic, partitions in topics.items():
-        factor = len(present[partitions[0]])
+        factor = max(len(present[partition]) for partition in partitions)
         if factor > len(brokers):
             raise _too_few_brokers(factor, len(brokers), f"topic {topic!r}")
         start = Start(rng.randrange(len(brokers)), rng.randrange(len(brokers)))
         rows = assign(brokers, len(partitions), factor, start)
-        proposed.update(zip(partitions, rows, strict=True))
+        for partition, row in zip(partitions, rows, strict=True):
+            proposed[partition] = row[: len(present[partition])]
     return proposed
 
 
 def with_replication_factor(
-    present: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int, str | None], factor: int
+    present: Mapping[TopicPartition, PartitionView],
+    racks: Mapping[int, str | None],
+    usable: Collection[int],
+    factor: int,
+    *,
+    rng: Random,
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """The same partitions with replicas added or removed; the other replicas stay.
+    """The same partitions with replicas added or removed; the other replicas stay. ``racks`` has
+    the brokers that are up, ``usable`` those of them that may get new replicas.
 
-    A new replica goes to a rack without a replica if possible, and there to the broker with the
-    fewest replicas. The last replica in a rack with several replicas is removed, else the last
-    replica. Raises the broker's INVALID_REPLICATION_FACTOR if there are too few brokers.
+    A new replica goes to a rack without a replica if possible, and there to a broker with the
+    fewest replicas. Replicas on brokers that are down are removed first, then replicas that are not
+    in sync, then the last replica in a rack with several replicas, then the last replica. If the
+    broker of the first replica is down, live in-sync replicas come first. Raises the broker's
+    INVALID_REPLICATION_FACTOR if there are too few brokers.
     """
     if not 0 < factor <= len(racks):
         raise _too_few_brokers(factor, len(racks))
-    hosted: Counter[int] = Counter(node for nodes in present.values() for node in nodes)
+    hosted: Counter[int] = Counter(node for view in present.values() for node in view.replicas)
     proposed: dict[TopicPartition, tuple[int, ...]] = {}
-    for partition, nodes in sorted(present.items()):
-        chosen = list(nodes)
+    for partition, view in sorted(present.items()):
+        chosen, healthy = list(view.replicas), in_sync(view, racks)
         while len(chosen) > factor:
-            chosen.remove(_replica_to_remove(chosen, racks))
-        hosted.subtract(set(nodes) - set(chosen))
+            chosen.remove(_replica_to_remove(chosen, racks, healthy))
+        hosted.subtract(set(view.replicas) - set(chosen))
         while len(chosen) < factor:
-            chosen.append(_broker_to_add(chosen, racks, hosted))
-        hosted.update(set(chosen) - set(nodes))
+            others = [node for node in usable if node not in chosen]
+            if not others:
+                raise _too_few_brokers(factor, len(usable), str(partition))
+            # A random broker of several: else each topic of a plan of its own gets the same one.
+            rng.shuffle(others)
+            used = {racks.get(node) for node in chosen}
+            chosen.append(min(others, key=lambda node: (racks[node] in used, hosted[node])))
+        hosted.update(set(chosen) - set(view.replicas))
+        if chosen[0] not in racks:
+            chosen.sort(key=lambda node: node not in healthy)
         proposed[partition] = tuple(chosen)
     return proposed
 
@@ -179,25 +199,23 @@ def _too_few_brokers(factor: int, brokers: int, what: str = "") -> BrokerError:
     return broker_error(INVALID_REPLICATION_FACTOR, what, advice=advice)
 
 
-def _broker_to_add(
-    chosen: Sequence[int], racks: Mapping[int, str | None], hosted: Mapping[int, int]
+def _replica_to_remove(
+    chosen: Sequence[int], racks: Mapping[int, str | None], healthy: Collection[int]
 ) -> int:
-    used = {racks.get(node) for node in chosen}
-    others = (node for node in racks if node not in chosen)
-    return min(others, key=lambda node: (racks[node] in used, hosted.get(node, 0), node))
-
-
-def _replica_to_remove(chosen: Sequence[int], racks: Mapping[int, str | None]) -> int:
     shared = Counter(racks.get(node) for node in chosen)
-    # The first replica stays, because it is the preferred leader.
-    tail = [node for node in reversed(chosen[1:]) if shared[racks.get(node)] > 1]
-    return tail[0] if tail else chosen[-1]
+
+    def worth(node: int) -> tuple[bool, ...]:
+        # Of equal replicas the first one stays, because it is the preferred leader.
+        alone = shared[racks.get(node)] == 1
+        return (node in racks, node in healthy, node == chosen[0], alone)
+
+    return min(reversed(chosen), key=worth)
 
 
 def _versioned(text: str | bytes, name: str) -> list[Any]:
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"the reassignment is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise ConfigError('the reassignment is not a JSON object with "version"')
@@ -235,7 +253,8 @@ def _entry(entry: Any) -> tuple[TopicPartition, tuple[int, ...], tuple[str, ...]
 
 
 def _is_number(value: Any) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
+    """Whether the value can be a partition or a broker id."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
 
 
 def _joined(values: Iterable[Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.admin.reassign.clearing import clear_throttles
+from kafkaclient.admin.reassign.clearing import clear_throttles, throttled_brokers
 from kafkaclient.admin.reassign.early_unthrottle import unthrottle_early
 from kafkaclient.admin.reassign.moves import bootstrap_map
 from kafkaclient.admin.reassign.outcome import Lifted, Throttles
@@ -38,8 +38,9 @@ class ReplicationQuotas:
             throttle = Throttle(running)
             topics, hidden = await throttle.topics(topic.name for topic in cluster.topics)
             brokers, failures = await throttle.brokers(live_brokers(cluster))
+            defaults = await throttle.defaults()
         set_ = {name: each for name, each in topics.items() if each.any}
-        return Throttles(set_, brokers, failures, hidden)
+        return Throttles(set_, brokers, failures, hidden, defaults)
 
     async def set_rate(
         self,
@@ -48,8 +49,9 @@ class ReplicationQuotas:
         *,
         timeout_s: float | None = None,
     ) -> dict[int, KafkaError | None]:
-        """Change the quota of ``brokers``, or of all brokers with a throttle of this package.
-        Returns by broker None, or the error if the quota was not changed."""
+        """Change the quota of ``brokers``, or of all brokers with a throttle of this package or a
+        throttled reassignment of any tool. Returns by broker None, or the error if the quota was
+        not changed."""
         check_rate(bytes_per_second)
         async with (
             self._operation("changing the quota", timeout_s) as running,
@@ -59,7 +61,10 @@ class ReplicationQuotas:
             throttle = Throttle(running)
             wanted = live if brokers is None else brokers
             present, failures = await throttle.brokers(wanted, seen=seen)
-            ours = [n for n, now in present.items() if now.marks or brokers is not None]
+            ongoing = {} if brokers is not None else await running.reassignments.ongoing()
+            topics, _ = await throttle.topics((p.topic for p in ongoing), seen=seen)
+            moving = throttled_brokers(topics, ongoing) if brokers is None else set(brokers)
+            ours = [node for node, now in present.items() if now.marks or node in moving]
             failures |= await throttle.set_rate(ours, bytes_per_second, live, seen=seen)
         return dict(sorted({**dict.fromkeys(ours), **failures}.items()))
 

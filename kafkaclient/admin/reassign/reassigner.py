@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING
 from kafkaclient.admin.reassign.clearing import clear_throttles
 from kafkaclient.admin.reassign.cluster_reader import ClusterReader, known_partitions, visible
 from kafkaclient.admin.reassign.early_unthrottle import unthrottle_early
-from kafkaclient.admin.reassign.estimate import Estimate, estimate, inbound_rate
-from kafkaclient.admin.reassign.moves import move_map
-from kafkaclient.admin.reassign.outcome import Throttles, Verification, off_target, states
+from kafkaclient.admin.reassign.estimate import Estimate, estimate, growth_of
+from kafkaclient.admin.reassign.moves import move_map, new_brokers
+from kafkaclient.admin.reassign.outcome import (
+    Lifted,
+    Throttles,
+    Verification,
+    off_target,
+    states,
+)
 from kafkaclient.admin.reassign.plan import ReassignmentPlan, generate, with_replication_factor
 from kafkaclient.admin.reassign.progress import Tracker
 from kafkaclient.admin.reassign.submission import Submission
@@ -25,7 +31,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from kafkaclient.admin.reassign.moves import Move
-    from kafkaclient.admin.reassign.outcome import Begun, Lifted, PartitionState
+    from kafkaclient.admin.reassign.outcome import Begun, PartitionState
     from kafkaclient.admin.reassign.progress import Progress
     from kafkaclient.admin.running import Operation
     from kafkaclient.admin.session import Session
@@ -61,15 +67,19 @@ class Reassigner:
         timeout_s: float | None = None,
     ) -> tuple[ReassignmentPlan, ReassignmentPlan]:
         """A plan of the current replicas, and a proposed plan on ``brokers`` (default: all that are
-        up). Changes nothing.
+        up). Changes nothing. The current replicas of a partition that is being reassigned are its
+        target; this logs a warning.
 
         The proposal is KIP-36's from a random start, as in Kafka's tool, and ignores the current
-        replicas. With ``replication_factor`` it keeps the current replicas, and adds or removes
-        some. Raises UnknownTopicError; ConfigError if a broker is down, or only some brokers have a
-        rack; the broker's INVALID_REPLICATION_FACTOR if there are too few brokers.
+        replicas, but each partition keeps its replication factor. With ``replication_factor`` it
+        keeps the current replicas, and adds or removes some. Replicas that are down, then replicas
+        that are not in sync, are removed before others. Raises UnknownTopicError; ConfigError if a
+        broker is down, or only some brokers have a rack; the broker's INVALID_REPLICATION_FACTOR if
+        there are too few brokers.
         """
         wanted = tuple(dict.fromkeys(topics))
         async with self._operation("generating a reassignment", timeout_s) as running:
+            ongoing = await running.reassignments.ongoing()
             cluster = await running.session.metadata(wanted)
         for topic in cluster.topics:
             if topic.error_code:
@@ -80,14 +90,22 @@ class Reassigner:
             if node not in racks:
                 up = ", ".join(map(str, sorted(racks)))
                 raise ConfigError(f"Unknown broker id {node}; the brokers that are up are {up}")
-        racks = {node: racks[node] for node in chosen}
-        present = {p: view.replicas for p, view in partitions_of(cluster).items()}
-        if replication_factor is None:
-            proposed = generate(present, racks, rng=self._rng, rack_aware=rack_aware)
-        else:
-            proposed = with_replication_factor(
-                present, racks if rack_aware else dict.fromkeys(racks), replication_factor
+        views = partitions_of(cluster)
+        for partition in sorted(views.keys() & ongoing.keys()):
+            move = ongoing[partition]
+            target = tuple(node for node in move.replicas if node not in move.removing)
+            views[partition] = views[partition]._replace(replicas=target)
+            _log.warning(
+                "%s is being reassigned: the plans start from its target %s", partition, target
             )
+        present = {partition: view.replicas for partition, view in views.items()}
+        if replication_factor is None:
+            on = {node: racks[node] for node in chosen}
+            proposed = generate(present, on, rng=self._rng, rack_aware=rack_aware)
+        else:
+            known = racks if rack_aware else dict.fromkeys(racks)
+            rng = self._rng
+            proposed = with_replication_factor(views, known, chosen, replication_factor, rng=rng)
         return ReassignmentPlan(present), ReassignmentPlan(proposed)
 
     async def estimate(
@@ -95,36 +113,40 @@ class Reassigner:
         plan: Mapping[TopicPartition, Sequence[int]],
         *,
         measure_s: float = 0.0,
+        skip_dead: bool = False,
         timeout_s: float | None = None,
     ) -> Estimate:
         """The estimated bytes and time of a plan. ``measure_s`` is the time in seconds to measure
-        the brokers' inbound rate. Brokers that do not answer are in :attr:`Estimate.silent`. Raises
-        UnknownTopicError."""
+        the brokers' inbound rates, which does not count against ``timeout_s``. ``skip_dead`` leaves
+        out what :meth:`begin` leaves out. Brokers that do not answer are in
+        :attr:`Estimate.silent`. Raises UnknownTopicError."""
         async with self._operation("estimating a reassignment", timeout_s) as running:
             ongoing = await running.reassignments.ongoing()
             cluster = await known_partitions(running.session, plan.keys())
             nodes = live_brokers(cluster)
             reader = ClusterReader(running, self._clock)
-            sizes, silent = await reader.sizes(nodes)
-            inbound = 0.0
-            if measure_s > 0:
-                began = self._clock()
-                await asyncio.sleep(measure_s)
-                later, _ = await reader.sizes(nodes)
-                inbound = inbound_rate(sizes, later, self._clock() - began)
             min_in_sync = await reader.min_in_sync(partition.topic for partition in plan)
+            sizes, silent = await reader.sizes(nodes)
+        growth = None
+        if measure_s > 0:
+            began = self._clock()
+            await asyncio.sleep(measure_s)
+            async with self._operation("estimating a reassignment", timeout_s) as running:
+                later, _ = await ClusterReader(running, self._clock).sizes(nodes)
+            growth = growth_of(sizes, later, self._clock() - began)
         views = partitions_of(cluster)
-        moves = move_map(
-            ongoing, plan, {partition: views[partition].replicas for partition in plan}
-        )
+        moves = move_map(ongoing, plan, {p: views[p].replicas for p in plan})
+        down = {p for p in plan if skip_dead and not new_brokers(moves[p]) <= set(nodes)}
+        targets = {p: target for p, target in plan.items() if p not in down}
         return estimate(
-            {partition: moves[partition] for partition in plan},
+            {partition: moves[partition] for partition in targets},
             views,
             sizes,
-            inbound=inbound,
+            growth=growth,
             silent=silent,
             min_in_sync=min_in_sync,
-            targets=plan,
+            targets=targets,
+            skipped=tuple(sorted(down)),
         )
 
     async def begin(
@@ -134,6 +156,7 @@ class Reassigner:
         *,
         additional: bool = False,
         skip_dead: bool = False,
+        allow_fewer_in_sync: bool = False,
         on_rollback: Callable[[ReassignmentPlan], None] | None = None,
         timeout_s: float | None = None,
     ) -> Begun:
@@ -141,22 +164,26 @@ class Reassigner:
 
         Without a quota there is no throttle. ``additional`` allows other ongoing reassignments: the
         quota then applies to all, and the plan replaces the ongoing target of a partition.
-        ``skip_dead`` omits partitions that need a broker that is down. ``on_rollback`` gets a plan
-        of the current replicas before any change; if it raises, nothing is started.
+        ``skip_dead`` omits partitions that need a broker that is down. ``allow_fewer_in_sync``
+        allows moves that remove live in-sync replicas without replacement, while a replica that is
+        down or not in sync stays. ``on_rollback`` gets a plan of the current replicas before any
+        change; if it raises, nothing is started.
 
         If this call raises or is cancelled, no reassignment is started and no throttle of this call
         is left. Raises ConfigError for an invalid plan, BrokerError REASSIGNMENT_IN_PROGRESS,
-        INVALID_REPLICA_ASSIGNMENT for new replicas on brokers that are down, UnknownTopicError,
-        AuthorizationError, PolicyViolationError if a broker would exceed ``max.broker.partitions``,
-        PartitionLimitRaceError if a concurrent change used the same capacity. The result contains
-        the controller's errors for single partitions.
+        INVALID_REPLICA_ASSIGNMENT for new replicas on brokers that are down and for moves that need
+        ``allow_fewer_in_sync``, UnknownTopicError, AuthorizationError, PolicyViolationError if a
+        broker would exceed ``max.broker.partitions``, PartitionLimitRaceError if a concurrent
+        change used the same capacity. The result contains the controller's errors for single
+        partitions.
         """
         wanted = {partition: tuple(nodes) for partition, nodes in plan.items()}
         ReassignmentPlan(wanted).check()
         check_rate(bytes_per_second)
         async with self._operation("reassigning partitions", timeout_s) as running:
+            flags = (additional, skip_dead, allow_fewer_in_sync)
             return await Submission(
-                running, wanted, bytes_per_second, additional, skip_dead, on_rollback, timeout_s
+                running, wanted, bytes_per_second, *flags, on_rollback, timeout_s
             ).run()
 
     async def verify(
@@ -177,7 +204,8 @@ class Reassigner:
             lists, hidden = await throttle.topics(partition.topic for partition in plan)
             live = live_brokers(await running.session.metadata(()))
             brokers, failures = await throttle.brokers(live)
-        throttles = Throttles(lists, brokers, failures, hidden)
+            defaults = await throttle.defaults()
+        throttles = Throttles(lists, brokers, failures, hidden, defaults)
         return Verification(partitions, not ongoing, lifted, throttles)
 
     async def cancel(
@@ -185,11 +213,13 @@ class Reassigner:
         partitions: Iterable[TopicPartition] | None = None,
         *,
         preserve_throttles: bool = False,
+        on_lifted: Callable[[Lifted], object] = warn_of,
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
         """Cancel the ongoing reassignments of ``partitions`` (None: all), then remove throttles as
-        :meth:`verify` does. Logs a warning for each throttle that could not be removed. Returns by
-        cancelled partition None, or the error if its reassignment continues.
+        :meth:`verify` does. Returns by cancelled partition None, or the error if its reassignment
+        continues. ``on_lifted`` gets the throttles that were removed or not; by default a warning
+        is logged for each throttle that could not be removed.
 
         Brokers restore the replicas in another order. A partition whose target was changed during
         its reassignment keeps the replicas of its first target: only :attr:`Begun.before` has the
@@ -201,16 +231,27 @@ class Reassigner:
             results: dict[TopicPartition, KafkaError | None] = {}
             if wanted:
                 results = await cancel_moves(running, wanted, await running.session.metadata(None))
-            if not preserve_throttles:
-                warn_of(await clear_throttles(running, completed=results, force=bool(results)))
+        if not preserve_throttles:
+            try:
+                async with self._operation("removing throttles", timeout_s) as running:
+                    forced = bool(results)
+                    lifted = await clear_throttles(running, completed=results, force=forced)
+            except KafkaError as error:
+                if not results:
+                    raise
+                lifted = Lifted(failures={"the cluster": error})
+            on_lifted(lifted)
         return results
 
     async def undo(self, begun: Begun, *, timeout_s: float | None = None) -> list[KafkaError]:
         """Cancel the reassignments of :meth:`begin` that are not complete, and remove throttles.
         Restores the original replicas in their original order, also if :meth:`begin` replaced the
         target of an ongoing reassignment. Returns the errors."""
-        async with self._operation("undoing a reassignment", timeout_s) as running:
-            return await undo(running, begun)
+        try:
+            async with self._operation("undoing a reassignment", timeout_s) as running:
+                return await undo(running, begun)
+        except KafkaError as error:
+            return [error]
 
     async def finish(self, begun: Begun, *, timeout_s: float | None = None) -> Lifted:
         """Remove the throttles of a completed plan."""

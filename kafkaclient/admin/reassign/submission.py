@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.admin.error_codes import INVALID_REPLICA_ASSIGNMENT, REASSIGNMENT_IN_PROGRESS
 from kafkaclient.admin.reassign.cluster_reader import known_partitions
-from kafkaclient.admin.reassign.moves import current_move, move_map, new_brokers, throttle_map
+from kafkaclient.admin.reassign.moves import (
+    current_move,
+    leaves_fewer_in_sync,
+    move_map,
+    new_brokers,
+    throttle_map,
+)
 from kafkaclient.admin.reassign.outcome import Begun, some
 from kafkaclient.admin.reassign.plan import ReassignmentPlan
 from kafkaclient.admin.reassign.throttle import Throttle
@@ -23,7 +29,7 @@ from kafkaclient.admin.topics import live_brokers, partitions_of
 from kafkaclient.broker_errors import broker_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from kafkaclient.admin.running import RunningAdmin
     from kafkaclient.errors import KafkaError
@@ -43,6 +49,7 @@ class Submission:
     quota: int | None
     additional: bool
     skip_dead: bool
+    allow_fewer_in_sync: bool
     on_rollback: Callable[[ReassignmentPlan], None] | None
     timeout_s: float | None
     _before: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
@@ -95,10 +102,17 @@ class Submission:
         live = frozenset(live_brokers(cluster))
         dead = {p: down for p in plan if (down := new_brokers(moves[p]) - live)}
         if dead and not (self.skip_dead and dead.keys() < plan.keys()):
-            raise _needs(dead)
+            missing = _nodes(frozenset().union(*dead.values()))
+            why = f"Unknown broker id {missing}: new replicas need brokers that are up"
+            raise _refused(dead, why, "start the broker, or omit these partitions (--skip-dead)")
+        wanted = {p: nodes for p, nodes in plan.items() if p not in dead}
+        fewer = [p for p in wanted if leaves_fewer_in_sync(views[p], moves[p], wanted[p], live)]
+        if fewer and not self.allow_fewer_in_sync:
+            why = "live in-sync replicas are removed, and replicas that are down or lag stay"
+            ways = "wait until all replicas are in sync, or accept it (--allow-fewer-in-sync)"
+            raise _refused(fewer, why, ways)
         self._before = {p: _before(p, ongoing, views) for p in plan}
         limits = await running.limits(cluster)
-        wanted = {p: nodes for p, nodes in plan.items() if p not in dead}
         throttled = {p: move for p, move in moves.items() if p not in dead}
         running.reassignments.check_limits(wanted, limits, cluster)
         if self.on_rollback is not None:
@@ -113,7 +127,7 @@ class Submission:
         self._sent = {p: nodes for p, nodes in wanted.items() if results[p] is None}
         await running.reassignments.check_race(self._sent, limits, cluster, undone=True)
         for partition, nodes in dead.items():
-            advice = f"broker {', '.join(map(str, sorted(nodes)))} is down"
+            advice = f"broker {_nodes(nodes)} is down"
             what = f"reassigning {partition}"
             results[partition] = broker_error(INVALID_REPLICA_ASSIGNMENT, what, advice=advice)
         return Begun(
@@ -132,15 +146,16 @@ class Submission:
             self._sent = {}
 
 
-def _needs(dead: Mapping[TopicPartition, frozenset[int]]) -> KafkaError:
-    nodes = sorted(frozenset().union(*dead.values()))
+def _refused(partitions: Iterable[TopicPartition], why: str, ways: str) -> KafkaError:
     return broker_error(
         INVALID_REPLICA_ASSIGNMENT,
-        f"reassigning {some(dead)}",
-        advice=f"Unknown broker id {', '.join(map(str, nodes))}: new replicas need brokers that "
-        "are up. Nothing was changed; correct the plan, start the broker, or omit these "
-        "partitions (--skip-dead)",
+        f"reassigning {some(partitions)}",
+        advice=f"{why}. Nothing was changed; correct the plan, {ways}",
     )
+
+
+def _nodes(nodes: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(nodes)))
 
 
 def _before(

@@ -25,6 +25,7 @@ from kafkaclient.admin.configs import ConfigResource
 from kafkaclient.admin.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from kafkaclient.admin.reassign.moves import follower_replicas, leader_replicas, moving_brokers
 from kafkaclient.admin.reassign.throttle_marks import (
+    ALL_RATE_KEYS,
     LIST_KEYS,
     RATE_KEYS,
     BrokerMark,
@@ -129,8 +130,13 @@ class Throttle:
             for name, entry in entries.items()
             if entry.source is ConfigSource.DYNAMIC_BROKER_CONFIG
         }
-        rates = {key: int(own[key] or 0) for key in RATE_KEYS if key in own}
-        return BrokerThrottle(rates, BrokerMark.all_of(own))
+        return BrokerThrottle(_rates_in(own), BrokerMark.all_of(own))
+
+    async def defaults(self) -> dict[str, int]:
+        """The rates that apply to each broker without a rate of its own. They are of other tools:
+        this package sets none."""
+        entries = await self._configs.describe(ConfigResource.broker_defaults())
+        return _rates_in({name: entry.value for name, entry in entries.items()})
 
     async def set_moves(
         self, moves: Mapping[TopicPartition, Move], rate: int, live: Collection[int], *, seen: str
@@ -212,3 +218,7 @@ class Throttle:
                 jobs[name] = self._configs.alter(ConfigResource.topic(name), subtract=subtract)
         _, failed = await gather_outcomes(jobs)
         return set().union(*(by_topic[name] for name in marked.keys() - failed.keys()))
+
+
+def _rates_in(values: Mapping[str, str | None]) -> dict[str, int]:
+    return {key: int(rate) for key in ALL_RATE_KEYS if (rate := values.get(key)) is not None}

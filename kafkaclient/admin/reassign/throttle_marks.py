@@ -24,6 +24,10 @@ LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
 RATE_KEYS = (LEADER_RATE, FOLLOWER_RATE)
 
+LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+ALL_RATE_KEYS = (*RATE_KEYS, LOG_DIRS_RATE)
+"""All rates that Kafka's tool sets. This package does not set the rate for log directories."""
+
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 LIST_KEYS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
@@ -139,8 +143,8 @@ class BrokerMark(NamedTuple):
 
 
 class BrokerThrottle(NamedTuple):
-    """The rates of a broker in bytes per second, by key, and the marks of this package. There are
-    several marks if operators set rates at the same time."""
+    """The rates of a broker in bytes per second, by key of :data:`ALL_RATE_KEYS`, and the marks of
+    this package. There are several marks if operators set rates at the same time."""
 
     rates: Mapping[str, int]
     marks: tuple[BrokerMark, ...] = ()
@@ -148,7 +152,8 @@ class BrokerThrottle(NamedTuple):
     @property
     def mark(self) -> BrokerMark | None:
         """The mark that matches the current rates, else the first mark."""
-        matching = (mark for mark in self.marks if mark.rate in self.rates.values())
+        present = {self.rates.get(key) for key in RATE_KEYS}
+        matching = (mark for mark in self.marks if mark.rate in present)
         return next(matching, self.marks[0] if self.marks else None)
 
     def restored(self) -> dict[str, int | None]:

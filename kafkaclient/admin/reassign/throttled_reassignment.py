@@ -88,7 +88,9 @@ class ThrottledReassignment:
         finally:
             if cleared is None:
                 for error in await self._reassigner.undo(begun):
-                    _log.warning("undoing a reassignment failed: %s", error)
+                    _log.warning(
+                        "undoing failed (kafkaclient reassign cancel undoes it): %s", error
+                    )
         if cleared is None:
             return
         failures = await self._reassigner.failures(begun)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.admin.error_codes import NO_REASSIGNMENT_IN_PROGRESS
 from kafkaclient.admin.reassign.clearing import clear_throttles
+from kafkaclient.admin.topics import partitions_of
 from kafkaclient.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -105,12 +106,14 @@ async def _restore(
     completed: Collection[TopicPartition] = (),
 ) -> dict[TopicPartition, KafkaError]:
     """Cancel the reassignments of ``moving``, then give these and the ``completed`` partitions the
-    replicas that they had ``before``, in their original order. Returns the errors."""
+    replicas that they had ``before``, in their original order. Partitions that no longer exist are
+    left out. Returns the errors."""
     if not moving and not completed:
         return {}
     cluster = await running.session.metadata(None)
     results = await cancel_moves(running, moving, cluster) if moving else {}
-    restored = {p: before[p] for p in (*moving, *completed) if results.get(p) is None}
+    exist = partitions_of(cluster)
+    restored = {p: before[p] for p in (*moving, *completed) if p in exist and not results.get(p)}
     if restored:  # regardless of the partition limits
         results |= await running.reassignments.alter(restored, cluster)
     return {p: error for p, error in results.items() if error is not None}

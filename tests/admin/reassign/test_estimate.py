@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.admin.reassign.estimate import Estimate, SafeRange, estimate, inbound_rate, shown
+from kafkaclient.admin.reassign.estimate import Estimate, SafeRange, estimate, growth_of, shown
 from kafkaclient.admin.reassign.moves import Move
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.results import PartitionView
@@ -26,8 +26,16 @@ KIP_EXAMPLE = Estimate(
     log_bytes_per_broker=500_000 * MB,
     brokers=6,
     inbound=20 * MB,
+    written_in={1: 20 * MB, 2: 20 * MB},
+    written_out={0: 20 * MB},
     replication_factor=2,
 )
+
+
+def written(rate: float, **changes) -> Estimate:
+    """The example, where producers write all inbound bytes to one moving partition."""
+    rates = {"inbound": rate, "written_in": {1: rate, 2: rate}, "written_out": {0: rate}}
+    return replace(KIP_EXAMPLE, **rates, **changes)
 
 
 def test_the_example_of_eight_hours() -> None:
@@ -54,12 +62,21 @@ def test_the_safe_range() -> None:
     alone = KIP_EXAMPLE.safe_range(None)
     assert alone.above is None
     assert alone.problem(10**12) is None
-    assert "would never end" in (replace(KIP_EXAMPLE, inbound=0).safe_range(None).problem(0) or "")
+    assert "would never end" in (written(0.0).safe_range(None).problem(0) or "")
+
+
+def test_bytes_of_other_topics_do_not_keep_a_move_from_ending() -> None:
+    """The quota counts only throttled partitions, so only these need to be kept up with."""
+    other = replace(written(0.0), inbound=20 * MB)
+    assert other.safe_range(125 * MB) == SafeRange(0.0, 115 * MB, 10 * MB + 2)
+    assert other.safe_range(None).problem(10 * MB) is None
+    assert other.expected_s(10 * MB) == pytest.approx(90_000)
+    assert other.move_time_s(10 * MB) == pytest.approx(90_000)
 
 
 @given(st.integers(1, 10**9), st.integers(0, 10**9), st.integers(1, 5), st.integers(0, 10**9))
 def test_a_quota_is_safe_exactly_within_the_range(n, inbound, r, quota) -> None:
-    found = replace(KIP_EXAMPLE, inbound=float(inbound), replication_factor=r)
+    found = written(float(inbound), replication_factor=r)
     safe = found.safe_range(n).problem(quota) is None
     assert safe == (inbound < quota < n - inbound / r)
     if safe:
@@ -69,7 +86,7 @@ def test_a_quota_is_safe_exactly_within_the_range(n, inbound, r, quota) -> None:
 @given(st.integers(1, 10**9), st.integers(0, 10**9), st.integers(1, 5))
 def test_the_least_network_with_which_a_quota_is_safe(n, quarters, r) -> None:
     inbound = quarters / 4
-    found = replace(KIP_EXAMPLE, inbound=inbound, replication_factor=r)
+    found = written(inbound, replication_factor=r)
     least = found.safe_range(None).least_network
     assert found.safe_range(n).is_empty == (n < least)
     lowest = math.floor(inbound) + 1
@@ -85,9 +102,17 @@ def test_the_fetch_size_wants_a_megabyte_a_second() -> None:
     assert not KIP_EXAMPLE.is_coarse(MB)
 
 
+def test_the_fetch_size_in_a_large_cluster() -> None:
+    """Question 5: 500 brokers x 10 MB exceed what a 100 MB/s network takes in 11 s."""
+    large = replace(KIP_EXAMPLE, brokers=500)
+    assert large.is_coarse(50 * MB, 100 * MB)
+    assert not large.is_coarse(50 * MB)
+    assert not replace(KIP_EXAMPLE, brokers=5).is_coarse(MB, 100 * MB)
+
+
 def test_an_estimate_from_what_is_on_the_disks() -> None:
     views = {
-        T0: PartitionView(0, leader=0, replicas=(0, 1)),
+        T0: PartitionView(0, leader=0, replicas=(0, 1), isr=(0, 1)),
         T1: PartitionView(1, leader=1, replicas=(1, 0)),
         TopicPartition("u", 0): PartitionView(0, leader=0, replicas=(0,)),
     }
@@ -96,11 +121,18 @@ def test_an_estimate_from_what_is_on_the_disks() -> None:
         T1: Move(frozenset({0, 1}), frozenset()),
     }
     sizes = {0: {T0: 100, T1: 7}, 1: {T0: 90, T1: 7}, 2: {}, 3: {}}
-    found = estimate(moves, views, sizes, inbound=3.0)
+    growth = {0: {T0: 3.0, T1: 50.0}, 1: {T0: 4.0}}
+    found = estimate(moves, views, sizes, growth=growth)
     assert (found.partitions, found.total_partitions, found.bytes_to_move) == (1, 3, 200)
     assert (found.bytes_in, found.bytes_out) == ({2: 100, 3: 100}, {0: 200})
     assert (found.log_bytes_per_broker, found.brokers) == (51.0, 4)
-    assert (found.inbound, found.replication_factor) == (3.0, 2)
+    assert (found.inbound, found.replication_factor) == (53.0, 2)
+    # The leader sends to its follower and to two new replicas; T1 does not move.
+    assert (found.written_in, found.written_out) == ({2: 3.0, 3: 3.0}, {0: 9.0})
+    # Bytes that a new replica has already are not moved again.
+    sizes[2][T0] = 60
+    again = estimate(moves, views, sizes)
+    assert (again.bytes_in, again.bytes_out) == ({2: 40, 3: 100}, {0: 140})
 
 
 def test_topics_that_stop_while_they_move() -> None:
@@ -127,10 +159,10 @@ def test_nothing_to_move() -> None:
     assert (found.move_ratio, found.move_time_s(1), found.expected_s(1)) == (0.0, 0.0, 0.0)
 
 
-def test_what_comes_in() -> None:
+def test_growth() -> None:
     first = {0: {T0: 100, T1: 100}, 1: {T0: 100}}
     second = {0: {T0: 300, T1: 50}, 1: {T0: 200, T1: 1000}, 2: {T0: 5}}
-    assert inbound_rate(first, second, 2.0) == 100.0
+    assert growth_of(first, second, 2.0) == {0: {T0: 100.0, T1: 0.0}, 1: {T0: 50.0}}
 
 
 def test_bytes_for_people() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaclient.admin.reassign.moves import Move, in_sync, leaves_fewer_in_sync
 from kafkaclient.admin.reassign.plan import (
     ReassignmentPlan,
     generate,
@@ -18,6 +20,7 @@ from kafkaclient.admin.reassign.plan import (
 )
 from kafkaclient.errors import BrokerError, ConfigError
 from kafkaclient.types import TopicPartition
+from kafkaclient.wire.results import PartitionView
 
 FOO0, FOO1, BAR0 = TopicPartition("foo", 0), TopicPartition("foo", 1), TopicPartition("bar", 0)
 
@@ -53,6 +56,10 @@ def test_version_and_log_dirs_may_be_missing() -> None:
     [
         ("invalid_json", "not JSON"),
         ("[]", "not a JSON object"),
+        ("[" * 100_000, "not JSON"),
+        (f'{{"partitions":[{entry("foo", -1, [1])}]}}', '"topic", "partition" and "replicas"'),
+        (f'{{"partitions":[{entry("foo", 2**31, [1])}]}}', '"topic", "partition" and "replicas"'),
+        (f'{{"partitions":[{entry("foo", 0, [-1])}]}}', "replicas must be broker ids"),
         ('{"partitions":1}', "must be a list"),
         ('{"partitions":[1]}', "JSON object"),
         ('{"partitions":[{"topic":"foo","replicas":[1]}]}', '"topic", "partition" and "replicas"'),
@@ -133,7 +140,74 @@ def test_on_some_of_the_brokers() -> None:
     assert {frozenset(nodes) for nodes in found.values()} == {frozenset({0, 1, 3})}
 
 
+def test_each_partition_keeps_its_replication_factor() -> None:
+    """Java gives all partitions the factor of the topic's first partition."""
+    mixed = {FOO0: (0, 1), FOO1: (0, 1, 2, 3), BAR0: (2,)}
+    found = generate(mixed, dict.fromkeys(range(4)), rng=Random(1))
+    assert {p: len(set(nodes)) for p, nodes in found.items()} == {FOO0: 2, FOO1: 4, BAR0: 1}
+
+
 racks = st.sampled_from(["a", "b", "c"])
+
+
+@st.composite
+def clusters(draw) -> tuple[dict[int, str], list[int], dict[TopicPartition, PartitionView]]:
+    """The racks of the brokers that are up, those of them that may get replicas (the others are
+    cordoned), and partitions with factors of their own. Some replicas are down or not in sync."""
+    up = draw(st.dictionaries(st.integers(0, 8), racks, min_size=3, max_size=9))
+    usable = draw(st.lists(st.sampled_from(sorted(up)), min_size=1, unique=True))
+    present = {}
+    for number in range(draw(st.integers(1, 6))):
+        nodes = draw(st.lists(st.integers(0, 11), min_size=1, max_size=4, unique=True))
+        isr = draw(st.lists(st.sampled_from(nodes), unique=True))
+        present[TopicPartition("t", number)] = PartitionView(number, -1, -1, tuple(nodes), (*isr,))
+    return up, usable, present
+
+
+@given(clusters(), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_another_replication_factor_keeps_what_is_healthy(cluster, factor, rng) -> None:
+    up, usable, present = cluster
+    try:
+        found = with_replication_factor(present, up, usable, factor, rng=rng)
+    except BrokerError:
+        least = min(len({*view.replicas, *usable}) for view in present.values())
+        assert factor > len(up) or factor > least
+        return
+    for partition, view in present.items():
+        old, new = set(view.replicas), found[partition]
+        healthy = in_sync(view, up)
+        assert len(new) == len(set(new)) == factor
+        assert set(new) <= old or set(new) > old
+        assert set(new) - old <= set(usable)
+        removed, kept = old - set(new), old & set(new)
+        # Neither a dead nor a lagging replica stays where an in-sync one goes, nor a dead one
+        # where a live one goes.
+        assert not removed & healthy or kept <= healthy
+        assert not removed & set(up) or kept <= set(up)
+        # The preferred leader is in sync where the former one is dead.
+        assert new[0] in up or not healthy
+        if view.replicas[0] in healthy:
+            assert new[0] == view.replicas[0]
+        move = Move(frozenset(old), frozenset(new) - old)
+        assert not leaves_fewer_in_sync(view, move, new, up)
+
+
+@given(clusters(), st.randoms(use_true_random=False))
+def test_a_new_placement_uses_brokers_that_may_get_replicas(cluster, rng) -> None:
+    up, usable, present = cluster
+    replicas = {partition: view.replicas for partition, view in present.items()}
+    if max(map(len, replicas.values())) > len(usable):
+        with pytest.raises(BrokerError):
+            generate(replicas, {node: up[node] for node in usable}, rng=rng)
+        return
+    found = generate(replicas, {node: up[node] for node in usable}, rng=rng)
+    for partition, view in present.items():
+        old, new = set(view.replicas), found[partition]
+        assert len(set(new)) == len(old)
+        assert set(new) <= set(usable)
+        # As many replicas as before, none of them dead: never fewer in sync.
+        move = Move(frozenset(old), frozenset(new) - old)
+        assert not leaves_fewer_in_sync(view, move, new, up)
 
 
 @given(
@@ -144,7 +218,10 @@ racks = st.sampled_from(["a", "b", "c"])
 )
 def test_another_replication_factor_moves_nothing_that_stays(brokers, before, after, rng) -> None:
     present = {TopicPartition("t", n): tuple(rng.sample(sorted(brokers), before)) for n in range(6)}
-    found = with_replication_factor(present, brokers, after)
+    views = {
+        p: PartitionView(p.partition, nodes[0], 0, nodes, nodes) for p, nodes in present.items()
+    }
+    found = with_replication_factor(views, brokers, sorted(brokers), after, rng=rng)
     for partition, nodes in present.items():
         new = found[partition]
         assert len(new) == len(set(new)) == after
@@ -156,6 +233,41 @@ def test_another_replication_factor_moves_nothing_that_stays(brokers, before, af
             assert len(used) >= len({brokers[node] for node in nodes}) + after - before
 
 
+@pytest.mark.parametrize(
+    ("replicas", "isr", "factor", "proposed"),
+    [
+        ((0, 9, 1), (0, 1), 2, (0, 1)),
+        ((9, 1, 2), (1, 2), 2, (1, 2)),
+        ((9, 1), (1,), 2, (1, 9)),
+        ((0, 1, 2), (1, 2), 2, (1, 2)),
+        ((9, 0, 1), (9,), 1, (0,)),
+    ],
+    ids=["dead", "dead preferred leader", "dead, but kept", "lagging", "no leader"],
+)
+def test_which_replica_is_removed(replicas, isr, factor, proposed) -> None:
+    """Broker 9 is down."""
+    view, up = PartitionView(0, replicas=replicas, isr=isr), dict.fromkeys(range(4))
+    found = with_replication_factor({FOO0: view}, up, list(up), factor, rng=Random(1))
+    assert found == {FOO0: proposed}
+
+
+def test_plans_topic_by_topic_use_all_brokers() -> None:
+    """Each plan is generated alone, before any of them is executed."""
+    rng, new = Random(1), Counter[int]()
+    for number in range(60):
+        view = PartitionView(0, replicas=(0,), isr=(0,))
+        found = with_replication_factor(
+            {TopicPartition(f"t{number}", 0): view}, dict.fromkeys(range(5)), range(5), 2, rng=rng
+        )
+        new.update(nodes[1] for nodes in found.values())
+    assert set(new) == {1, 2, 3, 4}
+    assert min(new.values()) > 5
+
+
 def test_a_replication_factor_that_brokers_do_not_suffice_for() -> None:
+    views = {p: PartitionView(0, replicas=nodes, isr=nodes) for p, nodes in PRESENT.items()}
     with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):
-        with_replication_factor(PRESENT, {0: None, 1: None}, 3)
+        with_replication_factor(views, {0: None, 1: None}, [0, 1], 3, rng=Random(1))
+    cordoned = {0: None, 1: None, 2: None, 3: None}
+    with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):
+        with_replication_factor(views, cordoned, [3], 3, rng=Random(1))

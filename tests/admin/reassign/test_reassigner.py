@@ -14,6 +14,7 @@ from kafkaclient.admin.reassign.throttle_marks import (
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
+    LOG_DIRS_RATE,
     MARK,
 )
 from kafkaclient.errors import (
@@ -480,4 +481,71 @@ async def test_throttles_told_and_removed_all_the_same(admin, configured) -> Non
     kept = await admin.replication_quotas.clear()
     assert (kept.topics, kept.needed_topics) == ((), ("foo",))
     await admin.replication_quotas.clear(keep_needed=False)
+    assert configured() == {}
+
+
+async def test_generating_during_a_move(admin, caplog) -> None:
+    """A partition has its old and its new replicas then, and still keeps its factor."""
+    await admin.reassigner.begin({BAR0: [0, 4]})
+    present, proposed = await admin.reassigner.generate(["bar"])
+    assert present.replicas == {BAR0: (0, 4)}
+    assert len(proposed.replicas[BAR0]) == 2
+    assert "bar-0 is being reassigned" in caplog.text
+
+
+async def test_generating_with_a_dead_replica(admin, fake) -> None:
+    fake.stop_broker(2)
+    _, proposed = await admin.reassigner.generate(["foo", "bar", "baz"], replication_factor=2)
+    assert all(2 not in nodes for nodes in proposed.replicas.values())
+    assert proposed.replicas[BAZ1] == (0, 1)
+
+
+@virtual_time
+async def test_measuring_does_not_count_against_the_time_limit(fake_virtual) -> None:
+    _, admin = fake_virtual
+    async with admin:
+        await admin.reassigner.estimate({FOO0: [0, 1, 3]}, measure_s=20, timeout_s=1)
+
+
+async def test_what_is_left_out_is_not_estimated(admin, fake, write_records) -> None:
+    await write_records("foo", 0, 3)
+    await write_records("bar", 0, 1)
+    plan = {FOO0: [0, 1, 4], BAR0: [3, 2, 0]}
+    both = await admin.reassigner.estimate(plan)
+    fake.stop_broker(4)
+    rest = await admin.reassigner.estimate(plan, skip_dead=True)
+    assert (both.skipped, rest.skipped) == ((), (FOO0,))
+    assert 0 < rest.bytes_to_move < both.bytes_to_move
+    assert (both.partitions, rest.partitions) == (2, 1)
+
+
+async def test_the_quota_of_a_move_of_another_tool(admin, configured) -> None:
+    """Kafka's tool sets lists and rates without a mark; its --verify deletes all but our mark."""
+    await admin.reassigner.begin({FOO0: [0, 1, 3]})
+    assert await admin.replication_quotas.set_rate(2000) == {}  # nothing throttles the move
+    await admin.alter_configs(
+        ConfigResource.topic("foo"), {LEADER_REPLICAS: "0:0,0:1,0:2", FOLLOWER_REPLICAS: "0:3"}
+    )
+    for node in range(4):
+        await admin.alter_configs(
+            ConfigResource.broker(node), {LEADER_RATE: "10", FOLLOWER_RATE: "10"}
+        )
+    assert await admin.replication_quotas.set_rate(2000) == dict.fromkeys(range(4))
+    assert rates(configured) == dict.fromkeys("0123", "2000")
+    assert (await admin.replication_quotas.clear()).brokers == ()  # the move needs them
+    await admin.reassigner.cancel()
+    assert rates(configured) == dict.fromkeys("0123", "10")
+
+
+async def test_rates_at_the_defaults_of_all_brokers(admin, configured) -> None:
+    defaults = {LEADER_RATE: "7", FOLLOWER_RATE: "8", LOG_DIRS_RATE: "9"}
+    await admin.alter_configs(ConfigResource.broker_defaults(), defaults)
+    await admin.alter_configs(ConfigResource.broker(1), {LOG_DIRS_RATE: "5"})
+    told = await admin.replication_quotas.describe()
+    assert told.defaults == {LEADER_RATE: 7, FOLLOWER_RATE: 8, LOG_DIRS_RATE: 9}
+    assert {n: dict(b.rates) for n, b in told.brokers.items() if b.rates} == {1: {LOG_DIRS_RATE: 5}}
+    assert (await admin.replication_quotas.clear()).defaults == ()
+    wiped = await admin.replication_quotas.clear(everyone=True)
+    assert set(wiped.defaults) == set(defaults)
+    assert wiped.brokers == (1,)
     assert configured() == {}

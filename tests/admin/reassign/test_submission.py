@@ -14,6 +14,7 @@ from kafkaclient.errors import (
     BrokerError,
     PartitionLimitRaceError,
     PolicyViolationError,
+    UnknownTopicError,
 )
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP, delay
@@ -324,3 +325,55 @@ async def test_an_answer_that_does_not_come(fake, new_admin, configured) -> None
         control.remove()
         assert await admin.list_partition_reassignments() == {}
         assert configured() == {}
+
+
+@virtual_time
+async def test_a_plan_that_leaves_fewer_replicas_in_sync_is_refused(
+    fake, new_admin, configured
+) -> None:
+    """foo-0 is on 0, 1 and 2, and broker 2 is down: to keep 2 and remove 1 leaves one in sync."""
+    fake.stop_broker(2)
+    async with new_admin() as admin:
+        weak = {FOO0: [0, 2]}
+        seen = []
+        with pytest.raises(BrokerError, match="--allow-fewer-in-sync") as refused:
+            await admin.reassigner.begin(weak, 1000, on_rollback=seen.append)
+        assert "foo-0" in str(refused.value)
+        assert not seen
+        assert configured() == {}
+        assert not fake.requests_of(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+        # As many replicas are in sync at the end, or all that stay are.
+        for nodes in ([0, 2, 3], [0, 1], [1], [0, 1, 2], [2, 1, 0]):
+            begun = await admin.reassigner.begin({FOO0: nodes}, additional=True)
+            assert begun.failed == {}
+            await admin.reassigner.undo(begun)
+            assert await replicas(admin, FOO0) == begun.before[FOO0] or len(nodes) == 3
+        begun = await admin.reassigner.begin(weak, allow_fewer_in_sync=True)
+        assert begun.started == {FOO0}
+
+
+@virtual_time
+async def test_a_lagging_replica_counts_as_a_dead_one(fake, new_admin) -> None:
+    fake.set_isr("foo", 0, [0, 1])
+    async with new_admin() as admin:
+        with pytest.raises(BrokerError, match="lag stay"):
+            await admin.reassigner.begin({FOO0: [2, 1]})
+        assert (await admin.reassigner.begin({FOO0: [2, 1, 3]})).started == {FOO0}
+        # The new replica 3 need not be in sync for another change: it is so at the end.
+        weaker = {FOO0: [1, 3]}
+        assert (await admin.reassigner.begin(weaker, additional=True)).started == {FOO0}
+
+
+@virtual_time
+async def test_the_rest_is_undone_when_a_topic_was_deleted(fake, new_admin) -> None:
+    async with new_admin() as admin:
+        begun = await admin.reassigner.begin({FOO0: [0, 1, 4], BAR0: [3, 2, 4]}, 1000)
+        await admin.delete_topics(["bar"])
+        assert await admin.reassigner.undo(begun) == []
+        assert await replicas(admin, FOO0) == (0, 1, 2)
+        told = await admin.reassigner.verify(begun.plan)
+        assert str(told.partitions[0]) == "Partition bar-0 does not exist."
+        failures = await admin.reassigner.failures(begun)
+        assert "bar-0 no longer exists: its topic was deleted" in str(failures[BAR0])
+        with pytest.raises(UnknownTopicError, match="reassigning partition bar-0"):
+            await admin.reassigner.begin({BAR0: [3, 2, 4]})

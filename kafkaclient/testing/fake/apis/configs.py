@@ -43,7 +43,13 @@ DEFAULTS: Mapping[int, Mapping[str, str]] = {
     _BROKER: {"log.cleaner.threads": "1", "num.partitions": "1"},
 }
 
-_RATES = frozenset({"leader.replication.throttled.rate", "follower.replication.throttled.rate"})
+_RATES = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
 """Known keys of brokers without a default value."""
 
 

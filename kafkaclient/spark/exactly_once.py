@@ -23,7 +23,14 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from kafkaclient.admin import Admin
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.config.admin import AdminConfig
-from kafkaclient.errors import AuthorizationError, KafkaError
+from kafkaclient.errors import (
+    AuthorizationError,
+    BulkDeliveryError,
+    KafkaError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionLostError,
+)
 from kafkaclient.producer.producer import Producer
 from kafkaclient.spark.checkpoint import end_offsets
 from kafkaclient.spark.client_cache import WORKER_CACHE
@@ -49,6 +56,8 @@ _log = logging.getLogger(__name__)
 # downtime of the query. Brokers allow no more by default (transaction.max.timeout.ms).
 _TIMEOUT_MS = "900000"
 _TRANSACTIONAL_ID_DENIED = 53
+_ENDED = (47, 48, 90, 120)
+"""INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, PRODUCER_FENCED, TRANSACTION_ABORTABLE."""
 _STOP_TIMEOUT_S = 5.0  # for a failed task to abort its transaction
 
 
@@ -91,6 +100,16 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
             advice = denied(error.code, "Write", prefix, is_prefix=True)
             what = f"writing with transactionalIdPrefix={prefix}"
             raise broker_error(error.code, what, advice=advice) from error
+        except (BulkDeliveryError, ProducerFencedError, TransactionAbortableError) as error:
+            if not _has_ended(error):
+                raise
+            raise TransactionLostError(
+                f"the transaction {identity} of this task was aborted by its coordinator, and none "
+                "of the task's rows is visible. Did the task take longer than "
+                f"kafka.transaction.timeout.ms={options['transaction.timeout.ms']}? Then raise the "
+                "option, or give the batches less data (maxOffsetsPerTrigger): Spark repeats "
+                "the task"
+            ) from error
         finally:  # stop() aborts a transaction that is not prepared
             try:
                 loop.run(producer.stop(timeout=_STOP_TIMEOUT_S))
@@ -141,6 +160,14 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
 
         if tasks:
             asyncio.run(run(tasks[0].query_name))
+
+
+def _has_ended(error: BaseException) -> bool:
+    """Whether the coordinator has aborted the task's transaction. With transactions v1 it fences
+    the producer; no other producer can do so, because each task has its own transactional id."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return isinstance(error, KafkaError) and error.code in _ENDED
 
 
 def _prepared(

@@ -132,12 +132,17 @@ class KafkaLedger:
                 _log.warning("the producer of ledger %s did not stop: %s", self._topic, error)
 
     async def last(self) -> Decision | None:
+        return await self._read()
+
+    async def _read(self, claimed_at: int = 0) -> Decision | None:
+        """The last decision; also if the log seems to end before the offset ``claimed_at``, which a
+        broker has acknowledged."""
         tp = TopicPartition(self._topic, 0)
         committed = self._options | {"isolation_level": "read_committed"}
         async with Reader(committed, dialer=self._dialer) as reader:
             first = await reader.offsets(self._topic, at="earliest")
             end = await reader.offsets(self._topic, at="latest")
-            batches = reader.read({tp: (first[tp], end[tp])})
+            batches = reader.read({tp: (first[tp], max(end[tp], claimed_at))})
             values = [record.value async for batch in batches for record in batch]
         last = deque(_join_slices(value for value in values if value is not None), maxlen=1)
         return last[0] if last else None
@@ -153,7 +158,12 @@ class KafkaLedger:
         producer = Producer(self._options | {"transactional_id": self._topic}, dialer=self._dialer)
         self._producer = producer
         await producer.start()
-        return await self.last()
+        # A broker that was paused may take itself for the leader, and answer that the log ends
+        # before the last decision. It cannot have acknowledged this record.
+        async with producer.transaction():
+            claim = f"{self._topic}/claim".encode()
+            acknowledged = await producer.send_and_wait(self._topic, None, claim, partition=0)
+        return await self._read(acknowledged.offset)
 
     async def write(self, decision: Decision) -> None:
         """Write the decision atomically, in one transaction."""

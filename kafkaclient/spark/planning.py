@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from kafkaclient.errors import ConfigError, UnknownTopicError
 from kafkaclient.reader import Reader
 from kafkaclient.spark.filters import narrowed, since_ms
-from kafkaclient.spark.offsets import EARLIEST, LATEST, ByTime, OffsetRange, split
+from kafkaclient.spark.offsets import EARLIEST, LATEST, ByOffset, ByTime, OffsetRange, split
 
 if TYPE_CHECKING:
     import re
@@ -132,18 +133,23 @@ class Planner:
         return await self._reader.offsets(partitions, at)
 
     async def end_offsets(
-        self, known: Collection[TopicPartition] = ()
+        self, known: Mapping[TopicPartition, int] = MappingProxyType({})
     ) -> dict[TopicPartition, int]:
-        """The end offsets of all subscribed partitions that exist now. If one of ``known`` seems to
-        be gone, the brokers are asked again for 10 s."""
+        """The end offsets of all subscribed partitions that exist now.
+
+        ``known`` has an offset that the log of each known partition has had. If one of these
+        partitions seems to be gone, the brokers are asked again for 10 s; an end before its offset
+        is believed as :meth:`.Reader.end_offsets` does.
+        """
         found = await self.partitions(ignore_missing=True)
         for pause_s in _PAUSES_S:
-            if not set(known).difference(found):
+            if not known.keys() - found:
                 break
             await asyncio.sleep(pause_s)
             self._matched_at = float("-inf")
             found = await self.partitions(ignore_missing=True)
-        return await self.offsets(found, "latest")
+        had = {tp: 0 if tp.topic in self._recreated else known.get(tp, 0) for tp in found}
+        return await self._reader.end_offsets(had)
 
     async def skip_unmatched(
         self, ranges: list[OffsetRange], conditions: tuple[Condition, ...]
@@ -217,6 +223,12 @@ async def plan_batch(
         start = await planner.resolve(options.start, partitions, "starting")
         end = await planner.resolve(options.end, partitions, "ending")
         latest = await planner.offsets(partitions, "latest")
+        had = {tp: max(start[tp], end[tp]) for tp in partitions}
+        if any(latest[tp] < had[tp] for tp in partitions):
+            await planner.end_offsets(had)  # until brokers know it that were behind
+            latest = await planner.offsets(partitions, "latest")
+        if options.end == ByOffset(LATEST):
+            end = latest = {tp: max(end[tp], latest[tp]) for tp in partitions}
         ranges = []
         for tp in partitions:
             for side, offset in (("startingOffsets", start[tp]), ("endingOffsets", end[tp])):

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkaclient.cluster import log_ends
 from kafkaclient.spark.client_cache import ClientCache
 from kafkaclient.spark.options import ReadOptions
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.offsets import LATEST_TIMESTAMP
 from kafkaclient.wire.records import BatchBuilder
 
 if TYPE_CHECKING:
@@ -30,6 +33,47 @@ def fake() -> FakeCluster:
     cluster.round_trip_s = 0.0
     cluster.create_topic("t", 3)
     return cluster
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between answers about the end of a log that seems to be shorter."""
+    monkeypatch.setattr(log_ends, "_PAUSE_S", 0.0)
+
+
+@pytest.fixture
+def answer_old_ends(fake: FakeCluster) -> Callable[..., None]:
+    """Let the next answers say that no log is longer than ``end``, as a leader says that was
+    paused and does not know yet that another broker leads."""
+
+    def start(end: int, answers: int = 1) -> None:
+        left = [answers]
+
+        def old(topic: str, partition: Any) -> dict[str, int]:
+            number = partition.partition_index
+            found = {"offset": min(end, fake.end_offset(topic, number)), "leader_epoch": 0}
+            return found | {"partition_index": number, "error_code": 0, "timestamp": -1}
+
+        def answer(request: Any) -> Any:
+            topics = request.message.topics
+            wanted = {p.timestamp for topic in topics for p in topic.partitions}
+            if wanted != {LATEST_TIMESTAMP} or not left[0]:
+                return None
+            left[0] -= 1
+            return {
+                "throttle_time_ms": 0,
+                "topics": [
+                    {
+                        "name": topic.name,
+                        "partitions": [old(topic.name, p) for p in topic.partitions],
+                    }
+                    for topic in topics
+                ],
+            }
+
+        fake.control(ApiKey.LIST_OFFSETS, answer, keep=True)
+
+    return start
 
 
 @pytest.fixture

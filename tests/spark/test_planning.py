@@ -18,7 +18,7 @@ from kafkaclient.spark.planning import Planner, plan_batch
 from kafkaclient.testing.fake.error_code import ErrorCode
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP
+from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -235,3 +235,22 @@ async def planner(given, fake, clock=time.monotonic) -> AsyncIterator[Planner]:
         yield planning
     finally:
         await planning.close()
+
+
+@pytest.mark.parametrize("nth", range(4))
+@pytest.mark.parametrize("given", [{}, {"endingOffsets": by_partition(p0=10, p1=20, p2=0)}])
+async def test_an_old_end_is_not_believed_at_once(
+    fake, options, answer_old_ends, nth: int, given: dict[str, str]
+) -> None:
+    """One answer of a broker that was paused, whichever it is, leaves out no record."""
+    left = [nth]
+
+    def let_pass(request: Any) -> None:
+        if request.message.topics[0].partitions[0].timestamp == LATEST_TIMESTAMP:
+            left[0] -= 1
+            if left[0] < 0:
+                control.remove()
+                answer_old_ends(4)
+
+    control = fake.control(ApiKey.LIST_OFFSETS, let_pass, keep=True)
+    assert await planned(fake, options(**given)) == [(0, 3, 10), (1, 0, 20)]

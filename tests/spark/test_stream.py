@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import threading
 from functools import partial
@@ -18,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
+from kafkaclient import Producer
 from kafkaclient.errors import OffsetOutOfRangeError
 from kafkaclient.spark import planning, stream
 from kafkaclient.spark.group_progress import GroupProgress
@@ -257,6 +259,56 @@ def test_a_topic_that_was_deleted_and_created_again(opened, fake, fill, records:
     assert ranges(lenient.partitions(first, end)) == [(0, 2, records)]
 
 
+@pytest.mark.parametrize("loss", ["true", "false"])
+@pytest.mark.parametrize("most", [None, 2])
+def test_an_old_end_is_not_believed_at_once(
+    opened, fill, answer_old_ends, loss: str, most: int | None
+) -> None:
+    fill(0, 5)
+    reader = opened(startingOffsets="earliest", failOnDataLoss=loss)
+    limit = ALL if most is None else ReadMaxRows(most)
+    start = reader.latestOffset(at(0, 0, 0), ALL)
+    fill(0, 1)
+    answer_old_ends(2, answers=2)
+    assert reader.latestOffset(start, limit) == at(6, 0, 0)
+
+
+def test_a_log_that_has_lost_records(opened, fill, answer_old_ends) -> None:
+    """The query ends before Spark stores the lower offset in the checkpoint."""
+    fill(0, 5)
+    answer_old_ends(3, answers=99)
+    with pytest.raises(OffsetOutOfRangeError, match="t-0 ends at 3, before the read begins, at 5"):
+        opened().latestOffset(at(5, 0, 0), ALL)
+    assert opened(failOnDataLoss="false").latestOffset(at(5, 0, 0), ALL) == at(3, 0, 0)
+
+
+@pytest.mark.parametrize("loss", ["true", "false"])
+def test_a_checkpoint_behind_the_start_of_an_open_transaction(opened, fake, fill, loss) -> None:
+    """As one that was read with ``read_uncommitted``: nothing is lost, nothing is read again."""
+    fill(0, 2)
+
+    async def write() -> Producer:
+        producer = Producer(fake.bootstrap, dialer=fake, transactional_id="x")
+        await producer.start()
+        await producer.begin_transaction()
+        for _ in range(4):
+            await producer.send_and_wait("t", b"open", partition=0)
+        return producer
+
+    async def commit(producer: Producer) -> None:
+        await producer.commit_transaction()
+        await producer.stop()
+
+    with asyncio.Runner() as runner:
+        producer = runner.run(write())
+        given = {"kafka.isolation.level": "read_committed", "failOnDataLoss": loss}
+        reader = opened(**given)
+        assert reader.latestOffset(at(5, 0, 0), ALL) == at(5, 0, 0)
+        assert reader.partitions(at(5, 0, 0), at(5, 0, 0)) == []
+        runner.run(commit(producer))
+    assert reader.latestOffset(at(5, 0, 0), ALL) == at(7, 0, 0)
+
+
 @pytest.fixture
 def half_read(opened, fill) -> tuple[KafkaStreamReader, KafkaStreamReader]:
     """Queries with availableNow that have read 4 of 10 records; for one loss is an error."""
@@ -292,17 +344,27 @@ def test_available_now_sees_topics_that_are_gone(
     assert lenient.latestOffset(at(4, 0, 0), ALL) == {}
 
 
-def test_a_topic_created_again_is_read_when_its_end_moves(opened, fake, fill) -> None:
-    """Spark plans no batch for a topic that has as many records as were read of the old one."""
-    fill(0, 5)
+@pytest.mark.parametrize("read", [1, 5])
+@pytest.mark.parametrize("records", [1, 5, 40])
+@pytest.mark.parametrize("most", [None, 1, 5])
+def test_a_topic_created_again_is_read_completely(
+    opened, fake, fill, read: int, records: int, most: int | None
+) -> None:
+    """Also if a batch of the new topic ends at the offset where the old one was read to: Spark
+    plans no batch that ends where it starts."""
+    fill(0, read)
     reader = opened(failOnDataLoss="false")
+    limit = ALL if most is None else ReadMaxRows(most)
     start = reader.latestOffset(at(0, 0, 0), ALL)
     fake.delete_topic("t")
     fake.create_topic("t", 3)
-    fill(0, 5)
-    assert reader.latestOffset(start, ALL) == start
-    fill(0, 1)
-    assert ranges(reader.partitions(start, reader.latestOffset(start, ALL))) == [(0, 0, 6)]
+    fill(0, records)
+    found: list[int] = []
+    while (end := reader.latestOffset(start, limit)) != start:
+        for _, begin, until in ranges(reader.partitions(start, end)):
+            found += range(begin, until)
+        start = end
+    assert found == [*range(records)]
 
 
 @pytest.mark.parametrize(

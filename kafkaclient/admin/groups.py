@@ -4,14 +4,24 @@ committed offsets."""
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkaclient.admin.error_codes import GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID
+from kafkaclient.admin.error_codes import (
+    GROUP_ID_NOT_FOUND,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_MEMBER_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from kafkaclient.admin.running import Runnable
 from kafkaclient.broker_errors import broker_error, denied
-from kafkaclient.errors import KafkaError
+from kafkaclient.errors import KafkaError, UnsupportedVersionError
 from kafkaclient.wire.group_admin import DeleteGroupsCall, ListGroupsCall, RemoveMembersCall
-from kafkaclient.wire.groups import DescribeGroupsCall, OffsetCommitCall
+from kafkaclient.wire.groups import (
+    ConsumerGroupDescribeCall,
+    DescribeGroupsCall,
+    OffsetCommitCall,
+)
 from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall, OffsetFetchCall
 
 if TYPE_CHECKING:
@@ -22,23 +32,29 @@ if TYPE_CHECKING:
     from kafkaclient.wire.api import Call
     from kafkaclient.wire.group_admin import GroupListing
     from kafkaclient.wire.groups import DescribedGroup, DescribedMember
+    from kafkaclient.wire.transactions import PartitionCodes
 
 T = TypeVar("T")
+
+_UNKNOWN_TOPIC_READS = 5  # answers until an unknown topic is an error: the topic may be new
 
 
 class GroupAdmin(Runnable):
     """The group methods of :class:`~kafkaclient.admin.Admin`."""
 
     async def describe_group(self, group: str, *, timeout_s: float | None = None) -> DescribedGroup:
-        """A consumer group of the classic protocol, with its members. A group that does not exist
-        has the state ``Dead``. Raises AuthorizationError, or the coordinator's BrokerError."""
-        call = DescribeGroupsCall((group,))
+        """A consumer group of the classic protocol or of KIP-848, with its members. A group that
+        does not exist has the state ``Dead``. Of a share group or a streams group (KIP-1071) only
+        the state and the kind are known, not the members. Raises AuthorizationError, or the
+        coordinator's BrokerError."""
         async with self._operation(f"describing group {group!r}", timeout_s) as running:
+            session = running.session
 
             async def attempt() -> DescribedGroup:
-                (found,) = (await _request_coordinator(running.session, group, call)).groups
-                if found.error_code == GROUP_ID_NOT_FOUND:  # brokers from 4.0 on
-                    return found._replace(error_code=0, error_message=None, state="Dead")
+                node = await _coordinator(session, group)
+                (found,) = (await session.once(DescribeGroupsCall((group,)), node)).groups
+                if found.error_code == GROUP_ID_NOT_FOUND or found.state == "Dead":
+                    found = await _not_classic(session, group, node, found)
                 _check(found.error_code, group, "describing", found.error_message)
                 return found
 
@@ -60,7 +76,9 @@ class GroupAdmin(Runnable):
 
             async def attempt() -> dict[TopicPartition, int]:
                 found = await _request_coordinator(running.session, group, call)
-                _check(found.error_code, group, what)
+                _check(found.group_error_code, group, what)
+                codes = {p: each.error_code for p, each in found.offsets.items()}
+                _check_partitions(codes, found.error_code, group, what)
                 return {p: each.offset for p, each in found.offsets.items() if each.offset >= 0}
 
             return await running.session.until_answered(attempt) if wanted != () else {}
@@ -68,17 +86,27 @@ class GroupAdmin(Runnable):
     async def alter_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
     ) -> None:
-        """Set the committed offsets of a group without members. Raises AuthorizationError, or the
-        coordinator's BrokerError: UNKNOWN_MEMBER_ID if the group has members."""
+        """Set the committed offsets of a group without members. Raises AuthorizationError,
+        UnknownTopicError, or the coordinator's BrokerError: UNKNOWN_MEMBER_ID if the group has
+        members. Such an error names the partitions whose offsets are not set. The offsets of the
+        other partitions are set."""
         what = "setting the offsets of"
         call = OffsetCommitCall(group, offsets)
         async with self._operation(f"{what} group {group!r}", timeout_s) as running:
+            session = running.session
 
-            async def attempt() -> None:
-                found = await _request_coordinator(running.session, group, call, "Read")
-                _check(found.error_code, group, what, operation="Read")
+            async def attempt() -> PartitionCodes:
+                found = await _request_coordinator(session, group, call, "Read")
+                if found.error_code != UNKNOWN_TOPIC_OR_PARTITION:
+                    _check_partitions(found.codes, found.error_code, group, what, "Read")
+                return found
 
-            await running.session.until_answered(attempt)
+            found = await session.poll(
+                lambda: session.until_answered(attempt),
+                lambda found: not found.error_code,
+                max_reads=_UNKNOWN_TOPIC_READS,
+            )
+            _check_partitions(found.codes, found.error_code, group, what, "Read")
 
     async def list_groups(self, *, timeout_s: float | None = None) -> list[GroupListing]:
         """All groups that this client may describe, sorted by name. Sends a request to every
@@ -152,10 +180,31 @@ async def _request_coordinator(
     session: Session, group: str, call: Call[T], right: str = "Describe"
 ) -> T:
     """The answer of the group's coordinator. ``right``: what the call needs, as in ACLs."""
+    return await session.once(call, await _coordinator(session, group, right))
+
+
+async def _coordinator(session: Session, group: str, right: str = "Describe") -> int:
     found = await session.once(FindCoordinatorCall(CoordinatorKind.GROUP, group))
     what = "looking for the coordinator of"
     _check(found.error_code, group, what, found.error_message, grant=right)
-    return await session.once(call, found.node_id)
+    return found.node_id
+
+
+async def _not_classic(
+    session: Session, group: str, node: int, missing: DescribedGroup
+) -> DescribedGroup:
+    """The group, of which the coordinator says that no classic group has its name (``missing``)."""
+    with suppress(UnsupportedVersionError):  # brokers before 3.7
+        (found,) = (await session.once(ConsumerGroupDescribeCall((group,)), node)).groups
+        if found.error_code != GROUP_ID_NOT_FOUND:
+            return found
+    listed = await session.once(ListGroupsCall(), node)
+    _check(listed.error_code, group, "looking for")
+    dead = missing._replace(error_code=0, error_message=None, state="Dead")
+    for each in listed.groups:
+        if each.group_id == group and each.kind.lower() not in ("", "classic"):
+            return dead._replace(state=each.state, kind=each.kind.lower())
+    return dead
 
 
 def _check(
@@ -170,3 +219,26 @@ def _check(
     if code:
         advice = denied(code, operation, group, grant=grant)
         raise broker_error(code, f"{doing} group {group!r}", detail, advice=advice)
+
+
+def _check_partitions(
+    codes: Mapping[TopicPartition, int],
+    code: int,
+    group: str,
+    doing: str,
+    operation: str = "Describe",
+) -> None:
+    """Raise ``code``, the first error among ``codes``, with the partitions that failed."""
+    if not code:
+        return
+    failed = [partition for partition, each in codes.items() if each]
+    first = next(partition for partition in failed if codes[partition] == code)
+    more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+    resource = first.topic if code == TOPIC_AUTHORIZATION_FAILED else group
+    error = broker_error(
+        code,
+        f"{doing} group {group!r}, for {first}{more} of {len(codes)} partitions",
+        advice=denied(code, operation, resource),
+    )
+    error.retriable &= code != UNKNOWN_TOPIC_OR_PARTITION  # brokers say that it does not exist
+    raise error

@@ -142,8 +142,9 @@ async def describe_application(admin: Admin, group: str) -> ApplicationDescripti
     member's bytes cannot be decoded. Errors of the admin client are raised unchanged.
     """
     found = await admin.describe_group(group)
-    if found.state == "Dead":
-        await _check_protocol(admin, group)
+    if found.kind != "classic":
+        what = _PROTOCOLS.get(found.kind, "This is no group of a streams application")
+        raise StreamsError(f"group {group!r} has the {found.kind} protocol. {what}")
     decoded = decode_members(found)
     if any(not changelogs for member in decoded for changelogs in member.copies.values()):
         topics = (await admin.describe_topics()).items()
@@ -160,15 +161,6 @@ async def describe_application(admin: Admin, group: str) -> ApplicationDescripti
         for process, partitions in changelogs.items()
     }
     return build_description(found, decoded, committed, ends, published)
-
-
-async def _check_protocol(admin: Admin, group: str) -> None:
-    """For brokers, groups of other protocols are no groups that members join (``Dead``)."""
-    kinds = {each.group_id: each.kind for each in await admin.list_groups()}
-    kind = kinds.get(group, "").lower()
-    if kind not in ("", "classic"):
-        what = _PROTOCOLS.get(kind, "This is no group of a streams application")
-        raise StreamsError(f"group {group!r} has the {kind} protocol. {what}")
 
 
 async def _processed(

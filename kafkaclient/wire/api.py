@@ -58,6 +58,7 @@ class ApiKey(IntEnum):
     DESCRIBE_QUORUM = 55
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_DESCRIBE = 69
 
 
 class BrokerInfo(NamedTuple):

@@ -1,4 +1,5 @@
-"""DescribeGroups and OffsetCommit, and the messages that classic consumers exchange in a group.
+"""DescribeGroups, ConsumerGroupDescribe and OffsetCommit, and the messages that classic consumers
+exchange in a group.
 
 These messages are opaque to brokers: ``ConsumerProtocolSubscription.json`` and
 ``ConsumerProtocolAssignment.json``.
@@ -9,12 +10,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkaclient.errors import ProtocolError
 from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
-from kafkaclient.wire.api import ApiKey, by_topic
+from kafkaclient.wire.api import ApiKey, Call, by_topic, malformed
 from kafkaclient.wire.codec import CodecCall, partitions_in
 from kafkaclient.wire.reader import Reader
 from kafkaclient.wire.transactions import PartitionCodes
-from kafkaclient.wire.writer import INT16, INT32, string
+from kafkaclient.wire.writer import (
+    INT16,
+    INT32,
+    NO_TAGS,
+    compact_count,
+    compact_string,
+    framed,
+    request,
+    string,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,7 +48,7 @@ class DescribedMember(NamedTuple):
 
 class DescribedGroup(NamedTuple):
     """A group. ``state`` is Kafka's name (``Stable``, ``Empty``, ``Dead``, ...), ``protocol`` is
-    the name of the members' assignor."""
+    the name of the members' assignor, or of the coordinator's in a KIP-848 group."""
 
     group_id: str
     error_code: int
@@ -46,6 +57,8 @@ class DescribedGroup(NamedTuple):
     protocol_type: str
     protocol: str
     members: tuple[DescribedMember, ...]
+    kind: str = "classic"
+    """The protocol of the members: ``classic``, ``consumer`` (KIP-848), ``share``, ``streams``."""
 
 
 class DescribeGroupsResult(NamedTuple):
@@ -90,6 +103,32 @@ class DescribeGroupsCall(
             for group in message.groups
         )
         return DescribeGroupsResult(groups, message.throttle_time_ms or 0)
+
+
+@dataclass(frozen=True)
+class ConsumerGroupDescribeCall(
+    Call[DescribeGroupsResult], api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 0)
+):
+    """Describes KIP-848 groups, with the subscriptions and assignments of their members in the form
+    of classic consumers. Must go to the groups' coordinator. By hand: kafka-python has no schema.
+    """
+
+    groups: tuple[str, ...]
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
+        out = request(self.api_key, version, correlation_id, client_id, flexible=True)
+        out += compact_count(len(self.groups)) + b"".join(map(compact_string, self.groups))
+        return framed(out + b"\x00" + NO_TAGS)  # without the operations that are allowed
+
+    def decode(self, version: int, payload: Buffer) -> DescribeGroupsResult:
+        reader = Reader(payload, flexible=True)
+        try:
+            reader.tagged_fields()  # the header's
+            throttle_ms = reader.int32()
+            groups = tuple([_consumer_group(reader) for _ in reader.array(1)])
+        except ProtocolError as error:
+            raise malformed(self, version, payload, error) from error
+        return DescribeGroupsResult(groups, throttle_ms)
 
 
 @dataclass(frozen=True)
@@ -187,6 +226,44 @@ def assignment_in(assignment: Buffer) -> ConsumerAssignment:
     reader = Reader(assignment, flexible=False)
     reader.int16()
     return ConsumerAssignment(_partitions(reader), _nullable_bytes(reader))
+
+
+def _consumer_group(reader: Reader) -> DescribedGroup:
+    code, message = reader.int16(), reader.nullable_string()
+    group_id, state = reader.string(), reader.string()
+    reader.advance(8)  # the epochs of the group and of its assignment
+    assignor = reader.string()
+    members = tuple([_consumer_member(reader) for _ in reader.array(1)])
+    reader.advance(4)  # the operations that are allowed
+    reader.tagged_fields()
+    return DescribedGroup(
+        group_id, code, message or None, state, "consumer", assignor, members, kind="consumer"
+    )
+
+
+def _consumer_member(reader: Reader) -> DescribedMember:
+    member_id, instance_id = reader.string(), reader.nullable_string()
+    reader.nullable_string()  # the rack
+    reader.advance(4)  # the member's epoch
+    client_id, host = reader.string(), reader.string()
+    topics = tuple([reader.string() for _ in reader.array(1)])
+    reader.nullable_string()  # the regular expression that is subscribed to
+    assigned, _target = _consumer_assignment(reader), _consumer_assignment(reader)
+    reader.tagged_fields()
+    subscription = ConsumerSubscription(topics, owned=assigned).encode()
+    assignment = ConsumerAssignment(assigned, None).encode()
+    return DescribedMember(member_id, client_id, host, subscription, assignment, instance_id)
+
+
+def _consumer_assignment(reader: Reader) -> tuple[TopicPartition, ...]:
+    found = []
+    for _ in reader.array(1):
+        reader.advance(16)  # the topic's id
+        topic = reader.string()
+        found += [TopicPartition(topic, reader.int32()) for _ in reader.array(4)]
+        reader.tagged_fields()
+    reader.tagged_fields()
+    return tuple(found)
 
 
 def _partitions(reader: Reader) -> tuple[TopicPartition, ...]:

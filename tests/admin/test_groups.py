@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.errors import AuthorizationError
+from kafkaclient.errors import (
+    AuthorizationError,
+    BrokerError,
+    ProtocolError,
+    UnknownTopicError,
+)
 from kafkaclient.producer.producer import Producer
+from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.groups import DescribedMember
+from kafkaclient.wire.groups import (
+    ConsumerGroupDescribeCall,
+    ConsumerSubscription,
+    DescribedMember,
+    assignment_in,
+    subscription_in,
+)
+from kafkaclient.wire.writer import INT16, INT32, NO_TAGS, compact_count, compact_string
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +69,93 @@ async def test_a_group_that_does_not_exist(
     answer(fake, 69, "")
     async with new_admin() as admin:
         assert (await admin.describe_group("g")).state == "Dead"
+
+
+def assigned(*partitions: int) -> bytes:
+    """An assignment of partitions of the topic ``t``."""
+    numbers = b"".join(map(INT32.pack, partitions))
+    topic = bytes(16) + compact_string("t") + compact_count(len(partitions)) + numbers + NO_TAGS
+    return compact_count(1) + topic + NO_TAGS
+
+
+def consumer_groups(code: int) -> bytes:
+    """The body of a ConsumerGroupDescribe response, with one group and its member."""
+    member = b"".join(
+        (
+            *map(compact_string, ("m", "static", None)),
+            *(INT32.pack(7), compact_string("client"), compact_string("/h")),
+            *(compact_count(2), compact_string("t"), compact_string("u"), compact_string(None)),
+            *(assigned(0, 1), assigned(1), NO_TAGS),
+        )
+    )
+    group = b"".join(
+        (
+            *(INT16.pack(code), compact_string(None), compact_string("g")),
+            *(compact_string("Stable"), INT32.pack(7), INT32.pack(7), compact_string("uniform")),
+            *(compact_count(1), member, INT32.pack(0), NO_TAGS),
+        )
+    )
+    return NO_TAGS + INT32.pack(9) + compact_count(1) + group + NO_TAGS
+
+
+def describe_consumer_groups(fake: FakeCluster, code: int) -> None:
+    """Brokers say that ``g`` is no classic group, and describe it with this code as KIP-848 has."""
+    answer(fake, 69, "")
+    fake.set_versions(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1)
+
+    def described(request: Request) -> bytes:
+        body = INT32.pack(request.frame.correlation_id) + consumer_groups(code)
+        return INT32.pack(len(body)) + body
+
+    fake.control(ApiKey.CONSUMER_GROUP_DESCRIBE, described)
+
+
+async def test_a_group_of_kip_848_is_described_with_its_members(
+    fake: FakeCluster, new_admin: Callable[..., Admin]
+) -> None:
+    """A coordinator answers DescribeGroups for it as for a group that does not exist."""
+    describe_consumer_groups(fake, 0)
+    async with new_admin() as admin:
+        found = await admin.describe_group("g")
+    assert (found.state, found.protocol_type, found.protocol) == ("Stable", "consumer", "uniform")
+    assert found.kind == "consumer"
+    (member,) = found.members
+    assert member[:3] == ("m", "client", "/h")
+    assert member.group_instance_id == "static"
+    assert assignment_in(member.assignment).partitions == (T0, T1)
+    assert subscription_in(member.metadata) == ConsumerSubscription(("t", "u"), owned=(T0, T1))
+
+
+async def test_a_group_of_kip_848_that_is_not_for_this_client(
+    fake: FakeCluster, new_admin: Callable[..., Admin]
+) -> None:
+    describe_consumer_groups(fake, 30)
+    async with new_admin() as admin:
+        with pytest.raises(AuthorizationError, match="--operation Describe --group g"):
+            await admin.describe_group("g")
+
+
+@pytest.mark.parametrize("kind", ["Share", "streams", None])
+async def test_a_group_of_another_type_is_not_dead(
+    kind: str | None, fake: FakeCluster, new_admin: Callable[..., Admin]
+) -> None:
+    describe_consumer_groups(fake, 69)
+    group = {"group_id": "g", "protocol_type": "x", "group_state": "Stable", "group_type": kind}
+    fake.set_versions(ApiKey.LIST_GROUPS, 0, 5)
+    fake.control(ApiKey.LIST_GROUPS, lambda _: {"groups": [group] if kind else []}, keep=True)
+    async with new_admin() as admin:
+        found = await admin.describe_group("g")
+    known = ("Stable", kind.lower()) if kind else ("Dead", "classic")
+    assert (found.state, found.kind, found.members) == (*known, ())
+
+
+def test_bytes_that_are_no_description_of_a_group() -> None:
+    whole = consumer_groups(0)
+    call = ConsumerGroupDescribeCall(("g",))
+    assert call.decode(0, whole).throttle_ms == 9
+    for size in range(len(whole) - 1):
+        with pytest.raises(ProtocolError, match="malformed CONSUMER_GROUP_DESCRIBE v0"):
+            call.decode(0, whole[:size])
 
 
 async def test_a_group_that_is_not_for_this_client(
@@ -119,6 +220,48 @@ async def test_offsets_are_set(fake: FakeCluster, new_admin: Callable[..., Admin
     )
     (topic,) = message.topics
     assert [(p.partition_index, p.committed_offset) for p in topic.partitions] == [(0, 5), (1, 6)]
+
+
+@virtual_time
+async def test_an_unknown_topic_is_told_at_once_with_what_is_set(
+    fake: FakeCluster, new_admin: Callable[..., Admin]
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with new_admin() as admin:
+        await admin.create_topic("t", 2)
+        began = loop.time()
+        missing = {TopicPartition("nope", n): 1 for n in (0, 1)}
+        with pytest.raises(UnknownTopicError, match=r"for nope-0 and 1 more of 3 parti") as caught:
+            await admin.alter_offsets("g", {T0: 5, **missing})
+        assert loop.time() - began < 3
+        assert not caught.value.retriable
+        assert await admin.committed_offsets("g") == {T0: 5}
+
+
+@virtual_time
+async def test_a_topic_that_the_coordinator_does_not_know_yet(
+    fake: FakeCluster, new_admin: Callable[..., Admin]
+) -> None:
+    async with new_admin() as admin:
+        asyncio.get_running_loop().call_later(0.2, fake.create_topic, "t", 2)
+        await admin.alter_offsets("g", {T0: 5, T1: 6})
+        assert await admin.committed_offsets("g") == {T0: 5, T1: 6}
+
+
+async def test_an_error_of_a_partition_names_it(
+    fake: FakeCluster, new_admin: Callable[..., Admin]
+) -> None:
+    async with new_admin() as admin:
+        await admin.create_topic("t", 2)
+        fake.control(ApiKey.OFFSET_COMMIT, 29)
+        with pytest.raises(AuthorizationError, match=r"t-0 and 1 more.*Read --topic t allows"):
+            await admin.alter_offsets("g", {T0: 5, T1: 6})
+        fake.control(ApiKey.OFFSET_COMMIT, 25)
+        with pytest.raises(BrokerError, match="t-0 of 1 partitions: UNKNOWN_MEMBER_ID"):
+            await admin.alter_offsets("g", {T0: 5})
+        fake.control(ApiKey.OFFSET_FETCH, 29)
+        with pytest.raises(AuthorizationError, match="Describe --topic t allows"):
+            await admin.committed_offsets("g", [T0])
 
 
 async def test_groups_are_listed_and_deleted(

@@ -271,6 +271,15 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
         async with self._operation(f"describing {resource}", timeout_s) as running:
             return await running.configs.describe(resource, keys)
 
+    async def describe_topic_configs(
+        self, names: Iterable[str], *, timeout_s: float | None = None
+    ) -> dict[str, dict[str, ConfigEntry] | KafkaError]:
+        """The configurations of several topics in one request for 500 topics: by name, as
+        :meth:`describe_configs`, or the error that it raises."""
+        wanted = tuple(dict.fromkeys(names))
+        async with self._operation("describing configurations of topics", timeout_s) as running:
+            return await running.configs.describe_topics(wanted)
+
     async def alter_configs(
         self,
         resource: ConfigResource,
@@ -298,14 +307,19 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
     # --- the cluster --------------------------------------------------------------------------
 
     async def describe_cluster(self, *, timeout_s: float | None = None) -> ClusterDescription:
-        """The brokers that are up, the number of their replicas, and the controllers."""
+        """The brokers that are up, the number of their replicas, and the controllers. Without the
+        right to Describe the cluster the controllers are None."""
         async with self._operation("describing the cluster", timeout_s) as running:
-            cluster = await running.session.metadata(None)
+            session = running.session
+            cluster = await session.metadata(None)
+
+            async def attempt() -> ClusterDescription:
+                return describe_cluster(cluster, await session.once(DescribeQuorumCall()))
+
             try:
-                quorum = await running.session.call(DescribeQuorumCall())
+                return await session.until_answered(attempt)
             except UnsupportedVersionError:
                 return describe_cluster(cluster, None)  # a ZooKeeper cluster
-        return describe_cluster(cluster, quorum)
 
     # --- reassignments ------------------------------------------------------------------------
 

@@ -19,12 +19,14 @@ from kafkaclient.wire.admin import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kafkaclient.admin.session import Session
-    from kafkaclient.wire.admin import ConfigOutcome
+    from kafkaclient.wire.admin import ConfigOutcome, DescribedConfigs
 
 _log = logging.getLogger(__name__)
+
+_TOPICS_PER_REQUEST = 500
 
 _LIMITS = (MAX_BROKER_PARTITIONS, MAX_PARTITIONS)
 
@@ -76,9 +78,22 @@ class Configs:
         await self._check_broker(resource)
         result = await self._session.call(call, resource.node_id)
         (found,) = result.resources
-        if found.error_code:
-            raise _error(resource, found.error_code, found.error_message, "describing")
-        return {entry.name: entry for entry in sorted(found.entries)}
+        entries = _entries(resource, found)
+        if isinstance(entries, KafkaError):
+            raise entries
+        return entries
+
+    async def describe_topics(
+        self, names: Sequence[str], keys: tuple[str, ...] | None = None
+    ) -> dict[str, dict[str, ConfigEntry] | KafkaError]:
+        """The entries of each topic, or its error."""
+        found: dict[str, dict[str, ConfigEntry] | KafkaError] = {}
+        for at in range(0, len(names), _TOPICS_PER_REQUEST):
+            some = names[at : at + _TOPICS_PER_REQUEST]
+            call = DescribeConfigsCall(tuple((ConfigKind.TOPIC, name) for name in some), keys)
+            for each in (await self._session.call(call)).resources:
+                found[each.name] = _entries(ConfigResource.topic(each.name), each)
+        return found
 
     async def limits(self) -> Limits:
         """The partition limits in the cluster-wide broker defaults, where KIP-578 puts them.
@@ -146,6 +161,14 @@ class Configs:
                 f"broker {node_id} is unknown or down; the brokers that are up are "
                 f"{', '.join(map(str, sorted(brokers)))}"
             )
+
+
+def _entries(
+    resource: ConfigResource, found: DescribedConfigs
+) -> dict[str, ConfigEntry] | KafkaError:
+    if found.error_code:
+        return _error(resource, found.error_code, found.error_message, "describing")
+    return {entry.name: entry for entry in sorted(found.entries)}
 
 
 def _error(resource: ConfigResource, code: int, detail: str | None, doing: str) -> KafkaError:

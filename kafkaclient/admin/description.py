@@ -6,6 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkaclient.admin.error_codes import CLUSTER_AUTHORIZATION_FAILED
+from kafkaclient.broker_errors import broker_error
+
 if TYPE_CHECKING:
     from kafkaclient.admin.limits import Limits, Usage
     from kafkaclient.wire.admin import DescribeQuorumResult
@@ -34,8 +37,9 @@ class ClusterDescription:
     cluster_id: str | None
     controller_id: int
     """The active controller; -1 if unknown."""
-    controllers: tuple[int, ...]
-    """The voters of the controller quorum; empty with ZooKeeper."""
+    controllers: tuple[int, ...] | None
+    """The voters of the controller quorum; empty with ZooKeeper. None if the principal may not
+    Describe the cluster; :attr:`controller_id` is then -1."""
     brokers: tuple[BrokerDescription, ...]
     topics: int
     partitions: int
@@ -48,7 +52,11 @@ class ClusterDescription:
 def describe_cluster(
     cluster: MetadataResult, quorum: DescribeQuorumResult | None
 ) -> ClusterDescription:
-    """The description from metadata of all topics and the quorum (None with ZooKeeper)."""
+    """The description from metadata of all topics and the quorum (None with ZooKeeper). The quorum
+    may be denied. Raises the broker's error if it has another one."""
+    denied = quorum is not None and quorum.error_code == CLUSTER_AUTHORIZATION_FAILED
+    if quorum is not None and quorum.error_code and not denied:
+        raise broker_error(quorum.error_code, "describing the controllers of the cluster")
     leaders: Counter[int] = Counter()
     replicas: Counter[int] = Counter()
     in_sync: Counter[int] = Counter()
@@ -61,7 +69,7 @@ def describe_cluster(
     return ClusterDescription(
         cluster.cluster_id,
         cluster.controller_id if quorum is None else quorum.leader_id,
-        () if quorum is None else tuple(sorted(quorum.voters)),
+        None if denied else () if quorum is None else tuple(sorted(quorum.voters)),
         tuple(
             BrokerDescription(
                 *broker,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from kafkaclient.admin.error_codes import (
     LEADER_NOT_AVAILABLE,
@@ -215,7 +215,7 @@ class FileLimits:
         """Raises ConfigError without the library javaproperties."""
         self._path = Path(path)
         try:
-            self._parse: Callable[[str], dict[str, str]] = import_module("javaproperties").loads
+            self._properties: Any = import_module("javaproperties").PropertiesFile
         except ModuleNotFoundError as error:
             raise ConfigError(
                 f"the partition limits in {path} are read with javaproperties, which is not "
@@ -236,7 +236,7 @@ class FileLimits:
 
     def _read(self) -> Limits:
         try:
-            given = self._parse(self._path.read_text(encoding="utf-8"))
+            given = dict(self._properties.loads(self._path.read_text(encoding="utf-8")))
         except (OSError, ValueError) as error:  # not UTF-8, or an escape sequence Java refuses
             raise ConfigError(
                 f"cannot read the partition limits in {self._path}: {error}; create the file with "
@@ -248,14 +248,19 @@ class FileLimits:
             raise ConfigError(f"{self._path}: {error}") from error
 
     def _change(self, given: Mapping[str, str | int | None]) -> Limits:
-        limits = (self._read() if self._path.exists() else Limits()).changed(given)
-        lines = [
-            f"{name}={value}\n"
-            for name, value in limits.as_properties().items()
-            if value is not None
-        ]
+        """Replace the file's lines with these limits. Its other lines, its permissions and a
+        symbolic link to it stay."""
+        exists = self._path.exists()
+        limits = (self._read() if exists else Limits()).changed(given)
         try:
-            self._write("".join(lines))
+            text = self._path.read_text(encoding="utf-8") if exists else _HEADER
+            file = self._properties.loads(text)
+            for name, value in limits.as_properties().items():
+                if value is not None:
+                    file[name] = value
+                elif name in file:
+                    del file[name]
+            self._write(file.dumps())
         except OSError as error:
             directory = self._path.parent
             why = error.strerror
@@ -266,14 +271,19 @@ class FileLimits:
             ) from error
         return limits
 
-    def _write(self, lines: str) -> None:
+    def _write(self, text: str) -> None:
         """Replace the file atomically: a reader never sees a partial file."""
-        descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)
+        path = self._path.resolve()
+        new = path.with_name(f"{path.name}.{uuid4().hex}")
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(_HEADER + lines)
-            Path(name).replace(self._path)
+            with new.open("x", encoding="utf-8") as file:
+                file.write(text)
+            if path.exists():
+                before = path.stat()
+                with suppress(OSError):  # only root may keep another owner
+                    os.chown(new, before.st_uid, before.st_gid)
+                new.chmod(before.st_mode)
+            new.replace(path)
         except BaseException:
-            with suppress(OSError):
-                Path(name).unlink()
+            new.unlink(missing_ok=True)
             raise

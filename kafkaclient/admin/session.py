@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from itertools import count
 from random import Random
 from types import MappingProxyType
@@ -55,6 +56,10 @@ _ANSWER = "an answer of the cluster"  # what all calls wait for, so that the log
 
 _REQUEST_TIMEOUT_S = 10.0  # seconds for one of many requests; detects a broker that is down
 
+# The errors of this operation's attempts, the last one only. Its tasks inherit the list, and other
+# operations of the same client have their own.
+_attempt_errors: ContextVar[list[KafkaError] | None] = ContextVar("attempt_errors", default=None)
+
 
 class Session:
     """The connections, metadata requests, retries and operation time limits of an admin client.
@@ -86,7 +91,6 @@ class Session:
             waits=self._waits,
             on_unknown=self._refresh_soon,
         )
-        self._last_error: KafkaError | None = None
         self._refreshing: asyncio.Task[object] | None = None
 
     async def close(self) -> None:
@@ -104,14 +108,16 @@ class Session:
         closed during the block.
         """
         seconds = self.config.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
-        self._last_error = None
+        errors: list[KafkaError] = []
+        outer = _attempt_errors.get()
+        _attempt_errors.set(errors)
         try:
             async with asyncio.timeout(seconds) as limit:
                 yield
         except TimeoutError as error:
             if isinstance(error, KafkaError) or not limit.expired():
                 raise
-            cause = self._last_error
+            cause = errors[0] if errors else None
             raise AdminTimeoutError(
                 f"{what}: not done within {seconds:g} s (default.api.timeout.ms); last cause: "
                 f"{cause or 'no answer from any broker yet'}. The operation may have taken effect: "
@@ -119,6 +125,8 @@ class Session:
             ) from cause
         except ProducerClosedError as error:
             raise AdminStateError(f"{what}: the admin client was closed") from error
+        finally:
+            _attempt_errors.set(outer)
 
     async def pause(self, failures: int) -> None:
         """Wait before the next attempt: ``retry.backoff.ms`` to ``retry.backoff.max.ms``."""
@@ -237,8 +245,9 @@ class Session:
         return await self._router.call(call, node)
 
     def note_error(self, error: KafkaError) -> None:
-        """Remember the last error for the message of AdminTimeoutError."""
-        self._last_error = error
+        """Remember the last error for the message of the operation's AdminTimeoutError."""
+        if (errors := _attempt_errors.get()) is not None:
+            errors[:] = [error]
         _log.debug("retrying after: %s", error)
 
     def _note_retriable(self, error: KafkaError) -> None:

@@ -24,6 +24,7 @@ from kafkaclient.errors import (
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE, CLOSE_ANSWER, DROP
 from kafkaclient.testing.inspect import inspect
+from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -183,6 +184,26 @@ async def test_every_call_ends_on_time(fake_virtual) -> None:
 
 
 @virtual_time
+async def test_a_time_out_names_the_cause_of_its_own_call(fake_virtual) -> None:
+    """One client runs several calls at the same time."""
+    fake, admin = fake_virtual
+    fake.control(ApiKey.CREATE_TOPICS, 41, keep=True)
+    fake.control(ApiKey.OFFSET_COMMIT, 14, keep=True)
+    async with admin:
+        created, committed = await asyncio.gather(
+            admin.create_topic("t", 1, timeout_s=5),
+            admin.alter_offsets("g", {TopicPartition("t", 0): 1}, timeout_s=5.01),
+            return_exceptions=True,
+        )
+        assert "last cause: topic 't': NOT_CONTROLLER" in str(created)
+        assert "COORDINATOR_LOAD_IN_PROGRESS" in str(committed)
+        for broker in range(3):
+            fake.stall_broker(broker)
+        with pytest.raises(AdminTimeoutError, match="no answer from any broker yet"):
+            await admin.list_topics(timeout_s=1)
+
+
+@virtual_time
 async def test_a_broker_that_stands_still_does_not_stop_the_others(fake_virtual) -> None:
     fake, admin = fake_virtual
     async with admin:
@@ -311,7 +332,27 @@ async def test_settings_of_brokers(admin, fake) -> None:
         await admin.describe_configs(ConfigResource.broker(9))
 
 
+async def test_the_configurations_of_many_topics_are_one_request(admin, fake) -> None:
+    for name in ("a", "b"):
+        fake.create_topic(name, 1)
+    await admin.alter_configs(ConfigResource.topic("a"), {"retention.ms": "5"})
+    before = len(fake.requests_of(ApiKey.DESCRIBE_CONFIGS))
+    found = await admin.describe_topic_configs(["a", "b", "nope", "a"])
+    assert len(fake.requests_of(ApiKey.DESCRIBE_CONFIGS)) == before + 1
+    assert found["a"] == await admin.describe_configs(ConfigResource.topic("a"))
+    assert found["b"]["retention.ms"].value == "604800000"
+    assert isinstance(found["nope"], UnknownTopicError)
+    assert await admin.describe_topic_configs([]) == {}
+
+
 # --- the cluster --------------------------------------------------------------------------------
+
+
+async def test_controllers_that_the_principal_may_not_see_are_unknown(admin, fake) -> None:
+    fake.create_topic("t", 1)
+    fake.control(ApiKey.DESCRIBE_QUORUM, 31)
+    told = await admin.describe_cluster()
+    assert (told.controllers, told.controller_id, told.topics) == (None, -1, 1)
 
 
 async def test_the_cluster(admin, fake) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +16,11 @@ from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import decode_request, encode_response
 from kafkaclient.wire.fetch import FetchByNameCall, FetchPartition, FetchTopic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kafkaclient.admin.limits import Limits
 
 
 def fetch(partition: int, offset: int) -> FetchByNameCall:
@@ -116,3 +122,34 @@ def test_without_javaproperties_it_is_told_what_to_install(
     monkeypatch.setitem(sys.modules, "javaproperties", None)
     with pytest.raises(ConfigError, match=r"javaproperties.*'kafkaclient\[properties\]'"):
         FileLimits("limits.properties")
+
+
+def change(path: Path, changes: dict[str, int | None]) -> Limits:
+    return asyncio.run(FileLimits(path).change(changes))
+
+
+def test_a_file_of_limits_keeps_what_others_wrote(tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_text("# ours\n\nmax.partitions = 5\n! why\nmax.broker.partitions:\\\n 7\n")
+    real.chmod(0o640)
+    link.symlink_to("real")
+    limits = change(link, {"max.partitions": 6})
+    assert (limits.max_partitions, limits.max_broker_partitions) == (6, 7)
+    assert (link.is_symlink(), real.stat().st_mode & 0o777) == (True, 0o640)
+    assert [line for line in real.read_text().splitlines() if line[:1] in "#!"] == [
+        *("# ours", "", "! why")
+    ]
+    change(link, {"max.partitions": None})
+    assert "max.partitions" not in real.read_text().replace("max.partitions.count", "")
+    assert asyncio.run(FileLimits(real).read()).max_broker_partitions == 7
+    assert sorted(tmp_path.iterdir()) == [link, real]
+
+
+def test_a_new_file_of_limits_has_the_usual_permissions(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.touch()
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "limits")
+    change(link, {"max.partitions": 6})
+    assert (tmp_path / "limits").stat().st_mode == other.stat().st_mode
+    assert link.is_symlink()

@@ -15,6 +15,7 @@ from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_RATE, RATE_KEYS
 from kafkaclient.admin.session import gather_outcomes
 from kafkaclient.admin.topics import live_brokers, partitions_of, topic_error
 from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.errors import KafkaError
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import ConfigKind, DescribeConfigsCall
 from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
@@ -43,7 +44,6 @@ _TIMEOUT_S = 5.0  # seconds for one broker's answer; the next reading sends the 
 _MAX_READS = 6  # then a broker knows a new topic
 
 _MIN_IN_SYNC = "min.insync.replicas"
-_TOPICS_PER_REQUEST = 500
 
 # The replica id of a ListOffsets request to which followers also answer, with their log end offset
 # (Java: ListOffsetsRequest.DEBUGGING_REPLICA_ID).
@@ -137,6 +137,7 @@ class ClusterReader:
 
     def __init__(self, running: RunningAdmin, clock: Callable[[], float]) -> None:
         self._session = running.session
+        self._configs = running.configs
         self._reassignments = running.reassignments
         self._clock = clock
 
@@ -168,18 +169,13 @@ class ClusterReader:
 
     async def min_in_sync(self, topics: Iterable[str]) -> dict[str, int]:
         """``min.insync.replicas`` by topic, without topics that this client may not describe."""
-        wanted = sorted(set(topics))
-        found: dict[str, int] = {}
-        for at in range(0, len(wanted), _TOPICS_PER_REQUEST):
-            some = wanted[at : at + _TOPICS_PER_REQUEST]
-            call = DescribeConfigsCall(
-                tuple((ConfigKind.TOPIC, name) for name in some), (_MIN_IN_SYNC,)
-            )
-            for resource in (await self._session.call(call)).resources:
-                for entry in resource.entries:
-                    if entry.value is not None:
-                        found[resource.name] = int(entry.value)
-        return found
+        configs = await self._configs.describe_topics(sorted(set(topics)), (_MIN_IN_SYNC,))
+        return {
+            name: int(entry.value)
+            for name, entries in configs.items()
+            for entry in ([] if isinstance(entries, KafkaError) else entries.values())
+            if entry.value is not None
+        }
 
     async def reading(self, followed: Iterable[TopicPartition] | None = None) -> Reading:
         """The measurements of all ongoing reassignments, and of the ``followed`` partitions, whose

@@ -85,7 +85,7 @@ slice: $(STAMP) $(FAUST)/.installed ## real brokers, without what takes long
 	$(BIN)/pytest integration -m "not full" -n 2 --dist loadfile --durations=15 $(ALONE:%=--ignore=%)
 	$(BIN)/pytest $(ALONE) -m "not full" --durations=15
 
-integration: $(STAMP) peers $(MOTO)/.installed ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for another cluster
+integration: $(STAMP) peers $(MOTO)/.installed ## real brokers; KAFKACLIENT_TEST_BOOTSTRAP=host:port for another cluster
 	$(BIN)/pytest integration
 
 compose-test: $(STAMP) ## the same against containers of docker-compose.yml; COMPOSE_TEST="integration/test_faults.py ..."

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -18,6 +17,7 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from kafkaclient.cli.live_view import OwnProducerView, with_view
 
@@ -75,7 +75,9 @@ class ConsoleWatcher:
 
     def say(self, text: str) -> None:
         elapsed = time.perf_counter() - self._start
-        self._console.print(f"[dim]{elapsed:5.0f} s[/]  {escape(text)}", soft_wrap=True)
+        self._console.print(
+            Text.assemble((f"{elapsed:5.0f} s", "dim"), f"  {text}"), soft_wrap=True
+        )
 
     def producer_view(self) -> OwnProducerView | None:
         return OwnProducerView() if self._console.is_terminal else None
@@ -90,7 +92,7 @@ class ConsoleWatcher:
     ) -> AsyncIterator[None]:
         progress = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
@@ -100,7 +102,7 @@ class ConsoleWatcher:
             transient=True,
             disable=not self._console.is_terminal,
         )
-        task = progress.add_task(escape(text), total=total)
+        task = progress.add_task(text, total=total)
         if self._console.is_terminal:
             screen = progress if view is None else with_view(progress, view)
             follow = self._draw(screen, progress, task, done, view)
@@ -152,15 +154,15 @@ class ConsoleWatcher:
     def _bar(self, text: str, total: int) -> Iterator[Progress]:
         progress = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
             TextColumn("{task.fields[place]}"),
-            TextColumn("[dim]{task.fields[left]}"),
+            TextColumn("{task.fields[left]}", style="dim"),
             console=self._console,
             auto_refresh=False,
             transient=True,
         )
-        self._task = progress.add_task(escape(text), total=total, place="", left="")
+        self._task = progress.add_task(text, total=total, place="", left="")
         with progress:
             yield progress
 

@@ -7,11 +7,13 @@ import json
 import os
 import re
 import sys
+import time
 from collections import Counter
 from typing import NamedTuple
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
+from confluent_kafka import Consumer
 
 from kafkaclient.admin import Admin, ConfigResource, ConfigSource, FileLimits, Limits
 from kafkaclient.admin.limits_store import LIMITS_TOPIC
@@ -24,6 +26,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.types import TopicPartition
+from kafkaclient.wire.groups import assignment_in, subscription_in
 from tests.code_blocks import runs
 
 pytestmark = pytest.mark.timeout(240)
@@ -116,6 +119,81 @@ async def test_topics_and_their_settings(admin, topic):
     await admin.delete_topic(topic)
     with pytest.raises(UnknownTopicError):
         await admin.delete_topic(topic)
+
+
+async def test_a_group_of_kip_848_is_described(admin, kafka_cluster, topic):
+    """Coordinators answer DescribeGroups for it as for a group that does not exist."""
+    await admin.create_topic(topic, 2, 1)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka_cluster.bootstrap,
+            "group.id": topic,
+            "group.protocol": "consumer",
+            "client.id": "other",
+        }
+    )
+    consumer.subscribe([topic])
+    async with asyncio.timeout(30):
+        while True:
+            await asyncio.to_thread(consumer.poll, 0.2)
+            found = await admin.describe_group(topic)
+            if found.state == "Stable" and assignment_in(found.members[0].assignment).partitions:
+                break
+    (member,) = found.members
+    assert (found.kind, found.protocol_type, member.client_id) == ("consumer", "consumer", "other")
+    assert subscription_in(member.metadata).topics == (topic,)
+    partitions = (TopicPartition(topic, 0), TopicPartition(topic, 1))
+    assert sorted(assignment_in(member.assignment).partitions) == [*partitions]
+    with pytest.raises(BrokerError, match=r"for .* partitions: UNKNOWN_MEMBER_ID"):
+        await admin.alter_offsets(topic, dict.fromkeys(partitions, 0))
+    await asyncio.to_thread(consumer.close)
+    async with asyncio.timeout(30):
+        while (found := await admin.describe_group(topic)).state != "Empty":
+            await asyncio.sleep(0.1)
+    assert found.members == ()
+    assert (await admin.delete_groups([topic])) == {topic: None}
+    async with asyncio.timeout(30):
+        while (await admin.describe_group(topic)).state != "Dead":
+            await asyncio.sleep(0.1)
+
+
+async def test_offsets_of_an_unknown_topic_are_an_error_at_once(admin, topic):
+    await admin.create_topic(topic, 1, 1)
+    good, missing = TopicPartition(topic, 0), TopicPartition(f"{topic}-nope", 0)
+    began = time.monotonic()
+    with pytest.raises(UnknownTopicError, match=rf"for {missing} of 2 partitions"):
+        await admin.alter_offsets(topic, {good: 7, missing: 1})
+    assert time.monotonic() - began < 10
+    assert await admin.committed_offsets(topic) == {good: 7}
+
+
+async def test_a_name_is_no_pattern(admin, kafka_cluster, topic):
+    other = f"{topic}-x"
+    await admin.create_topic(other, 1, 1)
+    for name in (f"{topic}.x", f"{topic}_x"):
+        words = ("topics", "delete", "--topic", name, "--if-exists", "--yes")
+        for _ in range(2):
+            done = await run(kafka_cluster, *words)
+            assert (done.exit_code, "nothing was done" in done.stderr) == (0, True)
+    described = await run(kafka_cluster, "topics", "describe", "--topic", f"{topic}.x")
+    assert described.exit_code == 1
+    wrong = await run(
+        kafka_cluster,
+        "configs",
+        "alter",
+        "--topic",
+        other,
+        "--delete-config",
+        "retention.ms,nosuch",
+    )
+    assert (wrong.exit_code, "no such key" in wrong.stderr) == (2, True)
+    dotted = await run(kafka_cluster, "topics", "create", "--topic", f"{topic}.x")
+    assert dotted.exit_code == 0
+    collides = await run(kafka_cluster, "topics", "create", "--topic", f"{topic}_x")
+    assert (collides.exit_code, "collides with existing topic" in collides.stderr) == (2, True)
+    both = rf"{re.escape(topic)}.x"
+    gone = await run(kafka_cluster, "topics", "delete", "--pattern", both, "--yes", "--json")
+    assert json.loads(gone.stdout)["deleted"] == sorted([other, f"{topic}.x"])
 
 
 async def test_brokers(admin, kafka_cluster):

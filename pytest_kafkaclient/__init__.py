@@ -34,7 +34,7 @@ __all__ = [
     "real_loop_time",
 ]
 
-BOOTSTRAP_VARIABLE = "KAFKACLIENT_BOOTSTRAP"
+BOOTSTRAP_VARIABLE = "KAFKACLIENT_TEST_BOOTSTRAP"
 COMPOSE_VARIABLE = "KAFKACLIENT_COMPOSE"
 
 _MARKERS = (
@@ -99,7 +99,7 @@ def kafka_cluster(
 ) -> Iterator[LocalCluster | ExternalCluster]:
     """A running Kafka cluster: three local brokers, or as many as the marker ``kafka_cluster``
     says; the containers of the project that ``KAFKACLIENT_COMPOSE`` names; or the cluster that
-    ``KAFKACLIENT_BOOTSTRAP`` names.
+    ``KAFKACLIENT_TEST_BOOTSTRAP`` names.
 
     Local brokers are started for the first test that asks for their number, and stopped at the end
     of the run. After each test paused brokers are resumed, stopped ones started, and all faults of

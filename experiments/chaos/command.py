@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from experiments.chaos.experiment import Experiment
 from experiments.chaos.plan import APIS, PEERS, Plan, parse_kinds
@@ -121,10 +122,13 @@ def _show(console: Console, out: Path, results: Results) -> None:
     ours = results.ours
     if ours is not None and ours.resources is not None:
         early, late, _most = ours.resources.rss_mb
-        state = "flat" if ours.resources.flat else "[bold red]grown[/]"
+        state = "flat" if ours.resources.flat else ("grown", "bold red")
         console.print(
-            f"memory of our client {early:.0f} MB early, {late:.0f} MB late: {state}; at most "
-            f"{ours.resources.waiting[2]:,.0f} records waited at once"
+            Text.assemble(
+                f"memory of our client {early:.0f} MB early, {late:.0f} MB late: ",
+                state,
+                f"; at most {ours.resources.waiting[2]:,.0f} records waited at once",
+            )
         )
     away = f"some broker away {facts['down_share']:.0%} of the time"
     print_files(console, out, f"{len(results.struck)} faults, {away}; ")
@@ -158,5 +162,5 @@ def _by_kind(found: ClientResult) -> list[tuple[str, dict[str, float | None]]]:
     return sorted(found.latencies.ms.items(), key=lambda entry: KINDS.index(entry[0]))
 
 
-def _count(found: int, *, bad: bool) -> str:
-    return f"[bold red]{found:,}[/]" if bad and found else f"{found:,}"
+def _count(found: int, *, bad: bool) -> str | Text:
+    return Text(f"{found:,}", "bold red") if bad and found else f"{found:,}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from experiments.command import print_files
 from experiments.demo.experiment import DemoPlan, DemoRun, run_demo
@@ -77,5 +78,5 @@ def _table(runs: Sequence[DemoRun]) -> Table:
     return table
 
 
-def _count(count: int | None) -> str:
-    return f"[bold red]{count:,}[/]" if count else "0"
+def _count(count: int | None) -> str | Text:
+    return Text(f"{count:,}", "bold red") if count else "0"

@@ -6,6 +6,7 @@ from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from experiments.clients import OURS
 from experiments.command import (
@@ -208,12 +209,12 @@ def _show(console: Console, out: Path, results: Results) -> None:
     print_files(console, out)
 
 
-def _wrong(row: Row) -> str:
+def _wrong(row: Row) -> str | Text:
     count = row.errors + sum(n or 0 for n in (row.lost, row.duplicated, row.reordered))
-    return f"[bold red]{count:,}[/]" if count else "0"
+    return Text(f"{count:,}", "bold red") if count else "0"
 
 
-_COLUMNS: tuple[tuple[str, int, Callable[[Row], str]], ...] = (
+_COLUMNS: tuple[tuple[str, int, Callable[[Row], str | Text]], ...] = (
     ("rec/s", 116, lambda row: f"{row.records_per_s:,.0f}"),
     ("avg ms", 0, lambda row: number(row.avg_ms, 1)),
     ("p50", 132, lambda row: number(row.p50_ms, 1)),

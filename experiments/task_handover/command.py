@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from experiments.command import AsJson, Out, new_table, print_files, run_experiment
 from experiments.task_handover.experiment import Experiment
@@ -112,7 +113,7 @@ def _show(console: Console, out: Path, results: Results) -> None:
             run.mode,
             run.step,
             *run.figures(),
-            "exact" if run.counts_exact else "[bold red]wrong[/]",
+            "exact" if run.counts_exact else Text("wrong", "bold red"),
         )
     console.print(table)
     print_files(console, out)

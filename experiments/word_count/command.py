@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from experiments.command import (
     AsJson,
@@ -92,7 +93,7 @@ def _show(console: Console, out: Path, results: Results) -> None:
     )
     for found in results.medians():
         *cells, wrong = figures(found)
-        table.add_row(found.client, *cells, f"[bold red]{wrong}[/]" if found.wrong else wrong)
+        table.add_row(found.client, *cells, Text(wrong, "bold red") if found.wrong else wrong)
     console.print(table)
     print_problems(
         console,

@@ -18,6 +18,8 @@ def main() -> None:
     """Run the command line; the entry point ``kafkaclient``."""
     try:
         _open_closed_streams()
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a name that it cannot encode ends nothing
+            sys.stdout.reconfigure(errors="backslashreplace")
         from kafkaclient.cli.app import app  # noqa: PLC0415 - what it needs may be missing
 
         app(prog_name="kafkaclient")  # imports the command

@@ -9,7 +9,7 @@ import typer
 from kafkaclient.admin import ConfigResource, ConfigSource
 from kafkaclient.cli.admin import Connect, on_cluster
 from kafkaclient.cli.options import AsJson, ValidateOnly
-from kafkaclient.cli.output import picked, print_json, print_table
+from kafkaclient.cli.output import joined, picked, print_json, print_table
 from kafkaclient.cli.properties import comma_pairs
 from kafkaclient.errors import ConfigError
 from kafkaclient.topic_names import check_topic_name
@@ -125,6 +125,13 @@ async def alter(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
     if not (added or deleted):
         raise ConfigError("no key to change: give --add-config NAME=VALUE or --delete-config NAME")
     async with connect() as admin:
+        if deleted:  # brokers accept any name here
+            known = await admin.describe_configs(resource, deleted)
+            if unknown := [name for name in deleted if name not in known]:
+                raise ConfigError(
+                    f"--delete-config {joined(unknown)}: no such key in the configuration of "
+                    f"{resource}; nothing was changed"
+                )
         await admin.alter_configs(resource, added, delete=deleted, validate_only=validate_only)
     if as_json:
         changed = {"set": sorted(added), "deleted": sorted(deleted), "changed": not validate_only}

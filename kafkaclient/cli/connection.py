@@ -11,6 +11,7 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.text import Text
 
 from kafkaclient.admin import Admin
 from kafkaclient.cli.options import (
@@ -166,11 +167,11 @@ async def _start(admin: Admin, servers: str, timeout_s: float | None) -> None:
 def _progress(text: str) -> Iterator[Callable[[str], None]]:
     """Show the text on a terminal, if the block takes long; yields a function that replaces it."""
     console = stderr_console()
-    status = console.status(text)
+    status = console.status(Text(text))
     start = status.start if console.is_terminal else _nothing
     timer = asyncio.get_running_loop().call_later(_SHOWN_AFTER_S, start)
     try:
-        yield status.update
+        yield lambda text: status.update(Text(text))
     finally:
         timer.cancel()
         status.stop()

@@ -6,9 +6,11 @@ from dataclasses import asdict
 
 import typer
 
+from kafkaclient.admin.error_codes import CLUSTER_AUTHORIZATION_FAILED
+from kafkaclient.broker_errors import denied
 from kafkaclient.cli.admin import Connect, on_cluster
 from kafkaclient.cli.options import AsJson
-from kafkaclient.cli.output import joined, print_json, print_table
+from kafkaclient.cli.output import joined, print_json, print_message, print_table
 
 
 @on_cluster
@@ -24,7 +26,8 @@ async def describe(connect: Connect, *, as_json: AsJson = False) -> None:
     if as_json:
         print_json(asdict(found) | {"brokers": [broker._asdict() for broker in found.brokers]})
         return
-    roles = dict.fromkeys(found.controllers, "yes") | {found.controller_id: "active"}
+    controllers = found.controllers or ()
+    roles = dict.fromkeys(controllers, "yes") | {found.controller_id: "active"}
     print_table(
         ("broker", "address", "rack", "controller", "leads", "replicas", "behind"),
         (
@@ -47,7 +50,10 @@ async def describe(connect: Connect, *, as_json: AsJson = False) -> None:
     typer.echo(f"{found.topics} topics, {found.partitions} partitions{without}")
     if found.missing_brokers:
         typer.echo(f"not up, though they have replicas: broker {joined(found.missing_brokers)}")
-    elsewhere = set(found.controllers) - {broker.node_id for broker in found.brokers}
+    if found.controllers is None:
+        advice = denied(CLUSTER_AUTHORIZATION_FAILED, "Describe")
+        print_message("note", f"the controllers are not known: {advice}")
+    elsewhere = set(controllers) - {broker.node_id for broker in found.brokers}
     if elsewhere:
         known = joined(sorted(elsewhere))
         typer.echo(f"controllers that are not brokers: {known}; active: {found.controller_id}")

@@ -6,11 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from kafkaclient.admin import Limits
 from kafkaclient.cli.admin import OVER_LIMIT, Connect, on_cluster
 from kafkaclient.cli.options import AsJson, LimitsFile, output_file
-from kafkaclient.cli.output import picked, print_json, print_message, print_table
+from kafkaclient.cli.output import (
+    picked,
+    print_json,
+    print_message,
+    print_table,
+    stdout_console,
+)
 from kafkaclient.cli.properties import comma_pairs
 
 if TYPE_CHECKING:
@@ -170,17 +177,18 @@ def _print_report(report: LimitsReport) -> None:
         typer.echo("there are no limits; set some with `kafkaclient limits set`")
 
 
-def _row(name: str, rack: str, used: int, limit: int | None) -> tuple[str, ...]:
+def _row(name: str, rack: str, used: int, limit: int | None) -> tuple[str | Text, ...]:
     if limit is None:
         return name, rack, f"{used:,}", "off", "", ""
     share = used / limit if limit else float(used > 0) * 2
     return name, rack, f"{used:,}", f"{limit:,}", f"{limit - used:,}", _bar(share)
 
 
-def _bar(share: float) -> str:
+def _bar(share: float) -> Text:
     color = "red" if share > 1 else "yellow" if share >= 0.8 else "green"
     filled = min(_BAR, round(share * _BAR))
-    return f"[{color}]{'█' * filled}[/][dim]{'░' * (_BAR - filled)}[/] {share:.0%}"
+    full, empty = "#." if stdout_console().options.ascii_only else "█░"
+    return Text.assemble((full * filled, color), (empty * (_BAR - filled), "dim"), f" {share:.0%}")
 
 
 def _number(limit: int | None) -> str:

@@ -59,7 +59,7 @@ class LiveView:
         for place, producer in enumerate(self.producers):
             if place:
                 yield Text()
-            yield _producer(producer, options.max_width)
+            yield _producer(producer, options)
 
 
 class OwnProducerView(LiveView):
@@ -86,7 +86,7 @@ def with_view(progress: Progress, view: OwnProducerView) -> Live:
     )
 
 
-def _producer(producer: ProducerTrend, width: int) -> RenderableType:
+def _producer(producer: ProducerTrend, options: ConsoleOptions) -> RenderableType:
     heading = Text(overflow="fold")
     heading.append(printable(producer.status.client_id), "bold")
     if not producer.status.up:
@@ -107,11 +107,12 @@ def _producer(producer: ProducerTrend, width: int) -> RenderableType:
     )
     if producer.status.records_retried:
         heading.append(f"  {producer.status.records_retried:,.0f} retried", "yellow")
-    return Group(heading, _brokers(producer.brokers, width)) if producer.brokers else heading
+    return Group(heading, _brokers(producer.brokers, options)) if producer.brokers else heading
 
 
-def _brokers(brokers: Sequence[BrokerTrend], width: int) -> Table:
-    bars, sparklines = width >= _FOR_BARS, width >= _FOR_SPARKLINES
+def _brokers(brokers: Sequence[BrokerTrend], options: ConsoleOptions) -> Table:
+    width, draws = options.max_width, not options.ascii_only
+    bars, sparklines = draws and width >= _FOR_BARS, draws and width >= _FOR_SPARKLINES
     shares, medians = width >= _FOR_SHARES, width >= _FOR_MEDIANS
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in _columns(bars, sparklines, shares, medians):

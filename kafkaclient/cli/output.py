@@ -24,16 +24,17 @@ _LABEL_STYLES = {"error": "red", "warning": "yellow", "note": "yellow"}
 
 
 def stdout_console(pipe_width: int = _PIPE_WIDTH) -> Console:
-    """A console on the current standard output; tables in a pipe are not cut off."""
-    console = Console(highlight=False)
+    """A console on the current standard output; tables in a pipe are not cut off. Names of clusters
+    are no markup: what has a style is a :class:`~rich.text.Text`."""
+    console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = pipe_width
     return console
 
 
 def stderr_console() -> Console:
-    """A console on the current standard error."""
-    return Console(stderr=True, highlight=False)
+    """A console on the current standard error, otherwise as :func:`stdout_console`."""
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def print_message(label: str, text: object) -> None:
@@ -70,7 +71,7 @@ def print_table(
     for header in columns:
         table.add_column(header, justify="right" if header in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*map(str, row))
+        table.add_row(*(cell if isinstance(cell, Text) else str(cell) for cell in row))
     stdout_console().print(table)
 
 

@@ -54,10 +54,10 @@ async def progress_shown(
     name = plan.load.client if plan.repeat == 1 else f"{plan.load.client} {run}/{plan.repeat}"
     progress = progress_bar(
         console,
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
+        TextColumn("{task.fields[rate]}", markup=False),
         TimeRemainingColumn(),
         # A thread that draws would compete with the load for the interpreter.
         auto_refresh=False,

@@ -7,7 +7,7 @@ import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
@@ -34,6 +34,14 @@ class Profile:
     timeout_s: float | None
     where: str
     """The profile's file and line."""
+
+    def checked(self) -> Self:
+        """The profile. Raises ConfigError if it has an unknown option."""
+        try:
+            read_options(AdminConfig.OPTIONS, (self.options,))
+        except ConfigError as error:
+            raise ConfigError(f"{self.where}: profile {self.name!r}: {error}") from error
+        return self
 
 
 def profiles_file() -> Path:
@@ -67,11 +75,7 @@ def profile_named(name: str) -> Profile:
     """Raises ConfigError if there is no such profile, or if it has an unknown option."""
     found = read_profiles()
     if name in found:
-        try:
-            read_options(AdminConfig.OPTIONS, (found[name].options,))
-        except ConfigError as error:
-            raise ConfigError(f"{found[name].where}: profile {name!r}: {error}") from error
-        return found[name]
+        return found[name].checked()
     path = profiles_file()
     if not found:
         raise ConfigError(f"there is no profile {name!r}: there are no profiles in {path}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -35,7 +36,11 @@ def profiles(*, as_json: AsJson = False) -> None:
 
     Passwords and other options are not shown.
     """
-    found = run_blocking(read_profiles)
+    run_blocking(partial(_list, as_json))
+
+
+def _list(as_json: bool) -> None:
+    found = {name: profile.checked() for name, profile in read_profiles().items()}
     if as_json:
         print_json({"file": str(profiles_file()), "profiles": [_row(p) for p in found.values()]})
         return

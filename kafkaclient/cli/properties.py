@@ -47,6 +47,12 @@ def comma_pairs(words: Iterable[str] | None, flag: str) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for part in (part for word in words or () for part in _split(word)):
+        if found and "=" not in part:
+            last = list(found)[-1]
+            raise ConfigError(
+                f"{flag} takes NAME=VALUE, not {part!r}. A value with commas is given in square "
+                f"brackets: {last}=[{found[last]},{part}]"
+            )
         [(name, value)] = pairs([part], flag, strip=True).items()
         if name in found:
             raise ConfigError(f"{flag} {name} is given twice")

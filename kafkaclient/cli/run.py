@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
+from rich.text import Text
 
 from kafkaclient.cli.output import print_message, stderr_console
 from kafkaclient.errors import ConfigError, InvalidTopicError, KafkaError
@@ -116,7 +117,7 @@ def _exit_statuses() -> Iterator[None]:
 def _ended_by(number: int) -> typer.Exit:
     """Say which signal has ended the command; returns the exit."""
     status, word = _BY_SIGNAL[number]
-    stderr_console().print(f"[yellow]{word}[/]")
+    stderr_console().print(Text(word, "yellow"))
     return typer.Exit(status)
 
 

@@ -24,7 +24,7 @@ def job_progress(*fields: str) -> Progress:
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        *(TextColumn(f"{{task.fields[{name}]}}") for name in fields),
+        *(TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in fields),
         TimeElapsedColumn(),
     )
 

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from kafkaclient.admin import ConfigResource, ConfigSource
+from kafkaclient.admin import ConfigSource
+from kafkaclient.admin.limits_store import LIMITS_TOPIC
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
 from kafkaclient.cli.options import AsJson, IgnoreLimits, LimitsFile, ValidateOnly, Yes
-from kafkaclient.cli.output import joined, picked, print_json, print_table
+from kafkaclient.cli.output import joined, picked, print_json, print_message, print_table
 from kafkaclient.cli.properties import comma_pairs
 from kafkaclient.cli.run import FAILED
-from kafkaclient.errors import ConfigError, TopicExistsError
+from kafkaclient.errors import (
+    ConfigError,
+    InvalidTopicError,
+    KafkaError,
+    TopicExistsError,
+    UnknownTopicError,
+)
 from kafkaclient.topic_names import check_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kafkaclient.admin import Admin, TopicDescription
+    from kafkaclient.wire.admin import ConfigEntry
     from kafkaclient.wire.results import PartitionView
 
 app = typer.Typer(
@@ -32,8 +39,13 @@ app = typer.Typer(
 )
 
 Topic = Annotated[str, "The topic."]
-_PATTERN = "A topic, or a regular expression that matches whole names."
-Pattern = Annotated[str | None, _PATTERN]
+OneTopic = Annotated[str | None, "The topic of this name only."]
+Pattern = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGEX", help="The topics whose whole names match the regular expression."
+    ),
+]
 Assignment = Annotated[
     str | None,
     typer.Option(
@@ -115,7 +127,8 @@ async def create(  # noqa: PLR0913 - the flags of Kafka's tool
 async def list_(
     connect: Connect,
     *,
-    topic: Pattern = None,
+    topic: OneTopic = None,
+    pattern: Pattern = None,
     exclude_internal: ExcludeInternal = False,
     as_json: AsJson = False,
 ) -> None:
@@ -125,9 +138,9 @@ async def list_(
 
     - `kafkaclient topics list -b localhost:9092`
     """
-    pattern = _pattern(topic)
+    wanted = _Wanted.parse(topic, pattern)
     async with connect() as admin:
-        found = await _matching(admin, topic, pattern, missing_ok=True)
+        found = await wanted.described(admin, missing_ok=True)
     names = [t.name for t in found if not (exclude_internal and t.internal)]
     if as_json:
         print_json(names)
@@ -141,7 +154,8 @@ async def list_(
 async def describe(
     connect: Connect,
     *,
-    topic: Pattern = None,
+    topic: OneTopic = None,
+    pattern: Pattern = None,
     exclude_internal: ExcludeInternal = False,
     under_replicated_partitions: Annotated[
         bool, "Only partitions with a replica that is not in sync."
@@ -155,31 +169,32 @@ async def describe(
 
     Examples:
 
-    - `kafkaclient topics describe --topic 'flights.*'`
+    - `kafkaclient topics describe --topic flights`
+    - `kafkaclient topics describe --pattern 'flights.*'`
     - `kafkaclient topics describe --under-replicated-partitions --json`
     """
     only_some = under_replicated_partitions or unavailable_partitions
-    configs: list[dict[str, str]] = []
-    pattern = _pattern(topic)
+    configs: dict[str, dict[str, ConfigEntry] | KafkaError] = {}
+    wanted = _Wanted.parse(topic, pattern)
     async with connect() as admin:
-        found = await _matching(admin, topic, pattern, missing_ok=if_exists)
+        found = await wanted.described(admin, missing_ok=if_exists)
         chosen = [t for t in found if not (exclude_internal and t.internal)]
         if not only_some:
-            configs = await asyncio.gather(*(_own_configs(admin, t.name) for t in chosen))
+            configs = await admin.describe_topic_configs(t.name for t in chosen)
+    gone = wanted.gone(if_exists)
     shown = []
-    for place, each in enumerate(chosen):
-        if not only_some:
-            shown.append((each, each.partitions, configs[place]))
-            continue
+    for each in chosen:
+        entries = configs.get(each.name, {})
         behind = each.under_replicated if under_replicated_partitions else ()
         leaderless = each.unavailable if unavailable_partitions else ()
-        if partitions := tuple(sorted({*behind, *leaderless})):
-            shown.append((each, partitions, {}))
+        partitions = tuple(sorted({*behind, *leaderless})) if only_some else each.partitions
+        if not isinstance(entries, gone) and (partitions or not only_some):
+            shown.append((each, partitions, _own_configs(entries)))
     if as_json:
         print_json([_topic_json(*each) for each in shown])
-        return
-    for described in shown:
+    for described in () if as_json else shown:
         _print_topic(*described)
+    _say_failed(each for each in configs.values() if not isinstance(each, gone))
 
 
 @app.command()
@@ -187,22 +202,26 @@ async def describe(
 async def delete(
     connect: Connect,
     *,
-    topic: Annotated[str, _PATTERN],
+    topic: OneTopic = None,
+    pattern: Pattern = None,
     if_exists: IfExists = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete topics with all their records, after a confirmation. A regular expression never
-    matches Kafka's own topics.
+    """Delete a topic, or with `--pattern` several, with all their records, after a confirmation.
+    A pattern never matches Kafka's own topics, nor the topic of the partition limits.
 
-    Example:
+    Examples:
 
     - `kafkaclient topics delete --topic flights --yes`
+    - `kafkaclient topics delete --pattern 'test-[0-9]+'`
     """
-    pattern = _pattern(topic)
+    wanted = _Wanted.parse(topic, pattern)
+    if wanted == _Wanted():
+        raise ConfigError("no topic to delete: give --topic NAME or --pattern REGEX")
     async with connect() as admin:
-        found = await _matching(admin, topic, pattern, missing_ok=if_exists)
-        found = [t for t in found if not t.internal or t.name == topic]
+        found = await wanted.described(admin, missing_ok=if_exists)
+        found = [t for t in found if t.name == topic or not (t.internal or t.name == LIMITS_TOPIC)]
         names = [t.name for t in found]
         if names:
             total = sum(len(t.partitions) for t in found)
@@ -210,19 +229,17 @@ async def delete(
             what = f"topic {shown}" if len(names) == 1 else f"{len(names)} topics ({shown})"
             confirm(f"Delete {what} with {total} partitions and all their records?", yes=yes)
         results = await admin.delete_topics(names) if names else {}
-    failed = {name: str(error) for name, error in results.items() if error is not None}
-    deleted = [name for name in names if name not in failed]
+    gone = wanted.gone(if_exists)
+    failed = [error for error in results.values() if error and not isinstance(error, gone)]
+    deleted = [name for name in names if results[name] is None]
     if as_json:
-        print_json({"deleted": deleted, "failed": failed})
+        errors = {name: str(error) for name, error in results.items() if error in failed}
+        print_json({"deleted": deleted, "failed": errors})
     elif not names:
-        typer.echo(f"there is no topic {topic}; nothing was done", err=True)
-    else:
-        for name in deleted:
-            typer.echo(f"deleted topic {name}", err=True)
-        for error in failed.values():
-            typer.echo(f"error: {error}", err=True)
-    if failed:
-        raise typer.Exit(FAILED)
+        typer.echo(f"there is no topic {topic or pattern}; nothing was done", err=True)
+    for name in () if as_json else deleted:
+        typer.echo(f"deleted topic {name}", err=True)
+    _say_failed(failed)
 
 
 @app.command("add-partitions")
@@ -251,12 +268,16 @@ async def add_partitions(
     """
     check_topic_name(topic)
     assignment = _assignment(replica_assignment)
+    exists = True
     async with connect(limits_file=limits_file, ignore_limits=ignore_limits) as admin:
-        exists = not if_exists or topic in await admin.list_topics()
-        if exists:
+        try:
             await admin.add_partitions(
                 topic, partitions, replica_assignment=assignment, validate_only=validate_only
             )
+        except UnknownTopicError:
+            if not if_exists:
+                raise
+            exists = False
     if as_json:
         print_json({"topic": topic, "changed": exists and not validate_only})
     elif not exists:
@@ -266,33 +287,62 @@ async def add_partitions(
         typer.echo(f"topic {topic} {has} {partitions} partitions", err=True)
 
 
-def _pattern(topic: str | None) -> re.Pattern[str]:
-    """What names have to match; without ``--topic``, anything."""
-    try:
-        return re.compile(".*" if topic is None else topic)
-    except re.error as error:
-        raise ConfigError(f"--topic {topic!r} is no regular expression: {error}") from error
+class _Wanted(NamedTuple):
+    """The topics of ``--topic`` or ``--pattern``; all topics without them."""
+
+    topic: str | None = None
+    pattern: re.Pattern[str] | None = None
+
+    @classmethod
+    def parse(cls, topic: str | None, pattern: str | None) -> _Wanted:
+        if topic is not None and pattern is not None:
+            raise ConfigError("--topic and --pattern: give one of them")
+        if topic is not None:
+            try:
+                check_topic_name(topic)
+            except InvalidTopicError as error:
+                raise ConfigError(f"{error}. A regular expression is given as --pattern") from error
+        try:
+            return cls(topic, None if pattern is None else re.compile(pattern))
+        except re.error as error:
+            raise ConfigError(f"--pattern {pattern!r} is no regular expression: {error}") from error
+
+    def gone(self, if_exists: bool) -> tuple[type[KafkaError], ...]:
+        """The errors of a topic that is no failure because it was deleted meanwhile."""
+        return (UnknownTopicError,) if if_exists or self.topic is None else ()
+
+    async def described(self, admin: Admin, *, missing_ok: bool) -> list[TopicDescription]:
+        """Raises UnknownTopicError if there are none, unless ``missing_ok``."""
+        if self.topic is not None:
+            try:
+                return [await admin.describe_topic(self.topic)]
+            except UnknownTopicError:
+                if missing_ok:
+                    return []
+                raise
+        found = await admin.describe_topics()
+        if self.pattern is None:
+            return list(found.values())
+        matching = [each for name, each in found.items() if self.pattern.fullmatch(name)]
+        if not matching and not missing_ok:
+            advice = "no topic that this client may describe has such a name"
+            raise broker_error(3, f"--pattern {self.pattern.pattern}", advice=advice)
+        return matching
 
 
-async def _matching(
-    admin: Admin, topic: str | None, pattern: re.Pattern[str], *, missing_ok: bool
-) -> list[TopicDescription]:
-    """The topic of this name, or else those that match the pattern."""
-    found = await admin.describe_topics()
-    if topic in found:
-        return [found[topic]]
-    matching = [each for name, each in found.items() if pattern.fullmatch(name)]
-    if not matching and topic is not None and not missing_ok:
-        raise broker_error(
-            3,
-            f"--topic {topic}",
-            advice="there is no such topic, or this client may not describe it",
-        )
-    return matching
+def _say_failed(outcomes: Iterable[object]) -> None:
+    """Print the errors among these; exit with 1 if there are any."""
+    failed = [each for each in outcomes if isinstance(each, KafkaError)]
+    for error in failed:
+        print_message("error", error)
+    if failed:
+        raise typer.Exit(FAILED)
 
 
-async def _own_configs(admin: Admin, topic: str) -> dict[str, str]:
-    entries = await admin.describe_configs(ConfigResource.topic(topic))
+def _own_configs(entries: Mapping[str, ConfigEntry] | KafkaError) -> dict[str, str] | None:
+    """The topic's own configuration; None if it is not known."""
+    if isinstance(entries, KafkaError):
+        return None
     return {
         name: entry.value or ""
         for name, entry in entries.items()
@@ -315,7 +365,9 @@ def _assignment(text: str | None) -> tuple[tuple[int, ...], ...]:
 
 
 def _topic_json(
-    topic: TopicDescription, partitions: Iterable[PartitionView], configs: Mapping[str, str]
+    topic: TopicDescription,
+    partitions: Iterable[PartitionView],
+    configs: Mapping[str, str] | None,
 ) -> dict[str, Any]:
     return {
         "topic": topic.name,
@@ -329,13 +381,15 @@ def _topic_json(
 
 
 def _print_topic(
-    topic: TopicDescription, partitions: Iterable[PartitionView], configs: Mapping[str, str]
+    topic: TopicDescription,
+    partitions: Iterable[PartitionView],
+    configs: Mapping[str, str] | None,
 ) -> None:
     words = [
         f"{topic.name}: {len(topic.partitions)} partitions, "
         f"replication factor {topic.replication_factor}",
         *(["internal"] if topic.internal else []),
-        *(f"{name}={value}" for name, value in configs.items()),
+        *(f"{name}={value}" for name, value in (configs or {}).items()),
     ]
     rows = []
     for p in partitions:

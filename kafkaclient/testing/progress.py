@@ -34,7 +34,7 @@ def _bar() -> Progress | None:
     except ImportError:
         return None
     return rich.progress.Progress(
-        rich.progress.TextColumn("{task.description}"),
+        rich.progress.TextColumn("{task.description}", markup=False),
         rich.progress.BarColumn(),
         rich.progress.DownloadColumn(),
         rich.progress.TransferSpeedColumn(),

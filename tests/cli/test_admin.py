@@ -5,21 +5,27 @@ from __future__ import annotations
 import json
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
 
 from kafkaclient.admin import Admin
+from kafkaclient.admin.limits_store import LIMITS_TOPIC
 from kafkaclient.cli import connection as module
 from kafkaclient.cli.app import app
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.inspect import inspect
+from kafkaclient.wire.api import ApiKey
 from tests.admin.conftest import can_fetch
+from tests.cli.test_connection import ALL, COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from click.testing import Result
+
+    from kafkaclient.testing.fake import Request
 
     Run = Callable[..., Result]
 
@@ -71,12 +77,85 @@ def test_topics_from_creation_to_deletion(run: Run) -> None:
 def test_deleting_by_a_pattern_spares_kafkas_own_topics(run: Run, fake: FakeCluster) -> None:
     for name in ("__consumer_offsets", "a1", "a2", "b"):
         fake.create_topic(name, 1)
-    assert run("topics", "delete", "--topic", "a.", "--yes").exit_code == 0
-    assert run("topics", "list").stdout.split() == ["__consumer_offsets", "b"]
-    assert run("topics", "delete", "--topic", ".*", "--yes").exit_code == 0
-    assert run("topics", "list").stdout.split() == ["__consumer_offsets"]
-    assert run("topics", "list", "--exclude-internal").stdout == ""
-    assert run("topics", "list", "--topic", "(").exit_code == 2
+    assert run("limits", "set", "max.partitions=99").exit_code == 0
+    kept = ["__consumer_offsets", LIMITS_TOPIC]
+    assert run("topics", "delete", "--pattern", "a.", "--yes").exit_code == 0
+    assert run("topics", "list").stdout.split() == [*kept, "b"]
+    assert run("topics", "list", "--pattern", "__.*").stdout.split() == kept
+    assert run("topics", "delete", "--pattern", ".*", "--yes").exit_code == 0
+    assert run("topics", "list").stdout.split() == kept
+    assert run("topics", "list", "--exclude-internal").stdout.split() == [LIMITS_TOPIC]
+    none = run("topics", "delete", "--pattern", "a.", "--yes")
+    assert (none.exit_code, "--pattern a." in none.stderr) == (1, True)
+    assert run("topics", "delete", "--pattern", "a.", "--if-exists").exit_code == 0
+    assert run("topics", "delete", "--topic", LIMITS_TOPIC, "--yes").exit_code == 0
+
+
+NAMING = {name: words for name, words in COMMANDS.items() if "--topic" in words} | {
+    "topics list": ("--topic", "t"),
+    "topics describe": ("--topic", "t"),
+    "topics add-partitions": ("--topic", "t", "--partitions", "9"),
+    "reassign generate": ("--topics", "t", "--broker-list", "2"),
+}
+del NAMING["perf-test"]
+
+
+@pytest.mark.parametrize("name", NAMING)
+def test_a_name_is_never_taken_as_a_pattern(name: str, run: Run, fake: FakeCluster) -> None:
+    """Not even if no topic has the name, and another topic matches it."""
+    fake.create_topic("raw-orders", assignments=[(0,)])
+    words = [*name.split(), *("raw.orders" if word == "t" else word for word in NAMING[name])]
+    for _ in range(2):
+        assert "raw-orders" not in run(*words).output
+    if any("--if-exists" in parameter.opts for parameter in ALL[name].params):
+        assert run(*words).exit_code == 1
+        assert run(*words, "--if-exists").exit_code == 0
+    other = inspect(fake).topics["raw-orders"]
+    assert (other.configs, [p.replicas for p in other.partitions]) == ({}, [[0]])
+
+
+@pytest.mark.parametrize("command", ["list", "describe", "delete"])
+def test_names_and_patterns_are_told_apart(command: str, run: Run) -> None:
+    pattern = run("topics", command, "--topic", "raw.*")
+    assert (pattern.exit_code, "given as --pattern" in pattern.stderr) == (2, True)
+    both = run("topics", command, "--topic", "a", "--pattern", "a")
+    assert (both.exit_code, "give one of them" in both.stderr) == (2, True)
+    assert run("topics", command, "--pattern", "(").exit_code == 2
+    if command == "delete":
+        assert run("topics", "delete", "--yes").exit_code == 2
+
+
+def test_a_topic_that_vanishes_or_is_denied_hides_no_other(run: Run, fake: FakeCluster) -> None:
+    for name in ("a", "b", "c"):
+        fake.create_topic(name, 1)
+    codes = {"a": 0, "b": 3, "c": 29}
+
+    def configs(request: Request) -> dict[str, Any]:
+        asked = [each.resource_name for each in request.message.resources]
+        return {
+            "results": [
+                {"resource_type": 2, "resource_name": name, "error_code": codes[name]}
+                for name in asked
+            ]
+        }
+
+    fake.control(ApiKey.DESCRIBE_CONFIGS, configs, keep=True)
+    shown = run("topics", "describe", "--json")
+    told = {each["topic"]: each["configs"] for each in json.loads(shown.stdout)}
+    assert (shown.exit_code, told) == (1, {"a": {}, "c": None})
+    assert "DescribeConfigs" in shown.stderr
+    requests = [r for r in fake.requests if r.frame.api_key == ApiKey.DESCRIBE_CONFIGS]
+    assert len(requests) == 1
+    assert run("topics", "describe", "--topic", "b").exit_code == 1
+    assert run("topics", "describe", "--topic", "b", "--if-exists").exit_code == 0
+
+
+def test_a_topic_that_is_deleted_by_somebody_else_meanwhile(run: Run, fake: FakeCluster) -> None:
+    for words, status in (((), 1), (("--if-exists",), 0)):
+        fake.create_topic("t", 1)
+        fake.control(ApiKey.DELETE_TOPICS, 3)
+        assert run("topics", "delete", "--topic", "t", "--yes", *words).exit_code == status
+        fake.delete_topic("t")
 
 
 def test_a_topic_described(run: Run, fake: FakeCluster) -> None:
@@ -148,6 +227,14 @@ def test_settings(run: Run) -> None:
     everything = run("configs", "describe", *entity, "--all").stdout
     assert "604800000" in everything
     assert "compact,delete" in everything
+    for unknown in ("retention.ms,retention.mss", "nosuch"):
+        wrong = run("configs", "alter", *entity, "--delete-config", unknown)
+        assert (wrong.exit_code, wrong.stdout) == (2, "")
+        said = wrong.stderr.replace("\n", " ")
+        assert "no such key in the configuration of topic 't'; nothing was changed" in said
+    bare = run("configs", "alter", *entity, "--add-config", "cleanup.policy=compact,delete")
+    assert bare.exit_code == 2
+    assert "cleanup.policy=[compact,delete]" in bare.stderr
     assert run("configs", "describe", "--broker", "1").exit_code == 0
     assert run("configs", "describe", "--broker", "9").exit_code == 2
     assert run("configs", "describe").exit_code == 2
@@ -215,3 +302,14 @@ def test_the_cluster_described(run: Run, fake: FakeCluster) -> None:
     table = run("cluster", "describe").stdout
     assert "1 topics, 4 partitions" in table
     assert "not up, though they have replicas: broker 2" in table
+
+
+def test_the_controllers_are_not_known_without_the_right(run: Run, fake: FakeCluster) -> None:
+    """This is not the same as a cluster with ZooKeeper, which has no quorum."""
+    fake.control(ApiKey.DESCRIBE_QUORUM, 31, keep=True)
+    shown = run("cluster", "describe")
+    assert (shown.exit_code, "fake-2" in shown.stdout) == (0, True)
+    assert "the controllers are not known" in shown.stderr
+    assert "--operation Describe --cluster" in shown.stderr.replace("\n", " ")
+    told = json.loads(run("cluster", "describe", "--json").stdout)
+    assert (told["controllers"], told["controller_id"]) == (None, -1)

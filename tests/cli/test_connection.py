@@ -184,8 +184,10 @@ def test_a_wrong_connection_is_refused_before_anything_is_dialed(
         ("topics", "create", "--topic", "t", "--limits-file", "/none", "--ignore-limits"),
         ("topics", "create", "--topic", "t", "--replica-assignment", "0", "--partitions", "1"),
         ("topics", "list", "--topic", "("),
-        ("topics", "describe", "--topic", "("),
-        ("topics", "delete", "--topic", "(", "--yes"),
+        ("topics", "list", "--pattern", "("),
+        ("topics", "describe", "--topic", "a", "--pattern", "a"),
+        ("topics", "delete", "--topic", "a.*", "--yes"),
+        ("topics", "delete", "--yes"),
         ("topics", "add-partitions", "--topic", "b d", "--partitions", "2"),
         ("topics", "add-partitions", "--topic", "t", "--partitions", "0"),
         ("configs", "describe"),
@@ -384,6 +386,13 @@ def test_a_bad_file_is_told_with_the_line(
     assert str(home / "profiles.toml") in result.stderr.replace("\n", "")
     assert said in result.stderr.replace("\n", " ")
     assert not no_network.dials
+
+
+def test_a_bad_option_is_told_when_profiles_are_listed(home: Path) -> None:
+    (home / "profiles.toml").write_text("[a]\n[x]\nclient.ids = 'me'\n")
+    listed = CliRunner().invoke(app, ["profiles"], env={"COLUMNS": "400"})
+    assert (listed.exit_code, listed.stdout) == (2, "")
+    assert "line 2: profile 'x': unknown option client.ids" in listed.stderr
 
 
 def test_profiles_are_listed_without_secrets(profiles: Path) -> None:

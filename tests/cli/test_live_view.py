@@ -46,6 +46,27 @@ def shown(console: Console) -> str:
     return console.file.getvalue()
 
 
+def test_a_terminal_without_utf_8_gets_no_bars() -> None:
+    view = OwnProducerView()
+
+    async def main() -> None:
+        sent = asyncio.create_task(sending(view, one_topic()))
+        for _ in range(3):
+            await asyncio.sleep(1)
+            view.refresh()
+        await sent
+
+    run_virtual(main())
+    for encoding in ("ascii", "utf-8"):
+        raw = io.BytesIO()
+        console = Console(file=io.TextIOWrapper(raw, encoding=encoding), width=120)
+        console.print(view)
+        console.file.flush()
+        printed = raw.getvalue().decode()
+        assert "own" in printed
+        assert ("sent" in printed) == (encoding == "utf-8")
+
+
 def test_perf_test_shows_it_on_a_terminal() -> None:
     console, view = terminal(), OwnProducerView()
     load: Any = SimpleNamespace(acknowledged=5, failed=0, spec=SimpleNamespace(num_records=10))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import pytest_kafkaclient as plugin
+from kafkaclient.cli import options
 from kafkaclient.errors import BootstrapError, ConfigError
 from kafkaclient.testing import FakeCluster, cluster
 from kafkaclient.testing.cluster import ExternalCluster, LocalCluster
@@ -47,19 +49,24 @@ def _pytest(folder: Path, *options: str, tests: str) -> str:
     ).stdout
 
 
+def test_the_command_line_has_another_variable_for_its_brokers() -> None:
+    """The tests of a shell that administers a cluster do not run on that cluster."""
+    assert plugin.BOOTSTRAP_VARIABLE != options.BOOTSTRAP_VARIABLE
+
+
 def test_an_external_cluster_is_used_and_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with FakeCluster(2).serve() as fake:
         spaced = fake.bootstrap.replace(",", ", ")
-        monkeypatch.setenv("KAFKACLIENT_BOOTSTRAP", spaced)
+        monkeypatch.setenv("KAFKACLIENT_TEST_BOOTSTRAP", spaced)
         (tmp_path / "test_it.py").write_text(_TESTS.replace("BOOTSTRAP", fake.bootstrap))
         command = [sys.executable, "-m", "pytest", "-rs", "--strict-markers"]
         command += ["-p", "no:cacheprovider"]
         result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "1 passed, 1 skipped" in result.stdout
-    assert f"KAFKACLIENT_BOOTSTRAP is {spaced}" in result.stdout
+    assert f"KAFKACLIENT_TEST_BOOTSTRAP is {spaced}" in result.stdout
 
 
 _IN_CONTAINERS = """

@@ -1,0 +1,102 @@
+"""What commands print if a cluster has names that look like markup, and if standard output cannot
+encode them."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+import kafkaclient.cli
+from kafkaclient.admin import Admin
+from kafkaclient.cli import connection
+from kafkaclient.cli.output import print_message, print_table, stderr_console
+from kafkaclient.testing.fake import FakeCluster
+from tests.admin.conftest import can_fetch
+from tests.cli.test_connection import COMMANDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Run = Callable[..., tuple[int, str]]
+
+RACK = "[/b]é"
+ON_BROKERS = {name: words for name, words in COMMANDS.items() if name != "perf-test"}
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the entry point on a new fake cluster; its exit status, and what it writes to a standard
+    output of this encoding."""
+    plan = tmp_path / "plan.json"
+    moves = [{"topic": "t", "partition": 0, "replicas": [0]}]
+    plan.write_text(json.dumps({"version": 1, "partitions": moves}))
+
+    def invoke(encoding: str, *words: str) -> tuple[int, str]:
+        fake = FakeCluster(2, racks=[RACK, "[red]:smile:"])
+        can_fetch(fake)
+        fake.create_topic("t", assignments=[(0,)])
+        monkeypatch.setattr(connection, "Admin", partial(Admin, dialer=fake, rng=Random(1)))
+        stdout = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        monkeypatch.setattr(sys, "stdout", stdout)
+        given = (str(plan) if word == "PLAN" else word for word in words)
+        monkeypatch.setattr(sys, "argv", ["kafkaclient", *given, "-b", fake.bootstrap])
+        with pytest.raises(SystemExit) as ended:
+            kafkaclient.cli.main()
+        stdout.flush()
+        return int(ended.value.code or 0), stdout.buffer.getvalue().decode()  # type: ignore[attr-defined]
+
+    return invoke
+
+
+@pytest.mark.parametrize("name", ON_BROKERS)
+def test_an_encoding_of_stdout_changes_no_exit_status(name: str, run: Run) -> None:
+    words = [*name.split(), *ON_BROKERS[name]]
+    if name == "streams describe":
+        words += ["--wait", "0"]
+    status, shown = run("utf-8", *words)
+    assert run("ascii", *words)[0] == status
+    assert "\ufffd" not in shown
+
+
+def test_names_are_printed_as_they_are(run: Run) -> None:
+    for words in (("cluster", "describe"), ("limits", "check")):
+        shown = run("utf-8", *words)[1]
+        assert RACK in shown
+        assert "[red]:smile:" in shown
+        assert r"[/b]\xe9" in run("ascii", *words)[1]
+
+
+def test_limits_are_checked_where_bars_cannot_be_encoded(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "limits"
+    file.write_text("max.partitions=0\n")
+    status, shown = run("ascii", "limits", "check", "--limits-file", str(file))
+    assert status == 3
+    assert "#" * 24 in shown
+    assert "\\u" not in shown
+
+
+def test_cells_headings_and_messages_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    address = "PLAINTEXT://[fe80::1]:9092"
+    print_table(("[b]", address), [("[/b]", address), (Text(":x:", "red"), 1)], title="[/red]")
+    print_message("error", "[/b]")
+    stderr_console().print("[/b] :smile:")
+    shown, said = capsys.readouterr()
+    assert shown.count(address) == 2
+    assert all(word in shown for word in ("[b]", "[/b]", ":x:", "[/red]"))
+    assert said == "error: [/b]\n[/b] :smile:\n"
+
+
+async def test_the_progress_of_a_connection_is_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True)
+    monkeypatch.setattr(connection, "stderr_console", lambda: console)
+    with connection._progress("connecting to [::1]:9092 [/b]") as show:
+        show("[/b]")

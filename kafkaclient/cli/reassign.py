@@ -153,7 +153,6 @@ async def execute(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
     """
     plan = state.read_plan(reassignment_json_file)
     plan.check()
-
     if rollback_file is not None and rollback_file.is_file():
         raise ConfigError(f"{rollback_file} exists: it may be the rollback plan of an earlier try")
     told: dict[str, Any] = {}  # the JSON object, as soon as anything may have changed
@@ -190,21 +189,14 @@ async def execute(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
             "allow_fewer_in_sync": allow_fewer_in_sync,
             "on_rollback": save_rollback,
         }
-
-        def note_begun(begun: Begun) -> None:
-            told.update(
-                started=sorted(map(str, begun.started)), failed=report.errors_json(begun.failed)
-            )
-            _print_begun(begun, no_wait=no_wait)
-
         with report.printed_at_end(told, as_json=as_json):
             if no_wait:
                 begun = await admin.reassigner.begin(plan.replicas, **options)
-                note_begun(begun)
+                _tell_begun(begun, told, no_wait=no_wait)
             else:
                 async with admin.throttled(plan.replicas, **options) as moves:
                     begun = moves.begun
-                    note_begun(begun)
+                    _tell_begun(begun, told, no_wait=no_wait)
                     await report.follow(moves.progress())
             told["done"] = not no_wait
     state.exit_if_failed(begun.failed)
@@ -237,12 +229,14 @@ def _check_range(found: Estimate, quota: int | None, network: int | None, *, all
     print_message("warning", problem)
 
 
-def _print_begun(begun: Begun, *, no_wait: bool) -> None:
+def _tell_begun(begun: Begun, told: dict[str, Any], *, no_wait: bool) -> None:
+    names = sorted(map(str, begun.started))
+    told.update(started=names, failed=report.errors_json(begun.failed))
     for node, error in begun.unthrottled.items():
         print_message("warning", f"broker {node} has no quota yet: {error}")
-    if begun.started:
-        names = joined(sorted(map(str, begun.started)))
-        typer.echo(f"Successfully started partition reassignments for {names}", err=True)
+    if names:
+        started = f"Successfully started partition reassignments for {joined(names)}"
+        typer.echo(started, err=True)
     if no_wait:
         typer.echo(
             "the moves continue, and their throttles stay until `kafkaclient reassign verify` "

@@ -72,7 +72,7 @@ _TABLE: tuple[tuple[int, str, bool, type[BrokerError], str], ...] = (
     (46, "DUPLICATE_SEQUENCE_NUMBER", False, SequenceError, "the batch was written before"),
     (47, "INVALID_PRODUCER_EPOCH", False, ProducerFencedError, "a producer with a newer epoch exists"),
     (48, "INVALID_TXN_STATE", False, BrokerError, "the transaction is in another state"),
-    (49, "INVALID_PRODUCER_ID_MAPPING", False, BrokerError, "the producer id does not belong to the transactional id"),
+    (49, "INVALID_PRODUCER_ID_MAPPING", False, ProducerFencedError, "the transactional id has expired (transactional.id.expiration.ms), or belongs to another producer since: only a new producer can go on"),
     (50, "INVALID_TRANSACTION_TIMEOUT", False, BrokerError, "larger than the broker's transaction.max.timeout.ms"),
     (51, "CONCURRENT_TRANSACTIONS", True, BrokerError, "an earlier transaction is still being ended"),
     (52, "TRANSACTION_COORDINATOR_FENCED", False, BrokerError, "the transaction coordinator has moved"),

@@ -62,6 +62,9 @@ _OUTCOMES: Mapping[int, Outcome] = {
     31: Outcome.FATAL,  # CLUSTER_AUTHORIZATION_FAILED
     # The coordinator sends the same code for an old epoch and for a newer instance (KIP-588).
     47: Outcome.FATAL,  # INVALID_PRODUCER_EPOCH
+    # INVALID_PRODUCER_ID_MAPPING: the coordinator has forgotten the transactional id. A producer
+    # that was only idle gets it, and one that was fenced: its next epoch would fence the other.
+    49: Outcome.FATAL,
     50: Outcome.FATAL,  # INVALID_TRANSACTION_TIMEOUT
     53: Outcome.FATAL,  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     90: Outcome.FATAL,  # PRODUCER_FENCED

@@ -80,7 +80,7 @@ def test_an_error_is_of_both_classes(
 def test_a_brokers_code(code: int) -> None:
     """Codes that aiokafka does not know are its UnknownError."""
     translated: Any = aiokafka_error(broker_error(code, "sending"))
-    expected = theirs.ProducerFenced if code in (47, 90) else theirs.for_code(code)
+    expected = theirs.ProducerFenced if code in (47, 49, 90) else theirs.for_code(code)
     assert isinstance(translated, expected)
     assert isinstance(translated, ours.BrokerError)
     assert (translated.code, translated.name) == (code, BROKER_ERRORS[code][0])

@@ -10,7 +10,7 @@ from kafkaclient.cluster.coordinator import Outcome, outcome_of
 
 def test_only_what_is_about_who_may_write_is_fatal() -> None:
     fatal = {code for code in BROKER_ERRORS if outcome_of(code) is Outcome.FATAL}
-    assert fatal == {31, 47, 50, 53, 90}
+    assert fatal == {31, 47, 49, 50, 53, 90}
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_only_what_is_about_who_may_write_is_fatal() -> None:
         (29, Outcome.ABORTABLE),
         (30, Outcome.ABORTABLE),
         (48, Outcome.ABORTABLE),
-        (49, Outcome.ABORTABLE),
+        (49, Outcome.FATAL),
         (51, Outcome.RETRY),
         (88, Outcome.RETRY),
         (120, Outcome.ABORTABLE),

@@ -35,6 +35,7 @@ _TABLE: dict[int, ErrorAction] = {
     45: ErrorAction.RESEQUENCE,  # OUT_OF_ORDER_SEQUENCE_NUMBER
     46: ErrorAction.DONE,  # DUPLICATE_SEQUENCE_NUMBER: written before, its offset is forgotten
     47: ErrorAction.RESEQUENCE,  # INVALID_PRODUCER_EPOCH: not written; a new epoch helps (KIP-360)
+    49: ErrorAction.FATAL,  # INVALID_PRODUCER_ID_MAPPING: as the coordinator says (KAFKA-18019)
     59: ErrorAction.RESEQUENCE,  # UNKNOWN_PRODUCER_ID
     90: ErrorAction.FATAL,  # PRODUCER_FENCED
 }
@@ -46,6 +47,12 @@ REFRESH_CODES = frozenset({3, 5, 6, 13, 56, 72, 74, 75, 100, 103})
 # point, waited too long for replicas, or lost the partition while it waited (3, 6 and 56 are
 # answered also after the append: Java's DelayedProduce and checkEnoughReplicasReachOffset).
 AMBIGUOUS_CODES = frozenset({-1, 3, 6, 7, 13, 20, 56})
+
+
+def is_ambiguous(code: int) -> bool:
+    """Whether the batch may be in the log despite this error; also with a code that this client
+    does not know."""
+    return code in AMBIGUOUS_CODES or code not in BROKER_ERRORS
 
 
 def action_for(code: int) -> ErrorAction:

@@ -16,10 +16,10 @@ from kafkaclient.producer.batches.delivery_errors import (
     too_large,
 )
 from kafkaclient.producer.sender.error_actions import (
-    AMBIGUOUS_CODES,
     REFRESH_CODES,
     ErrorAction,
     action_for,
+    is_ambiguous,
 )
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class ResponseHandler:
             self._complete(batch, answer, now)
             return
         error = rejection(batch, answer, node_id)
-        if code in AMBIGUOUS_CODES:
+        if is_ambiguous(code):
             batch.mark_uncertain()
         if code in REFRESH_CODES:
             self._metadata.request_refresh(str(error))

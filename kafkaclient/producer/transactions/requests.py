@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from kafkaclient.producer.transactions.identity import TransactionalIdentity
     from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
-_NOT_COMMITTED = frozenset({48, 49, 59, 120})
+_ID_EXPIRED = 49  # INVALID_PRODUCER_ID_MAPPING
+_NOT_COMMITTED = frozenset({48, _ID_EXPIRED, 59, 120})
 """INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, UNKNOWN_PRODUCER_ID, TRANSACTION_ABORTABLE: with
 these codes it is certain that the transaction was not committed and will not be."""
 
@@ -157,7 +158,7 @@ class TransactionRequests:
         if not code:
             return
         error = broker_error(code, f"transactional id {self._id!r}, {what}")
-        if isinstance(error, ProducerFencedError) and not self.v2:
+        if isinstance(error, ProducerFencedError) and code != _ID_EXPIRED and not self.v2:
             error.add_note(
                 "or the transaction was open for longer than transaction.timeout.ms: without "
                 "transactions v2 its coordinator then fences the producer"

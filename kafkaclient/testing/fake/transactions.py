@@ -54,6 +54,8 @@ class FakeTransaction:
     epoch: int
     last_epoch: int = _NO_EPOCH
     """The previous epoch of the same producer, to recognize a repeated request."""
+    previous_id: int = _NO_PRODUCER
+    """The producer id before this one, if its epochs were used up."""
     state: TxnState = TxnState.EMPTY
     partitions: set[tuple[str, int]] = field(default_factory=set)
     offsets: dict[tuple[str, str, int], Committed] = field(default_factory=dict)
@@ -120,18 +122,18 @@ class TransactionCoordinator:
             return ErrorCode.NONE
         is_new = producer_id == _NO_PRODUCER
         if not is_new:
-            if producer_id != known.producer_id or epoch not in (known.epoch, known.last_epoch):
+            if _is_repeated(known, producer_id, epoch):
+                return ErrorCode.NONE
+            if (producer_id, epoch) != (known.producer_id, known.epoch):
                 return ErrorCode.PRODUCER_FENCED
-            if epoch != known.epoch:
-                return ErrorCode.NONE  # a repeated request
         if known.state is TxnState.ONGOING:
             self._finish(known, commit=False, bump=True)
             if is_new:
-                known.last_epoch = _NO_EPOCH
+                known.last_epoch, known.previous_id = _NO_EPOCH, _NO_PRODUCER
             return ErrorCode.CONCURRENT_TRANSACTIONS
         self._next_epoch(known)
         if is_new:
-            known.last_epoch = _NO_EPOCH
+            known.last_epoch, known.previous_id = _NO_EPOCH, _NO_PRODUCER
         known.state = TxnState.EMPTY
         return ErrorCode.NONE
 
@@ -153,7 +155,7 @@ class TransactionCoordinator:
     def end(self, name: str, producer_id: int, epoch: int, *, commit: bool, v2: bool) -> ErrorCode:
         known = self.ids.get(name)
         result = TxnState.COMMITTED if commit else TxnState.ABORTED
-        if v2 and known is not None and epoch == known.last_epoch:
+        if v2 and known is not None and _is_repeated(known, producer_id, epoch):
             # A repeated request, or a commit after a timeout aborted the transaction.
             return ErrorCode.NONE if known.state is result else ErrorCode.INVALID_TXN_STATE
         code = self.check(name, producer_id, epoch)
@@ -176,11 +178,8 @@ class TransactionCoordinator:
 
     def _next_epoch(self, known: FakeTransaction) -> None:
         if known.epoch >= MAX_EPOCH - 1:
-            known.producer_id, known.epoch, known.last_epoch = (
-                self._state.new_producer_id(),
-                0,
-                _NO_EPOCH,
-            )
+            known.previous_id, known.producer_id = known.producer_id, self._state.new_producer_id()
+            known.epoch, known.last_epoch = 0, _NO_EPOCH
         else:
             known.epoch, known.last_epoch = known.epoch + 1, known.epoch
 
@@ -200,3 +199,11 @@ class TransactionCoordinator:
         known.groups.clear()
         known.started_ms = -1
         known.state = TxnState.COMMITTED if commit else TxnState.ABORTED
+
+
+def _is_repeated(known: FakeTransaction, producer_id: int, epoch: int) -> bool:
+    """Whether the producer has sent a request again whose answer, with the next epoch, was lost."""
+    if producer_id == known.producer_id:
+        return epoch == known.last_epoch
+    used_up = epoch >= MAX_EPOCH - 1 and known.epoch == 0
+    return used_up and producer_id == known.previous_id

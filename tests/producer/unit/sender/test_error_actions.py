@@ -10,6 +10,7 @@ from kafkaclient.producer.sender.error_actions import (
     REFRESH_CODES,
     ErrorAction,
     action_for,
+    is_ambiguous,
 )
 
 RETRY = {
@@ -18,7 +19,7 @@ RETRY = {
 }  # fmt: skip
 FAIL = {
     -1, 1, 4, 8, 11, 12, 17, 18, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36,
-    37, 38, 39, 40, 42, 43, 44, 48, 49, 50, 52, 53, 54, 55, 57, 58, 60, 61, 62, 63, 64, 65, 66,
+    37, 38, 39, 40, 42, 43, 44, 48, 50, 52, 53, 54, 55, 57, 58, 60, 61, 62, 63, 64, 65, 66,
     67, 68, 69, 73, 76, 77, 79, 81, 82, 85, 86, 87, 91, 92, 93, 94, 95, 96, 97, 98, 99, 101,
     102, 104, 105, 107, 108, 109, 110, 111, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121,
     124, 125, 126, 127, 128, 129,
@@ -30,6 +31,7 @@ EXPECTED = {
     46: ErrorAction.DONE,
     47: ErrorAction.RESEQUENCE,
     59: ErrorAction.RESEQUENCE,
+    49: ErrorAction.FATAL,
     90: ErrorAction.FATAL,
     **dict.fromkeys(RETRY, ErrorAction.RETRY),
     **dict.fromkeys(FAIL, ErrorAction.FAIL),
@@ -59,6 +61,9 @@ def test_codes_after_which_the_batch_may_be_in_the_log() -> None:
     """The broker failed anywhere (-1), was not heard (13), waited in vain (7, 20), or lost the
     partition while it waited for the replicas (3, 6, 56)."""
     assert frozenset({-1, 3, 6, 7, 13, 20, 56}) == AMBIGUOUS_CODES
+    assert {code for code in range(-1, 200) if is_ambiguous(code)} >= AMBIGUOUS_CODES
+    assert not is_ambiguous(10)
+    assert is_ambiguous(31999), "a code that this client does not know says nothing"
 
 
 def test_codes_that_mean_old_metadata() -> None:

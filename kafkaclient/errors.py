@@ -295,7 +295,8 @@ class FetchTimeoutError(KafkaTimeoutError):
 
 
 class DeliveryTimeoutError(KafkaTimeoutError):
-    """A record was not acknowledged within ``delivery.timeout.ms`` after ``send``."""
+    """A record was not acknowledged within ``delivery.timeout.ms`` after ``send``. Or it was not
+    appended in time, because the serializer of an earlier record of its topic has not finished."""
 
 
 class AdminTimeoutError(KafkaTimeoutError):

@@ -29,6 +29,7 @@ from kafkaclient.errors import (
     ProtocolError,
     RequestTimedOutError,
 )
+from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.metadata import MetadataCall
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Session:
         outer = _attempt_errors.get()
         _attempt_errors.set(errors)
         try:
-            async with asyncio.timeout(seconds) as limit:
+            async with time_limit(seconds) as limit:
                 yield
         except TimeoutError as error:
             if isinstance(error, KafkaError) or not limit.expired():
@@ -265,7 +266,7 @@ async def gather_outcomes(
 
     async def timed(job: Coroutine[None, None, T]) -> T:
         try:
-            async with asyncio.timeout(timeout_s):
+            async with time_limit(timeout_s):
                 return await job
         except TimeoutError as error:
             if isinstance(error, KafkaError):

@@ -18,6 +18,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.log_fields import log_fields
 from kafkaclient.net.connection import Connection
+from kafkaclient.time_limit import time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -224,7 +225,7 @@ class Link:
         self._late = _NOT_CONNECTED
         limit_s = self._backoff.setup_timeout_s()
         try:
-            async with asyncio.timeout(limit_s):
+            async with time_limit(limit_s):
                 connection = await self._dial_and_shake_hands()
                 await self._authenticate(connection)
                 return connection

@@ -33,6 +33,7 @@ from kafkaclient.errors import (
     ProtocolError,
 )
 from kafkaclient.log_fields import log_fields
+from kafkaclient.time_limit import time_limit
 from kafkaclient.topic_names import check_topic_name
 from kafkaclient.wire.metadata import MetadataCall, TopicCache
 
@@ -180,7 +181,7 @@ class Metadata:
         what = f"metadata of topic {name!r}"
         wait = self.waits.wait(what, lambda: self._why_late(topic.error), topic=name)
         try:
-            async with asyncio.timeout(timeout_s) as timeout:
+            async with time_limit(timeout_s) as timeout:
                 with wait:
                     found = await waiter
         except TimeoutError:
@@ -222,7 +223,7 @@ class Metadata:
         self._awaited[answered] = refresh
         what = "newer metadata" if refresh else "the first metadata"
         try:
-            async with asyncio.timeout(limit.seconds) as timeout:
+            async with time_limit(limit.seconds) as timeout:
                 with self.waits.wait(what, self._why_late):
                     await answered
         except TimeoutError:

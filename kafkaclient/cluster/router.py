@@ -31,6 +31,7 @@ from kafkaclient.errors import (
 from kafkaclient.log_fields import log_fields
 from kafkaclient.net.dialer import TcpDialer
 from kafkaclient.net.security import Security
+from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.api_versions import ApiVersionsCall
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ class Router:
         whom = "any broker" if node_id is None else f"broker {node_id}"
         connection: Connection | None = None
         try:
-            async with asyncio.timeout(limit_s) as limit:
+            async with time_limit(limit_s) as limit:
                 connection = await self._control_connection(node_id, bootstrap, purpose)
                 whom = connection.node
                 silence_s = connection.throttled_until - self._clock()
@@ -382,11 +383,13 @@ class Router:
         if left_s:
             self._schedule_sweep(max(min(left_s), min(1.0, max_idle_s / 2), 0.001))
 
-    async def close(self) -> None:
+    async def close(self, grace_s: float = _CLOSING_GRACE_S) -> None:
         """Close all connections and end all attempts.
 
         Requests in flight fail at once. Connections without any may write accepted bytes (acks=0)
-        for up to 1 s. A second call does nothing.
+        for up to ``grace_s`` seconds. An attempt may wait for a token provider, which is the
+        application's code: one that ignores its cancellation is left alone after ``grace_s``. A
+        second call does nothing.
         """
         self._closed = True
         if self._sweeper is not None:
@@ -396,20 +399,20 @@ class Router:
         for link in links:
             link.close()
         try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSING_GRACE_S):
-                    await _all_closed(links)
+            await _all_closed(links, grace_s)
         finally:
             for link in links:
                 link.abort()
-        await _all_closed(links)
+        await _all_closed(links, grace_s)
         self._links.clear()
         self._retired.clear()
 
 
-async def _all_closed(links: Iterable[Link]) -> None:
-    for link in links:
-        await link.wait_closed()
+async def _all_closed(links: Iterable[Link], seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            for link in links:
+                await link.wait_closed()
 
 
 def _not_known(node_id: int) -> KafkaError:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN_TOPIC = 3
 _LEADER_NOT_AVAILABLE = 5
+_INVALID_REPLICATION_FACTOR = 38
 
 _UNKNOWN_SIZE = 10  # partitions of a topic that is not known yet
 
@@ -166,7 +167,10 @@ def topic_error(name: str, code: int, right: str, absurd: str | None = None) -> 
     advice = denied(code, "Describe", name, grant=right)
     if absurd is not None:
         advice = f"the broker's answer is not used, because it has {absurd}"
-    return broker_error(code, f"metadata of topic {name!r}", advice=advice)
+    error = broker_error(code, f"metadata of topic {name!r}", advice=advice)
+    # A cluster that starts has too few brokers to create the topic. Java waits as well.
+    error.retriable |= code == _INVALID_REPLICATION_FACTOR
+    return error
 
 
 def no_metadata(

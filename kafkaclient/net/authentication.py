@@ -19,6 +19,7 @@ from kafkaclient.errors import (
 from kafkaclient.log_fields import log_fields
 from kafkaclient.net.off_loop import OffLoop
 from kafkaclient.net.sasl.mechanisms import RefusedError
+from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.sasl import SaslAuthenticateCall, SaslHandshakeCall
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ class Session:
         """The mechanism for the renewal; requests a token until the session ends."""
         while True:
             try:
-                async with asyncio.timeout(max(0.0, self._ends_at - self._clock())):
+                async with time_limit(max(0.0, self._ends_at - self._clock())):
                     return await self._login.mechanism()
             except TimeoutError:
                 raise BrokerConnectionError(

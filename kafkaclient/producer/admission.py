@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaclient.config.limit import Limit
-from kafkaclient.errors import BufferFullError, KafkaError, PartitionOutOfRangeError
+from kafkaclient.errors import (
+    BufferFullError,
+    DeliveryTimeoutError,
+    KafkaError,
+    MetadataTimeoutError,
+    PartitionOutOfRangeError,
+)
 from kafkaclient.producer.accumulator.incomplete import largest_backlog
 from kafkaclient.producer.batches.record import PendingRecord, Record
 from kafkaclient.producer.pending_sends import PendingSends
+from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.murmur2 import partition_for_key
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from kafkaclient.cluster.metadata import Metadata
@@ -67,6 +74,8 @@ class Admission:
         self._clock = clock
         self.new_guard = new_guard
         self._on_failed = on_failed
+        self.serializers: set[asyncio.Task[Record]] = set()
+        """The serializers at work, which a stop cancels."""
         self.pending_sends = PendingSends(
             accumulator,
             metadata,
@@ -74,6 +83,7 @@ class Admission:
             clock=clock,
             append=self._append_nowait,
             new_result=new_result,
+            serializers=self.serializers,
             on_failed=self._held_failed,
         )
 
@@ -256,7 +266,7 @@ class Admission:
         if send.may_append:
             return
         try:
-            async with asyncio.timeout(deadline - known_at) as limit:
+            async with time_limit(deadline - known_at) as limit:
                 what = f"buffer space for records of topic {buffer.name!r}"
                 why = partial(self._why_full, send)
                 with self._metadata.waits.wait(what, why, topic=buffer.name):
@@ -264,13 +274,25 @@ class Admission:
         except TimeoutError:
             if not limit.expired():
                 raise
-            if send.serializer_task is not None:
-                raise send.serializer_task.timeout_error() from None
-            self._metrics.buffer_exhausted()
-            within = f"within {Limit(self._max_block, 'max.block.ms')}"
-            raise self._buffer_full(buffer.name, send.room, within) from None
+            if not await send.take_turn():
+                raise self._not_admitted(send) from None
         finally:
             self._metrics.buffer_waited(self._clock() - known_at)
+
+    def _not_admitted(self, send: TopicWaiter) -> KafkaError:
+        """The error for a caller that has waited for max.block.ms: what it has waited for."""
+        if send.serializer_task is not None:
+            return send.serializer_task.timeout_error()
+        topic, limit = send.waiters.topic, Limit(self._max_block, "max.block.ms")
+        waiting = send.waiters.waiting
+        if topic.view is None or (waiting and waiting[0].serializer_task is not None):
+            kind = MetadataTimeoutError if topic.view is None else DeliveryTimeoutError
+            return kind(
+                f"a record for topic {topic.name!r} was not sent: it has waited for {limit}: "
+                f"{self._why_full(send)}"
+            )
+        self._metrics.buffer_exhausted()
+        return self._buffer_full(topic.name, send.room, f"within {limit}")
 
     async def _wait_new_partition(
         self, buffer: TopicBuffer, partition: int | None, deadline: float
@@ -294,6 +316,8 @@ class Admission:
     def _why_full(self, send: TopicWaiter) -> str:
         """Why a caller is not admitted."""
         waiting = send.waiters.waiting
+        if send.waiters.topic.view is None:
+            return "the topic's metadata was dropped during the wait"
         if waiting and waiting[0].serializer_task is not None:
             return "the serializer of the topic's first record that waits has not finished"
         pool = self._accumulator.buffer_pool

@@ -66,7 +66,7 @@ class SendManyMixin:
         shared = RawRecord(topic, None, None, partition, timestamp_ms, headers)
         bulk = BulkSend(self._open(), shared, self._serializers)
         columns = {"keys": keys, "timestamps_ms": timestamps_ms, "record_headers": record_headers}
-        return await bulk.run(send_values(bulk, shared, values, columns))
+        return await bulk.run(send_values(bulk, values, columns))
 
     async def send_arrow(
         self,
@@ -98,9 +98,8 @@ class SendManyMixin:
         from kafkaclient.producer.bulk.send_many import BulkSend  # noqa: PLC0415
 
         columns = import_module("kafkaclient.producer.bulk.arrow")  # it needs pyarrow
-        shared = RawRecord(topic, None, None, partition, timestamp_ms)
-        bulk = BulkSend(self._open(), shared)
-        return await bulk.run(columns.send_columns(bulk, data, partition, timestamp_ms))
+        bulk = BulkSend(self._open(), RawRecord(topic, None, None, partition, timestamp_ms))
+        return await bulk.run(columns.send_columns(bulk, data))
 
     def create_batch(self, *, batch_size: int | None = None) -> RecordBatchBuilder:
         """A builder for the records of one record batch, which :meth:`send_batch` sends.

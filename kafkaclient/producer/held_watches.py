@@ -13,6 +13,7 @@ from kafkaclient.errors import (
     ProducerClosedError,
 )
 from kafkaclient.producer.time_constants import NEVER
+from kafkaclient.time_limit import time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,9 +91,7 @@ class HeldWatches:
         serializer or behind other waiters, fails after delivery.timeout.ms."""
         self.held_changed.clear()
         try:
-            async with asyncio.timeout(
-                oldest.created + self._delivery_limit.seconds - self._clock()
-            ):
+            async with time_limit(oldest.created + self._delivery_limit.seconds - self._clock()):
                 await self.held_changed.wait()
         except TimeoutError:
             if self._oldest_held(topic) is not oldest:

@@ -17,12 +17,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaclient.config.limit import Limit
-from kafkaclient.errors import BufferFullError, KafkaError, ProducerClosedError
+from kafkaclient.errors import BufferFullError, KafkaError, ProducerClosedError, defect
 from kafkaclient.producer.batches.delivery import delivery_for_last
 from kafkaclient.producer.batches.record import PendingRecord, Record
 from kafkaclient.producer.held_watches import HeldWatches
 from kafkaclient.producer.serialization import SerializerTask
 from kafkaclient.producer.topic_waiters import HeldRecord, TopicWaiter, TopicWaiters
+from kafkaclient.producer.user_code import contained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,13 +36,12 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 
-_CANCELLED_S = 1.0  # how long a stop waits for serializers that it has cancelled, in seconds
-
 
 class PendingSends:
     """The waiters of all topics.
 
     ``append(topic, record, created)`` appends a held record whose topic is now known, or raises.
+    ``serializers`` has the serializers at work; :meth:`close` cancels them, also those of others.
     ``on_failed(topic, error)`` is called for each held record that fails. Times in seconds.
     """
 
@@ -54,6 +54,7 @@ class PendingSends:
         clock: Callable[[], float],
         append: Callable[[TopicBuffer, Record, float], Delivery | None],
         new_result: Callable[[str], BatchResult],
+        serializers: set[asyncio.Task[Record]],
         on_failed: Callable[[str, KafkaError], None],
     ) -> None:
         self.buffer_pool = accumulator.buffer_pool
@@ -65,6 +66,7 @@ class PendingSends:
         self._clock = clock
         self._append = append
         self._new_result = new_result
+        self._serializers = serializers
         self._on_failed = on_failed
         self._topics: dict[TopicBuffer, TopicWaiters] = {}
         """The topics that have waiters."""
@@ -77,8 +79,6 @@ class PendingSends:
             take_up=self._take_up,
             fail=self._fail_held,
         )
-        self._serializers: set[asyncio.Task[Record]] = set()
-        """The serializers at work."""
 
     # --- joining and leaving --------------------------------------------------------------------
 
@@ -129,9 +129,11 @@ class PendingSends:
         The caller stays admitted, unless records held behind it occupy so much of the buffer that
         the bytes cannot come free before it ends: then it waits right behind these records.
         """
-        waiters = waiter.waiters
-        blocked = (
-            waiters.oldest_held is not None and self._charged_bytes > self.buffer_pool.total - room
+        waiters, pool = waiter.waiters, self.buffer_pool
+        # Claims are granted in their order: those before this one have to get their bytes, too.
+        most = max((claim.nbytes for claim in pool.waiters), default=0)
+        blocked = waiters.oldest_held is not None and self._charged_bytes > pool.total - max(
+            room, most
         )
         waiter.need(room)
         if blocked:
@@ -154,7 +156,16 @@ class PendingSends:
         self.admit_waiting(waiter.waiters.topic)
 
     def _request_space(self, waiter: TopicWaiter) -> None:
-        """Request the caller's buffer space, which is charged at once or granted later."""
+        """Request the caller's buffer space, which is charged at once or granted later.
+
+        A record whose serializer has made it larger than what was charged before may have records
+        held behind it, whose space comes free only after it. It does not wait for them: it is in
+        memory already.
+        """
+        if waiter.record is not None and waiter.waiters.oldest_held is not None:
+            self.buffer_pool.force(waiter.room)
+            waiter.charged = True
+            return
         waiter.claim = self.buffer_pool.ask(waiter.room, partial(self._granted, waiter))
         waiter.charged = waiter.claim is None
         if self.buffer_pool.waiting == 1 and not waiter.charged:
@@ -252,8 +263,9 @@ class PendingSends:
             self._watches.held_changed.clear()
             await self._watches.held_changed.wait()
 
-    async def close(self) -> None:
-        """Fail all callers that wait; the held records have failed before."""
+    async def close(self, grace_s: float) -> None:
+        """Fail all callers that wait; the held records have failed before. Serializers that were
+        cancelled have ``grace_s`` seconds to end."""
         for topic, waiters in list(self._topics.items()):
             for waiter in (*waiters.admitted, *waiters.waiting):
                 if isinstance(waiter, TopicWaiter):
@@ -267,7 +279,7 @@ class PendingSends:
         if self._serializers:  # their callers end in the next pass of the event loop
             for task in self._serializers:
                 task.cancel()
-            await asyncio.wait(self._serializers, timeout=_CANCELLED_S)
+            await asyncio.wait(self._serializers, timeout=grace_s)
 
     # --- serializers ----------------------------------------------------------------------------
 
@@ -323,6 +335,9 @@ class PendingSends:
                 delivery = self._append(topic, held.record, held.created)
             except KafkaError as error:
                 self._fail(topic, held, error)
+            except BaseException as error:  # noqa: BLE001 - no record may stay without an outcome
+                what = f"appending a record of topic {topic.name!r} raised {contained(error)} and"
+                self._fail(topic, held, defect(what, error))
             else:
                 assert delivery is not None
                 held.delivery.move_to(delivery)

@@ -24,6 +24,7 @@ from kafkaclient.producer.observation_api import ObservationMixin
 from kafkaclient.producer.runtime import ProducerRuntime
 from kafkaclient.producer.states import ProducerState
 from kafkaclient.producer.transaction_api import TransactionMixin
+from kafkaclient.time_limit import time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -160,9 +161,10 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin, 
         )
         self._state = ProducerState.STARTING
         guard(self)
+        began = core.now()
         try:
             await core.metadata.start()
-            await core.initialize_transactions()
+            await core.initialize_transactions(began)
         except BaseException:
             if self._stopping is None:
                 self._state = ProducerState.STOPPED
@@ -302,7 +304,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin, 
         self._check_loop(core, "flush")
         asked_at = core.now()
         try:
-            async with asyncio.timeout(timeout):
+            async with time_limit(timeout):
                 await core.drain()
         except TimeoutError:
             undelivered = core.pending_records()

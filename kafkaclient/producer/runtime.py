@@ -30,6 +30,7 @@ from kafkaclient.producer.sender.wakeup import Wakeup
 from kafkaclient.producer.settings import accumulator_settings, sender_settings
 from kafkaclient.producer.transactions.identity import TransactionalIdentity
 from kafkaclient.producer.transactions.producer_id_fetcher import ProducerIdFetcher
+from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.produce import FIRST_OF_TRANSACTIONS_V2, MAX_VERSION, MIN_VERSION
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
     from kafkaclient.producer.transactions.manager import TransactionManager
 
 _log = logging.getLogger(__name__)
+
+_LONGEST_GRACE_S = 1.0  # how long the end of a serializer or a connection may take
+_LEAST_GRACE_S = 0.1  # ... when the time of stop() is over
 
 
 class ProducerRuntime:
@@ -103,14 +107,21 @@ class ProducerRuntime:
             if config.transactional_id is None
             else TransactionalIdentity(self._transaction_failed)
         )
-        partitioner = named_partitioner(
+        # A named partitioner is made for each topic, and dropped with it.
+        new_partitioner: Callable[[], Any] = partial(
+            named_partitioner,
             config.partitioner,
             partial(rng.getrandbits, 31),
             ignore_keys=config.partitioner_ignore_keys,
         )
+        custom = new_partitioner() is not None
         wakeup = Wakeup(now)
         self.accumulator = RecordAccumulator(
-            accumulator_settings(config, early=0.0 if clock else _lateness(now)),
+            accumulator_settings(
+                config,
+                early=0.0 if clock else _lateness(now),
+                slot_clock=None if now is time.monotonic else now,
+            ),
             identity=identity,
             random31=partial(rng.getrandbits, 31),
             wake=wakeup.wake_at,
@@ -118,9 +129,7 @@ class ProducerRuntime:
             on_switch=metrics.partition_switched,
             on_failed=self._transaction_failed,
             observer=self._batch_reports,
-            new_strategy=(
-                None if partitioner is None else partial(self._custom_strategy, partitioner)
-            ),
+            new_strategy=partial(self._custom_strategy, new_partitioner) if custom else None,
             background=CompressionThreads(self.loop, config.compression_threads),
         )
         waits = Waits(now)
@@ -149,8 +158,8 @@ class ProducerRuntime:
             self.metadata,
             metrics,
             max_block=self.max_block,
-            ignore_keys=config.partitioner_ignore_keys or partitioner is not None,
-            call_partitioner_once=partitioner is not None,
+            ignore_keys=config.partitioner_ignore_keys or custom,
+            call_partitioner_once=custom,
             clock=now,
             new_result=self._new_result,
             new_guard=self._new_guard,
@@ -217,11 +226,11 @@ class ProducerRuntime:
     async def stop(self, timeout: float | None) -> int:
         """Send all records, wait up to ``timeout`` seconds for their outcome, and disconnect.
         Returns how many records were left without an outcome."""
-        self.accumulator.close(self.now())
-        undelivered = 0
+        began, undelivered = self.now(), 0
+        self.accumulator.close(began)
         within = f" with timeout={timeout}" if timeout else ""
         try:
-            async with asyncio.timeout(timeout):
+            async with time_limit(timeout):
                 if self.transactions is not None:
                     await self.transactions.close()
                 await self.drain()
@@ -236,8 +245,9 @@ class ProducerRuntime:
             )
             self.accumulator.compressor.close()
             self.sender.close()
+            left = _LONGEST_GRACE_S if timeout is None else began + timeout - self.now()
             try:
-                await self.disconnect()
+                await self.disconnect(min(max(left, _LEAST_GRACE_S), _LONGEST_GRACE_S))
                 if self._task is not None:
                     await asyncio.wait({self._task})
             finally:
@@ -250,12 +260,13 @@ class ProducerRuntime:
             _log.log(level, text, undelivered, extra=log_fields(maybe_written=True))
         return undelivered
 
-    async def disconnect(self) -> None:
-        """End every task and connection, also those of a start under way."""
-        await self.admission.pending_sends.close()
+    async def disconnect(self, grace_s: float = _LONGEST_GRACE_S) -> None:
+        """End every task and connection, also those of a start under way. Serializers that were
+        cancelled have ``grace_s`` to end, and so have connections to write accepted bytes."""
+        await self.admission.pending_sends.close(grace_s)
         await self.producer_ids.close()
         await self.metadata.stop()
-        await self.router.close()
+        await self.router.close(grace_s)
 
     async def drain(self) -> None:
         """Send all records without lingering, and wait until each has an outcome."""
@@ -266,10 +277,12 @@ class ProducerRuntime:
             await pending_sends.wait_appended(asked_at)
             await self.accumulator.incomplete.flush(self.now())
 
-    async def initialize_transactions(self) -> None:
-        """Fence older producers with the same transactional id."""
+    async def initialize_transactions(self, began: float) -> None:
+        """Fence older producers with the same transactional id. The start ``began`` at this time,
+        and ends within max.block.ms."""
         if self.transactions is not None:
-            await self.transactions.timed("init", self.transactions.initialize())
+            spent = self.now() - began
+            await self.transactions.timed("init", self.transactions.initialize(spent))
             first = FIRST_OF_TRANSACTIONS_V2
             v1, v2 = (MIN_VERSION, first - 1), (first, MAX_VERSION)
             # Assigned here: the coordinator's answer decides between transactions v1 and v2.
@@ -318,8 +331,16 @@ class ProducerRuntime:
             return self.check_open
         return self.transactions.new_guard(self.check_open)
 
-    def _custom_strategy(self, partitioner: Partitioner, topic: TopicBuffer) -> CustomPartitioner:
-        return CustomPartitioner(topic, partitioner, lambda: self.metadata.view, self.load)
+    def _custom_strategy(
+        self, new_partitioner: Callable[[], Partitioner], topic: TopicBuffer
+    ) -> CustomPartitioner:
+        return CustomPartitioner(
+            topic,
+            new_partitioner(),
+            lambda: self.metadata.view,
+            self.load,
+            may_move=isinstance(self.config.partitioner, str),
+        )
 
     def _new_result(self, topic: str) -> BatchResult:
         self.sender.loop_monitor.start()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaclient.errors import KafkaError, defect
 from kafkaclient.producer.batches.record import Record
+from kafkaclient.time_limit import PatientTimer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,7 @@ class SerializerTask:
         loop = asyncio.get_running_loop()
         self.task = loop.create_task(record.finish(), name="kafkaclient-serializer")
         self.task.add_done_callback(self._ended)
-        self._timer = loop.call_later(limit.seconds, self._on_timeout)
+        self._timer = PatientTimer(limit.seconds, self._on_timeout)
 
     def cancel(self) -> None:
         """The outcome is not needed any more."""
@@ -62,6 +63,7 @@ class SerializerTask:
             return error
         if isinstance(error, Exception):
             return defect("serializing", error)
+        # asyncio has raised KeyboardInterrupt and SystemExit already.
         failure = self._record.not_finished(f"the serializer raised {error!r}")
         failure.__cause__ = error
         return failure
@@ -73,10 +75,20 @@ class SerializerTask:
             on_outcome(outcome)
 
 
-async def run_serializer(record: PendingRecord, limit: Limit) -> Record:
-    """The record in bytes; raises InvalidRecordError and its subclasses."""
+async def run_serializer(
+    record: PendingRecord, limit: Limit, running: set[asyncio.Task[Record]]
+) -> Record:
+    """The record in bytes; raises InvalidRecordError and its subclasses. The task is in ``running``
+    while the serializer works."""
     settled: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-    task = SerializerTask(record, limit, settled.set_result)
+
+    def settle(outcome: Outcome) -> None:
+        if not settled.done():  # the caller was cancelled in the same pass of the event loop
+            settled.set_result(outcome)
+
+    task = SerializerTask(record, limit, settle)
+    running.add(task.task)
+    task.task.add_done_callback(running.discard)
     try:
         outcome = await settled
     finally:

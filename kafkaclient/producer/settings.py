@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from kafkaclient.wire.compression import Codec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkaclient.config import ProducerConfig
 
 MAX_OPEN_SHARE = 0.1
@@ -40,6 +42,8 @@ class AccumulatorSettings:
     """The client's rack, if partitions with their leader in it are preferred (KIP-1123)."""
     one_in_flight: bool = False
     """max.in.flight.requests.per.connection=1: a partition is muted while a batch is in flight."""
+    slot_clock: Callable[[], float] | None = None
+    """The clock of the append slots; see :class:`TopicAppendSlots`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +74,9 @@ class SenderSettings:
     retrying: RetrySettings = RetrySettings()
 
 
-def accumulator_settings(config: ProducerConfig, early: float = 0.0) -> AccumulatorSettings:
+def accumulator_settings(
+    config: ProducerConfig, early: float = 0.0, slot_clock: Callable[[], float] | None = None
+) -> AccumulatorSettings:
     """``early``: how late timers fire on average, in seconds; lingering ends earlier by it."""
     delivery_timeout = config.delivery_timeout_ms / 1000
     linger = min(config.linger_ms / 1000, MAX_OPEN_SHARE * delivery_timeout)
@@ -94,6 +100,7 @@ def accumulator_settings(config: ProducerConfig, early: float = 0.0) -> Accumula
         ignore_keys=config.partitioner_ignore_keys or not _built_in(config),
         rack=config.client_rack if config.partitioner_rack_aware else "",
         one_in_flight=config.max_in_flight_requests_per_connection == 1,
+        slot_clock=slot_clock,
     )
 
 

@@ -175,6 +175,16 @@ class TopicWaiter:
     async def wait(self) -> None:
         """Return when this caller may append: the topic is known, and the space is charged."""
         await self._admitted
+        await self._wait_first()
+
+    async def take_turn(self) -> bool:
+        """Whether the caller may append although its time is over: its turn came at that moment."""
+        if not (self.charged and self in self.waiters.admitted):
+            return False
+        await self._wait_first()
+        return True
+
+    async def _wait_first(self) -> None:
         # Callers admitted earlier are ready to run: they append and end within a few loop passes.
         while self.waiters.admitted[0] is not self:  # noqa: ASYNC110
             await asyncio.sleep(0)

@@ -90,7 +90,7 @@ def _waited(record: PendingRecord, deadline: float, wait: Wait) -> Record:
     seconds = max(0.0, deadline - monotonic())
     limit = Limit(round(seconds, 3), "the rest of max.block.ms")
     try:
-        return wait(partial(run_serializer, record, limit), seconds + _THREAD_S)
+        return wait(partial(run_serializer, record, limit, set()), seconds + _THREAD_S)
     except TimeoutError:
         raise record.not_finished("the producer's thread does not respond") from None
     finally:

@@ -162,6 +162,18 @@ async def test_a_topic_that_the_brokers_create_arrives() -> None:
         assert b.metadata.topic_error("new") is None
 
 
+@virtual_time
+async def test_a_cluster_that_starts_is_awaited() -> None:
+    """INVALID_REPLICATION_FACTOR: too few brokers are there to create the topic."""
+    async with Bench() as b:
+        b.net.topics["new"] = 38
+        await b.metadata.start()
+        waiting = asyncio.create_task(b.metadata.wait_topic("new", 10))
+        await asyncio.sleep(5)
+        b.net.topic("new", 0)
+        assert (await waiting).name == "new"
+
+
 @pytest.mark.parametrize(("code", "kind"), [(29, AuthorizationError), (17, BrokerError)])
 @virtual_time
 async def test_what_waiting_cannot_mend_fails_at_once_for_its_own_waiters(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from concurrent.futures import wait
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,7 @@ from kafkaclient.errors import (
     PolicyViolationError,
     RecordTooLargeError,
 )
+from tests.producer.properties.test_user_code import PARTITIONS, Application, FailingHooks
 from tests.sync.support import POLICY_VIOLATION, one_topic, running, threads, values
 
 if TYPE_CHECKING:
@@ -133,3 +135,28 @@ def test_a_failed_start_fails_the_records_and_the_next_call_tries_again() -> Non
         assert producer.send_and_wait("t", b"written").offset == 0
     assert values(fake) == [b"written"]
     assert threads() == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_the_applications_code_may_do_anything(seed: int) -> None:
+    """It raises or answers nonsense in the producer's thread: each record has its outcome."""
+    application = Application(Random(seed), 0.3)
+    fake = one_topic(PARTITIONS)
+    options: dict[str, Any] = {
+        "partitioner": application,
+        "on_delivery": application.called,
+        "on_error": application.called,
+        "hooks": (FailingHooks(application),),
+        "linger_ms": 0,
+    }
+    futures: list[Any] = []
+    with running(fake, **options) as producer:
+        for n in range(60):
+            if n % 10:
+                futures.append(producer.send("t", b"%d" % n))
+            else:
+                futures.append(producer.send_many("t", [b"%d" % n]))
+    assert all(future.done() for future in futures)
+    written = sum(len(fake.log("t", partition)) for partition in range(PARTITIONS))
+    assert written == sum(future.exception() is None for future in futures)

@@ -137,7 +137,7 @@ class RecordAccumulator:
         if buffer is None:
             self.identity.take_up_topic()
             slots = self.append_slots[name] = TopicAppendSlots(
-                ignore_keys=self.settings.ignore_keys
+                ignore_keys=self.settings.ignore_keys, clock=self.settings.slot_clock
             )
             fair_share = FairShare(self._random31)
             buffer = self.topics[name] = TopicBuffer(name, self._new_strategy, fair_share, slots)
@@ -203,6 +203,7 @@ class RecordAccumulator:
         sticky = chosen and strategy.is_sticky(queue)
         if chosen and not sticky:
             strategy.on_append(queue, batch, batch.size - before, view)
+        batch.note_record(left_to_producer=chosen and record.key is None)
         if batch.full:
             self.ready_queues.schedule(queue, now)
         self._install_append_slot(queue, batch, now, unkeyed=sticky)
@@ -220,9 +221,10 @@ class RecordAccumulator:
             or now > batch.created + self._open_for
         ):
             return
+        slots.use_for(batch.created + self._open_for - now)
         if unkeyed:
             slots.set_unkeyed(slot)
-        if not queue.unbound:
+        if not queue.unbound and not batch.any_partition:
             slots.set(queue.partition, slot)
 
     def _filled_up(self, batch: ProducerBatch) -> None:
@@ -281,7 +283,8 @@ class RecordAccumulator:
             buffer_pool.force(capacity)
         fits = False
         try:
-            rebindable = chosen and queue.topic.strategy.is_rebindable(queue)
+            strategy = queue.topic.strategy
+            rebindable = chosen and strategy.is_rebindable(queue)
             batch_result = self._new_result(queue.topic.name)
             batch_result.on_only_record_awaited = self._on_only_record_awaited
             batch = self._batch_factory.new(
@@ -292,6 +295,8 @@ class RecordAccumulator:
                 created=created,
                 rebindable=rebindable,
             )
+            if strategy.may_move:
+                batch.set_any_partition()
             batch.linger_until(self._linger.until(queue, now, rebindable=rebindable))
             if records is None:
                 fits = batch.append(record)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkaclient.producer.batches.record import Record
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.observer import BatchObserver
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
+
+_UNKEYED = Record(0, None, None, (), None, 0)  # for a strategy that chooses a partition
 
 
 class BatchBinding:
@@ -100,12 +104,14 @@ class BatchBinding:
         """The topic was created again with fewer partitions. Records with a key, or with this
         partition from the caller, wait for the partition to come back."""
         # Without ids (before Kafka 2.8) an answer that is merely out of date looks the same.
-        certain = queue.topic.topic_id is not None
-        self._unbind(
-            [b for b in queue.batches if b.any_partition and (certain or not b.maybe_written)],
-            queue,
-            now,
-        )
+        topic = queue.topic
+        certain, strategy, view = topic.topic_id is not None, topic.strategy, topic.view
+        batches = [b for b in queue.batches if b.any_partition and (certain or not b.maybe_written)]
+        if not batches or (strategy.may_move and view is None):
+            return
+        self._unbind(batches, queue, now)
+        if strategy.may_move and view is not None:
+            self._bind_all_unbound(topic, strategy.choose_queue(_UNKEYED, view), now)
 
     def _unbind(self, batches: list[ProducerBatch], queue: PartitionQueue, now: float) -> None:
         if batches:
@@ -116,14 +122,15 @@ class BatchBinding:
     def collapse_to_single_partition(self, topic: TopicBuffer, now: float) -> None:
         """The topic was created again with one partition, which keeps the order of its records:
         the unbound batches come before all batches that are sent from now on."""
-        only = topic.queue(0)
         for queue in [q for q in self._conditions.reserved_queues if q.topic is topic]:
             self._unbind_reserved(queue, now)
-        if not topic.unbound.batches:
-            return
+        if topic.unbound.batches:
+            self._bind_all_unbound(topic, topic.queue(0), now)
+
+    def _bind_all_unbound(self, topic: TopicBuffer, queue: PartitionQueue, now: float) -> None:
         for batch in topic.unbound.batches:
             batch.close()
-            self.bind(batch, only, "append", now)
-        only.take_all_unbound()
+            self.bind(batch, queue, "append", now)
+        queue.take_all_unbound()
         self._ready_queues.schedule(topic.unbound, now)
-        self._ready_queues.schedule(only, now)
+        self._ready_queues.schedule(queue, now)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from operator import index
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from kafkaclient.errors import PartitionerError
 from kafkaclient.producer.batches.partition_strategy import PartitionStrategy
+from kafkaclient.producer.user_code import contained
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,13 +22,22 @@ if TYPE_CHECKING:
 
 class CustomPartitioner(PartitionStrategy):
     """Checks each answer of the partitioner. ``cluster()`` returns the current metadata.
+    ``may_move``: see :attr:`PartitionStrategy.may_move`.
 
     A partitioner with a method ``on_new_batch`` is called as Java before 4.0 does: it is asked
     again when a new batch is needed. Others are asked exactly once a record, as in Java 4.x
     (KAFKA-18295).
     """
 
-    __slots__ = ("_cluster", "_load", "_on_new_batch", "_partition", "_topic", "_who")
+    __slots__ = (
+        "_cluster",
+        "_load",
+        "_may_move",
+        "_on_new_batch",
+        "_partition",
+        "_topic",
+        "_who",
+    )
 
     def __init__(
         self,
@@ -36,21 +45,30 @@ class CustomPartitioner(PartitionStrategy):
         partitioner: Partitioner,
         cluster: Callable[[], ClusterView],
         load: LoadView,
+        *,
+        may_move: bool = False,
     ) -> None:
         self._topic = topic
+        self._may_move = may_move
         self._cluster = cluster
         self._load = load
         self._who = type(partitioner).__qualname__
         self._partition: Callable[..., Any] = partitioner.partition
         self._on_new_batch: Callable[..., Any] | None = getattr(partitioner, "on_new_batch", None)
 
+    @property
+    def may_move(self) -> bool:
+        return self._may_move
+
     def choose_queue(self, record: Record, view: TopicView) -> PartitionQueue:
         name, count = self._topic.name, view.partition_count
         try:
             answer = self._partition(name, record.key, record.value, self._cluster(), self._load)
-        except (Exception, CancelledError) as error:
-            raise self._refused(f"raised {error!r}") from error
-        partition = answer if answer.__class__ is int else self._as_int(answer)
+            partition = answer if answer.__class__ is int else _as_int(answer)
+        except BaseException as error:
+            raise self._refused(f"raised {contained(error)}") from error
+        if partition is None:
+            raise self._refused(f"gave a {type(answer).__name__}, not an int")
         if not 0 <= partition < count:
             raise self._refused(f"gave {partition}, not one of the partitions 0 to {count - 1}")
         return self._topic.queue(partition)
@@ -62,18 +80,19 @@ class CustomPartitioner(PartitionStrategy):
             return queue
         try:
             self._on_new_batch(self._topic.name, self._cluster(), queue.partition)
-        except (Exception, CancelledError) as error:
-            raise self._refused(f"raised {error!r} in on_new_batch") from error
+        except BaseException as error:
+            raise self._refused(f"raised {contained(error)} in on_new_batch") from error
         return self.choose_queue(record, view)
-
-    def _as_int(self, answer: object) -> int:
-        """The answer as an int: numpy's integers are accepted, a bool is an error."""
-        if isinstance(answer, bool) or not isinstance(answer, SupportsIndex):
-            raise self._refused(f"gave a {type(answer).__name__}, not an int")
-        return index(answer)
 
     def _refused(self, what: str) -> PartitionerError:
         return PartitionerError(
             f"a record for topic {self._topic.name!r} was not sent: the partitioner {self._who} "
             f"{what}"
         )
+
+
+def _as_int(answer: object) -> int | None:
+    """The answer as an int: numpy's integers are accepted. None: it is a bool, or no number."""
+    if isinstance(answer, bool) or not isinstance(answer, SupportsIndex):
+        return None
+    return index(answer)

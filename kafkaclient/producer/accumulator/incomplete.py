@@ -349,6 +349,6 @@ def largest_backlog(oldest_first: Iterable[ProducerBatch]) -> str:
     for batch in islice(oldest_first, _OLDEST):
         backlog[batch.queue.waits_for] += batch.size
     if not backlog:
-        return "all of it waits for the metadata of its topics"
+        return "all of it is taken by records that wait for metadata, or behind others that do"
     awaited, nbytes = backlog.most_common(1)[0]
     return f"of the oldest batches, most wait for {awaited} ({nbytes} bytes)"

@@ -207,6 +207,10 @@ class Kip794(PartitionStrategy):
         self._conditions = conditions
         self._load_as_of = 0
 
+    @property
+    def may_move(self) -> bool:
+        return True
+
     def choose_queue(self, record: Record, view: TopicView) -> PartitionQueue:
         return self._topic.queue(self.partitioner.current(view).partition)
 

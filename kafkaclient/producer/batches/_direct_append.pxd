@@ -46,9 +46,14 @@ cdef class AppendSlot:
 @cython.final
 cdef class TopicAppendSlots:
     cdef bint _ignore_keys
+    cdef object _clock_s
     cdef AppendSlot _unkeyed
     cdef list _by_partition
+    cdef int64_t _until_ms
 
+    cpdef int64_t now_ms(self) except? -1
+    cpdef use_for(self, double seconds)
+    cpdef int remove_old(self, int64_t now_ms) except -1
     cpdef set_unkeyed(self, AppendSlot slot)
     cpdef set(self, Py_ssize_t partition, AppendSlot slot)
     cdef inline bint knows(self, partition)
@@ -77,6 +82,7 @@ cdef class DirectAppend:
         value_bytes=bytes,
         encoded=Py_ssize_t,
         timestamp=int64_t,
+        is_now=bint,
     )
     cdef Delivery _append_bytes(
         self, TopicAppendSlots slots, value, key, partition, timestamp_ms, headers

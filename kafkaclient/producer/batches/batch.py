@@ -248,6 +248,15 @@ class ProducerBatch:
         self.queue = queue
         self.result.partition = queue.partition
 
+    def set_any_partition(self) -> None:
+        """The partition of every record is left to the producer, until :meth:`note_record`."""
+        self.any_partition = True
+
+    def note_record(self, *, left_to_producer: bool) -> None:
+        """A record was appended; ``left_to_producer``: it has neither a key nor a partition."""
+        if not (left_to_producer or self.rebindable):
+            self.any_partition = False
+
     def record_binding(self, facts: BindingFacts | None) -> None:
         """Keep for the hooks how the batch came to its partition."""
         self.binding_facts = facts

@@ -120,19 +120,41 @@ class AppendSlot:
 
 class TopicAppendSlots:
     """The slots of one topic: for records without partition, and by partition. With
-    ``ignore_keys`` the partition does not depend on the key."""
+    ``ignore_keys`` the partition does not depend on the key. ``clock`` gives the time in seconds by
+    which slots grow old; None: the system's clock, which a record without timestamp reads anyway.
+    """
 
-    __slots__ = ("_by_partition", "_ignore_keys", "_unkeyed")
+    __slots__ = ("_by_partition", "_clock_s", "_ignore_keys", "_unkeyed", "_until_ms")
 
-    def __init__(self, *, ignore_keys: bool = False) -> None:
+    def __init__(
+        self, *, ignore_keys: bool = False, clock: Callable[[], float] | None = None
+    ) -> None:
         self._ignore_keys = ignore_keys
+        self._clock_s = clock
         self._unkeyed: AppendSlot | None = None
         self._by_partition: list[AppendSlot | None] = []
+        self._until_ms = _LAST_TIMESTAMP
+        """Until when the slots may be used, by ``clock``."""
 
     def reset(self, partitions: int) -> None:
         """Remove all slots; the topic has ``partitions`` partitions."""
         self._unkeyed = None
         self._by_partition = [None] * partitions
+        self._until_ms = _LAST_TIMESTAMP
+
+    def now_ms(self) -> int:
+        """The time by which slots grow old."""
+        return _system_ms() if self._clock_s is None else int(self._clock_s() * 1000)
+
+    def use_for(self, seconds: float) -> None:
+        """No slot may be used later than ``seconds`` from now: its batch would be too old. A timer
+        cannot see to that, if the event loop is blocked, or the process suspended."""
+        self._until_ms = min(self._until_ms, self.now_ms() + int(seconds * 1000))
+
+    def remove_old(self, now_ms: int) -> None:
+        """Remove all slots if one may be too old at ``now_ms``."""
+        if now_ms > self._until_ms:
+            self.reset(len(self._by_partition))
 
     def set_unkeyed(self, slot: AppendSlot | None) -> None:
         """The slot for records whose partition is chosen by load."""
@@ -246,7 +268,10 @@ class DirectAppend:
             return None
         # Compiled, these have the C type of bytes.
         key_bytes, value_bytes = key, value
-        slot, timestamp = slots.slot_for(partition, key_bytes), self._timestamp(timestamp_ms)
+        timestamp = self._timestamp(timestamp_ms)
+        is_now = timestamp_ms is None and self._wall_clock_s is None and slots._clock_s is None
+        slots.remove_old(timestamp if is_now else slots.now_ms())
+        slot = slots.slot_for(partition, key_bytes)
         if slot is None or timestamp < 0:
             return None
         pairs = _pairs(headers)
@@ -314,6 +339,8 @@ class DirectAppend:
                 PartitionerError).
             MetadataTimeoutError: the topic's metadata did not arrive within ``max.block.ms``.
             BufferFullError: ``buffer.memory`` stayed full for ``max.block.ms``.
+            DeliveryTimeoutError: the serializer of an earlier record of the topic has not finished
+                within ``max.block.ms``.
             BrokerError: a broker refused, for example access to the topic.
             ProducerStateError: the producer is not running, or has a ``transactional.id`` and no
                 transaction is open.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import InvalidRecordError, RecordTooLargeError, SerializationError
 from kafkaclient.producer.batches.serializers import AwaitedFields, record_text
+from kafkaclient.producer.user_code import contained
 from kafkaclient.topic_names import check_topic_name
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
 
@@ -181,7 +183,12 @@ def too_large(config: ProducerConfig, topic: str, upper_bound: int) -> RecordToo
     )
 
 
-def _checked_number(name: str, number: object, *, bits: int) -> int:
-    if not isinstance(number, int) or not 0 <= number < 2**bits:
-        raise InvalidRecordError(f"{name} must be an int from 0 to 2**{bits} - 1, not {number!r}")
-    return int.__index__(number)  # a plain int in place of a subclass, such as an enum
+def _checked_number(name: str, number: Any, *, bits: int) -> int:
+    try:  # a plain int in place of a subclass, such as an enum, or of one of numpy's integers
+        plain = int.__index__(number) if isinstance(number, int) else index(number)
+        if 0 <= plain < 2**bits:
+            return plain
+        given = repr(number)
+    except BaseException as error:  # noqa: BLE001
+        given = f"a {type(number).__name__}: {contained(error)}"
+    raise InvalidRecordError(f"{name} must be an int from 0 to 2**{bits} - 1, not {given}")

@@ -24,6 +24,7 @@ except ImportError as problem:
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafkaclient.producer.batches.record import RawRecord
     from kafkaclient.producer.bulk.send_many import BulkSend
 
 _PIECE = 65536  # rows that are cast, and so copied, at a time
@@ -49,9 +50,7 @@ _LAYOUTS = {
 }
 
 
-async def send_columns(
-    bulk: BulkSend, data: object, partition: int | None, timestamp_ms: int | None
-) -> None:
+async def send_columns(bulk: BulkSend, data: object) -> None:
     """Check and append the records of ``send_arrow``; the result is ``bulk.delivery``."""
     reader = opened(data)
     try:
@@ -61,9 +60,9 @@ async def send_columns(
         number = 0
         while (chunk := _next_chunk(reader, number)) is not None:
             # Two loops: no record of a chunk is sent unless all of them can be.
-            for start, rows in _pieces(chunk, number, partition, timestamp_ms):
+            for start, rows in _pieces(chunk, number, bulk.shared):
                 await bulk.check(rows, number + start)
-            for _, rows in _pieces(chunk, number, partition, timestamp_ms):
+            for _, rows in _pieces(chunk, number, bulk.shared):
                 await bulk.append_rows(rows)
             number += len(chunk)
     except KafkaError as error:
@@ -158,10 +157,9 @@ def _layout_of(kind: Any) -> str | None:
     return _LAYOUTS.get(kind.id)
 
 
-def _pieces(
-    chunk: Any, number: int, partition: int | None, timestamp_ms: int | None
-) -> Iterator[tuple[int, Columns]]:
+def _pieces(chunk: Any, number: int, shared: RawRecord) -> Iterator[tuple[int, Columns]]:
     """Yields (first row, rows) for each piece of the chunk."""
+    timestamp_ms, partition = shared.timestamp_ms, shared.partition
     at_once = _rows_at_once(chunk, number)
     for start in range(0, len(chunk), at_once):
         piece = chunk.slice(start, at_once)

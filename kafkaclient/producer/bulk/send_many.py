@@ -65,7 +65,9 @@ class BulkSend:
         partition = check_place(shared.topic, shared.partition)
         topic = str.__str__(shared.topic)  # a subclass, such as an enum, may override __str__
         shared = shared._replace(topic=topic, partition=partition)
-        self.headers = record_of_bytes(config, core.wall_clock, shared).headers
+        checked = record_of_bytes(config, core.wall_clock, shared)
+        timestamp = None if shared.timestamp_ms is None else checked.timestamp
+        self.shared = shared._replace(timestamp_ms=timestamp, headers=checked.headers)
         self.delivery = BulkDelivery(topic)
         self.partitions = _MAX_PARTITIONS
         """The topic's partition count, if rows name their partitions."""
@@ -135,8 +137,11 @@ class BulkSend:
         core = self._core
         record = serialized_record(core.config, core.wall_clock, raw, self._serializers)
         if isinstance(record, PendingRecord):
-            record = await run_serializer(record, Limit(core.max_block, "max.block.ms"))
-            self._check_open()
+            limit, running = Limit(core.max_block, "max.block.ms"), core.admission.serializers
+            try:
+                record = await run_serializer(record, limit, running)
+            finally:
+                self._check_open()  # a stop cancels the serializer
             self._yield_at = core.now() + _SLICE_S  # other tasks have run
         return record
 
@@ -186,6 +191,7 @@ class BulkSend:
 
     def _pour(self, rows: Rows, at: int, stop: int) -> int:
         slots, runs = self._core.accumulator.topic(self._topic).append_slots, list[Run]()
+        slots.remove_old(slots.now_ms())
         try:
             return rows.pour(slots, at, stop, int(self._core.wall_clock() * 1000), runs)
         finally:
@@ -256,9 +262,7 @@ class BulkSend:
         return ended
 
 
-async def send_values(
-    bulk: BulkSend, shared: RawRecord, values: Any, columns: Mapping[str, Any]
-) -> None:
+async def send_values(bulk: BulkSend, values: Any, columns: Mapping[str, Any]) -> None:
     """Check and append the records of ``send_many``; the result is ``bulk.delivery``. ``columns``
     has the arguments with an item for each record, by name; None: not given."""
     copied = await _copied(bulk, values, "values")
@@ -273,9 +277,9 @@ async def send_values(
     rows = Values(
         copied,
         items["keys"],
-        shared.partition,
-        shared.timestamp_ms,
-        bulk.headers,
+        bulk.shared.partition,
+        bulk.shared.timestamp_ms,
+        bulk.shared.headers,
         items["timestamps_ms"],
         items["record_headers"],
     )

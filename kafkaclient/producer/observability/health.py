@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.cluster.view import NO_LEADER
 from kafkaclient.cluster.waits import TOLD_AFTER_S
 from kafkaclient.errors import KafkaError
+from kafkaclient.time_limit import time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -86,7 +87,7 @@ async def _silent(router: Router, brokers: Iterable[int], timeout_s: float) -> d
 
     async def ask(node_id: int) -> tuple[int, str | None]:
         try:
-            async with asyncio.timeout(timeout_s):
+            async with time_limit(timeout_s):
                 await router.probe(node_id)
         except KafkaError as error:
             return node_id, str(error)

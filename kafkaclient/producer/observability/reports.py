@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkaclient.hooks import FinishedBatch, FinishedRequest, Hooks
 from kafkaclient.log_fields import log_fields
 from kafkaclient.producer.batches.batch import BindingFacts
+from kafkaclient.producer.user_code import contained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -145,21 +145,16 @@ def _call(hooks: Sequence[Callable[[T], object]], seen: T) -> None:
             where = (getattr(seen, name, None) for name in ("topic", "partition", "broker"))
             topic, partition, broker = where
             _log.exception(
-                "the hook %r failed on %r",
+                "the hook %r failed on %r: %s",
                 hook,
                 seen,
+                contained(error),
                 extra=log_fields(topic=topic, partition=partition, broker=broker),
             )
-            if isinstance(error, (KeyboardInterrupt, SystemExit)):  # the program is to end
-                asyncio.get_running_loop().call_soon(_raise, error)
 
 
 def _without(calls: Sequence[Callable[[T], object]], hooks: Hooks) -> list[Callable[[T], object]]:
     return [call for call in calls if getattr(call, "__self__", None) is not hooks]
-
-
-def _raise(error: BaseException) -> None:
-    raise error
 
 
 def _queued_bytes(queue: PartitionQueue) -> int:

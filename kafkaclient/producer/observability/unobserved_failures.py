@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.log_fields import log_fields
+from kafkaclient.producer.user_code import contained
 
 if TYPE_CHECKING:
     import asyncio
@@ -85,8 +86,13 @@ class UnobservedFailures:
         if self._on_error is not None:
             try:
                 self._on_error(failure)
-            except Exception:  # noqa: BLE001 - an error of the hook must not stop the producer
-                _log.exception("the on_error hook failed on %r", failure, extra=_fields(failure))
+            except BaseException as error:  # noqa: BLE001 - it must not stop the producer
+                _log.exception(
+                    "the on_error hook failed on %r: %s",
+                    failure,
+                    contained(error),
+                    extra=_fields(failure),
+                )
 
     def _limit(self, failure: UnseenFailure, now: float) -> None:
         windows = self._windows

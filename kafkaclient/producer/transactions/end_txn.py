@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkaclient.errors import KafkaError, TransactionTimeoutError, defect
+from kafkaclient.time_limit import time_limit, wait_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -52,9 +53,9 @@ class EndTxnTask:
     async def wait(self, seconds: float) -> bool:
         """Wait up to ``seconds``; returns whether the task has ended. Cancelling the call does not
         cancel the task."""
-        await asyncio.wait({self.task}, timeout=seconds)
-        self.observed |= self.task.done()
-        return self.task.done()
+        ended = await wait_within(self.task, seconds)
+        self.observed |= ended
+        return ended
 
     async def _run(self, work: Callable[[EndTxnTask], Coroutine[None, None, None]]) -> None:
         try:
@@ -76,11 +77,11 @@ class MaxBlockTimeout:
         self._transactional_id = transactional_id
         self._requests = requests
 
-    async def within(self, call: Coroutine[None, None, T], what: str) -> T:
+    async def within(self, call: Coroutine[None, None, T], what: str, spent: float = 0.0) -> T:
         """Await a call that may be given up. Raises TransactionTimeoutError when its time is
-        over."""
+        over, of which ``spent`` seconds have passed already."""
         try:
-            async with asyncio.timeout(self.seconds) as limit:
+            async with time_limit(self.seconds - spent) as limit:
                 return await call
         except TimeoutError as error:
             if isinstance(error, KafkaError) or not limit.expired():

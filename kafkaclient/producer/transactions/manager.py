@@ -31,6 +31,7 @@ from kafkaclient.producer.transactions.end_txn import EndTxnTask, MaxBlockTimeou
 from kafkaclient.producer.transactions.participants import AddedPartitions, TransactionOffsets
 from kafkaclient.producer.transactions.requests import is_fatal
 from kafkaclient.producer.transactions.states import TransactionState, TransactionStatus
+from kafkaclient.time_limit import wait_within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -194,10 +195,12 @@ class TransactionManager:
         finally:
             self._on_waited(call, self._clock() - began)
 
-    async def initialize(self) -> None:
-        """Request the producer id. Raises TransactionTimeoutError after ``max.block.ms``."""
+    async def initialize(self, spent: float = 0.0) -> None:
+        """Request the producer id. Raises TransactionTimeoutError after ``max.block.ms``, of which
+        the start has ``spent`` this many seconds already."""
         self._status.move(_S.INITIALIZING)
-        await self._timeout.within(self.requests.initialize(), "the producer was not started")
+        what = "the producer was not started"
+        await self._timeout.within(self.requests.initialize(), what, spent)
         self._records.ready_queues.gate = None if self.requests.v2 else self._added_partitions
         self._status.move(_S.READY)
 
@@ -393,8 +396,7 @@ class TransactionManager:
             return
         self._maybe_open = True
         sending = self._offsets.send(offsets, group)
-        await asyncio.wait({sending}, timeout=self._timeout.seconds)
-        if not sending.done():
+        if not await wait_within(sending, self._timeout.seconds):
             what = "send_offsets_to_transaction goes on, and the commit waits for it"
             raise self._timeout.error(what)
         if sending.cancelled() or not sending.result():

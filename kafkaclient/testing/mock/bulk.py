@@ -9,6 +9,7 @@ from kafkaclient.producer.bulk.send_many import BulkSend
 from kafkaclient.wire.record_reader import iter_records
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from kafkaclient.config import ProducerConfig
@@ -23,6 +24,7 @@ class Guard(NamedTuple):
     """What a bulk send uses of a producer's admission."""
 
     check_open: Callable[[], object]
+    serializers: set[asyncio.Task[Record]]
 
     def new_guard(self) -> Callable[[], object]:
         """Raises if the producer does not take records any more."""

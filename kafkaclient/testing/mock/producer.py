@@ -261,10 +261,9 @@ class MockProducer(Producer):
     ) -> BulkDelivery:
         from kafkaclient.producer.bulk.send_many import send_values  # noqa: PLC0415
 
-        shared = RawRecord(topic, None, None, partition, timestamp_ms, headers)
-        bulk = self._bulk(shared)
+        bulk = self._bulk(RawRecord(topic, None, None, partition, timestamp_ms, headers))
         columns = {"keys": keys, "timestamps_ms": timestamps_ms, "record_headers": record_headers}
-        return await bulk.run(send_values(bulk, shared, values, columns))
+        return await bulk.run(send_values(bulk, values, columns))
 
     async def send_arrow(
         self,
@@ -276,11 +275,11 @@ class MockProducer(Producer):
     ) -> BulkDelivery:
         columns = import_module("kafkaclient.producer.bulk.arrow")  # it needs pyarrow
         bulk = self._bulk(RawRecord(topic, None, None, partition, timestamp_ms, in_bytes=True))
-        return await bulk.run(columns.send_columns(bulk, data, partition, timestamp_ms))
+        return await bulk.run(columns.send_columns(bulk, data))
 
     def _bulk(self, shared: RawRecord) -> MockBulkSend:
         self._check("send")
-        core = Core(self.config, self._wall_clock, time.monotonic, Guard(self._check))
+        core = Core(self.config, self._wall_clock, time.monotonic, Guard(self._check, set()))
         partitions = self._deliveries.partition_count(shared.topic)
         serializers = None if shared.in_bytes else self._serializers
         return MockBulkSend(core, shared, serializers, partitions, self._take)

@@ -197,3 +197,64 @@ async def test_the_new_topic_takes_larger_batches(producing: StartProducer) -> N
         anew(fake, 1)
         await producer.send_and_wait("t", b"v")
         assert inspect(producer).accumulator.topic("t").batch_limit.at(now()) > 1_000_000
+
+
+@pytest.mark.parametrize("partitioner", ["late", "kip794", "sticky", "round-robin", "random"])
+@virtual_time
+async def test_records_without_key_leave_a_partition_that_is_gone(
+    partitioner: str, producing: StartProducer
+) -> None:
+    fake = FakeCluster(auto_create_topics=False)
+    fake.create_topic("t", 6)
+    options = {"metadata_max_age_ms": 2000, "batch_size": 100, "delivery_timeout_ms": 40_000}
+    async with producing(fake, partitioner=partitioner, **options) as producer:
+        await producer.send_and_wait("t", b"0")
+        for broker in range(3):
+            fake.stall_broker(broker)
+        free = [producer.send_nowait("t", bytes(100)) for _ in range(40)]
+        await asyncio.sleep(0.1)
+        anew(fake, 2)
+        for broker in range(3):
+            fake.resume_broker(broker)
+        began = now()
+        await asyncio.gather(*free)
+        assert now() - began < 1
+    assert sum(len(fake.log("t", p)) for p in range(2)) == 40
+
+
+@pytest.mark.parametrize("partitioner", ["late", "kip794", "sticky", "round-robin", "random"])
+@virtual_time
+async def test_a_record_with_its_partition_waits_for_it(
+    partitioner: str, producing: StartProducer
+) -> None:
+    """So does the rest of its batch."""
+    fake = FakeCluster(auto_create_topics=False)
+    fake.create_topic("t", 6)
+    options = {"metadata_max_age_ms": 2000, "linger_ms": 500}
+    async with producing(fake, partitioner=partitioner, **options) as producer:
+        await producer.send_and_wait("t", b"0")
+        some = [producer.send_nowait("t", b"a") for _ in range(20)]
+        pinned = [producer.send_nowait("t", b"%d" % p, partition=p) for p in range(6)]
+        some += [producer.send_nowait("t", b"a") for _ in range(20)]
+        anew(fake, 2)
+        await asyncio.sleep(10)
+        assert [delivery.done() for delivery in pinned] == [True] * 2 + [False] * 4
+        anew(fake, 6)
+        await asyncio.gather(*pinned, *some)
+    assert all(b"%d" % p in [r.value for r in fake.log("t", p)] for p in range(2, 6))
+
+
+@pytest.mark.parametrize("partitioner", ["sticky", "round-robin"])
+@virtual_time
+async def test_a_partitioner_forgets_topics(partitioner: str, producing: StartProducer) -> None:
+    fake = one_topic(1)
+    options = {"metadata_max_idle_ms": 5000, "metadata_max_age_ms": 2000}
+    async with producing(fake, partitioner=partitioner, **options) as producer:
+        await producer.send_and_wait("t", b"0")
+        accumulator = inspect(producer).accumulator
+        before: Any = accumulator.topics["t"].strategy
+        await asyncio.sleep(20)
+        assert not accumulator.topics
+        await producer.send_and_wait("t", b"1")
+        after: Any = accumulator.topics["t"].strategy
+        assert before._partition.__self__ is not after._partition.__self__

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkaclient.errors import (
     BufferFullError,
+    DeliveryTimeoutError,
     KafkaError,
     ProducerClosedError,
     ProducerStateError,
@@ -16,13 +18,16 @@ from kafkaclient.errors import (
     SerializationError,
     TransactionAbortableError,
 )
+from kafkaclient.producer.admission import CALL_DEADLINE
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.inspect import inspect
 from tests.producer.scenarios.serializer_support import FirstUse, passes, texts
 from tests.producer.support import one_topic, outcomes_of
 
 if TYPE_CHECKING:
-    from kafkaclient import Producer
+    from collections.abc import Callable
+
+    from kafkaclient import Delivery, Producer
     from kafkaclient.testing.fake import FakeCluster
     from tests.producer.support import Look, StartProducer
 
@@ -262,3 +267,88 @@ async def test_a_transaction_that_ends_during_a_send(
         with pytest.raises(ProducerStateError, match="no transaction open"):
             await sent
     assert look.committed(fake) == []
+
+
+# --- buffer space -----------------------------------------------------------------------------
+
+
+def until_full(send: Callable[[], Delivery]) -> list[Delivery]:
+    sent = []
+    with suppress(BufferFullError):
+        while True:
+            sent.append(send())
+    return sent
+
+
+@virtual_time
+async def test_records_held_behind_a_serializer_do_not_take_its_records_space(
+    producing: StartProducer,
+) -> None:
+    """The record is larger than was charged before: nothing stands still."""
+    fake, serializer = one_topic(1), FirstUse()
+    fake.create_topic("other", 1)
+    async with producing(fake, value_serializer=serializer, buffer_memory=100_000) as producer:
+        serializer.answer("known")
+        await producer.send_and_wait("t", "known:1")
+        await producer.send_and_wait("other", "known:1")
+        first = asyncio.create_task(producer.send("t", "a:" + 30_000 * "x"))
+        await asyncio.sleep(0)
+        held = until_full(lambda: producer.send_nowait("t", "known:" + 1000 * "y"))
+        other = asyncio.create_task(producer.send_and_wait("other", "known:" + 5000 * "z"))
+        await asyncio.sleep(0.2)
+        serializer.answer("a")
+        await asyncio.gather(await first, *held, other)
+        assert asyncio.get_running_loop().time() < 1
+        assert (await first).result().offset < held[0].result().offset
+        pool = inspect(producer).accumulator.buffer_pool
+        assert pool.available == pool.total
+
+
+@virtual_time
+async def test_a_wait_behind_a_serializer_is_named(producing: StartProducer) -> None:
+    fake, serializer = one_topic(1), FirstUse()
+    async with producing(fake, value_serializer=serializer, max_block_ms=10_000) as producer:
+        serializer.answer("known")
+        await producer.send_and_wait("t", "known:0")
+        held = producer.send_nowait("t", "a:1")
+
+        async def hurried() -> None:
+            CALL_DEADLINE.set(asyncio.get_running_loop().time() + 5)
+            await producer.send("t", "known:1")
+
+        with pytest.raises(
+            DeliveryTimeoutError, match="the serializer of the topic's first record"
+        ):
+            await asyncio.create_task(hurried())
+        at_once = await producer.send("t", "known:2")  # the held record fails in time
+        assert type(held.exception()) is SerializationError
+        assert (await at_once).offset == 1
+
+
+@virtual_time
+async def test_a_bulk_call_is_cancelled_as_its_serializer_ends(producing: StartProducer) -> None:
+    fake, serializer = one_topic(1), FirstUse()
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, seen: reported.append(seen))
+    async with producing(fake, value_serializer=serializer) as producer:
+        for count in range(5):
+            call = asyncio.create_task(producer.send_many("t", [f"{count}:a", f"{count}:b"]))
+            await asyncio.sleep(0.1)
+            serializer.answer(str(count))
+            for _ in range(count):
+                await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.wait([call])
+    assert not reported
+
+
+@virtual_time
+async def test_a_stop_ends_the_serializer_of_a_bulk_call(producing: StartProducer) -> None:
+    fake, serializer = one_topic(1), FirstUse()
+    async with producing(fake, value_serializer=serializer) as producer:
+        call = asyncio.create_task(producer.send_many("t", ["a:1"]))
+        await asyncio.sleep(0.1)
+        await producer.stop()
+        with pytest.raises(ProducerClosedError):
+            await call
+        assert asyncio.get_running_loop().time() < 1

@@ -341,3 +341,40 @@ async def test_a_clock_from_before_time_began(producing: StartProducer) -> None:
         for at[0] in (-5.0, -0.001):
             with pytest.raises(InvalidRecordError, match="timestamp"):
                 producer.send_nowait("t", b"bad")
+
+
+class Whole:
+    """An integer of another kind, such as numpy's."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __index__(self) -> int:
+        if self.number < -1:
+            raise asyncio.CancelledError
+        return self.number
+
+
+@virtual_time
+async def test_partition_and_timestamp_may_be_any_integers(producing: StartProducer) -> None:
+    fake = one_topic(3)
+    place: Any = {"partition": Whole(2), "timestamp_ms": Whole(7)}
+    async with producing(fake) as producer:
+        await producer.send_and_wait("t", b"1", **place)
+        await producer.send_nowait("t", b"2", **place)
+        await (await producer.send_many("t", [b"3", b"4"], **place))
+        times: Any = [Whole(7), None]
+        await (await producer.send_many("t", [b"5", b"6"], partition=2, timestamps_ms=times))
+        batch = producer.create_batch()
+        batch.append(b"7", timestamp_ms=7)
+        await (await producer.send_batch(batch, "t", partition=place["partition"]))
+        for name in place:
+            for wrong in (Whole(-1), Whole(-2), 1.0, "1"):
+                given: Any = {name: wrong}
+                with pytest.raises(InvalidRecordError, match=f"{name} must be an int from 0"):
+                    await producer.send("t", b"", **given)
+                with pytest.raises(InvalidRecordError, match=f"{name} must be an int from 0"):
+                    await producer.send_many("t", [b""], **given)
+    written = fake.log("t", 2)
+    assert [record.value for record in written] == [b"%d" % n for n in range(1, 8)]
+    assert [record.timestamp == 7 for record in written] == [True] * 5 + [False, True]

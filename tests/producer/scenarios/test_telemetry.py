@@ -301,8 +301,8 @@ async def test_rows_are_written_even_if_the_stop_fails(
     await load(producer, 5)
     disconnect = producer._core.disconnect
 
-    async def fail() -> None:
-        await disconnect()
+    async def fail(grace_s: float) -> None:
+        await disconnect(grace_s)
         raise OSError("no disconnect")
 
     monkeypatch.setattr(producer._core, "disconnect", fail)

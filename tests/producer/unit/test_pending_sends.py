@@ -50,6 +50,7 @@ class Story:
             clock=asyncio.get_running_loop().time,
             append=self.place,
             new_result=BatchResult,
+            serializers=set(),
             on_failed=lambda _topic, _error: None,
         )
 
@@ -131,7 +132,7 @@ class Story:
             self.end(0)
             self.check()
         self.deliver()
-        await self.lines.close()
+        await self.lines.close(0.1)
         assert self.lines.callers == 0
         assert self.accumulator.buffer_pool.available == TOTAL
 

@@ -21,6 +21,7 @@ from kafkaclient.errors import (
     PartitionOutOfRangeError,
     RecordTooLargeError,
 )
+from kafkaclient.producer.batches.record import RawRecord
 from kafkaclient.producer.bulk import arrow as columns
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import run_virtual, virtual_time
@@ -251,7 +252,7 @@ def test_long_words_of_a_dictionary_make_small_pieces(
     words = pa.array(["a" * 30, "b", None]).cast(kind)
     indices = pa.array([0, 1, 2, None] * 5, pa.int8())
     data = pa.record_batch({"value": pa.DictionaryArray.from_arrays(indices, words)})
-    pieces = [(start, len(rows)) for start, rows in columns._pieces(data, 0, None, None)]
+    pieces = [(start, len(rows)) for start, rows in columns._pieces(data, 0, RawRecord("t"))]
     assert pieces == [(n, min(3, 20 - n)) for n in range(0, 20, 3)]
     assert [v for _, _, v, _ in only(data)] == [b"a" * 30, b"b", None, None] * 5
 

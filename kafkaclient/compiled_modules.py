@@ -137,10 +137,7 @@ class cython:
 
 
 _REBUILD = "make build compiles them (without make: python setup.py build_ext --inplace)"
-_INSTALL = (
-    "Install a wheel, which needs no C compiler, or install again where there is one; "
-    "docs/get-started/install.md tells how"
-)
+_INSTALL = "Install a wheel, which needs no C compiler, or install again where there is one"
 
 
 @cache

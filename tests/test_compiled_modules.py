@@ -46,10 +46,7 @@ print("native" if native else "source")
 import kafkaclient
 assert kafkaclient.compiled is native
 """
-REMEDY = (
-    "Install a wheel, which needs no C compiler, or install again where there is one; "
-    "docs/get-started/install.md tells how"
-)
+REMEDY = "Install a wheel, which needs no C compiler, or install again where there is one"
 
 
 def run(script: str, package: Path = PACKAGE, **environment: str) -> tuple[list[str], list[str]]:

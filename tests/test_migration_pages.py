@@ -165,6 +165,21 @@ def test_the_options_are_complete_and_their_defaults_right(page: Page) -> None:
     assert set(told) == set(theirs)
 
 
+def test_errors_about_options_of_librdkafka_say_what_the_page_says() -> None:
+    table, *without = CONFLUENT.tables("Which option becomes which?")
+    renamed = {names(row[0])[0]: names(row[2]) for row in table if names(row[2])}
+    assert len(renamed) > 10
+    left_out = [name for row in without[0] for name in names(row[0])]
+    for name in [*renamed, *left_out]:
+        with pytest.raises(ConfigError) as caught:
+            ProducerConfig.build("localhost:9092", {name: "another value"})
+        for ours in renamed.get(name, ()):
+            assert f"{name} is an option of librdkafka: give " in str(caught.value)
+            assert ours in str(caught.value)
+        assert "similar name" not in str(caught.value)
+        assert "did you mean" not in str(caught.value)
+
+
 def test_confluent_kafka_knows_every_name_of_the_page() -> None:
     *tables, own = CONFLUENT.tables("Which option becomes which?")
     told = [name for table in tables for row in table for name in names(row[0])]

@@ -52,7 +52,12 @@ class Client:
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
         left = self._left_open()
         if left is not None:
-            _warn(f"unclosed {left.what}", ResourceWarning, source=self)
+            _warn(
+                f"unclosed {left.what}: it was dropped without stop() or close(), which async with "
+                "calls",
+                ResourceWarning,
+                source=self,
+            )
             # The garbage collector may run in any thread. With a closed loop nothing is open.
             with contextlib.suppress(RuntimeError):
                 left.loop.call_soon_threadsafe(_end_in_background, left)

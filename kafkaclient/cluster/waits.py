@@ -86,6 +86,9 @@ class Waits:
         del waits[wait]
         if not waits:
             del self._waiting[key]
+        if not self._waiting and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if key in self._told and (error is None or not waits):
             lasted = self._clock() - self._told.pop(key)
             self._quiet_until[key] = self._clock() + _AGAIN_S

@@ -1,4 +1,4 @@
-"""Options of Java's clients that this client does not have.
+"""Options of Java's clients and of librdkafka that this client does not have.
 
 The refusal of such an option says why it is not supported. A value without effect passes: an
 empty one, or one that describes what this client does anyway. Messages never show values, because
@@ -22,7 +22,7 @@ _OAUTH = (
 _OIDC_HANDLER = "org.apache.kafka.common.security.oauthbearer.{}oauthbearerlogincallbackhandler"
 _REFRESH = "a token is requested again after 80 % of its life"
 _LOGIN_PACE = "attempts follow reconnect.backoff.ms and socket.connection.setup.timeout.ms"
-_NO_GROUPS = "there are no consumer groups, and nothing is committed; see docs/how-to/reader.md"
+_NO_GROUPS = "there are no consumer groups, and nothing is committed; see kafkaclient.reader.Reader"
 _PYTHON_CLASSES = "Java classes cannot be loaded"
 
 # key -> (why it is not supported, the values without effect)
@@ -98,11 +98,50 @@ _KEYS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
+_RDKAFKA_TLS = (
+    "ssl.curves.list ssl.sigalgs.list ssl.crl.location enable.ssl.certificate.verification "
+    "ssl.ca.certificate.stores ssl.providers ssl.engine.location ssl.engine.id"
+)
+# librdkafka's name -> the option here
+_RENAMED = {
+    "metadata.broker.list": "bootstrap.servers",
+    "message.max.bytes": "max.request.size",
+    "max.in.flight": "max.in.flight.requests.per.connection",
+    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
+    "socket.timeout.ms": "request.timeout.ms",
+    "socket.send.buffer.bytes": "send.buffer.bytes",
+    "socket.receive.buffer.bytes": "receive.buffer.bytes",
+    "message.send.max.retries": "retries",
+    "request.required.acks": "acks",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "queue.buffering.max.ms": "linger.ms",
+    "queue.buffering.max.kbytes": "buffer.memory (in bytes)",
+    "compression.codec": "compression.type",
+    "compression.level": "compression.gzip.level, compression.lz4.level, compression.zstd.level",
+    **dict.fromkeys(_RDKAFKA_TLS.split(), "an ssl.SSLContext as ssl_context"),
+}
+_NOT_NEEDED = (
+    "topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.fast.cnt "
+    "topic.metadata.refresh.sparse topic.metadata.propagation.max.ms queue.buffering.max.messages "
+    "batch.num.messages queue.buffering.backpressure.threshold sticky.partitioning.linger.ms "
+    "delivery.report.only.error produce.offset.report statistics.interval.ms debug log.level "
+    "log.queue log.thread.name log.connection.close socket.keepalive.enable socket.nagle.disable "
+    "socket.max.fails broker.address.ttl broker.address.family receive.message.max.bytes "
+    "message.copy.max.bytes api.version.request api.version.request.timeout.ms "
+    "api.version.fallback.ms broker.version.fallback builtin.features enable.random.seed "
+    "internal.termination.signal enabled.events socket.blocking.max.ms "
+    "reconnect.backoff.jitter.ms"
+)
+
+
 def refuse_unsupported(spelling: str, value: object) -> bool:
-    """Raise ConfigError for an option that only Java has. True if its value has no effect, False
-    if Java has no such option either.
+    """Raise ConfigError for an option that only Java or librdkafka has. True if its value has no
+    effect, False if they have no such option either.
     """
     key = spelling.replace("_", ".")
+    if key in _RENAMED or key in _NOT_NEEDED.split():
+        advice = f"give {_RENAMED[key]}" if key in _RENAMED else "leave it out, it is not needed"
+        raise ConfigError(f"{spelling} is an option of librdkafka: {advice}")
     groups = (name for name in _KEYS if name.endswith(".") and key.startswith(name))
     known = key if key in _KEYS else next(groups, None)
     if known is None:

@@ -285,7 +285,8 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin, 
             advice = (
                 "that loop is closed: start a producer in the new one"
                 if core.loop.is_closed()
-                else "from another thread, use asyncio.run_coroutine_threadsafe"
+                else "each asyncio.run has a loop of its own, so start a producer in each; from "
+                "another thread, use asyncio.run_coroutine_threadsafe"
             )
             raise ProducerStateError(
                 f"{what}: the producer belongs to the event loop it was started in; {advice}"
@@ -328,6 +329,9 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin, 
         return (ProducerClosedError if closed else ProducerStateError)(
             f"{what}: the producer {self._state.value}"
         )
+
+
+Producer.send.__qualname__ = "Producer.send"  # for the warning about a call without await
 
 
 def _not_done(is_record: bool) -> str:

@@ -210,7 +210,11 @@ class ProducerRuntime:
         """A task that the producer needs has ended; without an error it was cancelled."""
         if error is None:
             # Programs that end cancel every task of the loop, and then await their deliveries.
-            self.fail_producer(ProducerClosedError(f"{what}'s task was cancelled; nothing is sent"))
+            text = (
+                f"{what}'s task was cancelled, as at the end of asyncio.run; nothing more is sent. "
+                "Await stop() before, and start a producer in each event loop"
+            )
+            self.fail_producer(ProducerClosedError(text))
             return
         _log.error("%s failed; the producer cannot go on", what, exc_info=error)
         self.fail_producer(defect(what, error, ProducerClosedError))

@@ -154,7 +154,7 @@ class ReadOptions:
         """Report possible data loss: raises OffsetOutOfRangeError, or warns if
         failOnDataLoss=false."""
         if self.fail_on_data_loss:
-            raise OffsetOutOfRangeError(f"{what}: {advice} (docs/how-to/spark.md)")
+            raise OffsetOutOfRangeError(f"{what}: {advice}")
         _log.warning("%s: records may be lost; reading the remaining records", what)
 
 

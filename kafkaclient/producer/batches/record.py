@@ -151,7 +151,10 @@ def record_of_bytes(
             key = _frozen(key)
         upper_bound = BATCH_OVERHEAD + record_size_upper_bound(key, value, headers)
     except (TypeError, ValueError) as error:
-        raise InvalidRecordError(f"{record_text(topic)}: {error}") from error
+        field, advice = str(error).partition(" must be bytes")[0], ""
+        if field in ("key", "value"):
+            advice = f"; give it in bytes, or the producer a {field}_serializer"
+        raise InvalidRecordError(f"{record_text(topic)}: {error}{advice}") from error
     if upper_bound > config.max_request_size or upper_bound > config.buffer_memory:
         raise too_large(config, topic, upper_bound)
     if timestamp_ms is None:

@@ -163,9 +163,7 @@ async def test_failures_that_nobody_looks_at_are_told(
     assert sum(failure.records for failure in told) == 15
     assert {(f.topic, f.partition, f.error.code) for f in told} == {("t", 1, 29)}
     lines = [r.getMessage() for r in caplog.records if "AUTHORIZATION_FAILED" in r.getMessage()]
-    assert len(lines) == 2
-    assert lines[0].startswith("3 records to topic t failed")
-    assert lines[1].startswith("12 records to topic t failed")
+    assert [line.partition(" records to topic t failed")[0] for line in lines] == ["3", "9", "3"]
 
 
 @pytest.mark.parametrize("look", ["await", "exception", "result", "callback"])

@@ -15,7 +15,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka import Consumer
 
-from kafkaclient.admin import Admin, ConfigResource, ConfigSource, FileLimits, Limits
+from kafkaclient.admin import Admin, ConfigResource, ConfigSource, FileLimits, Limits, NewTopic
 from kafkaclient.admin.limits_store import LIMITS_TOPIC
 from kafkaclient.errors import (
     BrokerError,
@@ -285,7 +285,7 @@ async def until(admin: Admin, hosted: list[int]) -> None:
 
 @pytest.mark.local_cluster
 async def test_the_kips_examples(limited_cluster):
-    async with Admin(limited_cluster.bootstrap) as admin:
+    async with Admin(limited_cluster.bootstrap, limits="topic") as admin:
         # 8, 6 and 9 of 10
         await host(admin, 8, 6, 9)
         await admin.set_limits({"max.broker.partitions": "10"})
@@ -332,8 +332,8 @@ async def test_the_kips_examples(limited_cluster):
 @pytest.mark.local_cluster
 async def test_limits_are_seen_by_all_and_races_by_the_later_one(limited_cluster, tmp_path):
     async with (
-        Admin(limited_cluster.bootstrap) as admin,
-        Admin(limited_cluster.bootstrap) as other,
+        Admin(limited_cluster.bootstrap, limits="topic") as admin,
+        Admin(limited_cluster.bootstrap, limits="topic") as other,
     ):
         await host(admin, 4, 4, 4)
         assert await admin.set_limits({"max.broker.partitions": "5"}) == Limits(5)
@@ -363,9 +363,67 @@ async def test_limits_are_seen_by_all_and_races_by_the_later_one(limited_cluster
 
 
 @pytest.mark.local_cluster
+async def test_cordoned_brokers_and_brokers_that_are_down_are_treated_as_the_controller_does(
+    limited_cluster,
+):
+    """Placement by the controller, and by this client where brokers are nearly full."""
+    cluster = limited_cluster
+    cordon = {"cordoned.log.dirs": "*"}
+    async with Admin(cluster.bootstrap, limits="topic") as admin, Admin(cluster.bootstrap) as free:
+        await host(admin, 3, 3, 0)
+        await admin.delete_topic(LIMITS_TOPIC)
+        await admin.alter_configs(ConfigResource.broker(2), cordon)
+        try:
+            async with asyncio.timeout(
+                20
+            ):  # until the controller knows that the broker is cordoned
+                while not await refused(free, "probe", 3):
+                    await asyncio.sleep(0.1)
+            await admin.set_limits({"max.broker.partitions": 100})
+            assert len((await described(admin, LIMITS_TOPIC, 1)).partitions[0].replicas) == 2
+            await admin.create_topic("by-the-controller", 3, 2)
+            await admin.set_limits({"max.broker.partitions": 8})
+            await admin.create_topic("by-the-client", 2, 2)
+            for name, count in (("by-the-controller", 3), ("by-the-client", 2)):
+                topic = await described(admin, name, count)
+                assert all(set(p.replicas) == {0, 1} for p in topic.partitions)
+            with pytest.raises(PolicyViolationError, match=r"cordoned: \[2\]"):
+                await admin.create_topic("one", 1, 1)
+            _, proposed = await admin.reassigner.generate(["by-the-client"])
+            assert all(set(replicas) == {0, 1} for replicas in proposed.replicas.values())
+        finally:
+            await admin.alter_configs(ConfigResource.broker(2), delete=cordon)
+
+        async with asyncio.timeout(20):
+            while await refused(free, "probe", 3):
+                await asyncio.sleep(0.1)
+        await host(admin, 1, 1, 1)
+        await admin.delete_topic(LIMITS_TOPIC)
+        await cluster.terminate(1)
+        try:
+            await admin.set_limits({"max.broker.partitions": 4})
+            await admin.create_topic("by-the-controller", 2, 3)
+            await admin.create_topic("by-the-client", 1, 3)
+            for name, count in ((LIMITS_TOPIC, 1), ("by-the-controller", 2), ("by-the-client", 1)):
+                topic = await described(admin, name, count)
+                assert all(set(p.replicas) == {0, 1, 2} for p in topic.partitions)
+                assert all(p.replicas[0] != 1 for p in topic.partitions)
+            with pytest.raises(PolicyViolationError):
+                await admin.create_topic("one", 1, 1)
+        finally:
+            await cluster.heal()
+
+
+async def refused(admin: Admin, name: str, factor: int) -> bool:
+    """Whether the cluster has too few brokers that can get replicas."""
+    results = await admin.create_topics([NewTopic(name, 1, factor)], validate_only=True)
+    return getattr(results[name], "name", "") == "INVALID_REPLICATION_FACTOR"
+
+
+@pytest.mark.local_cluster
 @runs("docs/how-to/admin.md")
 async def test_the_program_of_the_page(limited_cluster, capsys, block):
-    async with Admin(limited_cluster.bootstrap) as admin:
+    async with Admin(limited_cluster.bootstrap, limits="topic") as admin:
         await host(admin, 0, 0, 1)  # without topics of these names
         names = block.run(replaced={"localhost:9092": limited_cluster.bootstrap})
         await names["main"]()

@@ -59,7 +59,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def operator(cluster: LocalCluster, **options: Any) -> Admin:
-    return Admin(cluster.bootstrap, **{"limits": None, **options})
+    return Admin(cluster.bootstrap, **options)
 
 
 def as_alice(cluster: LocalCluster) -> dict[str, Any]:
@@ -237,7 +237,7 @@ async def test_a_principal_that_cannot_see_the_limits(cluster, tmp_path: Path) -
             (CLUSTER, "kafka-cluster", AclOperation.CREATE),
             (CLUSTER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS),
         )
-        async with Admin(**as_alice(cluster)) as alice:
+        async with Admin(**as_alice(cluster), limits="topic") as alice:
             for call in (alice.create_topic("hers", 5, 3), alice.check_limits(), alice.limits()):
                 with pytest.raises(AuthorizationError, match=f"--topic {LIMITS_TOPIC}"):
                     await call
@@ -257,7 +257,7 @@ async def test_a_principal_that_cannot_see_the_limits(cluster, tmp_path: Path) -
         assert process.returncode == 1
         assert "may not Describe on the topic" in " ".join(stderr.decode().split())
         allow(cluster, (TOPIC, LIMITS_TOPIC, AclOperation.READ))
-        async with Admin(**as_alice(cluster)) as alice:
+        async with Admin(**as_alice(cluster), limits="topic") as alice:
             async with asyncio.timeout(20):
                 while True:
                     try:
@@ -289,7 +289,7 @@ async def test_a_principal_that_cannot_see_a_topic_leaves_its_throttle(cluster) 
         ):
             allow(cluster, (CLUSTER, "kafka-cluster", operation))
         await admin.reassigner.begin({partition: (1,)}, 100_000)
-        async with Admin(**as_alice(cluster), limits=None) as alice:
+        async with Admin(**as_alice(cluster)) as alice:
             await asyncio.sleep(2)  # until all brokers heed the ACLs
             assert await alice.list_partition_reassignments()
             for _ in range(3):

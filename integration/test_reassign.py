@@ -30,7 +30,7 @@ MB = 1_000_000
 
 @pytest.fixture
 async def admin(kafka_cluster):
-    async with Admin(kafka_cluster.bootstrap, limits=None) as client:
+    async with Admin(kafka_cluster.bootstrap) as client:
         yield client
 
 
@@ -356,7 +356,7 @@ class Crash(Exception):
 async def dies_after(cluster, plan, changes: int) -> bool:
     """Begin a plan with a tool that makes so many changes and then no call any more; whether it
     came to its end."""
-    async with Admin(cluster.bootstrap, limits=None) as doomed:
+    async with Admin(cluster.bootstrap) as doomed:
         assert doomed._running is not None
         session = doomed._running.session
         once, made = session.once, 0
@@ -392,9 +392,7 @@ async def test_whatever_change_was_the_last_nothing_is_left(
         ended.append(await dies_after(kafka_cluster, plan, changes))
         await asyncio.sleep(0.5)  # until every broker has heard of it
         assert await nothing_throttled(admin) == (changes <= 1)
-        async with Admin(
-            kafka_cluster.bootstrap, limits=None, wall_clock=lambda: time.time() + 300
-        ) as later:
+        async with Admin(kafka_cluster.bootstrap, wall_clock=lambda: time.time() + 300) as later:
             if await admin.list_partition_reassignments():
                 await later.replication_quotas.clear()
                 assert not await nothing_throttled(admin), "a move has lost its quota"

@@ -196,7 +196,7 @@ async def test_executors_are_killed_and_every_row_is_there_once(
     finally:
         query.stop()
     assert await read(kafka_cluster.bootstrap, sink) == sorted(b"%d" % n for n in range(rows))
-    async with Admin(kafka_cluster.bootstrap, limits=None) as admin:
+    async with Admin(kafka_cluster.bootstrap) as admin:
         assert await admin.list_transactions("cluster-", states=[TxnState.ONGOING]) == []
 
 

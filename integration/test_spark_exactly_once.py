@@ -106,7 +106,7 @@ class Story:
         """And nothing is left open."""
         expected = sorted(b"%d" % n for n in range(self.rows))
         assert await read(self.cluster.bootstrap, self.sink) == expected
-        async with Admin(self.cluster.bootstrap, limits=None) as admin:
+        async with Admin(self.cluster.bootstrap) as admin:
             prefix = f"victim-{self.source}"
             assert await admin.list_transactions(prefix, states=[TxnState.ONGOING]) == []
             topics = [name for name in await admin.list_topics() if name.startswith(prefix)]
@@ -198,7 +198,7 @@ async def test_transaction_coordinators_move(story: Story) -> None:
     await story.send(500 * (3 + 2 * KILLS))
     brokers, moves = story.cluster.brokers, 0
     run = story.run()
-    async with Admin(story.cluster.bootstrap, limits=None) as admin:
+    async with Admin(story.cluster.bootstrap) as admin:
         await run.another_batch()
         while run.is_running:
             found = await admin.describe_topic("__transaction_state")
@@ -228,7 +228,7 @@ async def test_ledgers_that_may_lose_decisions(
 ) -> None:
     """One that no broker could write is not created. One that is there is checked once."""
     await create_topic(f"{topic}-old", 1, 1)
-    async with Admin(kafka_cluster.bootstrap, limits=None) as admin:
+    async with Admin(kafka_cluster.bootstrap) as admin:
         with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):
             await make_ledger(admin, f"{topic}-new", replicas=None, min_insync=4)
         assert f"{topic}-new" not in await admin.list_topics()

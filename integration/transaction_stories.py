@@ -129,7 +129,7 @@ async def nothing_after_the_end(cluster: LocalCluster, topic: str) -> None:
     """v1: when the transaction is committed, a partition for which no record is left is still being
     added, and the request has to be made again. Made after the end it would begin a transaction
     that no producer knows of, and that fences the producer when it times out."""
-    async with Admin(cluster.bootstrap, limits=None) as admin:
+    async with Admin(cluster.bootstrap) as admin:
         await admin.create_topic(topic, replica_assignment=[[0], [1]])
         name = await _coordinated_by(cluster, 0, topic)
         options = {"linger_ms": 0, "transaction_timeout_ms": 3000, "transactional_id": name}
@@ -191,7 +191,7 @@ async def prepared_and_ended(
     slow = await prepare("slow", transaction_timeout_ms=1000)
     began = asyncio.get_running_loop().time()
     good, bad, fenced = [await prepare(which) for which in ("good", "bad", "fenced")]
-    async with Admin(cluster.bootstrap, limits=None) as admin:
+    async with Admin(cluster.bootstrap) as admin:
         left = await admin.list_transactions(f"{name}-", states=[TxnState.ONGOING])
         mine = {good.transactional_id, bad.transactional_id, fenced.transactional_id}
         assert mine <= {one.transactional_id for one in left}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError
 from kafkaclient.net.off_loop import OffLoop
 from kafkaclient.net.sasl.tokens import Token
+from kafkaclient.several import several
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,7 +93,7 @@ class MskIamTokenProvider:
         """
         if self.region:
             return self
-        hosts = list(host_names)
+        hosts = several(host_names, "host_names")
         names = (host.lower().removesuffix(".") for host in hosts)
         regions = {match[1] for name in names if (match := _MSK_HOST.fullmatch(name))}
         if len(regions) > 1:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError
 from kafkaclient.net.off_loop import OffLoop
 from kafkaclient.net.sasl.tokens import Token
+from kafkaclient.several import several
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,7 +56,8 @@ class EntraTokenProvider:
         """
         if self.scope is not None:
             return self
-        hosts = sorted({host.lower().removesuffix(".") for host in host_names})
+        names = several(host_names, "host_names")
+        hosts = sorted({host.lower().removesuffix(".") for host in names})
         if len(hosts) != 1 or not _NAMESPACE.fullmatch(hosts[0]):
             raise ConfigError(
                 f"the bootstrap servers ({', '.join(hosts)}) are not the host of one Event Hubs "

@@ -62,9 +62,7 @@ class Experiment(BaseExperiment[Plan, Results]):
             LocalCluster(
                 plan.brokers, long_lived=True, heap_mb=plan.heap_mb, config=config
             ) as cluster,
-            Admin(
-                cluster.bootstrap, limits=None, default_api_timeout_ms=int(_TIMEOUT_S * 1e3)
-            ) as admin,
+            Admin(cluster.bootstrap, default_api_timeout_ms=int(_TIMEOUT_S * 1e3)) as admin,
         ):
             self.results.machine = await cluster_facts(cluster)
             await self._warm_up(cluster, admin)

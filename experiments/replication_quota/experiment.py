@@ -53,7 +53,7 @@ class Experiment(BaseExperiment[Plan, Results]):
             self.watcher.say(f"Starting {brokers} Kafka brokers")
             async with (
                 LocalCluster(brokers, config=self.plan.broker_config) as cluster,
-                Admin(cluster.bootstrap, limits=None) as admin,
+                Admin(cluster.bootstrap) as admin,
             ):
                 self.results.machine = await cluster_facts(cluster)
                 for scenario, load in runs:

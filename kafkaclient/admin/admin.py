@@ -23,15 +23,21 @@ from kafkaclient.admin.reassign.throttled_reassignment import ThrottledReassignm
 from kafkaclient.admin.records import RecordAdmin
 from kafkaclient.admin.running import RunningAdmin
 from kafkaclient.admin.session import Session
-from kafkaclient.admin.topics import TopicDescription, description_of
+from kafkaclient.admin.topics import (
+    MAX_PARTITIONS_PER_REQUEST,
+    TopicDescription,
+    description_of,
+    errors_of,
+)
 from kafkaclient.admin.transactions import TransactionAdmin
 from kafkaclient.cluster.client import Client
 from kafkaclient.config.admin import AdminConfig
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, UnsupportedVersionError
 from kafkaclient.producer.producer import Producer
+from kafkaclient.several import several
 from kafkaclient.topic_names import check_topic_name
 from kafkaclient.wire.admin import DescribeQuorumCall
-from kafkaclient.wire.topics import NewTopic
+from kafkaclient.wire.topics import NewPartitions, NewTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,8 +63,9 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
     The first argument is the bootstrap servers, or a mapping of options under Kafka's dotted names.
     Options are also given by keyword: the producer's options for connections and security, and
     ``default_api_timeout_ms`` (default 60,000), the time limit of a call without ``timeout_s``.
-    ``limits`` is where partition limits are stored: ``"topic"`` (default) for a topic of the
-    cluster, a :class:`~kafkaclient.admin.FileLimits` for a file, or None to enforce no limits.
+    ``limits`` is where the partition limits that this client enforces are stored: ``"topic"`` for a
+    topic of the cluster (as the command line does), a :class:`~kafkaclient.admin.FileLimits` for a
+    file, or None (default) to enforce no limits.
     Tests replace ``dialer``, ``clock`` (monotonic seconds), ``wall_clock`` (seconds since the
     epoch) and ``rng`` (choice of brokers, pauses).
 
@@ -76,7 +83,7 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
         bootstrap_or_mapping: str | Iterable[str] | Mapping[str, object] | None = None,
         /,
         *,
-        limits: FileLimits | Literal["topic"] | None = "topic",
+        limits: FileLimits | Literal["topic"] | None = None,
         dialer: Dialer | None = None,
         clock: Callable[[], float] | None = None,
         wall_clock: Callable[[], float] = time.time,
@@ -155,7 +162,7 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
         """Descriptions by topic name, sorted; ``names=None`` describes all topics. Raises
         UnknownTopicError, InvalidTopicError for an illegal name, and AuthorizationError for a named
         topic that this client may not describe."""
-        wanted = None if names is None else tuple(dict.fromkeys(names))
+        wanted = None if names is None else several(names, "names")
         for name in wanted or ():
             check_topic_name(name)
         async with self._operation("describing topics", timeout_s) as running:
@@ -209,11 +216,17 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> dict[str, KafkaError | None]:
-        """Create topics. Returns by name None, or the error that :meth:`create_topic` raises. A
-        topic is created completely or not at all. If the limits do not allow all topics, the first
-        ones are created."""
-        wanted = list({topic.name: topic for topic in topics}.values())
+        """Create topics. Returns by name None, or the error that :meth:`create_topic` raises: check
+        each value, because nothing is raised for a topic that was not created. A topic is created
+        completely or not at all. If the limits do not allow all topics, the first ones are created.
+        Raises ConfigError if a topic is given twice."""
+        wanted = list(topics)
+        names = [topic.name for topic in wanted]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ConfigError(f"creating topics: {', '.join(twice)} given twice; nothing was sent")
         async with self._operation("creating topics", timeout_s) as running:
+            if running.store is None:
+                return errors_of(await running.requests.create(wanted, validate_only=validate_only))
             limits, cluster = await running.limits_and_cluster()
             return await running.guard.create(wanted, limits, cluster, validate_only=validate_only)
 
@@ -226,9 +239,11 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
         self, names: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, KafkaError | None]:
         """Delete topics and their records. Returns by name None, or the error that
-        :meth:`delete_topic` raises."""
+        :meth:`delete_topic` raises: check each value, because nothing is raised for a topic
+        that was not deleted."""
+        wanted = several(names, "names")
         async with self._operation("deleting topics", timeout_s) as running:
-            return await running.requests.delete(names)
+            return await running.requests.delete(wanted)
 
     async def add_partitions(
         self,
@@ -247,11 +262,15 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
         Raises UnknownTopicError, and as :meth:`create_topic`.
         """
         check_topic_name(name)
+        step = NewPartitions(name, total, tuple(map(tuple, replica_assignment or ())))
         async with self._operation(f"adding partitions to topic {name!r}", timeout_s) as running:
+            if running.store is None and total <= MAX_PARTITIONS_PER_REQUEST:
+                await running.requests.extend_once(step, validate_only=validate_only)
+                return
             await running.guard.extend(
                 name,
                 total,
-                replica_assignment or (),
+                step.assignments,
                 running.limits_and_cluster,
                 validate_only=validate_only,
             )
@@ -268,15 +287,16 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
         """The configuration of a topic, a broker or all brokers, by key. ``keys=None`` returns all
         keys. Sensitive values are None. Raises the broker's error, or ConfigError if the broker is
         down."""
+        wanted = None if keys is None else several(keys, "keys")
         async with self._operation(f"describing {resource}", timeout_s) as running:
-            return await running.configs.describe(resource, keys)
+            return await running.configs.describe(resource, wanted)
 
     async def describe_topic_configs(
         self, names: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, dict[str, ConfigEntry] | KafkaError]:
         """The configurations of several topics in one request for 500 topics: by name, as
         :meth:`describe_configs`, or the error that it raises."""
-        wanted = tuple(dict.fromkeys(names))
+        wanted = several(names, "names")
         async with self._operation("describing configurations of topics", timeout_s) as running:
             return await running.configs.describe_topics(wanted)
 
@@ -294,11 +314,12 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
         """Change the named keys only (KIP-339): all changes or none. ``delete`` restores a key's
         default; ``append`` and ``subtract`` change lists. Raises the broker's error, or ConfigError
         if a key is named twice, no key is named, or the broker is down."""
+        restored = several(delete, "delete")
         async with self._operation(f"configuring {resource}", timeout_s) as running:
             await running.configs.alter(
                 resource,
                 set=set,
-                delete=delete,
+                delete=restored,
                 append=append,
                 subtract=subtract,
                 validate_only=validate_only,
@@ -394,7 +415,7 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
     # --- partition limits ---------------------------------------------------------------------
 
     async def limits(self, *, timeout_s: float | None = None) -> Limits:
-        """The partition limits that this client enforces."""
+        """The partition limits that this client enforces; without ``Admin(limits=...)`` none."""
         async with self._operation("reading the partition limits", timeout_s) as running:
             return await running.limits()
 
@@ -409,7 +430,10 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
         """
         async with self._operation("setting partition limits", timeout_s) as running:
             if running.store is None:
-                raise AdminStateError("cannot set limits: this admin client has limits=None")
+                raise AdminStateError(
+                    "cannot set limits: this admin client has limits=None; give Admin(..., "
+                    "limits='topic')"
+                )
             return await running.store.change(changes)
 
     async def check_limits(self, *, timeout_s: float | None = None) -> LimitsReport:

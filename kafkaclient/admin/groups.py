@@ -16,6 +16,7 @@ from kafkaclient.admin.error_codes import (
 from kafkaclient.admin.running import Runnable
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import KafkaError, UnsupportedVersionError
+from kafkaclient.several import several
 from kafkaclient.wire.group_admin import DeleteGroupsCall, ListGroupsCall, RemoveMembersCall
 from kafkaclient.wire.groups import (
     ConsumerGroupDescribeCall,
@@ -70,7 +71,7 @@ class GroupAdmin(Runnable):
         """The committed offsets of a group, by default of all its partitions. The result omits
         partitions without a committed offset. Raises as :meth:`describe_group`."""
         what = "reading the offsets of"
-        wanted = None if partitions is None else tuple(partitions)
+        wanted = None if partitions is None else several(partitions, "partitions")
         call = OffsetFetchCall(group, wanted, require_stable=False)
         async with self._operation(f"{what} group {group!r}", timeout_s) as running:
 
@@ -132,7 +133,7 @@ class GroupAdmin(Runnable):
     ) -> dict[str, KafkaError | None]:
         """Delete groups without members, with their committed offsets. Returns by group None or the
         error: NON_EMPTY_GROUP if it has members, GROUP_ID_NOT_FOUND if there is no such group."""
-        names = tuple(dict.fromkeys(groups))
+        names = several(groups, "groups")
 
         async def delete(session: Session, name: str) -> KafkaError | None:
             async def attempt() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkaclient.errors import ConfigError, PartitionLimitRaceError, PolicyViolationError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
 
     from kafkaclient.wire.results import MetadataResult
 
@@ -142,32 +142,42 @@ class Usage:
         hosted: Counter[int] = Counter({broker.node_id: 0 for broker in cluster.brokers})
         partitions = 0
         for topic in cluster.topics:
-            if topic.is_internal or topic.name in exempt:
-                continue
-            partitions += len(topic.partitions)
+            counts = not topic.is_internal and topic.name not in exempt
+            partitions += counts * len(topic.partitions)
             for partition in topic.partitions:
-                hosted.update(partition.replicas)
+                hosted.update(dict.fromkeys(partition.replicas, int(counts)))
         racks = {broker.node_id: broker.rack for broker in cluster.brokers}
         return cls(racks, hosted, partitions, hosted.total())
 
-    def with_topic(self, assignment: Iterable[Sequence[int]]) -> Usage:
-        """The usage after these partitions are added."""
-        hosted, partitions = Counter(self.hosted), self.partitions
-        for replicas in assignment:
-            hosted.update(replicas)
-            partitions += 1
-        return Usage(self.racks, hosted, partitions, hosted.total())
+    def after(self, request: Request) -> Usage:
+        """The usage after this change."""
+        hosted = Counter(self.hosted)
+        hosted.update(request.gains)
+        partitions, replicas = request.partitions, request.replicas
+        return Usage(self.racks, hosted, self.partitions + partitions, self.replicas + replicas)
+
+    @property
+    def down(self) -> dict[int, None]:
+        """The brokers that host replicas and are down. Their racks are unknown."""
+        return dict.fromkeys(sorted(self.hosted.keys() - self.racks.keys()))
 
     def counted(self, limits: Limits) -> int:
         """The number that ``max.partitions`` bounds."""
         return self.replicas if limits.count == "replicas" else self.partitions
 
-    def capacities(self, limits: Limits) -> dict[int, int]:
-        """How many more replicas each live broker may host; empty without a limit per broker."""
+    def capacities(self, limits: Limits, brokers: Iterable[int] | None = None) -> dict[int, int]:
+        """How many more replicas each of the ``brokers`` (default: those that are up) may host;
+        empty without a limit per broker."""
         limit = limits.max_broker_partitions
         if limit is None:
             return {}
-        return {broker: max(0, limit - self.hosted.get(broker, 0)) for broker in self.racks}
+        nodes = self.racks if brokers is None else brokers
+        return {broker: max(0, limit - self.hosted.get(broker, 0)) for broker in nodes}
+
+    def has_room_anywhere(self, limits: Limits, partitions: int) -> bool:
+        """Whether no placement of so many new partitions can exceed ``max.broker.partitions``."""
+        limit = limits.max_broker_partitions
+        return limit is None or max(self.hosted.values(), default=0) + partitions <= limit
 
     def refuse(self, limits: Limits, request: Request, why: str) -> PolicyViolationError:
         """The error for a request that the limits do not allow."""

@@ -1,6 +1,7 @@
 """Creates and extends topics within the partition limits (KIP-578).
 
-A request reads the limits, places the partitions, and sends the explicit replicas to the
+A request reads the limits. If every broker has room for all new partitions, the controller places
+them, as without limits. Otherwise the client places them, and sends the explicit replicas to the
 controller. There is no lock, so two clients may use the same remaining capacity. Therefore the
 client afterwards reads metadata until the metadata includes its own change. The controller orders
 all changes, and brokers learn of changes in that order, so this metadata includes every earlier
@@ -12,16 +13,17 @@ then ends with exit status 3 (``on_cluster`` in :mod:`kafkaclient.cli.admin`).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kafkaclient.admin.error_codes import TOPIC_ALREADY_EXISTS
+from kafkaclient.admin.error_codes import TOPIC_ALREADY_EXISTS, TOPIC_AUTHORIZATION_FAILED
 from kafkaclient.admin.kip36 import start_of_extension
 from kafkaclient.admin.limits import Request, Usage
 from kafkaclient.admin.limits_store import LIMITS_TOPIC
 from kafkaclient.admin.placement import place
-from kafkaclient.admin.topics import topic_error
+from kafkaclient.admin.topics import cordoned_brokers, errors_of, topic_error
 from kafkaclient.errors import KafkaError, PartitionLimitRaceError
 from kafkaclient.wire.topics import NewPartitions
 
@@ -36,6 +38,10 @@ if TYPE_CHECKING:
     from kafkaclient.admin.topics import Requests
     from kafkaclient.wire.results import MetadataResult, TopicInfo
     from kafkaclient.wire.topics import NewTopic
+
+_log = logging.getLogger(__name__)
+
+_MAX_READS = 10  # about 6 s by default; brokers learn of a new topic in less than a second
 
 # Kafka's internal topics. Metadata marks existing topics as internal, but not future ones.
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -68,30 +74,31 @@ class LimitsGuard:
         to_create: list[NewTopic] = []
         limited: list[NewTopic] = []
         for topic in topics:
-            (limited if limits.any and not _is_exempt(topic.name) else to_create).append(topic)
+            (limited if limits.any and not is_exempt(topic.name) else to_create).append(topic)
         settled = await self._with_defaults(limited, results)
         usage = usage_of(cluster)
+        new = sum(max(topic.partitions, len(topic.assignments)) for topic in settled)
+        cordoned = None  # the controller places, because every broker has room for everything
+        if not usage.has_room_anywhere(limits, new):
+            cordoned = await cordoned_brokers(self._session, usage.racks)
         requests: dict[str, Request] = {}
         for topic in settled:
             try:
-                assigned, request = await self._place(topic, limits, usage)
+                assigned, request = await self._place(topic, limits, usage, cordoned)
             except KafkaError as error:
-                results[topic.name] = _already_exists(topic.name) if topic.name in known else error
+                known_error = topic_error(TOPIC_ALREADY_EXISTS, topic.name, "creating", "Create")
+                results[topic.name] = known_error if topic.name in known else error
                 continue
-            usage = usage.with_topic(assigned.assignments.values())
+            usage = usage.after(request)
             to_create.append(assigned)
             requests[topic.name] = request
-        outcomes = await self._requests.create(to_create, validate_only=validate_only)
-        for name, outcome in outcomes.items():
-            results[name] = outcome if isinstance(outcome, KafkaError) else None
-            if validate_only and results[name] is None and name in known:
-                results[name] = _already_exists(name)  # the controller only validates the request
+        results |= errors_of(await self._requests.create(to_create, validate_only=validate_only))
         done = {name: r for name, r in requests.items() if results[name] is None}
         if done and not validate_only:
-            usage = await self._usage_including({name: r.partitions for name, r in done.items()})
+            cluster = await self._including({name: r.partitions for name, r in done.items()})
             for name, request in done.items():
                 try:
-                    usage.check_race(limits, request)
+                    _check_race(cluster, limits, request.what, name)
                 except PartitionLimitRaceError as error:
                     results[name] = error
         return {topic.name: results[topic.name] for topic in topics}
@@ -122,7 +129,7 @@ class LimitsGuard:
         return settled
 
     async def _place(
-        self, topic: NewTopic, limits: Limits, usage: Usage
+        self, topic: NewTopic, limits: Limits, usage: Usage, cordoned: set[int] | None
     ) -> tuple[NewTopic, Request]:
         if topic.assignments:
             # The controller validates the assignment itself.
@@ -133,7 +140,11 @@ class LimitsGuard:
         what = (
             f"creating topic {topic.name!r} ({partitions} partitions, replication factor {factor})"
         )
-        placement = await self._find_placement(usage, limits, what, partitions, factor)
+        request = Request(what, partitions, partitions * factor)
+        if cordoned is None:
+            usage.check_total(limits, request)
+            return topic, request
+        placement = await self._find_placement(usage, limits, request, cordoned)
         assignments = dict(enumerate(placement))
         assigned = replace(topic, partitions=-1, replication_factor=-1, assignments=assignments)
         return assigned, _request(what, placement)
@@ -160,64 +171,92 @@ class LimitsGuard:
         limits, cluster, topic = await self._session.poll(read, lambda found: found[2] is not None)
         assert topic is not None
         existing, replicas = len(topic.partitions), tuple(map(tuple, assignments))
+        more = total - existing
         what = f"adding partitions to topic {topic.name!r} ({existing} to {total})"
-        limited = limits.any and not (topic.is_internal or _is_exempt(name))
-        if limited and total > existing:
-            usage = usage_of(cluster)
-            if not replicas:
-                first, more = min(topic.partitions).replicas, total - existing
-                start = start_of_extension(list(usage.racks), existing, first[0])
-                replicas = await self._find_placement(usage, limits, what, more, len(first), start)
-            usage.check(limits, _request(what, replicas))
-        if validate_only or total <= existing:
-            await self._requests.check_extension(NewPartitions(topic.name, total, replicas))
+        limited = limits.any and not (topic.is_internal or is_exempt(name))
+        if limited and more > 0:
+            usage, first = usage_of(cluster), min(topic.partitions).replicas
+            request = Request(what, more, more * len(first))
+            if not replicas and not usage.has_room_anywhere(limits, more):
+                cordoned = await cordoned_brokers(self._session, usage.racks)
+                usable = list(usage.racks.keys() - cordoned)
+                start = start_of_extension(usable, existing, first[0])
+                replicas = await self._find_placement(usage, limits, request, cordoned, start)
+            usage.check(limits, _request(what, replicas) if replicas else request)
+        if validate_only or more <= 0:
+            step = NewPartitions(topic.name, total, replicas)
+            await self._requests.extend_once(step, validate_only=True)
             return
         await self._requests.extend(topic.name, existing, total, replicas)
         if limited:
-            usage = await self._usage_including({name: total})
-            usage.check_race(limits, _request(what, replicas))
+            cluster = await self._including({name: total})
+            _check_race(cluster, limits, what, name, existing)
 
     async def _find_placement(
         self,
         usage: Usage,
         limits: Limits,
-        what: str,
-        partitions: int,
-        factor: int,
+        request: Request,
+        cordoned: set[int],
         start: Start | None = None,
     ) -> Placement:
         """The replicas of the new partitions. Raises PolicyViolationError without capacity."""
-        request = Request(what, partitions, partitions * factor)
         usage.check_total(limits, request)
         # In a thread: the placement of 200,000 replicas takes seconds.
         placement = await asyncio.to_thread(
             place,
-            dict(sorted(usage.racks.items())),
-            partitions,
-            factor,
-            capacities=usage.capacities(limits),
+            {node: rack for node, rack in sorted(usage.racks.items()) if node not in cordoned},
+            request.partitions,
+            request.replicas // max(1, request.partitions),
+            capacities=usage.capacities(limits, usage.hosted),
             rng=self._rng,
             start=start,
+            down=usage.down,
         )
         if placement is None:
-            raise usage.refuse(limits, request, "the brokers have no capacity for these replicas")
+            without = f" (cordoned: {sorted(cordoned)})" if cordoned else ""
+            why = f"the brokers have no capacity for these replicas{without}"
+            raise usage.refuse(limits, request, why)
         return placement
 
-    async def _usage_including(self, partitions: Mapping[str, int]) -> Usage:
-        """The usage from metadata that includes at least these numbers of partitions by topic."""
+    async def _including(self, partitions: Mapping[str, int]) -> MetadataResult:
+        """Metadata of all topics that includes at least these numbers of partitions by topic. A
+        topic is missing if this client may not describe it, or if it was deleted again."""
 
-        def includes(cluster: MetadataResult) -> bool:
+        async def read() -> tuple[MetadataResult, set[str]]:
+            cluster = await self._session.metadata(None)
             counts = {topic.name: len(topic.partitions) for topic in cluster.topics}
-            return all(counts.get(name, 0) >= count for name, count in partitions.items())
+            missing = {name for name, count in partitions.items() if counts.get(name, 0) < count}
+            if missing:  # metadata of all topics omits topics that this client may not describe
+                named = (await self._session.metadata(tuple(sorted(missing)))).topics
+                denied = (t.name for t in named if t.error_code == TOPIC_AUTHORIZATION_FAILED)
+                missing.difference_update(denied)
+            return cluster, missing
 
-        return usage_of(await self._session.poll(lambda: self._session.metadata(None), includes))
+        cluster, _ = await self._session.poll(
+            read, lambda result: not result[1], max_reads=_MAX_READS
+        )
+        return cluster
 
 
-def _already_exists(name: str) -> KafkaError:
-    return topic_error(TOPIC_ALREADY_EXISTS, name, "creating", "Create")
+def _check_race(
+    cluster: MetadataResult, limits: Limits, what: str, name: str, first: int = 0
+) -> None:
+    """Raise PartitionLimitRaceError if the topic's partitions from ``first`` on exceed a limit."""
+    topic = next((t for t in cluster.topics if t.name == name and len(t.partitions) > first), None)
+    if topic is None:
+        _log.warning(
+            "%s: done, but the topic is not in metadata (it was deleted again, or this client may "
+            "not Describe it): whether a concurrent change used the same capacity is unknown",
+            what,
+        )
+        return
+    rows = [view.replicas for view in topic.partitions if view.partition >= first]
+    usage_of(cluster).check_race(limits, _request(what, rows))
 
 
-def _is_exempt(name: str) -> bool:
+def is_exempt(name: str) -> bool:
+    """Whether the limits do not apply to the topic."""
     return name in _INTERNAL or name == LIMITS_TOPIC
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from kafkaclient.admin.error_codes import (
+    INVALID_REPLICATION_FACTOR,
     LEADER_NOT_AVAILABLE,
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -31,6 +32,7 @@ from kafkaclient.wire.topics import NewTopic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from kafkaclient.admin.configs import Configs
     from kafkaclient.admin.session import Session
     from kafkaclient.admin.topics import Requests
     from kafkaclient.producer.producer import Producer
@@ -41,9 +43,12 @@ LIMITS_TOPIC = "__kafkaclient_partition_limits"
 """A compacted topic with one partition. Each record has a limit's name as its key and the limit as
 text; a null value is no limit. The topic itself does not count against the limits."""
 
-_REPLICATION_FACTOR = 3
+_REPLICATION_FACTORS = (3, 2, 1)  # the first that the cluster's brokers can have
+_POLICY = "cleanup.policy"
 _MAX_BYTES = 4 << 20
 _MAX_WAIT_MS = 500
+
+_WITHOUT = "--ignore-limits (Admin(..., limits=None)) ignores the limits"
 
 _HEADER = "# Partition limits (KIP-578), written by kafkaclient limits set --limits-file\n"
 
@@ -55,10 +60,15 @@ class TopicLimits:
     """
 
     def __init__(
-        self, session: Session, requests: Requests, new_producer: Callable[[], Producer]
+        self,
+        session: Session,
+        requests: Requests,
+        configs: Configs,
+        new_producer: Callable[[], Producer],
     ) -> None:
         self._session = session
         self._requests = requests
+        self._configs = configs
         self._new_producer = new_producer
 
     def __str__(self) -> str:
@@ -87,8 +97,7 @@ class TopicLimits:
                 info.error_code,
                 "the partition limits cannot be read, and without them nothing is created or moved",
                 advice=f"{allowed.replace('--operation Describe', '--operation Read')}, also "
-                "before the topic exists. --ignore-limits (Admin(..., limits=None)) ignores the "
-                "limits",
+                f"before the topic exists. {_WITHOUT}",
             )
         return info
 
@@ -123,6 +132,7 @@ class TopicLimits:
         return now
 
     async def _read(self) -> Limits:
+        await self._check_policy()
         given: dict[str, str | int | None] = {}
         try:
             for record in await self._session.until_answered(self._records):
@@ -135,14 +145,31 @@ class TopicLimits:
                 "version of kafkaclient or another program may have written it"
             ) from error
 
-    async def _ensure_topic(self) -> None:
-        """Create the topic if it is missing, with up to 3 replicas, and wait for its leader."""
-        if await self._topic() is not None:
+    async def _check_policy(self) -> None:
+        """Raise ConfigError if the brokers delete old limits. Without DescribeConfigs on the topic
+        the policy is unknown."""
+        found = (await self._configs.describe_topics((LIMITS_TOPIC,), (_POLICY,))).get(LIMITS_TOPIC)
+        if found is None or isinstance(found, KafkaError) or _POLICY not in found:
             return
-        brokers = (await self._session.metadata(())).brokers
-        replicas = min(_REPLICATION_FACTOR, len(brokers))
-        topic = NewTopic(LIMITS_TOPIC, 1, replicas, {"cleanup.policy": "compact"})
-        outcome = (await self._requests.create([topic]))[LIMITS_TOPIC]
+        policy = found[_POLICY].value or ""
+        if "delete" in policy.split(","):
+            raise ConfigError(
+                f"{self} has {_POLICY}={policy}, so brokers delete the limits after a time. Run "
+                f"`kafkaclient configs alter --topic {LIMITS_TOPIC} --add-config "
+                f"{_POLICY}=compact`, then check the limits. {_WITHOUT}"
+            )
+
+    async def _ensure_topic(self) -> None:
+        """Create the topic if it is missing, with up to 3 replicas, and wait for its leader. The
+        controller counts brokers that are down, and does not count cordoned brokers."""
+        if await self._topic() is not None:
+            await self._check_policy()
+            return
+        for replicas in _REPLICATION_FACTORS:
+            topic = NewTopic(LIMITS_TOPIC, 1, replicas, {_POLICY: "compact"})
+            outcome = (await self._requests.create([topic]))[LIMITS_TOPIC]
+            if not isinstance(outcome, KafkaError) or outcome.code != INVALID_REPLICATION_FACTOR:
+                break
         if isinstance(outcome, KafkaError) and not isinstance(outcome, TopicExistsError):
             raise outcome
         await self._session.poll(
@@ -167,10 +194,14 @@ class TopicLimits:
     async def _leader(self) -> int:
         (info,) = (await self._session.metadata((LIMITS_TOPIC,))).topics
         _check(info.error_code)
+        replicas: tuple[int, ...] = ()
         for found in info.partitions:
             if found.partition == 0 and found.leader >= 0:
                 return found.leader
-        raise broker_error(LEADER_NOT_AVAILABLE, f"partition {LIMITS_TOPIC}-0")
+            replicas = found.replicas
+        where = ", ".join(map(str, replicas)) or "unknown"
+        advice = f"start the broker of a replica (brokers {where}). {_WITHOUT}"
+        raise broker_error(LEADER_NOT_AVAILABLE, f"partition {LIMITS_TOPIC}-0", advice=advice)
 
     async def _offset(self, leader: int, timestamp: int) -> int:
         call = ListOffsetsCall({LIMITS_TOPIC: (0,)}, timestamp=timestamp)

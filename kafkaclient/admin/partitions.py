@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.admin.error_codes import OFFSET_OUT_OF_RANGE
 from kafkaclient.admin.running import Runnable
 from kafkaclient.broker_errors import broker_error
+from kafkaclient.several import several
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.fetch import FetchByNameCall, FetchPartition, FetchTopic
 from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
@@ -43,8 +44,9 @@ class PartitionAdmin(Runnable):
         read_committed: bool = True,
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, int]:
-        """The end offsets of partitions: the last stable offsets, or without ``read_committed`` the
-        high watermarks. Otherwise as :meth:`beginning_offsets`."""
+        """The end offsets of partitions: by default the last stable offsets, which are before open
+        transactions, or without ``read_committed`` the high watermarks, which Java's
+        ``Admin.listOffsets`` returns by default. Otherwise as :meth:`beginning_offsets`."""
         return await self.list_offsets(
             partitions, LATEST_TIMESTAMP, read_committed=read_committed, timeout_s=timeout_s
         )
@@ -59,7 +61,7 @@ class PartitionAdmin(Runnable):
     ) -> dict[TopicPartition, int]:
         """The offset of each partition's first record that is not older than ``timestamp_ms``
         (milliseconds since 1970); -1 if there is none. Otherwise as :meth:`beginning_offsets`."""
-        wanted = set(partitions)
+        wanted = set(several(partitions, "partitions"))
         async with self._operation("reading the offsets of partitions", timeout_s) as running:
             session = running.session
             if not wanted:

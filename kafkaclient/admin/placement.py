@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.admin.kip36 import Ring, Start, assign, check_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from random import Random
 
 Placement = tuple[tuple[int, ...], ...]
@@ -44,18 +44,29 @@ def place(
     capacities: Mapping[int, int],
     rng: Random,
     start: Start | None = None,
+    down: Collection[int] = (),
 ) -> Placement | None:
     """The replicas of new partitions; None if no placement exists.
 
-    ``brokers`` maps ids to racks. Racks count only if all are known. ``capacities`` has the number
+    ``brokers`` maps ids to racks. If some brokers have a rack, those without one count as one
+    further rack, as in Kafka's controller (``StripedReplicaPlacer``). ``capacities`` has the number
     of replicas that a broker may host; a broker that is not in it has no limit. ``start`` is the
     start of KIP-36's round robin, random by default: the same ``rng`` gives the same placement.
+    ``down`` has further brokers, which are down. As in Kafka's controller they get replicas only if
+    the ``brokers`` are too few, and never the first replica of a partition.
 
     Raises as :func:`~kafkaclient.admin.kip36.assign`.
     """
-    check_counts(len(brokers), partitions, replication_factor)
-    if any(rack is None for rack in brokers.values()):
-        brokers = dict.fromkeys(brokers)
+    check_counts(len(brokers) + len(down) * bool(brokers), partitions, replication_factor)
+    if replication_factor > len(brokers):
+        every, rest = len(brokers), replication_factor - len(brokers)
+        up = place(brokers, partitions, every, capacities=capacities, rng=rng, start=start)
+        added = place(dict.fromkeys(down), partitions, rest, capacities=capacities, rng=rng)
+        if up is None or added is None:
+            return None
+        return tuple(one + other for one, other in zip(up, added, strict=True))
+    if any(rack is not None for rack in brokers.values()):
+        brokers = {broker: rack or "" for broker, rack in brokers.items()}
     if start is None:
         start = Start(rng.randrange(len(brokers)), rng.randrange(len(brokers)))
     unlimited = assign(brokers, partitions, replication_factor, start)

@@ -11,7 +11,7 @@ from kafkaclient.admin.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from kafkaclient.admin.limits import Request
-from kafkaclient.admin.limits_guard import usage_of
+from kafkaclient.admin.limits_guard import is_exempt, usage_of
 from kafkaclient.admin.session import CONTROLLER
 from kafkaclient.admin.topics import partitions_of
 from kafkaclient.broker_errors import broker_error, denied
@@ -112,7 +112,8 @@ class Reassignments:
 def _request(
     moves: Mapping[TopicPartition, tuple[int, ...] | None], cluster: MetadataResult
 ) -> Request:
-    """The replicas that each broker gains. Partitions of internal topics do not count."""
+    """The replicas that each broker gains. Partitions of internal topics and
+    of the topic of the limits do not count."""
     views = partitions_of(cluster)
     internal = {topic.name for topic in cluster.topics if topic.is_internal}
     gains: Counter[int] = Counter()
@@ -121,7 +122,7 @@ def _request(
             continue
         if partition not in views:
             raise broker_error(UNKNOWN_TOPIC_OR_PARTITION, f"reassigning partition {partition}")
-        if partition.topic not in internal:
+        if partition.topic not in internal and not is_exempt(partition.topic):
             gains.update(set(replicas) - set(views[partition].replicas))
     return Request(f"reassigning {len(moves)} partitions", 0, 0, gains)
 

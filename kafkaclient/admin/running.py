@@ -45,7 +45,9 @@ class RunningAdmin:
         self.reassignments = Reassignments(session)
         self.announcements = Announcements(session, self.configs, wall_clock=wall_clock, rng=rng)
         self.store: TopicLimits | FileLimits | None = (
-            TopicLimits(session, self.requests, new_producer) if limits == "topic" else limits
+            TopicLimits(session, self.requests, self.configs, new_producer)
+            if limits == "topic"
+            else limits
         )
         """The store of the partition limits; None enforces no limits."""
 

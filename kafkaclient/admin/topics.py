@@ -15,11 +15,12 @@ from kafkaclient.admin.error_codes import (
     UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from kafkaclient.admin.session import CONTROLLER
+from kafkaclient.admin.session import CONTROLLER, gather_outcomes
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import InvalidTopicError, KafkaError
 from kafkaclient.topic_names import check_topic_name
 from kafkaclient.types import TopicPartition
+from kafkaclient.wire.reassignments import DescribeLogDirsCall
 from kafkaclient.wire.topics import (
     CreatePartitionsCall,
     CreateTopicsCall,
@@ -41,7 +42,7 @@ _RETRIABLE = NOT_NOW | {THROTTLING_QUOTA_EXCEEDED}  # a mutation quota (KIP-599)
 
 # From 4.0 on brokers refuse to create more than 10,000 partitions in one request. They answer a
 # larger extension with UNKNOWN_SERVER_ERROR after they added 10,000 partitions.
-_MAX_PARTITIONS_PER_REQUEST = 5_000
+MAX_PARTITIONS_PER_REQUEST = 5_000
 
 _ADVICE = {
     UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic",
@@ -88,6 +89,19 @@ def live_brokers(cluster: MetadataResult) -> list[int]:
     return [broker.node_id for broker in cluster.brokers]
 
 
+async def cordoned_brokers(session: Session, nodes: Iterable[int]) -> set[int]:
+    """The brokers whose log directories are all cordoned (KIP-1066): the controller itself places
+    no replica there, but accepts explicit replicas. Brokers before 4.3, brokers that do not answer,
+    and brokers without Describe on the cluster are not among them."""
+    call = DescribeLogDirsCall({})
+    answers, _ = await gather_outcomes({node: session.once(call, node) for node in nodes})
+    return {
+        node
+        for node, answer in answers.items()
+        if answer.directories and all(directory.cordoned for directory in answer.directories)
+    }
+
+
 def partitions_of(cluster: MetadataResult) -> dict[TopicPartition, PartitionView]:
     """All partitions in the metadata."""
     return {
@@ -103,6 +117,13 @@ def topic_error(
     """The exception for a broker's error code about a topic."""
     advice = denied(code, operation, name) or _ADVICE.get(code)
     return broker_error(code, f"{doing} topic {name!r}", detail, advice=advice)
+
+
+def errors_of(
+    outcomes: Mapping[str, TopicOutcome | KafkaError],
+) -> dict[str, KafkaError | None]:
+    """By topic None or the error."""
+    return {name: o if isinstance(o, KafkaError) else None for name, o in outcomes.items()}
 
 
 class _Answer(Protocol):
@@ -140,13 +161,12 @@ class Requests:
                 outcomes[name] = error or outcome
         return {topic.name: outcomes[topic.name] for topic in topics}
 
-    async def delete(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
+    async def delete(self, names: Sequence[str]) -> dict[str, KafkaError | None]:
         """Delete topics. Returns by name None or the error."""
 
         def call(wanted: tuple[str, ...]) -> DeleteTopicsCall:
             return DeleteTopicsCall(wanted, self._timeout_ms)
 
-        names = tuple(dict.fromkeys(names))
         refused = _invalid_names(names)
         wanted = tuple(name for name in names if name not in refused)
         known = {t.name for t in (await self._session.metadata(wanted)).topics if not t.error_code}
@@ -164,13 +184,14 @@ class Requests:
         """Increase the number of partitions from ``existing`` to ``total``, in several requests if
         necessary. Raises the controller's error; partitions already added stay."""
         while existing < total:
-            upto = min(total, existing + _MAX_PARTITIONS_PER_REQUEST)
-            step = NewPartitions(name, upto, assignments[: upto - existing])
-            await self._extend(step)
+            upto = min(total, existing + MAX_PARTITIONS_PER_REQUEST)
+            await self.extend_once(NewPartitions(name, upto, assignments[: upto - existing]))
             assignments = assignments[upto - existing :]
             existing = upto
 
-    async def _extend(self, step: NewPartitions, *, validate_only: bool = False) -> None:
+    async def extend_once(self, step: NewPartitions, *, validate_only: bool = False) -> None:
+        """Add partitions in one request. Raises the controller's error. ``validate_only`` changes
+        nothing."""
         call = CreatePartitionsCall((step,), self._timeout_ms, validate_only=validate_only)
         outcomes, unsure = await self._request_each((step.name,), lambda _: call)
         code, detail = outcomes[step.name].error_code, outcomes[step.name].error_message
@@ -187,15 +208,11 @@ class Requests:
             )
         raise topic_error(code, step.name, "adding partitions to", "Alter", detail)
 
-    async def check_extension(self, step: NewPartitions) -> None:
-        """Raise the controller's error if it would not add these partitions. Changes nothing."""
-        await self._extend(step, validate_only=True)
-
     async def check_known(self, name: str) -> None:
         """Raise the controller's error if the topic does not exist. The controller knows a new
         topic before the other brokers do."""
         try:
-            await self.check_extension(NewPartitions(name, 1))
+            await self.extend_once(NewPartitions(name, 1), validate_only=True)
         except KafkaError as error:
             if error.code != INVALID_PARTITIONS:  # INVALID_PARTITIONS: the topic exists
                 raise
@@ -244,12 +261,12 @@ def _invalid_names(names: Iterable[str]) -> dict[str, KafkaError]:
 
 
 def _slices(topics: Mapping[str, NewTopic]) -> Iterable[tuple[str, ...]]:
-    """The names in groups of up to ``_MAX_PARTITIONS_PER_REQUEST`` partitions."""
+    """The names in groups of up to ``MAX_PARTITIONS_PER_REQUEST`` partitions."""
     group: list[str] = []
     total = 0
     for name, topic in topics.items():
         size = max(1, topic.partitions, len(topic.assignments))
-        if group and total + size > _MAX_PARTITIONS_PER_REQUEST:
+        if group and total + size > MAX_PARTITIONS_PER_REQUEST:
             yield tuple(group)
             group, total = [], 0
         group.append(name)

@@ -11,6 +11,7 @@ from kafkaclient.admin.error_codes import TRANSACTIONAL_ID_NOT_FOUND
 from kafkaclient.admin.running import Runnable
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import BrokerError, KafkaError, TransactionLostError
+from kafkaclient.several import several
 from kafkaclient.wire.api_versions import ApiVersionsCall
 from kafkaclient.wire.producer_ids import InitProducerIdCall
 from kafkaclient.wire.transaction_states import DescribeTransactionsCall, ListTransactionsCall
@@ -112,7 +113,7 @@ class TransactionAdmin(Runnable):
     ) -> dict[str, TransactionDescription | None]:
         """The transactions of these transactional ids, by id; None for an unknown id. Raises
         AuthorizationError for an id that this client may not describe. Needs brokers from 3.0."""
-        names = tuple(dict.fromkeys(transactional_ids))
+        names = several(transactional_ids, "transactional_ids")
 
         async def describe(name: str) -> TransactionDescription | None:
             answer = await coordinators.call(_TRANSACTION, name, DescribeTransactionsCall(name))
@@ -131,7 +132,7 @@ class TransactionAdmin(Runnable):
         """Fence the current producers of these transactional ids. Their open transactions are
         aborted, and their next requests fail. Returns by id None or the error (Java:
         ``Admin.fenceProducers``)."""
-        names = tuple(dict.fromkeys(transactional_ids))
+        names = several(transactional_ids, "transactional_ids")
 
         async def fence(name: str) -> KafkaError | None:
             call = InitProducerIdCall(name, _FENCING_TIMEOUT_MS)

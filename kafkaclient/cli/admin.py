@@ -64,7 +64,7 @@ async def _connected(
 ) -> AsyncIterator[Admin]:
     if ignore_limits and limits_file is not None:
         raise ConfigError("--limits-file and --ignore-limits: give one of them")
-    arguments: dict[str, Any] = {"limits": None} if ignore_limits else {}
+    arguments: dict[str, Any] = {"limits": None if ignore_limits else "topic"}
     if limits_file is not None:
         limits = arguments["limits"] = FileLimits(limits_file)
         if not new_file or await asyncio.to_thread(limits_file.exists):

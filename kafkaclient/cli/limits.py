@@ -27,8 +27,9 @@ app = typer.Typer(
     help="Limits for the number of partitions (KIP-578), which brokers themselves do not have.\n\n"
     "`max.broker.partitions` bounds the replicas on each broker, `max.partitions` the partitions "
     "of the cluster. They are kept in the topic `__kafkaclient_partition_limits` (or a file). "
-    "`kafkaclient topics create` and `add-partitions`, and the library, keep within them. Other "
-    "tools don't: `check` finds what exceeds the limits.\n\n"
+    "`kafkaclient topics create`, `add-partitions` and `kafkaclient reassign` keep within them, "
+    "and the library with Admin(limits='topic'). Other tools don't: `check` finds what exceeds "
+    "the limits.\n\n"
     "Exit status 3 of `check`: something is above a limit.",
     no_args_is_help=True,
 )

@@ -81,7 +81,8 @@ async def create(  # noqa: PLR0913 - the flags of Kafka's tool
     ignore_limits: IgnoreLimits = False,
     as_json: AsJson = False,
 ) -> None:
-    """Create a topic, within the partition limits of the cluster if it has any.
+    """Create a topic, within the partition limits (`kafkaclient limits`) of the cluster if it has
+    any.
 
     Examples:
 

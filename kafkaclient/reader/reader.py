@@ -14,6 +14,7 @@ from kafkaclient.errors import ConfigError, ReaderStateError
 from kafkaclient.reader.cluster import Cluster
 from kafkaclient.reader.cursor import new_cursor
 from kafkaclient.reader.reading import Reading
+from kafkaclient.several import several
 from kafkaclient.types import TopicListing, TopicPartition
 from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
@@ -133,7 +134,8 @@ class Reader(Client):
             InvalidTopicError: a name is illegal.
             KafkaError: no broker has answered within ``max.block.ms``: the last error.
         """
-        return await self._running().list_topics(names)
+        named = None if names is None else several(names, "names")
+        return await self._running().list_topics(named)
 
     async def refresh_metadata(
         self, *, max_age_s: float = 0.0, forget_topics: bool = False

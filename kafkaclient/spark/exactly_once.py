@@ -145,7 +145,7 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         async def run(query_name: str) -> None:
             options = self._options
             shared = AdminConfig.build(options.client, {}).for_producer()
-            async with Admin(shared, limits=None) as admin:
+            async with Admin(shared) as admin:
                 await make_ledger(
                     admin,
                     query_name,

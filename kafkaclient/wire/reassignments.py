@@ -120,13 +120,15 @@ class ReplicaSize(NamedTuple):
 
 
 class LogDir(NamedTuple):
-    """One log directory of a broker; the byte counts are -1 before version 4 (KIP-827)."""
+    """One log directory of a broker. The byte counts are -1 before version 4 (KIP-827). A cordoned
+    directory gets no new replicas (KIP-1066); before version 5 none is cordoned."""
 
     path: str
     error_code: int
     replicas: tuple[ReplicaSize, ...]
     total_bytes: int = -1
     usable_bytes: int = -1
+    cordoned: bool = False
 
 
 class DescribeLogDirsResult(NamedTuple):
@@ -139,7 +141,7 @@ class DescribeLogDirsResult(NamedTuple):
 
 @dataclass(frozen=True)
 class DescribeLogDirsCall(
-    CodecCall[DescribeLogDirsResult], api_key=ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 4)
+    CodecCall[DescribeLogDirsResult], api_key=ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5)
 ):
     """Describes a broker's log directories (KIP-113). ``topics`` None means all topics."""
 
@@ -162,6 +164,7 @@ class DescribeLogDirsCall(
                 ),
                 or_unknown(found.total_bytes),
                 or_unknown(found.usable_bytes),
+                bool(found.is_cordoned),
             )
             for found in message.results
         )

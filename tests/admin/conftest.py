@@ -60,7 +60,7 @@ def fetches(fake: FakeCluster) -> Control:
 def new_admin(fake: FakeCluster) -> Callable[..., Admin]:
     def make(**options: Any) -> Admin:
         wall_clock = options.pop("wall_clock", lambda: asyncio.get_running_loop().time())
-        options = {"rng": Random(1), "wall_clock": wall_clock, **options}
+        options = {"limits": "topic", "rng": Random(1), "wall_clock": wall_clock, **options}
         return Admin(fake.bootstrap, dialer=fake, **options)
 
     return make

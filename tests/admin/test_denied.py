@@ -123,7 +123,6 @@ def admin_of(fake: FakeCluster, **options: Any) -> Admin:
     return Admin(
         fake.bootstrap,
         dialer=fake,
-        limits=None,
         rng=Random(1),
         wall_clock=lambda: asyncio.get_running_loop().time(),
         **options,

@@ -28,6 +28,7 @@ from kafkaclient.testing.fake.apis import APIS
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from tests.admin.conftest import can_fetch
+from tests.admin.test_denied import hide
 
 
 def host(fake, *counts: int, name: str = "base") -> None:
@@ -130,13 +131,106 @@ async def test_a_broker_above_the_limit_keeps_what_it_has(admin, fake) -> None:
     assert await hosted(admin) == [9, 4, 4]
 
 
-async def test_brokers_that_are_down_take_nothing(admin, fake) -> None:
-    await limited(admin, 5)
+def assigned(fake, name: str) -> list[list[int]]:
+    return [partition.replicas for partition in inspect(fake).topics[name].partitions]
+
+
+def explicit(fake) -> list[bool]:
+    """Of each topic in a request to create it: whether its replicas were explicit."""
+    sent = [r.message.topics for r in fake.requests if r.api_key == ApiKey.CREATE_TOPICS]
+    return [bool(topic.assignments) for topics in sent for topic in topics]
+
+
+async def test_far_from_the_limit_the_controller_places(admin, fake) -> None:
+    host(fake, 1, 1, 1)
+    await limited(admin, 7)
+    fake.requests.clear()
+    await admin.create_topics([NewTopic("a", 2, 3), NewTopic("b", 2, 3)])
+    await admin.add_partitions("a", 3)
+    assert explicit(fake) == [False, False]
+    await admin.create_topic("c", 1, 1)
+    await admin.create_topic("d", 2, 1)  # the first that may not fit everywhere
+    assert explicit(fake) == [False, False, False, True]
+
+
+async def test_a_limit_of_the_total_alone_leaves_the_placement_to_the_controller(
+    admin, fake
+) -> None:
+    host(fake, 90, 0, 0)
+    await limited(admin, None, 99)
+    fake.requests.clear()
+    fake.cordon(1)
+    await admin.create_topic("t", 3, 2)
+    await admin.add_partitions("t", 4)
+    assert explicit(fake) == [False]
+    assert all(set(row) == {0, 2} for row in assigned(fake, "t"))
+    assert ApiKey.DESCRIBE_LOG_DIRS not in {request.api_key for request in fake.requests}
+
+
+@pytest.mark.parametrize("limit", [4, 100], ids=["explicit", "by the controller"])
+async def test_a_broker_that_is_down_gets_replicas_only_if_the_others_are_too_few(
+    admin, fake, limit
+) -> None:
+    host(fake, 1, 1, 1)
+    await limited(admin, limit)
     fake.stop_broker(0)
-    await admin.create_topic("t", 5, 2)
-    assert await hosted(admin) == [5, 5]
+    await admin.create_topic("two", 2, 2)
+    await admin.create_topic("three", 1, 3)  # as a rolling restart of three brokers may do
+    assert all(set(row) == {1, 2} for row in assigned(fake, "two"))
+    assert [sorted(row) for row in assigned(fake, "three")] == [[0, 1, 2]]
+    assert assigned(fake, "three")[0][0] != 0
+    with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):
+        await admin.create_topic("four", 1, 4)
+
+
+async def test_cordoned_brokers_get_no_new_replicas(admin, fake) -> None:
+    host(fake, 5, 5, 0)
+    await limited(admin, 8)
+    fake.cordon(2)
+    await admin.create_topic("t", 3, 2)
+    await admin.delete_topic("t")
+    await admin.create_topic("t", 2, 2)
+    await admin.add_partitions("t", 3)
+    assert all(set(row) == {0, 1} for row in assigned(fake, "t"))
+    with pytest.raises(PolicyViolationError, match=r"\(cordoned: \[2\]\)"):
+        await admin.create_topic("u", 1, 1)
     with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):
         await admin.create_topic("u", 1, 3)
+    fake.cordon(2, cordoned=False)
+    await admin.create_topic("u", 3, 1)
+
+
+async def test_a_broker_that_does_not_say_whether_it_is_cordoned(admin, fake, caplog) -> None:
+    host(fake, 5, 5, 5)
+    await limited(admin, 6)
+    fake.control(ApiKey.DESCRIBE_LOG_DIRS, 31, broker=0)  # no right to Describe the cluster
+    fake.set_versions(ApiKey.DESCRIBE_LOG_DIRS, 1, 4)
+    await admin.create_topic("t", 1, 3)
+    assert sorted(assigned(fake, "t")[0]) == [0, 1, 2]
+
+
+async def test_without_limits_a_topic_takes_the_requests_of_javas_client(new_admin, fake) -> None:
+    async with new_admin(limits=None) as free:
+        fake.requests.clear()
+        await free.create_topic("t", 2, 1)
+        await free.add_partitions("t", 3)
+        with pytest.raises(BrokerError, match="INVALID_PARTITIONS"):
+            await free.add_partitions("t", 0)
+        await free.add_partitions("t", 4, validate_only=True)
+        kinds = [r.api_key for r in fake.requests if r.api_key != ApiKey.API_VERSIONS]
+        assert kinds == [ApiKey.CREATE_TOPICS, *[ApiKey.CREATE_PARTITIONS] * 3]
+        await free.add_partitions("t", 5_001)
+    assert len(assigned(fake, "t")) == 5_001
+
+
+def test_limits_are_enforced_only_on_request(fake) -> None:
+    assert Admin(fake.bootstrap)._limits is None
+
+
+async def test_a_topic_that_is_given_twice_is_refused(admin, fake) -> None:
+    with pytest.raises(ConfigError, match="creating topics: a given twice"):
+        await admin.create_topics([NewTopic("a", 1, 1), NewTopic("b", 1, 1), NewTopic("a", 2, 1)])
+    assert await admin.list_topics() == []
 
 
 async def test_of_several_topics_the_first_get_the_room(admin, fake) -> None:
@@ -231,6 +325,38 @@ async def test_two_admins_at_once_cannot_both_be_content(admin, fake, new_admin)
     report = await admin.check_limits()
     raced = [o for o in outcomes if isinstance(o, PartitionLimitRaceError)]
     assert bool(report.violations) is bool(raced)
+
+
+@virtual_time
+async def test_a_topic_that_disappears_after_its_creation_is_created(fake_virtual, caplog) -> None:
+    fake, admin = fake_virtual
+    async with admin:
+        await limited(admin, 10)
+
+        def deleted(request) -> None:
+            inspect(fake).topics.pop("gone", None)
+
+        fake.control(ApiKey.METADATA, deleted, keep=True)
+        began = asyncio.get_running_loop().time()
+        results = await admin.create_topics([NewTopic("gone", 1, 1), NewTopic("full", 99, 1)])
+        assert asyncio.get_running_loop().time() - began < 10
+    assert results["gone"] is None
+    assert isinstance(results["full"], PolicyViolationError)
+    assert "creating topic 'gone'" in caplog.text
+    assert "the topic is not in metadata" in caplog.text
+
+
+@virtual_time
+async def test_who_may_create_but_not_describe_waits_for_nothing(fake_virtual, caplog) -> None:
+    fake, admin = fake_virtual
+    async with admin:
+        await limited(admin, 10)
+        began = asyncio.get_running_loop().time()
+        hide(fake, "secret")
+        await admin.create_topic("secret", 1, 1)
+        assert asyncio.get_running_loop().time() - began < 1
+    assert "secret" in inspect(fake).topics
+    assert "may not Describe it" in caplog.text
 
 
 # --- where limits are kept ----------------------------------------------------------------------
@@ -359,7 +485,8 @@ async def test_limits_are_kept_by_the_same_credentials() -> None:
         "linger.ms": "77",
         "request.timeout.ms": "5000",
     }
-    async with Admin({"bootstrap.servers": fake.bootstrap, **options}, dialer=fake) as admin:
+    servers = {"bootstrap.servers": fake.bootstrap}
+    async with Admin(servers | options, limits="topic", dialer=fake) as admin:
         assert await admin.set_limits({"max.partitions": 3}) == Limits(None, 3)
         for_producer = admin.config.for_producer()
     assert {request.frame.client_id for request in fake.requests} == {"boss"}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.admin.limits_store import FileLimits
-from kafkaclient.errors import AuthorizationError, ConfigError
+from kafkaclient.admin.limits_store import LIMITS_TOPIC, FileLimits
+from kafkaclient.errors import AdminTimeoutError, AuthorizationError, ConfigError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.inspect import inspect
@@ -96,6 +96,44 @@ async def test_who_may_not_read_is_told_what_grants_it(admin, fake, fetches) -> 
     with pytest.raises(AuthorizationError, match=rf"--operation Read --topic {topic}"):
         await admin.create_topic("t", 1, 1)
     assert "t" not in inspect(fake).topics
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+async def test_a_topic_that_deletes_the_limits_is_refused(admin, fake, policy) -> None:
+    fake.create_topic(LIMITS_TOPIC, 1)
+    inspect(fake).topics[LIMITS_TOPIC].configs["cleanup.policy"] = policy
+    advice = rf"--topic {LIMITS_TOPIC} --add-config cleanup\.policy=compact"
+    for call in (admin.set_limits({"max.partitions": 4}), admin.create_topic("t", 1, 1)):
+        with pytest.raises(ConfigError, match=advice):
+            await call
+    assert fake.end_offset(LIMITS_TOPIC, 0) == 0
+    inspect(fake).topics[LIMITS_TOPIC].configs["cleanup.policy"] = "compact"
+    assert (await admin.set_limits({"max.partitions": 4})).max_partitions == 4
+
+
+async def test_the_topic_gets_replicas_on_brokers_that_are_down(admin, fake) -> None:
+    fake.stop_broker(0)
+    fake.stop_broker(1)
+    await admin.set_limits({"max.partitions": 4})
+    assert sorted(inspect(fake).partition(LIMITS_TOPIC, 0).replicas) == [0, 1, 2]
+
+
+async def test_the_topic_gets_as_many_replicas_as_brokers_are_not_cordoned(admin, fake) -> None:
+    fake.cordon(1)
+    await admin.set_limits({"max.partitions": 4})
+    assert sorted(inspect(fake).partition(LIMITS_TOPIC, 0).replicas) == [0, 2]
+
+
+@virtual_time
+async def test_limits_on_a_broker_that_is_down_name_the_way_out(fake_virtual) -> None:
+    fake, admin = fake_virtual
+    fake.create_topic(LIMITS_TOPIC, assignments=[(1,)])
+    inspect(fake).topics[LIMITS_TOPIC].configs["cleanup.policy"] = "compact"
+    async with admin:
+        fake.stop_broker(1)
+        way = r"start the broker of a replica \(brokers 1\).*--ignore-limits"
+        with pytest.raises(AdminTimeoutError, match=way):
+            await admin.create_topic("t", 1, 1)
 
 
 async def test_the_leader_is_looked_for_when_it_has_moved(admin, fake) -> None:

@@ -110,6 +110,30 @@ def test_whatever_the_size(data) -> None:
         assert found == place(brokers, partitions, factor, capacities=room, rng=Random(seed))
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_brokers_that_are_down_or_without_a_rack(data) -> None:
+    """Every placement that needs the brokers that are down is found, and only then they get
+    replicas, never the first."""
+    count = data.draw(st.integers(1, 6))
+    down = list(range(count, count + data.draw(st.integers(0, 4))))
+    factor = data.draw(st.integers(1, count + len(down)))
+    partitions = data.draw(st.integers(1, 12))
+    brokers = {b: data.draw(st.sampled_from((None, "a", "b"))) for b in range(count)}
+    everyone = brokers | dict.fromkeys(down)
+    room = {b: data.draw(st.integers(0, partitions * 2)) for b in everyone}
+    rng = Random(data.draw(st.integers(0, 99)))
+    found = place(brokers, partitions, factor, capacities=room, rng=rng, down=down)
+    up = min(factor, count)
+    possible = is_feasible([room[b] for b in brokers], partitions, up)
+    possible &= is_feasible([room[b] for b in down], partitions, factor - up)
+    assert (found is not None) is possible
+    if found is not None:
+        check(found, everyone, room, partitions, factor)
+        assert all(set(row[:up]) <= brokers.keys() for row in found)
+        assert all(set(row[up:]) <= set(down) for row in found)
+
+
 def test_without_limits_it_is_kip_36s() -> None:
     brokers = dict.fromkeys(range(5))
     for start in (Start(0, 0), Start(3, 1)):
@@ -153,10 +177,12 @@ def test_a_full_rack_is_done_without() -> None:
     assert all({brokers[b] for b in row} == {"a", "b"} for row in found)
 
 
-def test_racks_count_only_when_all_are_known() -> None:
-    brokers = {0: "a", 1: "a", 2: None}
-    found = place(brokers, 3, 2, capacities={0: 3, 1: 3, 2: 0}, rng=Random(0))
-    assert [set(row) for row in found] == [{0, 1}] * 3
+@pytest.mark.parametrize("room", [{}, {0: 9, 1: 9, 2: 9, 3: 9}, {0: 3, 1: 3, 2: 3, 3: 3}])
+def test_brokers_without_a_rack_are_one_rack_among_racks(room) -> None:
+    brokers = {0: "a", 1: "a", 2: None, 3: None}
+    found = place(brokers, 6, 2, capacities=room, rng=Random(0))
+    check(found, brokers, room, 6, 2)
+    assert all(len({brokers[b] for b in row}) == 2 for row in found)
 
 
 @pytest.mark.parametrize("racks", [0, 7])

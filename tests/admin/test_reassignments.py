@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaclient.admin.limits_store import LIMITS_TOPIC
 from kafkaclient.errors import (
     AuthorizationError,
     BrokerError,
@@ -85,6 +86,15 @@ async def test_internal_topics_move_freely(admin, fake) -> None:
     await admin.set_limits({"max.broker.partitions": 1})
     offsets = TopicPartition("__consumer_offsets", 0)
     assert await admin.alter_partition_reassignments({offsets: [1]}) == {offsets: None}
+
+
+async def test_the_topic_of_the_limits_moves_freely(admin, fake) -> None:
+    fake.create_topic("t", assignments=[(0,), (1,), (2,)])
+    await admin.set_limits({"max.broker.partitions": 1})
+    limits = TopicPartition(LIMITS_TOPIC, 0)
+    assert await admin.alter_partition_reassignments({limits: [0]}) == {limits: None}
+    fake.finish_reassignments()
+    assert await admin.alter_partition_reassignments({limits: [1, 2]}) == {limits: None}
 
 
 async def test_what_is_not_there_and_what_is_refused(admin, fake) -> None:

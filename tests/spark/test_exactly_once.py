@@ -88,7 +88,7 @@ async def task(fake: FakeCluster, batch: int, values: list[str], name: int = 0) 
 
 @asynccontextmanager
 async def driver(fake: FakeCluster) -> AsyncIterator[tuple[KafkaLedger, KafkaTransactions]]:
-    async with Admin(fake.bootstrap, dialer=fake, limits=None) as admin:
+    async with Admin(fake.bootstrap, dialer=fake) as admin:
         ledger = KafkaLedger(admin, {"bootstrap_servers": fake.bootstrap}, QUERY, dialer=fake)
         clock = asyncio.get_running_loop().time  # as the fake cluster has it
         try:
@@ -207,7 +207,7 @@ async def test_time_left_with_a_slow_clock(fake) -> None:
     """By the coordinator's word; a clock that is behind it does not make it more."""
     one = (await task(fake, 0, ["a"])).transaction
     began = fake.transaction(one.transactional_id).started_ms / 1000
-    async with Admin(fake.bootstrap, dialer=fake, limits=None) as admin:
+    async with Admin(fake.bootstrap, dialer=fake) as admin:
         for passed, left in ((0, 1.0), (15, 0.75), (70, 0.0), (-1000, 1.0)):
             now = began + passed
             transactions = KafkaTransactions(admin, QUERY, clock=lambda now=now: now)
@@ -320,7 +320,7 @@ async def test_the_ledger_is_replicated(
     brokers: int, replicas: int | None, insync: int | None, found: tuple[int, str], caplog
 ) -> None:
     fake = FakeCluster(brokers=brokers)
-    async with Admin(fake.bootstrap, dialer=fake, limits=None) as admin:
+    async with Admin(fake.bootstrap, dialer=fake) as admin:
         for _ in range(2):  # it may be there
             await make_ledger(admin, "q", replicas=replicas, min_insync=insync)
         topic = await admin.describe_topic("q")
@@ -332,19 +332,19 @@ async def test_the_ledger_is_replicated(
 
 async def test_an_impossible_replication_factor_is_an_error(caplog) -> None:
     fake = FakeCluster(brokers=2)
-    async with Admin(fake.bootstrap, dialer=fake, limits=None) as admin:
+    async with Admin(fake.bootstrap, dialer=fake) as admin:
         with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):
             await make_ledger(admin, "q", replicas=3, min_insync=None)
         await make_ledger(admin, "q", replicas=1, min_insync=None)
     ledger_module._checked.clear()  # another process
-    async with Admin(fake.bootstrap, dialer=fake, limits=None) as admin:
+    async with Admin(fake.bootstrap, dialer=fake) as admin:
         await make_ledger(admin, "q", replicas=2, min_insync=None)
     assert "ledger q has 1 replicas, not 2 (ledgerReplicationFactor)" in caplog.text
 
 
 async def test_no_ledger_is_made_that_cannot_be_written() -> None:
     fake = FakeCluster(brokers=1)
-    async with Admin(fake.bootstrap, dialer=fake, limits=None) as admin:
+    async with Admin(fake.bootstrap, dialer=fake) as admin:
         with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):
             await make_ledger(admin, "q", replicas=None, min_insync=2)
         assert "q" not in await admin.list_topics()
@@ -354,7 +354,7 @@ async def test_an_existing_ledger_is_checked_once(caplog) -> None:
     """Earlier releases made ledgers with one replica. Each commit calls ``make_ledger``."""
     fake = FakeCluster()
     fake.create_topic("q", 1)  # as brokers create it by themselves
-    async with Admin(fake.bootstrap, dialer=fake, limits=None) as admin:
+    async with Admin(fake.bootstrap, dialer=fake) as admin:
         for _ in range(3):
             await make_ledger(admin, "q", replicas=None, min_insync=None)
     few, deleted = caplog.messages

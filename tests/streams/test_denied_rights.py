@@ -27,13 +27,11 @@ from tests.streams.fakes import CONFIG, FakeOutput, count, new_committer, topolo
 if TYPE_CHECKING:
     from pathlib import Path
 
-LIMITS = "__kafkaclient_partition_limits"
-
 
 @pytest.fixture
 def hidden(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Topics that may not be described, as brokers treat them, and a place for Admin clients."""
-    names, describe, limits = set[str](), Admin.describe_topics, Admin.limits
+    names, describe = set[str](), Admin.describe_topics
 
     async def describe_topics(admin: Admin, wanted: Any = None, **options: Any) -> Any:
         if denied := names.intersection(wanted or ()):
@@ -41,13 +39,7 @@ def hidden(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         found = await describe(admin, wanted, **options)
         return {name: each for name, each in found.items() if name not in names}
 
-    async def read_limits(admin: Admin, **options: Any) -> Any:
-        if LIMITS in names and admin._limits is not None:
-            raise broker_error(29, "the partition limits cannot be read")
-        return await limits(admin, **options)
-
     monkeypatch.setattr(Admin, "describe_topics", describe_topics)
-    monkeypatch.setattr(Admin, "limits", read_limits)
     return names
 
 
@@ -95,17 +87,6 @@ async def test_a_hidden_changelog_is_a_missing_right(
     hidden.add("app-counts-changelog")
     with pytest.raises(AuthorizationError, match="app-counts-changelog"):
         await prepare(fake, monkeypatch, tmp_path, topology_of(count))
-
-
-@virtual_time
-async def test_applications_need_no_right_to_read_the_partition_limits(
-    hidden: set[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    fake = FakeCluster(1)
-    fake.create_topic("words", assignments=[(0,)])
-    hidden.add(LIMITS)
-    found = await prepare(fake, monkeypatch, tmp_path, topology_of(count))
-    assert found.changelogs.keys() == {"counts"}
 
 
 @virtual_time

@@ -23,8 +23,9 @@ from kafkaclient.admin.reassign.progress import Tracker
 from kafkaclient.admin.reassign.submission import Submission
 from kafkaclient.admin.reassign.throttle import Throttle, check_rate
 from kafkaclient.admin.reassign.undo import cancel_moves, undo, warn_of
-from kafkaclient.admin.topics import live_brokers, partitions_of, topic_error
+from kafkaclient.admin.topics import cordoned_brokers, live_brokers, partitions_of, topic_error
 from kafkaclient.errors import AdminTimeoutError, ConfigError, KafkaError
+from kafkaclient.several import several
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -67,8 +68,8 @@ class Reassigner:
         timeout_s: float | None = None,
     ) -> tuple[ReassignmentPlan, ReassignmentPlan]:
         """A plan of the current replicas, and a proposed plan on ``brokers`` (default: all that are
-        up). Changes nothing. The current replicas of a partition that is being reassigned are its
-        target; this logs a warning.
+        up and not cordoned, KIP-1066). Changes nothing. The current replicas of a partition that is
+        being reassigned are its target; this logs a warning.
 
         The proposal is KIP-36's from a random start, as in Kafka's tool, and ignores the current
         replicas, but each partition keeps its replication factor. With ``replication_factor`` it
@@ -77,15 +78,16 @@ class Reassigner:
         broker is down, or only some brokers have a rack; the broker's INVALID_REPLICATION_FACTOR if
         there are too few brokers.
         """
-        wanted = tuple(dict.fromkeys(topics))
+        wanted = several(topics, "topics")
         async with self._operation("generating a reassignment", timeout_s) as running:
             ongoing = await running.reassignments.ongoing()
             cluster = await running.session.metadata(wanted)
-        for topic in cluster.topics:
-            if topic.error_code:
-                raise topic_error(topic.error_code, topic.name, "reassigning", "Describe")
-        racks = {broker.node_id: broker.rack for broker in cluster.brokers}
-        chosen = sorted(racks) if brokers is None else list(brokers)
+            for topic in cluster.topics:
+                if topic.error_code:
+                    raise topic_error(topic.error_code, topic.name, "reassigning", "Describe")
+            racks = {broker.node_id: broker.rack for broker in cluster.brokers}
+            cordoned = await cordoned_brokers(running.session, racks if brokers is None else ())
+        chosen = sorted(racks.keys() - cordoned) if brokers is None else list(brokers)
         for node in chosen:
             if node not in racks:
                 up = ", ".join(map(str, sorted(racks)))
@@ -225,9 +227,10 @@ class Reassigner:
         its reassignment keeps the replicas of its first target: only :attr:`Begun.before` has the
         original replicas.
         """
+        named = None if partitions is None else several(partitions, "partitions")
         async with self._operation("cancelling a reassignment", timeout_s) as running:
             ongoing = await running.reassignments.ongoing()
-            wanted = ongoing.keys() if partitions is None else ongoing.keys() & set(partitions)
+            wanted = ongoing.keys() if named is None else ongoing.keys() & set(named)
             results: dict[TopicPartition, KafkaError | None] = {}
             if wanted:
                 results = await cancel_moves(running, wanted, await running.session.metadata(None))

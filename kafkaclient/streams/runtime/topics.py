@@ -222,7 +222,7 @@ async def _create_missing(
     wanted = {topic.name for topic in topics}
     existing = await _existing_topics(admin, wanted)
     new = [topic for topic in topics if topic.name not in existing]
-    for error in (await _create(admin, config, new)).values() if new else ():
+    for error in (await admin.create_topics(new)).values() if new else ():
         # Another instance may have created it first.
         if error is not None and not isinstance(error, TopicExistsError):
             raise error
@@ -232,22 +232,6 @@ async def _create_missing(
                 await admin.describe_topic(name)  # raises if it is hidden from this client
         await asyncio.sleep(_POLL_INTERVAL_S)
     return existing
-
-
-async def _create(
-    admin: Admin, config: StreamsConfig, topics: Collection[NewTopic]
-) -> dict[str, KafkaError | None]:
-    """Create the topics within the cluster's partition limits. Applications need no right to read
-    the limits: without it there are none, as for other clients."""
-    try:
-        await admin.limits()
-    except AuthorizationError as error:
-        _log.info("the partition limits are not applied to the application's topics: %s", error)
-        async with Admin(
-            config.bootstrap_servers, limits=None, **config.client_options
-        ) as unlimited:
-            return await unlimited.create_topics(topics)
-    return await admin.create_topics(topics)
 
 
 async def _existing_topics(admin: Admin, topics: Collection[str]) -> dict[str, TopicDescription]:

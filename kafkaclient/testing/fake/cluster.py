@@ -69,7 +69,7 @@ class FakeCluster(ClusterContents):
         sasl: Sasl | None = None,
         transactions_v2: bool = True,
     ) -> None:
-        if racks is not None and len(racks) != brokers:
+        if racks is not None and (isinstance(racks, str) or len(racks) != brokers):
             raise ValueError(f"{brokers} brokers, but {len(racks)} racks")
         if profile not in PROFILES:
             raise ValueError(f"unknown profile {profile!r}; the profiles are {', '.join(PROFILES)}")

@@ -62,6 +62,10 @@ class ClusterContents:
         """The id of the topic (KIP-516)."""
         return self._topic(name).topic_id
 
+    def cordon(self, node_id: int, *, cordoned: bool = True) -> None:
+        """Cordon all log directories of a broker (KIP-1066), or end that."""
+        self._broker(node_id).cordoned = cordoned
+
     def add_partitions(self, name: str, total: int) -> None:
         """Increase the number of partitions of a topic to ``total``."""
         self._state.grow_topic(self._topic(name), total)

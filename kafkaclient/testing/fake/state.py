@@ -48,6 +48,7 @@ class FakeBroker:
     running: bool = True
     fenced: bool = False
     """Whether the cluster has noticed that the broker is down."""
+    cordoned: bool = False
     stalled: bool = False
     swallows_dials: bool = False
     produce_delay_s: float = 0.0
@@ -192,9 +193,11 @@ class ClusterState:
         self.add_partitions(topic, [self._spread(index, replication) for index in indices])
 
     def _spread(self, index: int, replication_factor: int) -> list[int]:
-        """The replicas of a partition: its leader is broker ``index`` in a cycle of all brokers."""
-        nodes = list(self.brokers)
-        return [nodes[(index + offset) % len(nodes)] for offset in range(replication_factor)]
+        """The replicas of a partition: its leader is broker ``index`` in a cycle of the brokers.
+        Brokers that are down come last, cordoned ones get none."""
+        nodes = [node for node, broker in self.brokers.items() if not broker.cordoned]
+        cycle = [nodes[(index + offset) % len(nodes)] for offset in range(len(nodes))]
+        return sorted(cycle, key=lambda node: not self.is_alive(node))[:replication_factor]
 
     def broker_left(self, node_id: int) -> None:
         """Fence a broker. Its partitions elect another in-sync replica, or have no leader."""

@@ -124,7 +124,6 @@ class Operators(RuleBasedStateMachine):
             Admin(
                 self.fake.bootstrap,
                 dialer=self.fake,
-                limits=None,
                 rng=Random(seed + operator),
                 wall_clock=self.loop.time,
             )

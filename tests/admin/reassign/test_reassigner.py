@@ -402,6 +402,20 @@ async def test_generated_plans(admin) -> None:
         await admin.reassigner.generate(["foo"], [0, 7])
 
 
+async def test_plans_without_a_list_of_brokers_avoid_cordoned_ones(admin, fake) -> None:
+    fake.cordon(4)
+    fake.cordon(0)
+    for _ in range(5):
+        _, proposed = await admin.reassigner.generate(["foo", "bar"])
+        assert {node for nodes in proposed.replicas.values() for node in nodes} == {1, 2, 3}
+    _, more = await admin.reassigner.generate(["bar"], replication_factor=3)
+    assert more.replicas == {BAR0: (3, 2, 1)}
+    with pytest.raises(BrokerError, match="larger than available brokers"):
+        await admin.reassigner.generate(["bar"], replication_factor=4)
+    _, chosen = await admin.reassigner.generate(["bar"], [0, 4, 1])
+    assert set(chosen.replicas[BAR0]) == {0, 1, 4}
+
+
 async def test_progress_by_lag_and_bytes(admin, fake, write_records) -> None:
     await write_records("foo", 0, 10)
     await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1_000_000)

@@ -28,7 +28,7 @@ TOPIC_DENIED, ID_DENIED, LOADING = 29, 53, 14
 
 
 def new_admin(fake: FakeCluster) -> Admin:
-    return Admin(fake.bootstrap, dialer=fake, rng=Random(1), limits=None)
+    return Admin(fake.bootstrap, dialer=fake, rng=Random(1))
 
 
 async def prepared(

@@ -13,7 +13,7 @@ DescribeQuorum (55), versions 0 to 2
     The voters of the controller quorum. Every broker is a controller; the live one with the lowest
     id is the active one.
 
-DescribeLogDirs (35), versions 1 to 4
+DescribeLogDirs (35), versions 1 to 5
     The sizes of a broker's replicas on disk. A broker has one directory with all its replicas. The
     size of a replica that is being added is in proportion to the records of
     :meth:`FakeCluster.copy_replica`. No replica lags.
@@ -141,11 +141,13 @@ def _describe_log_dirs(state: ClusterState, request: Request) -> Fields:
         ]
         if partitions:
             topics.append({"name": topic.name, "partitions": partitions})
-    return _log_dirs(ErrorCode.NONE, topics)
+    cordoned = state.brokers[request.broker].cordoned
+    return _log_dirs(ErrorCode.NONE, topics, cordoned=cordoned)
 
 
-def _log_dirs(error_code: int, topics: list[Fields]) -> Fields:
-    return {"results": [{"error_code": error_code, "log_dir": _DIRECTORY, "topics": topics}]}
+def _log_dirs(error_code: int, topics: list[Fields], *, cordoned: bool = False) -> Fields:
+    found = {"error_code": error_code, "log_dir": _DIRECTORY, "topics": topics}
+    return {"results": [found | {"is_cordoned": cordoned}]}
 
 
 def _size(partition: FakePartition, node_id: int) -> int:
@@ -159,7 +161,7 @@ APIS = (
     Api(ApiKey.DESCRIBE_QUORUM, (0, 2), _describe_quorum),
     Api(
         ApiKey.DESCRIBE_LOG_DIRS,
-        (1, 4),
+        (1, 5),
         _describe_log_dirs,
         lambda _, error_code: _log_dirs(error_code, []),
     ),

@@ -3,8 +3,8 @@
 CreateTopics (19), versions 2 to 7
     Any broker answers. -1 stands for the cluster's defaults, which the answer contains. A manual
     assignment must not be combined with numbers. The configurations ``max.message.bytes`` and
-    ``min.insync.replicas`` are in force, others are only stored. As in Kafka, ``validate_only``
-    does not check whether the topic exists.
+    ``min.insync.replicas`` are in force, others are only stored. As in Kafka, brokers that are down
+    count for the replication factor, and cordoned brokers only get replicas of a manual assignment.
 
 CreatePartitions (37), versions 0 to 3
     Any broker answers. A manual assignment must list the replicas of the new partitions only, each
@@ -60,7 +60,7 @@ def _create(
     state: ClusterState, topic: Any, *, validate_only: bool
 ) -> tuple[ErrorCode, str | None]:
     code, problem = _problem(state, topic)
-    if topic.name in state.topics and not validate_only:
+    if topic.name in state.topics:
         code, problem = ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists."
     if code is ErrorCode.NONE and not validate_only:
         numbers = _numbers(state, topic)
@@ -83,14 +83,12 @@ def _problem(state: ClusterState, topic: Any) -> tuple[ErrorCode, str | None]:
     if topic.assignments:
         return _problem_with_assignment(state, topic)
     replication = 1 if topic.replication_factor == _DEFAULT else topic.replication_factor
-    alive = len(state.alive_brokers())
+    usable = sum(not broker.cordoned for broker in state.brokers.values())
     if topic.num_partitions == 0 or topic.num_partitions < _DEFAULT:
         return ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0."
-    if not 1 <= replication <= alive:
-        return (
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {replication} time(s): {alive} broker(s) are alive",
-        )
+    if not 1 <= replication <= usable:
+        problem = f"{replication} replicas: {usable} broker(s) are registered and not cordoned."
+        return ErrorCode.INVALID_REPLICATION_FACTOR, problem
     return ErrorCode.NONE, None
 
 

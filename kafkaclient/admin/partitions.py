@@ -107,7 +107,8 @@ async def _led(
     """Leader -> its partitions, with their leader epochs."""
     wanted = set(wanted)
     led: defaultdict[int, dict[TopicPartition, int]] = defaultdict(dict)
-    for info in (await session.metadata(tuple(sorted({p.topic for p in wanted})))).topics:
+    topics = tuple(sorted({p.topic for p in wanted}))
+    for info in (await session.shared_metadata(topics, lambda: session.metadata(topics))).topics:
         for view in info.partitions:
             tp = TopicPartition(info.name, view.partition)
             if view.leader >= 0 and tp in wanted:

@@ -11,6 +11,7 @@ from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
+from kafkaclient.admin.shared import Shared
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.client import bootstrap_error
@@ -93,6 +94,8 @@ class Session:
             on_unknown=self._refresh_soon,
         )
         self._refreshing: asyncio.Task[object] | None = None
+        self.shared_metadata: Shared[MetadataResult] = Shared()
+        """For operations that many callers begin at the same time, by topics."""
 
     async def close(self) -> None:
         """Close every connection. Pending requests fail."""

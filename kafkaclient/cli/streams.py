@@ -16,13 +16,16 @@ from kafkaclient.cli.streams_reset import reset
 from kafkaclient.streams.description import Role, describe_application
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kafkaclient.streams.description import (
         ApplicationDescription,
         CopyDescription,
         MemberDescription,
     )
+    from kafkaclient.types import TopicPartition
 
-UNBALANCED = 3  # exit status of --check if tasks are yet to move
+UNBALANCED = 3  # exit status of --check if tasks are yet to move, or active nowhere
 
 _REPEAT_EVERY_S = 0.5
 
@@ -41,9 +44,14 @@ async def describe(
     *,
     group: Annotated[str, typer.Argument(metavar="GROUP", help="The application.id.")],
     wait: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait at most while the group rebalances.")
+        float,
+        typer.Option(
+            min=0, help="Seconds to wait at most while the group rebalances or a task is nowhere."
+        ),
     ] = 5.0,
-    check: Annotated[bool, "Exit with 3 if tasks are yet to move to another instance."] = False,
+    check: Annotated[
+        bool, "Exit with 3 if tasks are yet to move to another instance, or are active nowhere."
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show which instance runs each task, which instances have copies, their lags, and when tasks
@@ -56,7 +64,10 @@ async def describe(
     group, and without naming the changelogs. The lags of their copies are therefore known only if
     the application has one subtopology.
 
-    Exit status: 1 also if no instance is running, 3 (`--check`) if tasks are yet to move.
+    Input partitions without an active task are named: no instance processes their records.
+
+    Exit status: 1 also if no instance is running, 3 (`--check`) if tasks are yet to move or active
+    nowhere.
 
     Examples:
 
@@ -66,7 +77,7 @@ async def describe(
     until = time.monotonic() + wait
     async with connect() as admin:
         found = await describe_application(admin, group)
-        while found.is_rebalancing and time.monotonic() < until:
+        while (found.is_rebalancing or found.unassigned) and time.monotonic() < until:
             await asyncio.sleep(_REPEAT_EVERY_S)
             found = await describe_application(admin, group)
     if as_json:
@@ -74,6 +85,7 @@ async def describe(
             picked(found, "group", "state", "next_rebalance_ms")
             | {
                 "balanced": found.is_balanced,
+                "unassigned": _partitions(found.unassigned),
                 "members": [_member_json(member) for member in found.members],
             }
         )
@@ -93,7 +105,7 @@ def _member_json(member: MemberDescription) -> dict[str, Any]:
             | {
                 "task": str(copy.task),
                 "role": copy.role.value,
-                "partitions": _partitions(copy),
+                "partitions": _partitions(copy.partitions),
                 "progress": None if copy.progress is None else round(copy.progress, 4),
             }
             for copy in member.copies
@@ -101,8 +113,8 @@ def _member_json(member: MemberDescription) -> dict[str, Any]:
     }
 
 
-def _partitions(copy: CopyDescription) -> list[str]:
-    return [f"{topic}-{number}" for topic, number in copy.partitions]
+def _partitions(found: Iterable[TopicPartition]) -> list[str]:
+    return [f"{topic}-{number}" for topic, number in found]
 
 
 def _print(found: ApplicationDescription) -> None:
@@ -120,6 +132,8 @@ def _print(found: ApplicationDescription) -> None:
         right=("lag", "state"),
         title=f"{found.group}: {found.state}",
     )
+    if found.unassigned:
+        typer.echo(f"active nowhere: the tasks of {', '.join(_partitions(found.unassigned))}")
     typer.echo(_outlook(found))
 
 
@@ -131,13 +145,15 @@ def _cells(copy: CopyDescription | None) -> tuple[str, ...]:
         copy.role.value,
         "?" if copy.lag is None else f"{copy.lag:,}",
         "" if copy.progress is None else f"{copy.progress:.0%}",
-        ", ".join(_partitions(copy)),
+        ", ".join(_partitions(copy.partitions)),
     )
 
 
 def _outlook(found: ApplicationDescription) -> str:
-    if found.next_rebalance_ms is None:
+    if found.is_balanced:
         return "balanced: no task is to move"
+    if found.next_rebalance_ms is None:
+        return "not balanced, and no rebalance is planned"
     warmups = sum(copy.role is Role.WARMUP for member in found.members for copy in member.copies)
     seconds = found.next_rebalance_ms / 1000 - time.time()
     when = f"in {seconds:,.0f} s" if seconds > 0 else "now"

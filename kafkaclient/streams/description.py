@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kafkaclient.errors import AuthorizationError, StreamsError
+from kafkaclient.errors import AuthorizationError, StreamsError, UnknownTopicError
 from kafkaclient.streams.group_protocol import (
     NO_REBALANCE,
     AssignmentInfo,
@@ -108,8 +108,11 @@ class ApplicationDescription:
     state: str
     members: tuple[MemberDescription, ...]
     next_rebalance_ms: int | None
-    """Latest time of the next probing rebalance, in ms since 1970. None: no rebalance is planned,
+    """Latest time of the next planned rebalance, in ms since 1970. None: no rebalance is planned,
     because the assignment is balanced."""
+    unassigned: tuple[TopicPartition, ...] = ()
+    """Input partitions whose task is active nowhere: nobody processes their records. For a moment
+    while a task moves, and until the next rebalance after a topic got more partitions."""
 
     @property
     def is_rebalancing(self) -> bool:
@@ -118,8 +121,9 @@ class ApplicationDescription:
 
     @property
     def is_balanced(self) -> bool:
-        """Whether every task is where the assignor finally wants it. Not without members."""
-        return bool(self.members) and self.next_rebalance_ms is None
+        """Whether every task is active, and where the assignor finally wants it. Not without
+        members."""
+        return bool(self.members) and self.next_rebalance_ms is None and not self.unassigned
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,8 @@ class _DecodedMember:
     """A group member with its decoded subscription and assignment."""
 
     described: DescribedMember
+    topics: tuple[str, ...]
+    """The input topics that it subscribes to."""
     subscription: SubscriptionInfo
     info: AssignmentInfo
     active: Mapping[TaskId, tuple[TopicPartition, ...]]
@@ -160,7 +166,21 @@ async def describe_application(admin: Admin, group: str) -> ApplicationDescripti
         process: await admin.committed_offsets(positions_group(group, process), partitions)
         for process, partitions in changelogs.items()
     }
-    return build_description(found, decoded, committed, ends, published)
+    inputs = await _inputs(admin, {topic for member in decoded for topic in member.topics})
+    return build_description(found, decoded, committed, ends, published, inputs - sources)
+
+
+async def _inputs(admin: Admin, topics: Set[str]) -> set[TopicPartition]:
+    """The partitions of those of the topics that exist."""
+    try:
+        found = await admin.describe_topics(topics)
+    except UnknownTopicError:
+        found = await admin.describe_topics()
+    return {
+        TopicPartition(name, number)
+        for name in topics & found.keys()
+        for number in range(len(found[name].partitions))
+    }
 
 
 async def _processed(
@@ -217,8 +237,10 @@ def build_description(
     committed: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     published: Mapping[UUID, Mapping[TopicPartition, int]],
+    unassigned: Collection[TopicPartition] = (),
 ) -> ApplicationDescription:
-    """The description, from what brokers answered. ``published``: process id -> positions."""
+    """The description, from what brokers answered. ``published``: process id -> positions.
+    ``unassigned``: the inputs' partitions that no member has."""
     copies = Counter(task for member in decoded for task in member.info.standby_tasks)
     tasks = copies.keys() | {task for member in decoded for task in member.active}
     wanted = min((copies[task] for task in tasks), default=0)
@@ -264,6 +286,7 @@ def build_description(
         state=group.state,
         members=tuple(sorted(members, key=lambda m: (m.process_id.bytes, m.member_id))),
         next_rebalance_ms=min(planned, default=None),
+        unassigned=tuple(sorted(unassigned)),
     )
 
 
@@ -272,7 +295,8 @@ def _is_changelog(topic: str, group: str) -> bool:
 
 
 def _decode_member(member: DescribedMember, group: str) -> _DecodedMember:
-    subscription = decode_subscription(subscription_in(member.metadata).user_data or b"")
+    told = subscription_in(member.metadata)
+    subscription = decode_subscription(told.user_data or b"")
     if not isinstance(subscription, SubscriptionInfo):
         raise StreamsError(
             f"member {member.member_id} speaks version {subscription.version}, which this "
@@ -287,7 +311,7 @@ def _decode_member(member: DescribedMember, group: str) -> _DecodedMember:
         task: frozenset(p for p in partitions if _is_changelog(p.topic, group))
         for task, partitions in info.standby_tasks.items()
     }
-    return _DecodedMember(member, subscription, info, active, copies)
+    return _DecodedMember(member, told.topics, subscription, info, active, copies)
 
 
 def _warmups(

@@ -209,6 +209,13 @@ class Topology:
     # --- tasks ----------------------------------------------------------------------------------
 
     def subtopology(self, task: TaskId) -> Subtopology:
+        """Raises StreamsError for a task that this application does not have."""
+        if not 0 <= task.subtopology < len(self.subtopologies):
+            raise StreamsError(
+                f"the group's leader has given this instance task {task}, and the processors here "
+                f"make {len(self.subtopologies)} subtopologies, numbered from 0: give all "
+                "instances the same processors with the same stores, in the same order"
+            )
         return self.subtopologies[task.subtopology]
 
     def is_stateful(self, task: TaskId) -> bool:

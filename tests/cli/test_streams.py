@@ -93,6 +93,18 @@ def test_balanced(fake: FakeCluster, run: Run) -> None:
     assert "balanced: no task is to move" in shown.stdout
 
 
+def test_a_partition_whose_task_is_active_nowhere(fake: FakeCluster, run: Run) -> None:
+    """A member with both tasks, and one of them was withheld or lost."""
+    found = group({A: dict.fromkeys(TASKS, -2), B: {}})
+    fewer = [each for each in found.members if each.member_id == "member-2"]
+    answer_with(fake, found._replace(members=(*fewer,)))
+    shown = run("--check", "--wait", "0")
+    assert shown.exit_code == 3
+    assert "active nowhere: the tasks of in-0, in-1" in shown.stdout
+    told = json.loads(run("--wait", "0", "--json").stdout)
+    assert (told["unassigned"], told["balanced"]) == (["in-0", "in-1"], False)
+
+
 def test_a_member_with_nothing_to_do(fake: FakeCluster, run: Run) -> None:
     third = group({A: {TASKS[0]: -2}, B: {TASKS[1]: -2}, type(A)(int=3): {}})
     answer_with(fake, third)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from concurrent.futures import Executor, Future
 from functools import partial
@@ -90,6 +91,7 @@ class FakeInputs:
         self.positions: dict[TopicPartition, int] = {}
         """Partitions that are read, and where their reading began."""
         self.first = 3
+        self.rows = 1_000
         self.at_end = False
 
     def begins_at_end(self, partition: TopicPartition) -> bool:
@@ -104,6 +106,9 @@ class FakeInputs:
 
     def remove(self, partition: TopicPartition) -> None:
         self.positions.pop(partition, None)
+
+    def most_rows(self, partition: TopicPartition) -> int:
+        return self.rows
 
     def wake(self) -> None:
         """Nothing waits."""
@@ -242,6 +247,7 @@ def opened_gate() -> CommitGate:
     gate = CommitGate("app", None)
     gate.begin_generation(1, "member")
     gate.open()
+    gate.answered(math.inf)
     return gate
 
 

@@ -15,7 +15,7 @@ from kafkaclient.streams.membership.commit_gate import CommitGate
 from kafkaclient.streams.membership.connection import GroupConnection
 from kafkaclient.streams.membership.group_offsets import GroupOffsets
 from kafkaclient.streams.membership.member import Generation, Member, MemberOptions
-from kafkaclient.streams.membership.ownership import Ownership
+from kafkaclient.streams.membership.ownership import Claims, Ownership
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.groups import (
     ConsumerAssignment,
@@ -35,16 +35,20 @@ class RangeProtocol:
         self.name = name
         self.topic = topic
         self.partitions = [TopicPartition(topic, number) for number in range(count)]
-        self.owned: set[TopicPartition] = set()
+        self.claims = Claims()
         self.generations: list[Generation] = []
         self.log: list[tuple[str, list[int]]] = []
         """What was added, revoked or lost, in order."""
         self.give_up: Any = None
-        self.given = -1
+
+    @property
+    def owned(self) -> set[TopicPartition]:
+        return self.claims.owned
 
     def subscription(self) -> bytes:
+        claimed = self.claims.tell()
         return ConsumerSubscription(
-            (self.topic,), None, tuple(sorted(self.owned)), self.given
+            (self.topic,), None, claimed, self.claims.generation_id
         ).encode()
 
     async def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
@@ -67,22 +71,19 @@ class RangeProtocol:
     async def assigned(self, assignment: bytes, generation: Generation) -> bool:
         new = set(assignment_in(assignment).partitions)
         self.generations.append(generation)
-        self.given = generation.generation_id
         self._note("added", new - self.owned)
         revoked = self.owned - new
-        self.owned |= new
-        if not revoked:
-            return False
+        joins_again = self.claims.take(new, generation.generation_id)
         if self.give_up is not None:
             for partition in sorted(revoked):
                 await self.give_up(partition)
         self._note("revoked", revoked & self.owned)
-        self.owned -= revoked
-        return True
+        self.claims.keep(new)
+        return joins_again
 
     def lost(self) -> None:
         self._note("lost", self.owned)
-        self.owned.clear()
+        self.claims.lose()
 
     def _note(self, what: str, partitions: set[TopicPartition]) -> None:
         if partitions:
@@ -100,8 +101,11 @@ class RunningMember:
     ) -> None:
         self.connection = connection
         self.protocol = protocol
-        self.gate = CommitGate(connection.group_id, options.group_instance_id)
         clock = asyncio.get_running_loop().time
+        shorter_ms = min(options.session_timeout_ms, options.rebalance_timeout_ms)
+        self.gate = CommitGate(
+            connection.group_id, options.group_instance_id, shorter_ms / 1000, clock
+        )
         self.member = Member(connection, protocol, options, self.gate, clock)
         self.offsets = GroupOffsets(connection, self.gate, self.member.commit_refused, 30.0)
         self.task = asyncio.create_task(self.member.run())

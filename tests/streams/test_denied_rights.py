@@ -22,7 +22,14 @@ from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.types import TopicPartition
-from tests.streams.fakes import CONFIG, FakeOutput, count, new_committer, topology_of
+from tests.streams.fakes import (
+    CONFIG,
+    FakeOutput,
+    count,
+    new_committer,
+    opened_gate,
+    topology_of,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,7 +116,7 @@ async def test_the_commit_alone_tells_of_its_failed_records(
         for number in range(2):
             fake.fail_produce(name, number, 29)
     new = partial(Producer, fake.bootstrap, dialer=fake, rng=Random(1))
-    output = PlainOutput(CONFIG, new, None)  # type: ignore[arg-type]
+    output = PlainOutput(CONFIG, new, None, opened_gate())  # type: ignore[arg-type]
     await output.start()
     await output.prepare([OutgoingRecord("out", b"", None, 0, None, ())])
     for number in range(4):

@@ -70,6 +70,7 @@ def group(
         dict.fromkeys(TASKS, end),
         AssignmentConfigs(**options),
         next_probing_ms=5_000,
+        follow_up_ms=1_000,
     )
     members = []
     for member, subscription in subscriptions.items():
@@ -138,6 +139,15 @@ def test_standbys_of_a_balanced_application() -> None:
         (2, "0_0", Role.STANDBY, 5_000, 0.95),
     ]
     assert build_description(found, decode_members(found), {}, {}, {}).is_balanced
+
+
+def test_a_partition_without_a_task_is_not_balanced() -> None:
+    found = group({A: {TASKS[0]: -2}, B: {TASKS[1]: -2}})
+    nowhere = TopicPartition("in", 2)
+    described = build_description(found, decode_members(found), {}, {}, {}, [nowhere])
+    assert described.unassigned == (nowhere,)
+    assert described.next_rebalance_ms is None
+    assert not described.is_balanced
 
 
 def test_a_former_owner_has_the_whole_changelog() -> None:

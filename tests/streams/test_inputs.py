@@ -289,3 +289,20 @@ async def test_a_damaged_batch_is_an_error_after_the_records_before_it(world: Wo
     with pytest.raises(UnreadableBatchError, match="offset 3"):
         await world.take(P0)
     assert world.offsets(P0) == [0, 1, 2]
+
+
+@story()
+async def test_large_records_are_taken_in_smaller_numbers(world: World) -> None:
+    """A task holds about as many bytes of large records as of small ones."""
+    builder = BatchBuilder(2**26)
+    for _ in range(16):
+        builder.append(1000, b"k", bytes(256 * 1024), [])
+    builder.seal()
+    world.fake._state.topics["t"].max_message_bytes = 2**26
+    world.fake.append("t", 0, bytes(builder.buffer()))
+    begin(world, [P0])
+    assert world.inputs.most_rows(P0) == 1_000
+    found = await world.inputs.take([P0], 1.0)
+    assert len(found[P0]) == world.inputs.most_rows(P0) == 3
+    await world.take(P0)
+    assert len(world.seen[P0]) == 13

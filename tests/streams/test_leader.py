@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 PROBING_MS = 1_700_000_600_000
+FOLLOW_UP_MS = 1_700_000_010_000
 TASKS = [TaskId(0, number) for number in range(4)]
 ENDS = dict.fromkeys(TASKS, 50_000)
 
@@ -61,6 +62,7 @@ def led(
         ends,
         AssignmentConfigs(**configs),
         PROBING_MS,
+        FOLLOW_UP_MS,
     )
 
 
@@ -155,6 +157,7 @@ def test_a_member_with_other_processors_is_told(caplog: pytest.LogCaptureFixture
         ENDS,
         AssignmentConfigs(),
         PROBING_MS,
+        FOLLOW_UP_MS,
     )
     assert active(answers["a"]) == [0, 1, 2, 3]
     assert (answers["b"].partitions, answers["b"].info.error_code) == ([], 3)
@@ -210,6 +213,7 @@ def test_stateless_tasks_have_neither_lags_nor_copies() -> None:
         {},
         AssignmentConfigs(num_standby_replicas=1),
         PROBING_MS,
+        FOLLOW_UP_MS,
     )
     found = sorted(partition for answer in answers.values() for partition in answer.partitions)
     assert found == [("more", 0), ("more", 1), *(("words", number) for number in range(4))]
@@ -244,3 +248,15 @@ def test_members_learn_which_instance_has_which_partitions() -> None:
     assert {p.partition for p in told.hosts[one]} == set(active(answers["a"]))
     assert not told.hosts[one] & told.hosts[two]
     assert AssignmentInfo.decode(answers["a"].info.encode()) == answers["a"].info
+
+
+def test_a_withheld_task_plans_a_rebalance() -> None:
+    """Its owner may have restarted, and not know that it was to give the task up."""
+    owned = {"a": tuple(TopicPartition("words", number) for number in range(4))}
+    members = {"a": subscription(1, dict.fromkeys(TASKS, LATEST_OFFSET)), "b": subscription(2, {})}
+    ends = dict.fromkeys(TASKS, 0)
+    found = led(members, ends, owned=owned)
+    assert {answer.info.next_rebalance_ms for answer in found.values()} == {FOLLOW_UP_MS}
+    assert {answer.info.next_rebalance_ms for answer in led(members, ends).values()} == {
+        NO_REBALANCE
+    }

@@ -11,6 +11,14 @@ from kafkaclient.streams.membership.member_states import MemberState
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake.cluster import FakeCluster
 from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.testing.fake.interceptors import (
+    CLOSE,
+    CLOSE_ANSWER,
+    DROP_ANSWER,
+    Answer,
+    Request,
+    delay_answer,
+)
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 from tests.streams.range_protocol import RangeProtocol, member
@@ -239,7 +247,8 @@ async def test_a_refused_member_ends_with_the_reason() -> None:
     async with member(fake.bootstrap, RangeProtocol("t", 4, "other"), dialer=fake) as a:
         await a.owns(0, 1, 2, 3)
         async with member(fake.bootstrap, protocol(), dialer=fake) as b:
-            with pytest.raises(BrokerError, match="INCONSISTENT_GROUP_PROTOCOL"):
+            told = r"INCONSISTENT_GROUP_PROTOCOL.*do not know the assignor 'range'.*--group g shows"
+            with pytest.raises(BrokerError, match=told):
                 await b.task
     fake.control(ApiKey.JOIN_GROUP, 30)  # GROUP_AUTHORIZATION_FAILED
     async with member(fake.bootstrap, protocol(), dialer=fake) as b:
@@ -360,3 +369,63 @@ async def test_a_coordinator_that_stalls_during_a_join_is_left_for_the_next_one(
         await a.offsets.commit({P[0]: 5})
         await a.until(lambda: a.member.state is MemberState.STABLE)
         assert asyncio.get_running_loop().time() - began < 10  # rebalance_timeout_ms is 60 s
+
+
+@pytest.mark.parametrize("losing", [CLOSE_ANSWER, delay_answer(3.0)])
+@virtual_time
+async def test_a_lost_answer_to_a_join_leaves_no_partition_without_owner(losing: Answer) -> None:
+    """The group has another generation before the member joins again: it loses its partitions, and
+    the leader withholds them from the others because of its claims."""
+    fake = cluster()
+    async with (
+        member(fake.bootstrap, protocol(), dialer=fake) as a,
+        member(fake.bootstrap, protocol(), dialer=fake) as b,
+    ):
+        await b.until(lambda: len(a.protocol.owned) == len(b.protocol.owned) == 2)
+        mine = b.member.member_id
+        answers = iter([losing, CLOSE, CLOSE, CLOSE])
+
+        def decide(request: Request) -> Answer:
+            return next(answers, None) if request.message.member_id == mine else None
+
+        fake.control(ApiKey.JOIN_GROUP, decide, keep=True)
+        b.member.request_rejoin("a test")
+        await asyncio.sleep(0.3)
+        async with member(fake.bootstrap, protocol(), dialer=fake) as c:
+            members = (a, b, c)
+
+            def is_settled() -> bool:
+                owned = [number for each in members for number in each.protocol.numbers()]
+                return sorted(owned) == [0, 1, 2, 3] and not any(
+                    each.member.is_rebalancing for each in members
+                )
+
+            await c.until(is_settled, seconds=20)
+
+
+@virtual_time
+async def test_a_commit_during_a_join_waits_for_a_late_answer() -> None:
+    """Its generation is over, and the member does not know the next one yet."""
+    fake = cluster()
+    async with member(fake.bootstrap, protocol(), dialer=fake) as a:
+        await a.owns(0, 1, 2, 3)
+        fake.control(ApiKey.JOIN_GROUP, delay_answer(2.0))
+        a.member.request_rejoin("a test")
+        await asyncio.sleep(0.1)
+        await a.offsets.commit({P[0]: 7})
+        assert fake.committed_offset("g", "t", 0) == 7
+        assert len(a.protocol.generations) == 2
+
+
+@virtual_time
+async def test_a_member_is_certain_while_the_coordinator_answers() -> None:
+    fake = cluster()
+    async with member(fake.bootstrap, protocol(), dialer=fake) as a:
+        await a.owns(0, 1, 2, 3)
+        await asyncio.sleep(20)
+        assert a.gate.is_certain
+        fake.control(ApiKey.HEARTBEAT, DROP_ANSWER, keep=True)
+        await asyncio.sleep(5)
+        assert a.gate.is_certain
+        await asyncio.sleep(1.5)
+        assert not a.gate.is_certain

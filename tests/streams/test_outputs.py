@@ -13,7 +13,13 @@ import pytest
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
 from kafkaclient.config import ProducerConfig
-from kafkaclient.errors import RecordTooLargeError, TransactionAbortableError
+from kafkaclient.errors import (
+    BrokerError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+    TransactionAbortableError,
+)
+from kafkaclient.streams.membership.commit_gate import CommitGate
 from kafkaclient.streams.membership.connection import GroupConnection
 from kafkaclient.streams.membership.group_offsets import GroupOffsets
 from kafkaclient.streams.runtime.outputs import (
@@ -44,13 +50,13 @@ class NoDeadTransactions:
 
 @asynccontextmanager
 async def output(
-    fake: FakeCluster, *, is_transactional: bool = True
+    fake: FakeCluster, *, is_transactional: bool = True, gate: CommitGate | None = None
 ) -> AsyncIterator[TransactionalOutput | PlainOutput]:
     """An output that is running."""
     config = ProducerConfig.build({"bootstrap_servers": fake.bootstrap})
     connection = GroupConnection("app", config, rebalance_timeout_s=1, dialer=fake)
     await connection.start()
-    gate = opened_gate()
+    gate = gate or opened_gate()
     gate.begin_generation(-1, "")  # no member: the fake group has none
     offsets = GroupOffsets(connection, gate, lambda code, group: None, 60)
     made: TransactionalOutput | PlainOutput
@@ -59,7 +65,7 @@ async def output(
         dead: Any = NoDeadTransactions()
         made = TransactionalOutput(config, new, offsets, gate, dead)
     else:
-        made = PlainOutput(config, partial(Producer, fake.bootstrap, dialer=fake), offsets)
+        made = PlainOutput(config, partial(Producer, fake.bootstrap, dialer=fake), offsets, gate)
     await made.start()
     try:
         yield made
@@ -157,3 +163,75 @@ async def test_the_transactions_error_alone_tells_of_its_records(
             await made.commit([Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1"}})], 0)
     await asyncio.sleep(60)
     assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
+
+
+def session_gate() -> CommitGate:
+    """Of a member whose coordinator has just answered."""
+    loop = asyncio.get_running_loop()
+    gate = CommitGate("app", None, timeout_s=10, clock=loop.time)
+    gate.begin_generation(-1, "")
+    gate._opened.set()
+    gate.answered(loop.time())
+    return gate
+
+
+@virtual_time
+async def test_at_least_once_nothing_is_written_after_a_session_without_answer() -> None:
+    """Another member may have the tasks, and its changes would be replaced by older ones."""
+    fake = cluster()
+    gate = session_gate()
+    work = Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1"}})
+    async with output(fake, is_transactional=False, gate=gate) as made:
+        await made.prepare([BIG])
+        await asyncio.sleep(10)
+        with pytest.raises(KafkaTimeoutError, match="has not answered for a session"):
+            made.send_nowait(BIG)
+        waiting = [asyncio.create_task(made.send(BIG)), asyncio.create_task(made.commit([work], 0))]
+        await asyncio.sleep(60)
+        assert await ends(fake) == [0, 0]
+        gate.lose()
+        for each in waiting:
+            with pytest.raises(BrokerError, match="has lost its partitions"):
+                await each
+        await made.abandon()
+        assert await ends(fake) == [0, 0]
+
+
+@virtual_time
+async def test_at_least_once_a_commit_goes_on_when_the_coordinator_answers_again() -> None:
+    fake = cluster()
+    gate = session_gate()
+    async with output(fake, is_transactional=False, gate=gate) as made:
+        await made.prepare([BIG])
+        await asyncio.sleep(10)
+        waiting = asyncio.create_task(made.send(BIG))
+        await asyncio.sleep(1)
+        gate.answered(asyncio.get_running_loop().time())
+        await waiting
+        await made.commit([Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1"}})], 0)
+        assert await ends(fake) == [1, 1]
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@virtual_time
+async def test_at_least_once_changes_that_are_not_sent_in_time_are_dropped(is_lost: bool) -> None:
+    """Without the limit, they would be sent for delivery.timeout.ms."""
+    fake = cluster()
+    gate = session_gate()
+    loop = asyncio.get_running_loop()
+    refusing = fake.control(ApiKey.PRODUCE, 6, keep=True)
+    async with output(fake, is_transactional=False, gate=gate) as made:
+        if is_lost:
+            loop.call_later(3, gate.lose)
+        began = loop.time()
+        with pytest.raises(BrokerError if is_lost else KafkaTimeoutError):
+            await made.commit([Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1"}})], 0)
+        assert loop.time() - began == pytest.approx(3 if is_lost else 10, abs=0.1)
+        await made.abandon()
+        fake._state.interceptors.remove(refusing)
+        await asyncio.sleep(200)
+        assert await ends(fake) == [0, 0]
+        gate.answered(loop.time())
+        await made.start()
+        await made.commit([Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1"}})], gate.losses)
+        assert await ends(fake) == [0, 1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.streams.membership.ownership import Ownership
+from kafkaclient.streams.membership.ownership import Claims, Ownership
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.groups import ConsumerSubscription
 
@@ -56,3 +56,27 @@ def test_at_most_one_member_may_have_an_owned_partition(members, partition) -> N
         assert all(partition in members[member].owned for member in allowed)
     else:
         assert allowed == list(members)
+
+
+def test_a_member_joins_again_if_a_claim_is_not_met() -> None:
+    claims = Claims()
+    assert claims.tell() == ()
+    assert not claims.take({P, Q}, 1)
+    assert (claims.tell(), claims.generation_id) == ((P, Q), 1)
+    assert claims.take({P}, 2)
+    assert claims.owned == {P, Q}
+    claims.keep({P})
+    assert claims.tell() == (P,)
+
+
+def test_a_member_that_lost_what_it_claimed_joins_again() -> None:
+    """The leader has withheld it from the other members."""
+    claims = Claims()
+    claims.take({P, Q}, 1)
+    claims.tell()
+    claims.lose()
+    assert claims.take({P}, 3)
+    claims.keep({P})
+    assert claims.owned == {P}
+    claims.tell()
+    assert not claims.take({P}, 4)

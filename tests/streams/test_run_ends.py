@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkaclient.streams import StreamsApp
 from kafkaclient.streams.runtime.to_the_end import to_the_end
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.fake.interceptors import DROP
+from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def application(fake: FakeCluster, path: Path) -> StreamsApp:
-    app = StreamsApp(fake.bootstrap, application_id="app", state_dir=path)
+def application(fake: FakeCluster, path: Path, **options: Any) -> StreamsApp:
+    app = StreamsApp(fake.bootstrap, application_id="app", state_dir=path, **options)
 
     @app.processor("t", store="s")
     async def keep(record, store, emit) -> None:  # type: ignore[no-untyped-def]
@@ -64,6 +66,65 @@ async def test_cancelled_at_any_moment(tmp_path: Path, when: float | None, cance
         app.stop()
         await again
         assert members(fake) == 0
+
+
+@pytest.mark.parametrize("when", [0.0, 0.01, 0.05, 0.1, 0.2, 0.3])
+async def test_stopped_while_it_starts(tmp_path: Path, when: float) -> None:
+    async with FakeCluster(1).serve() as fake:
+        fake.create_topic("t", 2)
+        before = asyncio.all_tasks()
+        app = application(fake, tmp_path)
+        running = asyncio.create_task(app.run())
+        await asyncio.sleep(when)
+        app.stop()
+        async with asyncio.timeout(2):
+            await running
+        assert {t for t in asyncio.all_tasks() if "fake" not in repr(t)} <= before
+        assert members(fake) == 0
+
+
+AT_START = [
+    ApiKey.METADATA,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.JOIN_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.LIST_OFFSETS,
+]
+
+
+@pytest.mark.parametrize("api_key", AT_START, ids=lambda key: key.name)
+async def test_stopped_while_it_waits_for_an_answer(tmp_path: Path, api_key: ApiKey) -> None:
+    """Brokers answer no such request: the start, a rebalance or a restore never ends."""
+    async with FakeCluster(1).serve() as fake:
+        fake.create_topic("t", 2)
+        before = asyncio.all_tasks()
+        fake.control(api_key, DROP, keep=True)
+        app = application(fake, tmp_path, processing_guarantee="exactly_once_v2")
+        running = asyncio.create_task(app.run())
+        await asyncio.sleep(0.4)
+        assert not running.done()
+        app.stop()
+        async with asyncio.timeout(7):  # LeaveGroup may have to wait for the coordinator: 5 s
+            await running
+        assert {t for t in asyncio.all_tasks() if "fake" not in repr(t)} <= before
+
+
+async def test_stopped_without_brokers(tmp_path: Path) -> None:
+    app = StreamsApp("127.0.0.1:1", application_id="app", state_dir=tmp_path)
+
+    @app.processor("t")
+    async def nothing(record, emit) -> None:  # type: ignore[no-untyped-def]
+        """Nothing comes."""
+
+    running = asyncio.create_task(app.run())
+    await asyncio.sleep(0.1)
+    app.stop()
+    async with asyncio.timeout(2):
+        await running
 
 
 async def test_work_goes_on_to_its_end() -> None:

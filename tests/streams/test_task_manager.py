@@ -455,3 +455,30 @@ async def test_a_directory_is_in_use_until_its_store_is_closed(tmp_path: Path) -
         world.manager.close()
         assert world.manager.in_use() == set()
         world.directory.close()
+
+
+async def test_few_large_records_wait(world: World) -> None:
+    await world.assign([A], [])
+    await world.run_until_idle()
+    world.inputs.rows = 2
+    world.manager._may_work.clear()
+    world.manager.deliver({SOURCE: [record(8, b"a")]})
+    assert world.manager.wanted_partitions() == {SOURCE}
+    world.manager.deliver({SOURCE: [record(9, b"a")]})
+    assert world.manager.wanted_partitions() == set()
+    world.manager._may_work.set()
+    await world.run_until_idle()
+    assert world.manager.wanted_partitions() == {SOURCE}
+
+
+async def test_state_without_committed_offsets_is_told(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Records that were counted are counted again."""
+    world.ends.end = 9
+    await world.assign([A], [])
+    (store,) = world.manager.tasks[A].task_stores
+    store.reached(9, 9)
+    await world.run_until_idle()
+    assert world.state(A) is TaskState.RUNNING
+    assert "task 0_0: the group has no committed offset of words-0" in caplog.text

@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import broker_error
+from kafkaclient.errors import KafkaTimeoutError
 from kafkaclient.types import ConsumerGroupMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
 _UNKNOWN_MEMBER_ID = 25
+
+_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
+session_clock = time.monotonic if _BOOT_CLOCK is None else partial(time.clock_gettime, _BOOT_CLOCK)
+"""Goes on while the process is stopped, and on Linux while the machine is suspended."""
 
 
 class CommitGate:
     """Closed while the group begins a generation: the coordinator refuses commits until all members
     have their assignments, and commits of the generation before. The member opens and closes it.
+
+    What the coordinator does not check, such as records in a changelog, is written only while the
+    member is surely in its group: :meth:`while_certain`. ``timeout_s``: how long the coordinator
+    keeps a member after an answer (the shorter one of session.timeout.ms and rebalance.timeout.ms).
     """
 
-    def __init__(self, group_id: str, instance_id: str | None) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        instance_id: str | None,
+        timeout_s: float = math.inf,
+        clock: Callable[[], float] = session_clock,
+    ) -> None:
         self.group = ConsumerGroupMetadata(group_id, group_instance_id=instance_id)
         """Who commits: the member in its last generation. A member that was evicted stays here, so
         that the coordinator refuses what it still tries to commit."""
@@ -30,6 +48,13 @@ class CommitGate:
         self._inside = 0
         self.losses = 0
         """How often the member has lost its partitions."""
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._certain_until = -math.inf
+        self._news = asyncio.Event()
+        """The coordinator has answered, or the partitions are lost."""
+        self._writing: asyncio.Timeout | None = None
+        """Ends what is written when the member may be out of its group."""
 
     @property
     def is_open(self) -> bool:
@@ -47,12 +72,7 @@ class CommitGate:
         if losses is None:
             losses = self.losses
         await self.opened()
-        if losses != self.losses:
-            raise broker_error(
-                _UNKNOWN_MEMBER_ID,
-                f"committing offsets of group {self.group.group_id!r}",
-                "this member has lost its partitions before the commit",
-            )
+        self._check(losses)
         self._inside += 1
         self._nobody_inside.clear()
         try:
@@ -86,3 +106,67 @@ class CommitGate:
     def lose(self) -> None:
         """The partitions are lost: refuse the commits that wait."""
         self.losses += 1
+        self._news.set()
+        self._set_certain_until(-math.inf)
+
+    def _check(self, losses: int) -> None:
+        if losses != self.losses:
+            raise broker_error(
+                _UNKNOWN_MEMBER_ID,
+                f"committing offsets of group {self.group.group_id!r}",
+                "this member has lost its partitions before the commit",
+            )
+
+    # --- whether the member is still in its group -----------------------------------------------
+
+    @property
+    def _left_s(self) -> float:
+        return self._certain_until - self._clock()
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the member is surely in its group: the coordinator's last answer is younger than
+        the session. Reads the clock: after a pause of the process the answer is No."""
+        return self._clock() < self._certain_until
+
+    def answered(self, asked_at: float) -> None:
+        """The coordinator has told that the member is in the current generation, in an answer to a
+        request that was sent at ``asked_at`` by the gate's clock: it may be read much later."""
+        self._set_certain_until(max(self._certain_until, asked_at + self._timeout_s))
+        self._news.set()
+
+    def _set_certain_until(self, time: float) -> None:
+        self._certain_until = time
+        if self._writing is not None and not self._writing.expired():
+            self._writing.reschedule(asyncio.get_running_loop().time() + self._left_s)
+
+    async def certain(self, losses: int | None = None) -> None:
+        """Wait until the member is surely in its group. Raises as :meth:`commit`."""
+        if losses is None:
+            losses = self.losses
+        while losses == self.losses and not self.is_certain:
+            self._news.clear()
+            await self._news.wait()
+        self._check(losses)
+
+    @asynccontextmanager
+    async def while_certain(self, losses: int) -> AsyncIterator[None]:
+        """Enter to write, as :meth:`certain`. One body at a time. It is cancelled, and ends with
+        KafkaTimeoutError, when the coordinator has not answered for a session; or with BrokerError
+        when the member has lost its partitions."""
+        await self.certain(losses)
+        try:
+            async with asyncio.timeout(self._left_s) as self._writing:
+                yield
+        except TimeoutError as error:
+            if self._writing is None or not self._writing.expired():
+                raise
+            self._check(losses)
+            self._certain_until = -math.inf  # timers may be early
+            raise KafkaTimeoutError(
+                f"the coordinator of group {self.group.group_id!r} has not answered for "
+                f"{self._timeout_s:g} s, so the group may have given this member's partitions to "
+                "others: the commit is given up. A part of it may be written"
+            ) from error
+        finally:
+            self._writing = None

@@ -64,6 +64,7 @@ def compute_assignments(
     end_offsets: Mapping[TaskId, int] | None,
     configs: AssignmentConfigs,
     next_probing_ms: int,
+    follow_up_ms: int,
 ) -> dict[str, MemberAssignment]:
     """Member id -> assignment. Never raises because of a member's subscription.
 
@@ -73,8 +74,10 @@ def compute_assignments(
     ``subscriptions``: by member id. ``partitions``: input topic -> number of partitions, 0
     if the topic does not exist. ``end_offsets``: task -> end offset of its changelog; None if the
     offsets could not be fetched, and then tasks stay where they were. ``next_probing_ms``: when to
-    rebalance again if the assignment is not balanced. All members get this time: to them it means
-    that standbys may be warm-ups. Only the leader acts on it.
+    rebalance again if the assignment is not balanced. ``follow_up_ms``: when at the latest, if a
+    task is withheld: its owner may have restarted, and not know that it was to give the task up.
+    All members get the earlier time: to them it means that standbys may be warm-ups. Only the
+    leader acts on it.
     """
     processes: dict[UUID, _ClientMembers] = {}
     answers: dict[str, MemberAssignment] = {}
@@ -109,7 +112,7 @@ def compute_assignments(
         assignment = _assign(processes, stateful, stateless, end_offsets, configs)
         ownership = Ownership.of(subscriptions)
         answers |= _member_assignments(
-            assignment, processes, topology, sources, ownership, next_probing_ms
+            assignment, processes, topology, sources, ownership, next_probing_ms, follow_up_ms
         )
     except KafkaError:
         # An exception would stop this member's heartbeats, and so the whole group.
@@ -208,11 +211,11 @@ def _member_assignments(
     sources: Mapping[TaskId, Collection[TopicPartition]],
     ownership: Ownership,
     next_probing_ms: int,
+    follow_up_ms: int,
 ) -> dict[str, MemberAssignment]:
-    answers = {}
     hosts = _hosts(assignment, processes, sources, standby=False)
     standby_hosts = _hosts(assignment, processes, sources, standby=True)
-    when = next_probing_ms if assignment.probing_rebalance_needed else NO_REBALANCE
+    shares = {}
     for process, given in assignment.clients.items():
         client = processes[process]
         lags = client.lags or dict.fromkeys(given.active | given.standby, 0)
@@ -222,20 +225,27 @@ def _member_assignments(
                 for task in share.active
                 if not all(ownership.may_have(member, source) for source in sources[task])
             }
-            partitions, active = align(
-                {task: sources[task] for task in share.active if task not in withheld}
-            )
-            # A stateless task has no copy: it just comes later.
-            copies = (*share.standby, *filter(topology.is_stateful, withheld))
-            standby = {task: frozenset(topology.changelogs(task)) for task in copies}
-            info = AssignmentInfo(
-                active_tasks=active,
-                standby_tasks=standby,
-                hosts=hosts,
-                standby_hosts=standby_hosts,
-                next_rebalance_ms=when,
-            )
-            answers[member] = MemberAssignment(partitions, info)
+            shares[member] = (share, withheld)
+    when = min(
+        next_probing_ms if assignment.probing_rebalance_needed else NO_REBALANCE,
+        follow_up_ms if any(withheld for _, withheld in shares.values()) else NO_REBALANCE,
+    )
+    answers = {}
+    for member, (share, withheld) in shares.items():
+        partitions, active = align(
+            {task: sources[task] for task in share.active if task not in withheld}
+        )
+        # A stateless task has no copy: it just comes later.
+        copies = (*share.standby, *filter(topology.is_stateful, withheld))
+        standby = {task: frozenset(topology.changelogs(task)) for task in copies}
+        info = AssignmentInfo(
+            active_tasks=active,
+            standby_tasks=standby,
+            hosts=hosts,
+            standby_hosts=standby_hosts,
+            next_rebalance_ms=when,
+        )
+        answers[member] = MemberAssignment(partitions, info)
     return answers
 
 

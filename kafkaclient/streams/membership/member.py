@@ -16,6 +16,7 @@ from kafkaclient.streams.membership.member_states import (
     MemberEvent,
     MemberState,
     error_event,
+    join_event,
 )
 from kafkaclient.wire.membership import HeartbeatCall, JoinGroupCall, LeaveGroupCall, SyncGroupCall
 
@@ -33,6 +34,7 @@ _log = logging.getLogger(__name__)
 # seconds a heartbeat every _EAGER_HEARTBEAT_S seconds tells the member of it.
 _EAGER_HEARTBEAT_S = 0.025
 _EAGER_S = 3.0
+_INCONSISTENT_GROUP_PROTOCOL = 23
 _COMMIT_S = 1.0  # JoinGroup waits this long for commits under way
 _PATIENCE_S = 0.5  # commits wait this long for other members to join, then go on
 
@@ -60,9 +62,10 @@ class GroupProtocol(Protocol):
         much less than the session timeout."""
 
     async def assigned(self, assignment: bytes, generation: Generation) -> bool:
-        """Take up an assignment, and give up what is not part of it. Returns whether something was
-        given up: then the member joins again at once, so that its next owner gets it. The member
-        sends heartbeats meanwhile, and joins no other generation."""
+        """Take up an assignment, and give up what is not part of it. Returns whether the leader
+        waits for a partition that this member claimed: then the member joins again at once, so that
+        the next owner gets it. The member sends heartbeats meanwhile, and joins no other
+        generation."""
 
     def lost(self) -> None:
         """Everything is lost: another member may own it. Nothing may be committed."""
@@ -133,8 +136,11 @@ class Member:
     def commit_refused(self, code: int, group: ConsumerGroupMetadata) -> None:
         """The coordinator has refused a commit of this member as ``group``. What is not news is
         ignored: in a rebalance, the answer to JoinGroup or SyncGroup tells more."""
-        if self.state is MemberState.STABLE and group == self._gate.group:
-            event = error_event(code)
+        event = error_event(code)
+        if self.state is MemberState.JOINING:
+            if event in (MemberEvent.REBALANCE, MemberEvent.GENERATION_OVER):
+                self._gate.shut()  # the answer to JoinGroup is late: commits wait for it
+        elif self.state is MemberState.STABLE and group == self._gate.group:
             if event is MemberEvent.REBALANCE:
                 self.request_rejoin("a commit was refused")
             elif event in (MemberEvent.GENERATION_OVER, MemberEvent.EVICTED, MemberEvent.FENCED):
@@ -207,11 +213,7 @@ class Member:
         finally:
             opening.cancel()
         self._gate.shut()
-        event = MemberEvent.JOINED
-        if answer.error_code:
-            event = error_event(answer.error_code)
-        elif answer.generation_id > self._generation_id + 1 > 0:
-            event = MemberEvent.JOINED_LATE
+        event = join_event(answer.error_code, answer.generation_id, self._generation_id)
         self._advance(event, answer.error_code)
         if event is MemberEvent.ID_GIVEN:
             self._member_id = answer.member_id
@@ -232,6 +234,7 @@ class Member:
         if is_leader and not joined.skip_assignment:
             assignments = await self._protocol.assign(joined.members)
         call = SyncGroupCall(self._gate.group, joined.protocol, assignments)
+        asked_at = self._clock()
         answer = await self._connection.wait(call)
         code = answer.error_code
         self._advance(error_event(code) if code else MemberEvent.SYNCED, code)
@@ -246,6 +249,7 @@ class Member:
             # The protocol begins to apply the assignment before a waiting commit goes on.
             await asyncio.sleep(0)
             self._gate.open()
+            self._gate.answered(asked_at)
 
     async def _stay(self) -> None:
         """Send heartbeats until there is a reason to join again, and the assignment is applied."""
@@ -266,6 +270,7 @@ class Member:
             await self._send_heartbeat()
 
     async def _send_heartbeat(self) -> None:
+        asked_at = self._clock()
         sending = asyncio.create_task(self._connection.call(HeartbeatCall(self._gate.group)))
         try:
             # A heartbeat waits for a coordinator, however long that is away.
@@ -277,7 +282,10 @@ class Member:
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
-        if answer.error_code == 0 or self.state is not MemberState.STABLE:
+        if self.state is not MemberState.STABLE:
+            return
+        if answer.error_code == 0:
+            self._gate.answered(asked_at)
             return
         event = error_event(answer.error_code)
         if event is MemberEvent.REBALANCE:
@@ -292,7 +300,7 @@ class Member:
         await asyncio.wait({applying})
         self._applying = None
         if applying.result():
-            self.request_rejoin("partitions were given up")
+            self.request_rejoin("partitions that it claimed are free")
 
     # --- transitions ----------------------------------------------------------------------------
 
@@ -322,4 +330,11 @@ class Member:
             )
         if self.state is MemberState.REFUSED:
             advice = denied(self._refusal, "Read", group)
+            if self._refusal == _INCONSISTENT_GROUP_PROTOCOL:
+                advice = (
+                    f"the group has members that do not know the assignor {self._protocol.name!r}: "
+                    "another kind of consumer uses the group id. Give each application a group id "
+                    "(application.id) of its own; kafka-consumer-groups.sh --describe --members "
+                    f"--group {group} shows the members"
+                )
             raise broker_error(self._refusal, f"joining group {group!r}", advice=advice)

@@ -105,3 +105,12 @@ def error_event(code: int) -> MemberEvent:
     """The event of an answer with this error code, which is not 0. Codes after which a call is
     repeated (a coordinator that has moved, loads or does not answer) never get here."""
     return _EVENTS.get(code, MemberEvent.REFUSED)
+
+
+def join_event(code: int, generation_id: int, last_generation_id: int) -> MemberEvent:
+    """The event of an answer to JoinGroup. ``last_generation_id``: of the last generation that this
+    member joined, -1 if it has joined none."""
+    if code:
+        return error_event(code)
+    is_late = generation_id > last_generation_id + 1 > 0
+    return MemberEvent.JOINED_LATE if is_late else MemberEvent.JOINED

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Set
 
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.groups import ConsumerSubscription
@@ -38,3 +38,39 @@ class Ownership:
     def may_have(self, member: str, partition: TopicPartition) -> bool:
         """Whether the member may be assigned the partition now."""
         return self.owners.get(partition, member) == member
+
+
+class Claims:
+    """What this member owns, and what it claims in its JoinGroup. The leader withholds a claimed
+    partition from the other members until a JoinGroup of this member claims it no more.
+    """
+
+    def __init__(self) -> None:
+        self.owned: set[TopicPartition] = set()
+        """Assigned, and not given up or lost yet. Until then no other member gets them."""
+        self.generation_id = -1
+        """The generation of the last assignment."""
+        self._told: frozenset[TopicPartition] = frozenset()
+        """Claimed in the last JoinGroup: what the leader of its generation believes."""
+
+    def tell(self) -> tuple[TopicPartition, ...]:
+        """The partitions to claim in a JoinGroup."""
+        self._told = frozenset(self.owned)
+        return tuple(sorted(self._told))
+
+    def take(self, assigned: Set[TopicPartition], generation_id: int) -> bool:
+        """Own what is assigned. Call :meth:`keep` when the rest is given up. Returns whether the
+        leader may withhold partitions because of this member's claims: then the member must join
+        again, even if it has lost these partitions since it claimed them."""
+        is_complete = self._told | self.owned <= assigned
+        self.owned |= assigned
+        self.generation_id = generation_id
+        return not is_complete
+
+    def keep(self, assigned: Set[TopicPartition]) -> None:
+        """All but these partitions are given up. Some of these may have been lost meanwhile."""
+        self.owned &= assigned
+
+    def lose(self) -> None:
+        """Other members may own the partitions."""
+        self.owned.clear()

@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 
 _MAX_ROWS = 5_000  # per take: a few ms of event loop time
 _MAX_PARTITION_ROWS = 1_000  # per take
+_MAX_PARTITION_BYTES = 1024 * 1024  # per take, about
 
 
 class OffsetReset(NamedTuple):
@@ -45,6 +46,8 @@ class _Input:
         self.is_held = True
         """Whether the reading is paused: also while there are rows, or nobody wants them."""
         self.rows: Iterator[FetchedRecord] | None = None
+        self.most_rows = _MAX_PARTITION_ROWS
+        """How many rows of the last batch have about ``_MAX_PARTITION_BYTES``."""
 
 
 class Inputs:
@@ -87,6 +90,10 @@ class Inputs:
         read."""
         if self._inputs.pop(partition, None) is not None:
             self._reading.remove(partition)
+
+    def most_rows(self, partition: TopicPartition) -> int:
+        """How many of the partition's records are taken at once: fewer if they are large."""
+        return self._inputs[partition].most_rows
 
     def wake(self) -> None:
         """Make the current :meth:`take` return, because other partitions may be wanted."""
@@ -143,14 +150,16 @@ class Inputs:
         while room > 0 and (batch := self._reading.take()) is not None:
             each = self._inputs[batch.topic_partition]
             each.rows = iter(batch)
+            fitting = _MAX_PARTITION_BYTES * len(batch) // max(1, batch.content_bytes)
+            each.most_rows = min(_MAX_PARTITION_ROWS, max(1, fitting))
             room -= self._take_some(batch.topic_partition, each, found)
 
     def _take_some(
         self, partition: TopicPartition, each: _Input, found: dict[TopicPartition, list[Row]]
     ) -> int:
         assert each.rows is not None
-        rows = list[Row](islice(each.rows, _MAX_PARTITION_ROWS))
-        if len(rows) < _MAX_PARTITION_ROWS:
+        rows = list[Row](islice(each.rows, each.most_rows))
+        if len(rows) < each.most_rows:
             each.rows = None
         self._hold(partition, each, True)  # until the next take
         self._inputs[partition] = self._inputs.pop(partition)  # the others have their turns first

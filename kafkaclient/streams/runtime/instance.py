@@ -14,7 +14,7 @@ from kafkaclient.admin.admin import Admin
 from kafkaclient.errors import KafkaError, StreamsError, TransactionAbortableError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.reader.reader import Reader
-from kafkaclient.streams.membership.commit_gate import CommitGate
+from kafkaclient.streams.membership.commit_gate import CommitGate, session_clock
 from kafkaclient.streams.membership.connection import GroupConnection
 from kafkaclient.streams.membership.group_offsets import GroupOffsets
 from kafkaclient.streams.membership.member import Member, MemberOptions
@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 
 _TAKE_TIMEOUT_S = 0.1
 _SHUTDOWN_TIMEOUT_S = 10.0  # how long the shutdown waits for a record
-_COMMIT_TIMEOUT_S = 20.0  # how long it waits for records and commits together
+_COMMIT_TIMEOUT_S = 15.0  # how long it waits for records and commits together
 _LEAVE_TIMEOUT_S = 5.0
 _CLEANUP_INTERVAL_S = 10.0
 _DISK_THREADS = 2
@@ -128,15 +128,19 @@ class Instance:
         ends its parts and leaves the group; cancelled again meanwhile, it commits no more."""
         stack = AsyncExitStack()
         stopping = asyncio.create_task(stopped.wait())
-        either: set[asyncio.Future[Any]] = {self._crashed, stopping}
+        starting = asyncio.create_task(self._start(stack), name="kafkaclient-streams-start")
         try:
-            await self._start(stack)
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            await self._explain_crash()
+            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                either: set[asyncio.Future[Any]] = {self._crashed, stopping}
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                await self._explain_crash()
         finally:
+            starting.cancel()
             stopping.cancel()
             self._observer.run_ending()
-            await to_the_end(self._end(stack), on_cancel=self._hurry.set)
+            await to_the_end(self._end(starting, stack), on_cancel=self._hurry.set)
         if self._crashed.done():
             self._crashed.result()
 
@@ -159,7 +163,8 @@ class Instance:
         )
         stack.push_async_callback(connection.close)
         await connection.start()
-        gate = CommitGate(config.application_id, config.group_instance_id)
+        shorter_ms = min(config.session_timeout_ms, config.rebalance_timeout_ms)
+        gate = CommitGate(config.application_id, config.group_instance_id, shorter_ms / 1000)
         self._changelog_reader = changelog_reader = ChangelogReader(
             reader, self._schedule.observe, self._observer
         )
@@ -218,7 +223,7 @@ class Instance:
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             group_instance_id=config.group_instance_id,
         )
-        self._member = member = Member(connection, protocol, options, gate, self._clock)
+        self._member = member = Member(connection, protocol, options, gate, session_clock)
         known = self._topology.tasks(topics.partitions)
         # Stores of tasks that are likely to be assigned here are opened before joining the group.
         await manager.open_stores(task for task in self._directory.report() if task in known)
@@ -276,7 +281,7 @@ class Instance:
         )
         if not config.exactly_once:
             new = partial(Producer, config.bootstrap_servers, **config.producer_defaults)
-            return PlainOutput(config.producer_config, new, offsets)
+            return PlainOutput(config.producer_config, new, offsets, gate)
         identity = config.application_id, self._directory.process_id
         dead = DeadTransactions(admin, *identity, self._clock)
         stack.push_async_callback(dead.close)
@@ -337,9 +342,10 @@ class Instance:
         except Exception as error:  # noqa: BLE001 - raised by run
             self.crash(error)
 
-    async def _end(self, stack: AsyncExitStack) -> None:
+    async def _end(self, starting: asyncio.Task[None], stack: AsyncExitStack) -> None:
         """Commit, unless the instance has crashed or is in a hurry. Then end all parts. The stores
         are closed last, when no task writes any more."""
+        await asyncio.gather(starting, return_exceptions=True)
         if self._is_working and not self._crashed.done():
             committing = asyncio.create_task(self._manager.suspend(_SHUTDOWN_TIMEOUT_S))
             hurrying = asyncio.create_task(self._hurry.wait())

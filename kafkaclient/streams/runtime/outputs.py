@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kafkaclient.errors import (
     KafkaError,
+    KafkaTimeoutError,
     PartitionOutOfRangeError,
     ProducerStateError,
     RecordTooLargeError,
@@ -113,12 +114,12 @@ class Output:
             self._producer = producer
             self._started.set()
 
-    async def stop(self) -> None:
+    async def stop(self, timeout_s: float = _STOP_TIMEOUT_S) -> None:
         """Stop the producer. Exactly once: an open transaction is aborted."""
         producer, self._producer = self._producer, None
         self._started.clear()
         if producer is not None:
-            await producer.stop(_STOP_TIMEOUT_S)
+            await producer.stop(timeout_s)
         self._forget_sent()
 
     async def abandon(self) -> None:
@@ -205,7 +206,7 @@ class Output:
         offsets = {each: offset for one in work for each, offset in one.offsets.items()}
         sent: _SentChanges = {each: {} for each in changes}
         try:
-            await self._write(producer, changes, sent)
+            await self._write(producer, changes, sent, losses)
             await self._finish(producer, offsets, losses)
         except KafkaError as error:
             if refused := _too_large(error, changes, sent):
@@ -220,7 +221,9 @@ class Output:
                 positions[changelog] = last + 1
         return positions
 
-    async def _write(self, producer: Producer, changes: _Changes, sent: _SentChanges) -> None:
+    async def _write(
+        self, producer: Producer, changes: _Changes, sent: _SentChanges, losses: int
+    ) -> None:
         """Send the changes, and note their deliveries in ``sent``."""
         total = 0
         for changelog, found in changes.items():
@@ -298,19 +301,48 @@ class TransactionalOutput(Output):
 
 
 class PlainOutput(Output):
-    """At least once."""
+    """At least once. The ``gate`` lets nothing be written while another member may have the tasks:
+    what is older than the next owner's changes would replace them."""
 
-    async def _write(self, producer: Producer, changes: _Changes, sent: _SentChanges) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        new_producer: Callable[[], Producer],
+        offsets: GroupOffsets,
+        gate: CommitGate,
+    ) -> None:
+        super().__init__(config, new_producer, offsets)
+        self._gate = gate
+
+    def send_nowait(self, record: OutgoingRecord) -> Delivery:
+        if not self._gate.is_certain:
+            raise KafkaTimeoutError("the group's coordinator has not answered for a session")
+        return super().send_nowait(record)
+
+    async def send(self, record: OutgoingRecord) -> Delivery:
+        await self._gate.certain()
+        return await super().send(record)
+
+    async def abandon(self) -> None:
+        await super().abandon()
+        if not self._gate.is_certain:
+            await self.stop(0)  # drops what is not sent yet
+
+    async def _write(
+        self, producer: Producer, changes: _Changes, sent: _SentChanges, losses: int
+    ) -> None:
         # A change that is written stays, though its record is processed again if the commit fails.
         # So what a broker may refuse goes first.
-        await self._flush(producer)
-        for is_large in (True, False):
-            part = {
-                each: {k: v for k, v in found.items() if _is_large(k, v) is is_large}
-                for each, found in changes.items()
-            }
-            await super()._write(producer, part, sent)
+        async with self._gate.while_certain(losses):
             await self._flush(producer)
+            for is_large in (True, False):
+                part = {
+                    each: {k: v for k, v in found.items() if _is_large(k, v) is is_large}
+                    for each, found in changes.items()
+                }
+                await self._gate.certain(losses)  # the process may have been stopped meanwhile
+                await super()._write(producer, part, sent, losses)
+                await self._flush(producer)
 
     async def _flush(self, producer: Producer) -> None:
         """Wait until all that was sent is written."""

@@ -16,6 +16,7 @@ from kafkaclient.streams.group_protocol import (
     tasks_by_partition,
 )
 from kafkaclient.streams.membership.leader import compute_assignments
+from kafkaclient.streams.membership.ownership import Claims
 from kafkaclient.streams.tasks import LATEST_OFFSET
 from kafkaclient.wire.groups import (
     ConsumerAssignment,
@@ -87,10 +88,7 @@ class StreamsProtocol:
         self.hosts: Hosts = {}
         """Input partitions of all active tasks by instance, as the leader has told."""
         self._joins = 0
-        self._owned: set[TopicPartition] = set()
-        """Assigned, and not given up or lost yet. Until then no other member gets them."""
-        self._owned_since = -1
-        """The generation of the last assignment."""
+        self._claims = Claims()
         self._is_leader = False
         self._opening: asyncio.Task[None] | None = None
 
@@ -116,15 +114,23 @@ class StreamsProtocol:
             unique_field=(self._joins + 128) % 256 - 128,
             client_tags=self._config.client_tags,
         )
-        topics, owned = tuple(sorted(self._topology.topics)), tuple(sorted(self._owned))
-        return ConsumerSubscription(topics, info.encode(), owned, self._owned_since).encode()
+        topics, claims = tuple(sorted(self._topology.topics)), self._claims
+        return ConsumerSubscription(
+            topics, info.encode(), claims.tell(), claims.generation_id
+        ).encode()
 
     async def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
         subscriptions = {member: _subscription(member, data) for member, data in members.items()}
         await self._ask_brokers()
-        probing_ms = int(time.time() * 1000) + self._config.probing_rebalance_interval_ms
+        now_ms, config = int(time.time() * 1000), self._config
         answers = compute_assignments(
-            subscriptions, self._topology, self._partitions, self._ends, self._config, probing_ms
+            subscriptions,
+            self._topology,
+            self._partitions,
+            self._ends,
+            config,
+            now_ms + config.probing_rebalance_interval_ms,
+            now_ms + config.session_timeout_ms,
         )
         return {
             member: ConsumerAssignment(tuple(answer.partitions), answer.info.encode()).encode()
@@ -164,9 +170,7 @@ class StreamsProtocol:
                 f"the group leader ended application {self._config.application_id!r}: {meaning}"
             )
         tasks = tasks_by_partition(info.active_tasks, found.partitions)
-        gives_up = bool(self._owned - tasks.keys())
-        self._owned |= tasks.keys()
-        self._owned_since = generation.generation_id
+        joins_again = self._claims.take(tasks.keys(), generation.generation_id)
         standby = set(info.standby_tasks)
         self._schedule.assigned(info.next_rebalance_ms, standby, leader=generation.is_leader)
         active: defaultdict[TaskId, list[TopicPartition]] = defaultdict(list)
@@ -176,10 +180,10 @@ class StreamsProtocol:
         # Stores are opened while revoked tasks commit, and while the next rebalance begins.
         self._opening = asyncio.create_task(self._open(self._joins, after=self._opening))
         await self._manager.give_up(leaving, _REVOKE_TIMEOUT_S)
-        self._owned &= tasks.keys()  # it may have been lost meanwhile
+        self._claims.keep(tasks.keys())
         self.hosts = info.hosts
         self._observer.assigned(tasks.values())
-        return gives_up
+        return joins_again
 
     async def _open(self, joins: int, after: asyncio.Task[None] | None) -> None:
         if after is not None:
@@ -194,7 +198,7 @@ class StreamsProtocol:
     def lost(self) -> None:
         self._observer.lost()
         self._is_leader = False
-        self._owned.clear()
+        self._claims.lose()
         self._manager.lose()
 
     # --- new partitions -------------------------------------------------------------------------

@@ -318,6 +318,14 @@ class TaskManager:
 
     async def _start_at_first(self, task: Task, sources: Sequence[TopicPartition]) -> None:
         """Begin where a task begins that has not committed offsets of these inputs."""
+        if any(store.position for store in task.task_stores):
+            _log.warning(
+                "task %s: the group has no committed offset of %s, and the task's stores have "
+                "data. If the input is not new, its offsets were deleted or have expired "
+                "(offsets.retention.minutes): records that are processed again change the stores "
+                "again",
+                *(task.id, ", ".join(f"{topic}-{number}" for topic, number in sources)),
+            )
         at_end = [source for source in sources if self._inputs.begins_at_end(source)]
         at_first = [source for source in sources if source not in at_end]
         task.start_at({source: await self._inputs.beginning(source) for source in at_first})
@@ -357,9 +365,10 @@ class TaskManager:
         """Pass fetched records to the workers, and log slow records."""
         for worker in self.workers.values():
             worker.task.check_slow_record()
-            for source in worker.task.sources:
+            sources = worker.task.sources
+            for source in sources:
                 if records := found.get(source):
-                    worker.add_records(records)
+                    worker.add_records(records, min(map(self._inputs.most_rows, sources)))
 
     async def suspend(self, timeout_s: float) -> None:
         """Finish the current records and commit all tasks. If a record takes longer than

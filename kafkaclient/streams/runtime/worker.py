@@ -42,6 +42,7 @@ class Worker:
         self._on_room = on_room
         self._on_error = on_error
         self._records: deque[Any] = deque()
+        self._most_waiting = _MAX_WAITING_RECORDS
         self._wake = asyncio.Event()
         self._between_records = asyncio.Event()
         """Set while no record is being processed."""
@@ -57,10 +58,12 @@ class Worker:
     @property
     def has_room(self) -> bool:
         """Whether more records may be fetched."""
-        return len(self._records) < _MAX_WAITING_RECORDS
+        return len(self._records) < self._most_waiting
 
-    def add_records(self, records: Iterable[Any]) -> None:
-        """Add records that follow the earlier ones."""
+    def add_records(self, records: Iterable[Any], most_rows: int = _MAX_WAITING_RECORDS) -> None:
+        """Add records that follow the earlier ones. ``most_rows``: no more are fetched while as
+        many wait, because they are large."""
+        self._most_waiting = min(most_rows, _MAX_WAITING_RECORDS)
         self._records.extend(records)
         self._wake.set()
 
@@ -127,7 +130,7 @@ class Worker:
         records = self._records
         while records and self._may_work.is_set() and not (self._is_over or self._is_suspended):
             self._last = record = records.popleft()
-            if len(records) == _MAX_WAITING_RECORDS - 1:
+            if len(records) == self._most_waiting - 1:
                 self._on_room()
             results = await self.task.process(record)
             if results is not None and not self._is_late:

@@ -36,12 +36,24 @@ log = logging.getLogger("uvicorn.error")
 
 @asynccontextmanager
 async def lifespan(_: FastAPI) -> AsyncIterator[dict[str, Any]]:
-    """The producer lives as long as the worker; without a broker the worker won't start."""
-    bootstrap = os.environ["KAFKA_BOOTSTRAP"]
-    producer = Producer(bootstrap, client_id="web-service", max_block_ms=10_000)
-    await producer.start()
-    yield {"producer": producer, "prefix": os.environ.get("TOPIC_PREFIX", "")}
-    if undelivered := await producer.stop(timeout=STOP_TIMEOUT_S):
+    """The producer lives as long as the worker; without brokers and topics no worker starts."""
+    bootstrap, prefix = os.environ["KAFKA_BOOTSTRAP"], os.environ.get("TOPIC_PREFIX", "")
+    producer = Producer(
+        bootstrap,
+        client_id="web-service",
+        max_block_ms=10_000,
+        bootstrap_connect_timeout_ms=60_000,  # brokers may start together with the service
+    )
+    try:
+        await producer.start()
+        for topic in ("orders", "clicks"):
+            # A record to a topic whose metadata is known waits out an outage, up to
+            # delivery.timeout.ms. To another topic it fails after max.block.ms.
+            await producer.partitions_for(prefix + topic)
+        yield {"producer": producer, "prefix": prefix}
+    finally:
+        undelivered = await producer.stop(timeout=STOP_TIMEOUT_S)
+    if undelivered:
         log.error("%d clicks were accepted and not delivered", undelivered)
 
 
@@ -54,11 +66,13 @@ async def order(request: Request, customer: str = "") -> dict[str, int]:
         written = await request.state.producer.send_and_wait(
             request.state.prefix + "orders", await request.body(), key=customer.encode() or None
         )
-    except InvalidRecordError as error:
-        raise HTTPException(HTTPStatus.BAD_REQUEST, str(error)) from error
     except KafkaError as error:
-        log.warning("order refused: %s", error)
-        raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "try again later") from error
+        log.warning("an order was not written: %s", error)
+        if error.retriable:
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "try again later") from error
+        is_request = isinstance(error, InvalidRecordError)
+        status = HTTPStatus.BAD_REQUEST if is_request else HTTPStatus.INTERNAL_SERVER_ERROR
+        raise HTTPException(status, "this cannot be written") from error
     return {"partition": written.partition, "offset": written.offset}
 
 

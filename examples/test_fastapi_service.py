@@ -37,9 +37,13 @@ def test_an_order_is_answered_when_it_is_written(
     assert (record.key, record.value) == (b"ann", b"7")
 
 
-def test_a_refused_order_can_be_repeated(client: TestClient, fake_kafka: FakeCluster) -> None:
+def test_the_error_decides_whether_an_order_can_be_repeated(
+    client: TestClient, fake_kafka: FakeCluster
+) -> None:
     fake_kafka.fail_produce("orders", 0, ErrorCode.INVALID_RECORD)
-    assert client.post("/orders", content=b"7").status_code == 503
+    assert client.post("/orders", content=b"7").status_code == 400
+    fake_kafka.fail_produce("orders", 0, 29)  # TOPIC_AUTHORIZATION_FAILED
+    assert client.post("/orders", content=b"7").status_code == 500
     assert client.post("/orders", content=b"7").status_code == 201
 
 

@@ -53,6 +53,7 @@ __all__ = [
     "ReaderStateError",
     "ReassignmentError",
     "RecordTooLargeError",
+    "RefusedRecordError",
     "RequestTimedOutError",
     "SaslAuthenticationError",
     "SequenceError",
@@ -393,6 +394,11 @@ class InvalidTopicError(BrokerError, InvalidRecordError):
 
     code: int | None = 17
     name = "INVALID_TOPIC_EXCEPTION"
+
+
+class RefusedRecordError(BrokerError, InvalidRecordError):
+    """The broker's validation refused the record, for example because a compacted topic needs a
+    key, or the timestamp is out of the topic's range."""
 
 
 class CorruptBatchError(BrokerError):

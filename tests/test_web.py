@@ -52,10 +52,17 @@ def _check_answers(app: Any, fake: FakeCluster, topic: str) -> None:
         assert client.get("/ready").status_code == 200
 
 
-@runs("docs/how-to/web.md", having="FastAPI")
-def test_the_recipe(block: Block) -> None:
+@runs("docs/get-started/first-deployment.md", having="FastAPI")
+def test_the_first_deployment(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = _cluster()
-    _check_answers(block.run({"__name__": "recipe"}, dialer=fake)["app"], fake, "flights")
+    monkeypatch.setenv("KAFKA_BOOTSTRAP", fake.bootstrap)
+    app = block.run({"__name__": "main"}, dialer=fake)["app"]
+    with TestClient(app) as client:
+        assert client.post("/orders", content=b"7").status_code == 201
+        for code, status in ((87, 400), (POLICY_VIOLATION, 500)):
+            fake.fail_produce("orders", 0, code)
+            assert client.post("/orders", content=b"7").status_code == status
+        assert client.get("/ready").text == "healthy"
 
 
 def test_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +77,7 @@ def test_errors_are_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         assert client.post("/orders", content=bytes(2_000_000)).status_code == 400
         assert client.post("/clicks", content=bytes(2_000_000)).status_code == 400
         fake.fail_produce("orders", 0, POLICY_VIOLATION)
-        assert client.post("/orders", content=b"7").status_code == 503
+        assert client.post("/orders", content=b"7").status_code == 500
     assert _values(fake, "clicks") == [(None, b"page")]  # the end of the service has sent it
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from kafkaclient import KafkaError, Producer
-from kafkaclient.errors import BrokerError, InvalidRecordError
+from kafkaclient.errors import InvalidRecordError
 
 if TYPE_CHECKING:
     from kafkaclient import Delivery
@@ -114,8 +114,7 @@ def take_ended(
 
 def is_final(error: KafkaError) -> bool:
     """Whether this record can never be sent: the client or the broker's validation refuses it."""
-    refused = isinstance(error, BrokerError) and error.name == "INVALID_RECORD"
-    return isinstance(error, InvalidRecordError) or (refused and not error.maybe_written)
+    return isinstance(error, InvalidRecordError) and not error.maybe_written
 
 
 async def mark(connection: Any, sent: list[int]) -> None:

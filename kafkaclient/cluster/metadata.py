@@ -366,7 +366,8 @@ class Metadata:
         self._replace_view(new, notify=errors_changed)
         found = [new.topics[name] for name in names if name in new.topics]
         for topic in found:
-            self._topics.resolve(topic, self._refreshes)
+            if self.topic_error(topic.name) is None:  # else it is being created again
+                self._topics.resolve(topic, self._refreshes)
         # A leader that is not among the brokers (it is leaving, or returns) cannot be reached.
         if any(not topic.leaders <= new.brokers.keys() for topic in found):
             self.request_refresh("a partition has no leader")

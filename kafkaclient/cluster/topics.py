@@ -75,7 +75,8 @@ class TopicsInUse:
         return [
             name
             for name, topic in self.by_name.items()
-            if name not in known and (topic.waiters or not topic.is_permanent)
+            if (topic.waiters and topic.error is not None and topic.error.retriable)
+            or (name not in known and (topic.waiters or not topic.is_permanent))
         ]
 
     def retry_at(self, names: Iterable[str]) -> float | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.errors import DeliveryTimeoutError
+from kafkaclient.errors import DeliveryTimeoutError, PartitionOutOfRangeError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, FakeCluster
 from kafkaclient.testing.inspect import inspect
@@ -258,3 +258,25 @@ async def test_a_partitioner_forgets_topics(partitioner: str, producing: StartPr
         await producer.send_and_wait("t", b"1")
         after: Any = accumulator.topics["t"].strategy
         assert before._partition.__self__ is not after._partition.__self__
+
+
+@pytest.mark.parametrize("partitions", [8, 3])
+@virtual_time
+async def test_a_partition_is_awaited_while_its_topic_is_created_again(
+    partitions: int, producing: StartProducer
+) -> None:
+    fake = FakeCluster(auto_create_topics=False)
+    fake.create_topic("t", 3)
+    async with producing(fake) as producer:
+        await producer.send_and_wait("t", b"0")
+        fake.delete_topic("t")
+        sending = asyncio.create_task(producer.send_and_wait("t", b"7", partition=7))
+        await asyncio.sleep(2)
+        assert not sending.done()
+        fake.create_topic("t", partitions)
+        if partitions > 7:
+            assert (await sending).offset == 0
+        else:
+            with pytest.raises(PartitionOutOfRangeError, match="has 3 partitions"):
+                await sending
+        assert now() < 4

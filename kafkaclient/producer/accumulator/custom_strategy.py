@@ -29,15 +29,7 @@ class CustomPartitioner(PartitionStrategy):
     (KAFKA-18295).
     """
 
-    __slots__ = (
-        "_cluster",
-        "_load",
-        "_may_move",
-        "_on_new_batch",
-        "_partition",
-        "_topic",
-        "_who",
-    )
+    __slots__ = ("_cluster", "_load", "_on_new_batch", "_partition", "_topic", "_who", "may_move")
 
     def __init__(
         self,
@@ -49,16 +41,12 @@ class CustomPartitioner(PartitionStrategy):
         may_move: bool = False,
     ) -> None:
         self._topic = topic
-        self._may_move = may_move
+        self.may_move = may_move
         self._cluster = cluster
         self._load = load
         self._who = type(partitioner).__qualname__
         self._partition: Callable[..., Any] = partitioner.partition
         self._on_new_batch: Callable[..., Any] | None = getattr(partitioner, "on_new_batch", None)
-
-    @property
-    def may_move(self) -> bool:
-        return self._may_move
 
     def choose_queue(self, record: Record, view: TopicView) -> PartitionQueue:
         name, count = self._topic.name, view.partition_count

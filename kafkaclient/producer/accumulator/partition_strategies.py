@@ -193,6 +193,8 @@ class Kip794(PartitionStrategy):
 
     __slots__ = ("_conditions", "_eligible", "_load_as_of", "_near", "_topic", "partitioner")
 
+    may_move = True
+
     def __init__(
         self,
         topic: TopicBuffer,
@@ -206,10 +208,6 @@ class Kip794(PartitionStrategy):
         self._topic = topic
         self._conditions = conditions
         self._load_as_of = 0
-
-    @property
-    def may_move(self) -> bool:
-        return True
 
     def choose_queue(self, record: Record, view: TopicView) -> PartitionQueue:
         return self._topic.queue(self.partitioner.current(view).partition)

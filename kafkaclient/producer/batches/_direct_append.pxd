@@ -17,8 +17,20 @@ cdef extern from *:
         clock_gettime(CLOCK_REALTIME, &now);
         return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
     }
+
+    /* A few milliseconds behind, at a quarter of the cost. */
+    static CYTHON_INLINE int64_t kafkaclient_coarse_ms(void) {
+    #ifdef CLOCK_REALTIME_COARSE
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME_COARSE, &now);
+        return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    #else
+        return kafkaclient_system_ms();
+    #endif
+    }
     """
     int64_t _system_ms "kafkaclient_system_ms" ()
+    int64_t _coarse_ms "kafkaclient_coarse_ms" ()
 
 cdef object RawRecord
 cdef object _LAST_TIMESTAMP

@@ -47,6 +47,8 @@ if not cython.compiled:  # compiled, these names are C functions, see _direct_ap
     def _system_ms() -> int:
         return int(time.time() * 1000)
 
+    _coarse_ms = _system_ms
+
 
 class AppendSlot:
     """An open batch that takes records without further decisions, until it is full or closed.
@@ -144,7 +146,7 @@ class TopicAppendSlots:
 
     def now_ms(self) -> int:
         """The time by which slots grow old."""
-        return _system_ms() if self._clock_s is None else int(self._clock_s() * 1000)
+        return _coarse_ms() if self._clock_s is None else int(self._clock_s() * 1000)
 
     def use_for(self, seconds: float) -> None:
         """No slot may be used later than ``seconds`` from now: its batch would be too old. A timer

@@ -20,11 +20,9 @@ class PartitionStrategy:
 
     __slots__ = ()
 
-    @property
-    def may_move(self) -> bool:
-        """Whether a chosen batch of records without key goes to another partition if its own one is
-        deleted. (An unbound batch always does.)"""
-        return False
+    may_move: bool = False
+    """Whether a chosen batch of records without key goes to another partition if its own one is
+    deleted. (An unbound batch always does.)"""
 
     def choose_queue(self, record: Record, view: TopicView) -> PartitionQueue:
         """The queue that the record goes to."""

@@ -1,9 +1,12 @@
-"""Older brokers: what they do not speak is not asked of them, and all promises hold."""
+"""Older brokers, and a newer one: what they do not speak is not asked of them, and all promises
+hold."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from random import Random
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,13 +14,18 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from integration.transaction_stories import PARTITIONS, everything, time_out
 from kafkaclient import Producer
-from kafkaclient.errors import SaslAuthenticationError
+from kafkaclient.cluster.router import Router
+from kafkaclient.cluster.view import Broker, ClusterView
+from kafkaclient.config import ProducerConfig
+from kafkaclient.errors import BrokerConnectionError, SaslAuthenticationError
+from kafkaclient.net.dialer import TcpDialer
 from kafkaclient.reader import Reader
-from kafkaclient.testing import ClusterSecurity, SecureListener
+from kafkaclient.testing import ClusterSecurity, FakeCluster, SecureListener
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
+from kafkaclient.wire.metadata import MetadataCall
 from kafkaclient.wire.produce import MAX_VERSION, MIN_VERSION
 from tests.streams.range_protocol import RangeProtocol, member
 
@@ -26,8 +34,10 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.local_cluster]
 
-PRODUCE = {"3.9.2": 11, "4.0.2": 12}
+PRODUCE = {"3.9.2": 11, "4.0.2": 12, "4.4.0": 13}
 """The newest version of Produce, by broker: leader hints; transactions v2; 4.1 has topic ids."""
+API_VERSIONS = {"3.9.2": 4, "4.0.2": 4, "4.4.0": 5}
+"""The version of ApiVersions on connections to known brokers: 5 proves the broker (KIP-1242)."""
 
 SECURITY = ClusterSecurity(
     users={"alice": "alice-secret"},
@@ -39,7 +49,9 @@ SECURITY = ClusterSecurity(
 CONFIG = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 500}
 
 
-@pytest.fixture(scope="module", params=["3.9.2", pytest.param("4.0.2", marks=pytest.mark.full)])
+@pytest.fixture(
+    scope="module", params=["3.9.2", pytest.param("4.0.2", marks=pytest.mark.full), "4.4.0"]
+)
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """One broker of that version, which the fixtures of ``conftest.py`` use as well."""
     cluster = LocalCluster(1, version=request.param, security=SECURITY, config=CONFIG)
@@ -78,6 +90,7 @@ async def test_records_of_every_kind(kafka_cluster, topic, create_topic, read_to
         connection = inspect(producer).router.produce_connection(0)
         newest = connection.api_versions.pick(ApiKey.PRODUCE, MIN_VERSION, MAX_VERSION)
     assert newest == PRODUCE[kafka_cluster.version]
+    assert connection.api_versions_version == API_VERSIONS[kafka_cluster.version]
     read = await read_topic(topic)
     assert {(r.partition, r.offset): r.value for r in read} == {
         (p.partition, p.offset): b"%d " % n * 20 for n, p in enumerate(places)
@@ -127,6 +140,84 @@ async def test_a_topic_created_anew_goes_by_its_name(
         places = await asyncio.gather(*waiting)
     assert [p.offset for p in places] == [n // 2 for n in range(20)]
     assert len(await read_topic(topic)) == 20
+
+
+@pytest.mark.parametrize("security_protocol", ["PLAINTEXT", "SASL_SSL"])
+async def test_a_connection_proves_its_cluster_and_its_broker(kafka_cluster, security_protocol):
+    """By ApiVersions from Kafka 4.4 on, with SASL after the login; otherwise by Metadata."""
+    options = {"bootstrap_servers": kafka_cluster.bootstrap}
+    if security_protocol == "SASL_SSL":
+        options = {
+            "bootstrap_servers": kafka_cluster.secured_bootstrap("SASL_SSL"),
+            "security_protocol": security_protocol,
+            "sasl_mechanism": "SCRAM-SHA-512",
+            "sasl_username": "alice",
+            "sasl_password": "alice-secret",
+            "ssl_truststore_location": kafka_cluster.certificates / "ca.pem",
+        }
+    config = ProducerConfig.build(None, options)
+    ((host, port),) = config.bootstrap_servers
+    by_handshake = API_VERSIONS[kafka_cluster.version] == 5
+    for cluster_id, node_id, right in [
+        (None, 0, True),
+        ("another", 0, False),
+        (None, 7, not by_handshake),
+    ]:
+        router = Router(config, clock=asyncio.get_running_loop().time, rng=Random(1))
+        result = await router.metadata(MetadataCall(), timeout_s=10, failures=0)
+        router.identity.cluster_id = cluster_id or result.cluster_id
+        broker = Broker(node_id, host, port)
+        router.update_brokers(ClusterView(brokers=MappingProxyType({node_id: broker})))
+        try:
+            if right:
+                await router.call(MetadataCall(()), node_id)
+            else:
+                with pytest.raises(BrokerConnectionError, match="No records are sent there"):
+                    await router.call(MetadataCall(()), node_id)
+        finally:
+            await router.close()
+
+
+class MovingNames:
+    """The fake cluster's names lead to it, or to a real broker."""
+
+    def __init__(self, fake: FakeCluster, real: tuple[str, int]) -> None:
+        self.fake, self.real, self.moved = fake, real, False
+        self.tcp = TcpDialer()
+
+    async def dial(self, host, port, factory):
+        if not host.startswith("fake-"):
+            return await self.tcp.dial(host, port, factory)
+        if self.moved:
+            return await self.tcp.dial(*self.real, factory)
+        return await self.fake.dial(host, port, factory)
+
+
+async def test_names_that_lead_here_from_another_cluster(
+    kafka_cluster, topic, create_topic, read_topic
+):
+    """The connection is refused, by the handshake or by Metadata, and the client moves: records
+    without an outcome come along, under a producer id of this cluster."""
+    await create_topic(topic, 1)
+    other = Producer(kafka_cluster.bootstrap, linger_ms=0)
+    fake = FakeCluster(1)
+    fake.create_topic(topic, 1)
+    names = MovingNames(fake, kafka_cluster.address(0))
+    mine = Producer(fake.bootstrap, dialer=names, linger_ms=0)
+    async with other, mine:
+        await mine.send_and_wait(topic, b"not here", partition=0)
+        await other.send_and_wait(topic, b"theirs", partition=0)
+        fake.stall_broker(0)
+        waiting = [await mine.send(topic, b"%d" % n, partition=0) for n in range(5)]
+        await asyncio.sleep(0.1)
+        names.moved = True
+        fake.drop_connections()
+        await asyncio.gather(*waiting)
+        await other.send_and_wait(topic, b"theirs too", partition=0)
+        ids = {inspect(each).accumulator.identity.producer_id for each in (mine, other)}
+    assert len(ids) == 2
+    read = [r.value for r in await read_topic(topic)]
+    assert read == [b"theirs", *(b"%d" % n for n in range(5)), b"theirs too"]
 
 
 async def test_a_batch_too_large_is_split(kafka_cluster, topic, create_topic, read_topic):

@@ -39,7 +39,7 @@ WITHOUT = {
     "no broker has answered for %.0f s: asking the bootstrap servers again",
     "refreshing the metadata failed in an unexpected way",
     "sending offsets to a transaction failed",
-    "the cluster id changed from %s to %s",
+    "the client has moved from cluster %s to cluster %s, which the bootstrap servers lead to",
     "the event loop stood still for %.1f s, and nothing was sent meanwhile: something in "
     "this program computes or waits without awaiting; asyncio's debug mode names it",
 }

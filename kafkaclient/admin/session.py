@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkaclient.admin.shared import Shared
-from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.client import bootstrap_error
 from kafkaclient.cluster.coordinator import Coordinators
+from kafkaclient.cluster.identity import is_final
 from kafkaclient.cluster.retry import until_answered
 from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.view import Broker, ClusterView
@@ -24,7 +24,6 @@ from kafkaclient.config.limit import Limit
 from kafkaclient.errors import (
     AdminStateError,
     AdminTimeoutError,
-    BrokerConnectionError,
     KafkaError,
     ProducerClosedError,
     ProtocolError,
@@ -184,23 +183,18 @@ class Session:
     ) -> MetadataResult:
         """Metadata of the brokers and of ``topics`` (None: all topics). Creates no topic."""
         call = MetadataCall(topics, allow_auto_topic_creation=False)
-        timeout_s = _METADATA_TIMEOUT_S
+        timeout_s, failed = _METADATA_TIMEOUT_S, 0
 
         async def attempt() -> MetadataResult:
             limit = min(self.config.request_timeout_ms / 1000, timeout_s)
-            result = await self._router.call(call, timeout_s=limit)
-            if result.error_code:
-                raise broker_error(result.error_code, "metadata request")
-            if not result.brokers:
-                raise BrokerConnectionError("metadata request: the answer contains no brokers")
-            return result
+            return await self._router.metadata(call, timeout_s=limit, failures=failed)
 
         async def before_retry(error: KafkaError, failures: int) -> None:
-            nonlocal timeout_s
-            # If one bootstrap server is not a broker, the others may still be brokers.
-            if isinstance(error, ProtocolError) and failures >= len(self.config.bootstrap_servers):
+            nonlocal timeout_s, failed
+            failed = failures
+            if is_final(error, failures, len(self.config.bootstrap_servers)):
                 raise error
-            self._note_retriable(error)
+            self.note_error(error)
             if on_failure is not None:
                 on_failure(error)
             timeout_s *= 2
@@ -209,7 +203,8 @@ class Session:
         result = await until_answered(attempt, before_retry, self._waits, _ANSWER)
         brokers = {broker.node_id: Broker(*broker) for broker in result.brokers}
         self._controller = result.controller_id if result.controller_id in brokers else None
-        self._router.update_brokers(ClusterView(brokers=MappingProxyType(brokers)))
+        view = ClusterView(brokers=MappingProxyType(brokers), cluster_id=result.cluster_id)
+        self._router.update_brokers(view)
         return result
 
     async def call(self, call: Call[T], node: int | None = None) -> T:

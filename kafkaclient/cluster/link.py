@@ -8,6 +8,8 @@ import logging
 import socket
 from typing import TYPE_CHECKING, TypeAlias
 
+from kafkaclient.broker_errors import broker_error
+from kafkaclient.cluster.identity import REBOOTSTRAP_REQUIRED, WrongBrokerError
 from kafkaclient.cluster.reconnect_backoff import ReconnectBackoff
 from kafkaclient.errors import (
     AuthenticationError,
@@ -19,12 +21,15 @@ from kafkaclient.errors import (
 from kafkaclient.log_fields import log_fields
 from kafkaclient.net.connection import Connection
 from kafkaclient.time_limit import time_limit
+from kafkaclient.wire.api import ApiKey
+from kafkaclient.wire.api_versions import FIRST_WITH_NODE, ApiVersionsCall
+from kafkaclient.wire.metadata import MetadataCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from random import Random
 
-    from kafkaclient.cluster.outages import Outages
+    from kafkaclient.cluster.identity import Identity
     from kafkaclient.cluster.view import Broker
     from kafkaclient.config import ClientConfig
     from kafkaclient.net.authentication import Session
@@ -38,6 +43,7 @@ Purpose: TypeAlias = str
 """What a connection is for: "produce", "side" (a second one for Produce), "control", "vital"
 (liveness probes), or a name that the caller chooses."""
 
+_ANOTHER_BROKER = "is another broker, or one of another cluster"
 _NOT_CONNECTED = "could not be connected"
 _NOT_ANSWERED = "accepted the connection and did not answer"
 _NOT_AUTHENTICATED = "and this client could not finish authentication"
@@ -57,7 +63,9 @@ does not know the version. Azure Event Hubs does so with version 4."""
 
 class Link:
     """Connects to a broker on demand, one attempt at a time, with the pauses of
-    :class:`ReconnectBackoff`.
+    :class:`ReconnectBackoff`. A connection to a known broker proves that it leads to the cluster of
+    ``identity``: by its handshake from Kafka 4.4 on, which costs nothing, and otherwise, or with
+    SASL, by one more request.
 
     ``on_change`` is called when the connection comes up, is lost or becomes writable again, and
     when an attempt has failed.
@@ -69,13 +77,13 @@ class Link:
         purpose: Purpose,
         *,
         config: ClientConfig,
+        identity: Identity,
         dialer: Dialer,
         clock: Callable[[], float],
         rng: Random,
         meter: Meter | None,
         on_change: Callable[[Link], None],
         security: Security,
-        outages: Outages,
     ) -> None:
         self.broker = broker
         self.purpose = purpose
@@ -85,14 +93,18 @@ class Link:
         """The connection after its handshake, until its end was handled: it may be closed."""
         self.setup_s: float | None = None
         """How long the last successful attempt took: dialing, handshake, authentication."""
+        self.refused_at = float("-inf")
+        """When an answer of the broker was refused last, by the clock."""
+        self._refused: Connection | None = None
         self._config = config
+        self._identity = identity
         self._dialer = dialer
         self._clock = clock
         self._backoff = ReconnectBackoff(config, clock, rng)
         self._meter = meter
         self._on_change = on_change
         self._security = security
-        self._outages = outages
+        self._outages = identity.outages
         self._refused_logins = 0
         self.refused_since: float | None = None
         """Since when each attempt was refused, or did not find an address; None: it is not so."""
@@ -160,6 +172,17 @@ class Link:
         if self.established is not None:
             self.established.close(error)
 
+    def refuse(self, error: KafkaError) -> None:
+        """Close the connection: the broker's answer cannot be used. Counts as a failed attempt."""
+        connection = self._refused = self.established
+        self.refused_at = self._clock()
+        if connection is not None:
+            connection.close(error)
+            self._connection_closed(connection, error)
+            self._lost_early = False
+            if not self._backoff.failures:
+                self._backoff.attempt_failed(error)
+
     def abort(self) -> None:
         """Like :meth:`close`, but drop bytes that are not written yet."""
         self.close()
@@ -170,8 +193,9 @@ class Link:
         """Wait until the attempt and the connection have ended, after :meth:`close`."""
         if self.attempt is not None:
             await asyncio.wait({self.attempt})
-        if self.established is not None:
-            await self.established.wait_closed()
+        for connection in (self.established, self._refused):
+            if connection is not None:
+                await connection.wait_closed()
 
     async def _run_attempt(self) -> None:
         try:
@@ -201,6 +225,8 @@ class Link:
         # The error of a bootstrap server is logged or raised by those who ask any server.
         if isinstance(error, AuthenticationError) and not error.retriable and self.broker[0] >= 0:
             self._log_failure("denied", logging.ERROR, error)
+        elif isinstance(error, WrongBrokerError):
+            self._log_failure("wrong", logging.ERROR, error)
         else:
             self._log_failure("failed", logging.INFO, error)
 
@@ -211,11 +237,11 @@ class Link:
         _log.log(level, text, error, self.purpose, extra=self._log_fields(error))
 
     def _log_success(self) -> None:
-        kinds = ("failed", "denied", "lost")
-        failed, denied, _ = (self._outages.end((*self.broker[1:3], kind)) for kind in kinds)
-        if failed is not None or denied is not None:
+        kinds = ("failed", "denied", "wrong", "lost")
+        *failed, _ = (self._outages.end((*self.broker[1:3], kind)) for kind in kinds)
+        if failed_s := max(each or 0.0 for each in failed):
             text = "%s can be connected again, %.1f s after that first failed"
-            _log.info(text, self.name, max(failed or 0, denied or 0), extra=self._log_fields())
+            _log.info(text, self.name, failed_s, extra=self._log_fields())
 
     def _log_fields(self, error: KafkaError | None = None) -> dict[str, object]:
         return log_fields(error, broker=self.broker.node_id)
@@ -228,6 +254,11 @@ class Link:
             async with time_limit(limit_s):
                 connection = await self._dial_and_shake_hands()
                 await self._authenticate(connection)
+                try:
+                    await self._prove(connection)
+                except BaseException:
+                    connection.abort()
+                    raise
                 return connection
         except KafkaError:
             raise
@@ -260,13 +291,16 @@ class Link:
         return f"{self.name} {self._late}{limit}{advice}"
 
     async def _dial_and_shake_hands(self) -> Connection:
+        cluster_id = self._identity.cluster_id if self.broker.node_id >= 0 else None
         first = self._api_versions_version
+        if cluster_id is not None and self._identity.newest_api_versions >= FIRST_WITH_NODE:
+            first = max(first, FIRST_WITH_NODE)
         for version in (first, *(v for v in _API_VERSIONS_FALLBACKS if v < first)):
             _, connection = await self._dialer.dial(
                 self.broker.host, self.broker.port, self._new_connection
             )
             try:
-                await connection.handshake(version)
+                await connection.handshake(version, cluster_id=cluster_id)
             except (BrokerConnectionError, ProtocolError) as error:
                 connection.abort()
                 if not self._backoff.failed_attempts:
@@ -274,8 +308,10 @@ class Link:
                     await self._security.explain_silence(self.name, host, port, self._dialer)
                 if version == _API_VERSIONS_FALLBACKS[-1] or isinstance(error, ProtocolError):
                     raise
-            except BaseException:
+            except BaseException as error:
                 connection.abort()
+                if cluster_id is not None and getattr(error, "code", 0) == REBOOTSTRAP_REQUIRED:
+                    raise self._identity.wrong_broker(self.name, _ANOTHER_BROKER) from error
                 raise
             else:
                 if connection.api_versions_version is not None:
@@ -298,6 +334,35 @@ class Link:
             connection.close(error if isinstance(error, KafkaError) else None)
             connection.abort()
             raise
+
+    async def _prove(self, connection: Connection) -> None:
+        """Raise WrongBrokerError unless the broker is one of the client's cluster."""
+        versions, cluster_id = connection.api_versions, self._identity.cluster_id
+        if versions is not None:
+            newest = versions.ranges.get(ApiKey.API_VERSIONS, (0, 0))[1]
+            self._identity.newest_api_versions = newest
+        by_version = self._identity.newest_api_versions >= FIRST_WITH_NODE
+        # Before the login, Kafka 4.4 does not look at what the handshake names.
+        by_handshake = self._session is None and (
+            (connection.api_versions_version or 0) >= FIRST_WITH_NODE
+        )
+        if self.broker.node_id < 0 or cluster_id is None or by_handshake:
+            return
+        self._late = _NOT_ANSWERED
+        what = _ANOTHER_BROKER
+        if by_version:
+            again = ApiVersionsCall(cluster_id=cluster_id, node_id=self.broker.node_id)
+            code = (await connection.call(again)).error_code
+        else:
+            result = await connection.call(MetadataCall((), allow_auto_topic_creation=False))
+            code = result.error_code
+            if not code and result.cluster_id != cluster_id:
+                what = f"is a broker of cluster {result.cluster_id!r}"
+                code = REBOOTSTRAP_REQUIRED
+        if code == REBOOTSTRAP_REQUIRED:
+            raise self._identity.wrong_broker(self.name, what)
+        if code:
+            raise broker_error(code, f"connecting to {self.name}")
 
     def _new_connection(self) -> Connection:
         # Dialers call this once TCP is connected, before TLS.
@@ -332,9 +397,9 @@ class Link:
             self._on_change(self)
 
 
-async def first_connection(links: Iterable[Link], head_start_s: float) -> Connection:
-    """The connection of the first link that is connected. The links start to dial in their order,
-    each ``head_start_s`` after the previous one.
+async def first_connection(links: Iterable[Link], head_start_s: float) -> tuple[Link, Connection]:
+    """The first link that is connected, with its connection. The links start to dial in their
+    order, each ``head_start_s`` after the previous one.
 
     Raises AuthenticationError or another error that is not retriable if that is the reason, and
     otherwise BrokerConnectionError with all errors.
@@ -343,16 +408,16 @@ async def first_connection(links: Iterable[Link], head_start_s: float) -> Connec
     attempts: set[asyncio.Task[None]] = set()
     for link in links:
         connection = link.connect()
-        if connection is None and link.attempt is not None:
+        if connection is not None:
+            return link, connection
+        if link.attempt is not None:
             tried.append(link)
             attempts.add(link.attempt)
-            connection = await _first_up(tried, attempts, head_start_s)
-        if connection is not None:
-            return connection
+            if up := await _first_up(tried, attempts, head_start_s):
+                return up
     while attempts:
-        connection = await _first_up(tried, attempts, None)
-        if connection is not None:
-            return connection
+        if up := await _first_up(tried, attempts, None):
+            return up
     errors = [link.error for link in tried if link.error is not None]
     raise_refusal(errors)
     if errors and not any(error.retriable for error in errors):
@@ -373,8 +438,12 @@ def raise_refusal(errors: Sequence[KafkaError]) -> None:
 
 async def _first_up(
     links: Iterable[Link], attempts: set[asyncio.Task[None]], timeout_s: float | None
-) -> Connection | None:
-    """Wait until an attempt has ended, and remove it from the set; an open connection, if any."""
+) -> tuple[Link, Connection] | None:
+    """Wait until an attempt has ended, and remove it from the set; a link that is connected, and
+    its connection, if there is one."""
     done, _ = await asyncio.wait(attempts, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     attempts -= done
-    return next((link.connection for link in links if link.connection is not None), None)
+    for link in links:
+        if (connection := link.connection) is not None:
+            return link, connection
+    return None

@@ -8,11 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.client import bootstrap_error
+from kafkaclient.cluster.identity import differs, is_final, merge, with_leaders
 from kafkaclient.cluster.outages import Outages
-from kafkaclient.cluster.rebootstrap import Rebootstrap
 from kafkaclient.cluster.refresh_schedule import RefreshSchedule
 from kafkaclient.cluster.retry import set_within
 from kafkaclient.cluster.topics import (
@@ -21,16 +20,14 @@ from kafkaclient.cluster.topics import (
     no_metadata,
     portions_of,
 )
-from kafkaclient.cluster.view import ClusterView, merge, with_leaders
+from kafkaclient.cluster.view import ClusterView
 from kafkaclient.compiled_modules import log_pure_python
 from kafkaclient.errors import (
     AuthenticationError,
-    BrokerConnectionError,
     KafkaError,
     MetadataTimeoutError,
     ProducerClosedError,
     ProducerStateError,
-    ProtocolError,
 )
 from kafkaclient.log_fields import log_fields
 from kafkaclient.time_limit import time_limit
@@ -61,15 +58,17 @@ class Metadata:
     """The current :attr:`view` of the brokers and of the topics in use.
 
     It is requested every ``metadata_max_age_ms``, after :meth:`request_refresh`, and at once for
-    every new topic. :class:`RefreshSchedule` decides when, and :class:`Rebootstrap` which requests
-    go to the bootstrap servers. A refresh of many topics takes several requests, one after the
-    other, and responses are taken up in portions: other callbacks of the event loop run in between.
+    every new topic. :class:`RefreshSchedule` decides when, :meth:`.Router.metadata` which broker
+    is asked, and identity.py what is taken from its response. A refresh of many topics takes
+    several requests, one after the other, and responses are taken up in portions: other callbacks
+    of the event loop run in between.
 
     A topic that was not used for ``metadata_max_idle_ms`` is forgotten (KIP-526) if
     ``release(topic)`` returns True. It releases other data of the topic, or returns False because
     the topic is still needed. ``right`` is what the client needs on topics, as in ACLs; errors name
-    it. ``on_crash(task, error)`` is called when the task has ended unexpectedly; ``error`` is None
-    if the task was cancelled.
+    it. ``is_awaited(topic)``: whether records wait for the topic, besides the callers of
+    :meth:`wait_topic`. ``on_crash(task, error)`` is called when the task has ended unexpectedly;
+    ``error`` is None if the task was cancelled.
     """
 
     def __init__(
@@ -82,6 +81,7 @@ class Metadata:
         waits: Waits,
         right: str = "Write",
         release: Callable[[str], bool] = lambda _topic: True,
+        is_awaited: Callable[[str], bool] = lambda _topic: False,
         on_crash: Callable[[str, BaseException | None], None] = lambda _task, _error: None,
     ) -> None:
         self.view: ClusterView = ClusterView()
@@ -92,6 +92,7 @@ class Metadata:
         self.waits = waits
         """What the client's callers wait for."""
         self._release = release
+        self._is_awaited = is_awaited
         self._on_crash = on_crash
         pause_s = partial(retry_pause_s, config=config, rng=rng)
         self._schedule = RefreshSchedule(config, pause_s, rng)
@@ -105,7 +106,6 @@ class Metadata:
         """Callers of :meth:`start` (with 0) and :meth:`refresh`, with the number of the first
         refresh that answers them."""
         self._last_error: KafkaError | None = None
-        self._rebootstrap = Rebootstrap(config)
         self._outages = Outages(clock)
 
     @property
@@ -311,15 +311,27 @@ class Metadata:
         changed = False
         view = self.view.topics
         known = {name: view[name].partition_count for name in names if name in view}
-        requests = portions_of(names, known, _REQUEST_PARTITIONS)
-        for request in requests:
-            result = await self._request(request)
+        created = {name for name in names if self._may_create(name)}
+        requests = [
+            (portion, create)
+            for create in (True, False)
+            for portion in portions_of(
+                [name for name in names if (name in created) is create], known, _REQUEST_PARTITIONS
+            )
+            if portion
+        ] or [(names, False)]
+        for request, create in requests:
+            result = await self._router.metadata(
+                MetadataCall(tuple(request), create, self._told),
+                timeout_s=self._schedule.timeout_s,
+                failures=self._schedule.failures,
+            )
             told = {info.name: info for info in result.topics}
             sizes = {name: len(info.partitions) for name, info in told.items()}
             portions = portions_of(request, sizes, _PORTION_PARTITIONS)
             for portion in portions:
                 await asyncio.sleep(0)  # other callbacks go first
-                if full and request is requests[-1] and portion is portions[0]:
+                if full and request is requests[-1][0] and portion is portions[0]:
                     # Not before the response: a topic that was used again meanwhile must be kept.
                     self._forget_idle()
                 infos = tuple([told[name] for name in portion if name in told])
@@ -335,24 +347,17 @@ class Metadata:
                 if number <= self._refreshes and not answered.done():
                     answered.set_result(None)
 
+    def _may_create(self, name: str) -> bool:
+        """Whether the brokers may create the topic: only if something waits for it, so that a
+        deleted topic does not come back because this client still knows its name."""
+        topic = self._topics.by_name[name]
+        absent = name not in self.view.topics or topic.error is not None
+        wanted = absent and self._config.allow_auto_create_topics
+        return wanted and (bool(topic.waiters) or self._is_awaited(name))
+
     def _forget_idle(self, max_idle_s: float | None = None) -> None:
         for name in self._topics.forget_idle(self._clock(), self._release, max_idle_s):
             self._told.forget(name)
-
-    async def _request(self, names: list[str]) -> MetadataResult:
-        failures = self._schedule.failures
-        result = await self._router.call(
-            MetadataCall(tuple(names), self._config.allow_auto_create_topics, self._told),
-            timeout_s=self._schedule.timeout_s,
-            bootstrap=self._rebootstrap.is_due(self._clock(), failures, self.view.brokers),
-        )
-        self._rebootstrap.note_response(result.error_code)
-        if result.error_code:
-            raise broker_error(result.error_code, "metadata request")
-        if not result.brokers:
-            # A broker that has just started knows no brokers; with its answer we would know none.
-            raise BrokerConnectionError("a broker answered with metadata that names no brokers")
-        return result
 
     def _absorb(self, result: MetadataResult, names: list[str]) -> bool:
         """Use the response to a request for these topics. Returns whether anything has changed."""
@@ -361,8 +366,13 @@ class Metadata:
         old = self.view
         new = merge(old, result, now=now, keep=self._topics.by_name)
         errors_changed = self._topics.note(result, names, new, now)
-        if old.cluster_id not in (None, new.cluster_id):
-            _log.warning("the cluster id changed from %s to %s", old.cluster_id, new.cluster_id)
+        if differs(old.cluster_id, new.cluster_id):
+            _log.warning(
+                "the client has moved from cluster %s to cluster %s, which the bootstrap servers "
+                "lead to",
+                old.cluster_id,
+                new.cluster_id,
+            )
         self._replace_view(new, notify=errors_changed)
         found = [new.topics[name] for name in names if name in new.topics]
         for topic in found:
@@ -371,6 +381,8 @@ class Metadata:
         # A leader that is not among the brokers (it is leaving, or returns) cannot be reached.
         if any(not topic.leaders <= new.brokers.keys() for topic in found):
             self.request_refresh("a partition has no leader")
+        elif not new.doubts.keys().isdisjoint(names):
+            self.request_refresh("a broker's metadata of a topic looks old")
         return new.topics != old.topics or new.brokers != old.brokers
 
     def _failed(self, error: KafkaError) -> None:
@@ -390,9 +402,7 @@ class Metadata:
 
     def _is_permanent(self, error: KafkaError) -> bool:
         """Whether :meth:`start` fails at once."""
-        if isinstance(error, ProtocolError):  # this server is not a broker; others may be
-            return self._schedule.failures >= len(self._config.bootstrap_servers)
-        return not error.retriable and not self._rebootstrap.required
+        return is_final(error, self._schedule.failures, len(self._config.bootstrap_servers))
 
     def _fail_starts(self, error: KafkaError, level: int) -> int:
         """Fail the callers of :meth:`start`. The level to log the error at: they raise it."""
@@ -412,7 +422,8 @@ class Metadata:
         if new is old and not notify:
             return
         self._router.update_brokers(new)
-        if not notify and new.topics == old.topics and new.brokers == old.brokers:
+        same = new.topics == old.topics and new.brokers == old.brokers
+        if same and not notify and new.cluster_id == old.cluster_id:
             return
         for listener in self._listeners:
             try:

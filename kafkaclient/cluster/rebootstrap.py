@@ -2,12 +2,15 @@
 
 There are two reasons:
 
-- No known broker can be connected (KIP-899). A call that any broker can answer then dials the
-  bootstrap servers, after at most ``MAX_DIALED`` known brokers with a head start of
-  ``HEAD_START_S`` each, and before brokers whose last attempt failed (``Router.call``).
+- No known broker can be connected (KIP-899). A Metadata request then dials the bootstrap
+  servers, after at most ``MAX_DIALED`` known brokers with a head start of
+  ``HEAD_START_S`` each, and before brokers whose last attempt failed (``Router.metadata``).
 - Known brokers can be connected, but have not answered for
   ``metadata.recovery.rebootstrap.trigger.ms``, or a broker requires it (KIP-1102). Then the next
   Metadata request goes to the bootstrap servers (:meth:`Rebootstrap.is_due`).
+
+Only Metadata requests go to bootstrap servers once brokers are known. identity.py decides whether
+the client then moves to the cluster that answers.
 """
 
 from __future__ import annotations
@@ -25,8 +28,6 @@ _log = logging.getLogger(__name__)
 HEAD_START_S = 0.5  # how long one broker is dialed before the next one, for a call to any broker
 MAX_DIALED = 5  # how many known brokers are dialed before the bootstrap servers
 
-_REBOOTSTRAP_REQUIRED = 129
-
 
 def is_enabled(config: ClientConfig) -> bool:
     return config.metadata_recovery_strategy == "rebootstrap"
@@ -37,14 +38,15 @@ class Rebootstrap:
 
     def __init__(self, config: ClientConfig) -> None:
         self.required: bool = False
-        """Whether the last response required it."""
+        """Whether a response required it, and none was used since."""
         self._enabled = is_enabled(config)
         self._trigger_s = config.metadata_recovery_rebootstrap_trigger_ms / 1000
         self._failing_since = 0.0
         self._told = False
 
-    def note_response(self, error_code: int) -> None:
-        self.required = self._enabled and error_code == _REBOOTSTRAP_REQUIRED
+    def require(self) -> None:
+        """A broker has answered REBOOTSTRAP_REQUIRED."""
+        self.required = self._enabled
 
     def is_due(self, now: float, failures: int, known_brokers: Sized) -> bool:
         """Whether this request goes to the bootstrap servers, after ``failures`` failed requests in

@@ -17,9 +17,10 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
+from kafkaclient.cluster.identity import CONFIRM_S, REBOOTSTRAP_REQUIRED, Identity, differs
 from kafkaclient.cluster.link import Link, first_connection, raise_refusal
 from kafkaclient.cluster.outages import Outages
-from kafkaclient.cluster.rebootstrap import HEAD_START_S, MAX_DIALED, is_enabled
+from kafkaclient.cluster.rebootstrap import HEAD_START_S, MAX_DIALED, Rebootstrap, is_enabled
 from kafkaclient.cluster.view import Broker
 from kafkaclient.errors import (
     AuthenticationError,
@@ -27,6 +28,7 @@ from kafkaclient.errors import (
     KafkaError,
     ProducerClosedError,
     RequestTimedOutError,
+    UnsupportedVersionError,
 )
 from kafkaclient.log_fields import log_fields
 from kafkaclient.net.dialer import TcpDialer
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.net.meter import Meter
     from kafkaclient.wire.api import Call
+    from kafkaclient.wire.results import MetadataResult
 
 T = TypeVar("T")
 
@@ -81,9 +84,13 @@ class Router:
         self._rng = rng
         security = Security(config, clock=clock, wall_clock=wall_clock, rng=rng)
         self.missing_token = security.missing_token
+        self.identity = Identity(Outages(clock))
+        """The cluster that the client is in. :meth:`metadata` changes it."""
+        self.rebootstrap = Rebootstrap(config)
         self._new_link = partial(
             Link,
             config=config,
+            identity=self.identity,
             dialer=dialer
             or TcpDialer(
                 config.send_buffer_bytes,
@@ -96,7 +103,6 @@ class Router:
             meter=meter,
             on_change=self._link_changed,
             security=security,
-            outages=Outages(clock),
         )
         self.brokers: dict[int, Broker] = {}
         """The brokers that the cluster's metadata names, by their ids. Read-only."""
@@ -171,6 +177,12 @@ class Router:
         """Close the broker's second Produce connection, which has no request in flight."""
         self._retire((node_id, "side"))
 
+    def reconnect(self, node_id: int, error: KafkaError) -> None:
+        """Close the broker's Produce connections; the next ones look up its name again."""
+        for purpose in _PRODUCE:
+            if (link := self._links.get((node_id, purpose))) is not None:
+                link.refuse(error)
+
     async def probe(self, node_id: int) -> None:
         """Wait for the broker's answer to a request, on a connection for probes only.
 
@@ -180,7 +192,7 @@ class Router:
         """
         link = self._links.get((node_id, "vital"))
         known = None if link is None else link.connection
-        connection = await self._control_connection(node_id, False, "vital")
+        _, connection = await self._connected(self._links_to(node_id, "vital"))
         if connection is known:  # a new connection has had its handshake
             await connection.call(ApiVersionsCall())
 
@@ -200,16 +212,15 @@ class Router:
         node_id: int | None = None,
         *,
         timeout_s: float | None = None,
-        bootstrap: bool = False,
         purpose: Purpose = "control",
     ) -> T:
         """Make a control call, and return the answer.
 
         Without ``node_id`` it goes to the least loaded connected broker, otherwise to the known
-        broker or, after these, the bootstrap server that can be connected first. With
-        ``bootstrap`` it goes to bootstrap servers only. ``timeout_s`` (default: the request
-        timeout) is for connecting and answering together. With ``node_id``, another ``purpose``
-        has its own connection until :meth:`release`, so that slow answers delay no other call.
+        broker, or before brokers are known the bootstrap server, that can be connected first.
+        ``timeout_s`` (default: the request timeout) is for connecting and answering together. With
+        ``node_id``, another ``purpose`` has its own connection until :meth:`release`, so that slow
+        answers delay no other call.
 
         Raises :class:`~kafkaclient.errors.BrokerConnectionError` if no broker could be
         reached, :class:`~kafkaclient.errors.AuthenticationError` if failed authentication is the
@@ -219,24 +230,103 @@ class Router:
         :class:`~kafkaclient.errors.EncodingError`, or
         :class:`~kafkaclient.errors.ProducerClosedError` after :meth:`close`.
         """
+        links: Iterable[Link]
+        if node_id is None:
+            # A bootstrap server may be of another cluster: only Metadata requests find that out.
+            links = self._links_for_any_broker(bootstrap=not self.brokers)
+        else:
+            links = self._links_to(node_id, purpose)
+        _, answer = await self._exchange(call, links, node_id, timeout_s)
+        return answer
+
+    async def metadata(
+        self, call: Call[MetadataResult], *, timeout_s: float, failures: int
+    ) -> MetadataResult:
+        """Make a Metadata request, by the rules of identity.py. After ``failures`` failed requests
+        in a row it may go to the bootstrap servers only (KIP-1102).
+
+        If the client moves to another cluster by it, every connection to the former one is closed
+        when this returns. Raises as :meth:`call` does, and the broker's error.
+        """
+        forced = self.rebootstrap.is_due(self._clock(), failures, self.brokers)
+        links = self._bootstrap_links() if forced else self._links_for_any_broker(bootstrap=True)
+        link, result = await self._exchange(call, links, None, timeout_s)
+        known = link.broker.node_id >= 0
+        problem = self.identity.problem(result, link.name, known=known)
+        moves = differs(self.identity.cluster_id, result.cluster_id)
+        if problem is None and moves and not forced and await self._is_reachable():
+            what = f"is a server of cluster {result.cluster_id!r}"
+            problem = self.identity.wrong_broker(link.name, what)
+        if problem is not None:
+            if result.error_code == REBOOTSTRAP_REQUIRED:
+                self.rebootstrap.require()
+                for key in [key for key in self._links if key[0] == link.broker.node_id]:
+                    self._links[key].refuse(problem)
+            link.refuse(problem)
+            raise problem
+        self.rebootstrap.required = False
+        if moves:
+            await self._leave(link, result.cluster_id)
+        if result.cluster_id is not None:
+            self.identity.cluster_id = result.cluster_id
+        return result
+
+    async def _is_reachable(self) -> bool:
+        """Whether a known broker can be connected, and proves to be of the client's cluster."""
+        links = [self._link(node_id, "control") for node_id in self.brokers]
+        self._rng.shuffle(links)
+        try:
+            async with time_limit(CONFIRM_S):
+                await first_connection(links[:MAX_DIALED], 0.0)
+        except (KafkaError, TimeoutError):
+            return False
+        return True
+
+    async def _leave(self, asked: Link, cluster_id: str | None) -> None:
+        """Forget the brokers, and wait until all connections but ``asked`` are closed."""
+        error = BrokerConnectionError(
+            f"this client has moved from cluster {self.identity.cluster_id!r} to {cluster_id!r}"
+        )
+        self.brokers = {}
+        links = [*self._links.values(), *self._retired]
+        for key in list(self._links):
+            self._retire(key, error)
+        for link in self._bootstrap:
+            if link is not asked and link.connection is not None:
+                link.connection.close(error)
+        await _all_closed(links, _CLOSING_GRACE_S)
+
+    async def _exchange(
+        self,
+        call: Call[T],
+        links: Iterable[Link],
+        node_id: int | None,
+        timeout_s: float | None,
+    ) -> tuple[Link, T]:
+        """The answer to the call, and the link that it came by: of these the one that is connected
+        first."""
         request_timeout_s = self._config.request_timeout_ms / 1000
         limit_s = request_timeout_s if timeout_s is None else timeout_s
         whom = "any broker" if node_id is None else f"broker {node_id}"
-        connection: Connection | None = None
+        link: Link | None = None
         try:
             async with time_limit(limit_s) as limit:
-                connection = await self._control_connection(node_id, bootstrap, purpose)
+                link, connection = await self._connected(links)
                 whom = connection.node
                 silence_s = connection.throttled_until - self._clock()
                 if silence_s > 0:
                     await asyncio.sleep(silence_s)
                 # A short timeout of one caller must not close the connection for other callers.
                 answer = await connection.call(call, timeout_s=max(limit_s, request_timeout_s))
+        except UnsupportedVersionError as error:
+            if link is not None and link.broker.node_id < 0:
+                link.refuse(error)  # another server is asked next
+            raise
         except TimeoutError as error:
             if isinstance(error, KafkaError) or not limit.expired():
                 raise
             why = ""
-            if connection is None:
+            if link is None:
                 dialed = self._dialed(node_id)
                 _raise_if_all_refused(dialed)
                 why = "".join(f": {link.unfinished}" for link in dialed[:1])
@@ -246,7 +336,7 @@ class Router:
         throttle_ms = getattr(answer, "throttle_ms", 0)
         if throttle_ms > 0:
             connection.throttled_until = self._clock() + throttle_ms / 1000
-        return answer
+        return link, answer
 
     def _dialed(self, node_id: int | None) -> list[Link]:
         """The links that are being connected, of all brokers or of one."""
@@ -256,18 +346,16 @@ class Router:
             dialed = [link for link in dialed if link.broker.node_id == node_id]
         return dialed
 
-    async def _control_connection(
-        self, node_id: int | None, bootstrap: bool, purpose: Purpose
-    ) -> Connection:
-        links: Iterable[Link]
+    def _links_to(self, node_id: int, purpose: Purpose) -> list[Link]:
         if self._closed:
             raise ProducerClosedError(_CLOSED)
-        if node_id is None:
-            links = self._bootstrap_links() if bootstrap else self._links_for_any_broker()
-        elif node_id in self.brokers:
-            links = [self._link(node_id, purpose)]
-        else:
+        if node_id not in self.brokers:
             raise _not_known(node_id)
+        return [self._link(node_id, purpose)]
+
+    async def _connected(self, links: Iterable[Link]) -> tuple[Link, Connection]:
+        if self._closed:
+            raise ProducerClosedError(_CLOSED)
         try:
             return await first_connection(links, HEAD_START_S)
         except KafkaError:
@@ -280,11 +368,11 @@ class Router:
         for key in [key for key in self._links if key[1] == purpose]:
             self._retire(key)
 
-    def _links_for_any_broker(self) -> Iterator[Link]:
+    def _links_for_any_broker(self, *, bootstrap: bool) -> Iterator[Link]:
         """The links for a call that any broker can answer, in the order of dialing.
 
-        Connected brokers come first, the least loaded before others. Bootstrap servers come after
-        all known brokers that have not failed.
+        Connected brokers come first, the least loaded before others. With ``bootstrap``, bootstrap
+        servers come after all known brokers that have not failed.
         """
         links = [self._link(node_id, "control") for node_id in self.brokers]
         self._rng.shuffle(links)
@@ -297,19 +385,22 @@ class Router:
                 by_state["stalled"].append(link)
             else:
                 by_state["new" if link.connection is None else "connected"].append(link)
-        usable = is_enabled(self._config) or not links
-        bootstrap = self._bootstrap_links() if usable else []
+        usable = bootstrap and (is_enabled(self._config) or not links)
         return chain(
             by_state["connected"],
             by_state["new"][:MAX_DIALED],
             by_state["stalled"],
-            bootstrap,
+            self._bootstrap_links() if usable else [],
             by_state["failing"][:MAX_DIALED],
         )
 
     def _bootstrap_links(self) -> list[Link]:
-        """In their order, except that failing and stalled ones come last."""
-        return sorted(self._bootstrap, key=lambda link: link.failing or self._is_stalled(link))
+        """In their order, except that failing and stalled ones come last, and before them those
+        whose answers were refused, the latest last."""
+        return sorted(
+            self._bootstrap,
+            key=lambda link: (link.failing or self._is_stalled(link), link.refused_at),
+        )
 
     def _is_stalled(self, link: Link) -> bool:
         """Whether the broker is slow on any of its connections, or throttles this client."""

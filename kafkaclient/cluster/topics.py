@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import broker_error, denied
-from kafkaclient.cluster.view import impossible
+from kafkaclient.cluster.identity import impossible
 from kafkaclient.errors import BrokerError, KafkaError, MetadataTimeoutError, UnknownTopicError
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from kafkaclient.errors import (
 from kafkaclient.net.pending_request import PendingRequest
 from kafkaclient.net.pipeline import Pipeline
 from kafkaclient.net.tls_failures import explain_tls_error
+from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.api_versions import ApiVersions, ApiVersionsCall
 
 if TYPE_CHECKING:
@@ -59,19 +60,25 @@ class Connection(Pipeline):
             await self._released.wait()
         return await self._call(call, version, timeout_s)
 
-    async def handshake(self, max_version: int | None = None) -> None:
+    async def handshake(
+        self, max_version: int | None = None, *, cluster_id: str | None = None
+    ) -> None:
         """Fetch the versions that the broker supports (KIP-35): the first call on a connection.
 
         If the broker does not know the version of the request, it answers so, and the request is
-        repeated in version 0. If it closes the connection instead, the caller must connect again
-        and give a lower ``max_version``. Raises what :meth:`call` raises, and
+        repeated in the newest version that this answer names (0 before Kafka 2.4). If it closes the
+        connection instead, the caller must connect again and give a lower ``max_version``. With
+        ``cluster_id``, another cluster or another broker than :attr:`node_id` answers
+        REBOOTSTRAP_REQUIRED from version 5 on. Raises what :meth:`call` raises, and
         :class:`~kafkaclient.errors.BrokerError` for an error code in the response.
         """
-        call = ApiVersionsCall()
+        node_id = -1 if cluster_id is None else self.node_id
+        call = ApiVersionsCall(cluster_id=cluster_id, node_id=node_id)
         version = call.max_version if max_version is None else max_version
         result = await self._call(call, version, None)
         if result.error_code == _UNSUPPORTED_VERSION and version > 0:
-            version = 0
+            _, newest = result.ranges.get(ApiKey.API_VERSIONS, (0, 0))
+            version = min(newest, version - 1)
             result = await self._call(call, version, None)
         if result.error_code:
             raise broker_error(result.error_code, f"ApiVersions v{version} to {self.node}")

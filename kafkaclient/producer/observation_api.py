@@ -75,7 +75,8 @@ class ObservationMixin:
         if core is None or self._state is not ProducerState.RUNNING:
             return Health((f"the producer {self._state.value}",))
         self._check_loop(core, "healthy")
-        return await check_brokers(core.metadata, core.router, timeout, core.now())
+        misrouted = core.sender.misrouting.reasons
+        return await check_brokers(core.metadata, core.router, timeout, core.now(), misrouted)
 
     def metrics(self, *, partitions: bool = True) -> MetricsSnapshot:
         """All metrics under Java's names; see docs/how-to/operations.md.

@@ -8,6 +8,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.cluster.identity import differs
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.waits import Waits
@@ -140,6 +141,7 @@ class ProducerRuntime:
             rng=rng,
             waits=waits,
             release=self._release,
+            is_awaited=self._is_awaited,
             on_crash=self._crashed,
         )
         self.producer_ids = ProducerIdFetcher(
@@ -151,6 +153,7 @@ class ProducerRuntime:
             on_assigned=self._identity_assigned,
             on_denied=self._identity_denied,
             on_fatal=self.fail_producer,
+            on_failed=self.metadata.request_refresh,
             on_crash=self._crashed,
         )
         self.admission = Admission(
@@ -287,10 +290,11 @@ class ProducerRuntime:
         if self.transactions is not None:
             spent = self.now() - began
             await self.transactions.timed("init", self.transactions.initialize(spent))
-            first = FIRST_OF_TRANSACTIONS_V2
-            v1, v2 = (MIN_VERSION, first - 1), (first, MAX_VERSION)
-            # Assigned here: the coordinator's answer decides between transactions v1 and v2.
-            self.sender.produce_versions = v2 if self.transactions.requests.v2 else v1
+
+    def _choose_produce_versions(self, v2: bool) -> None:
+        """The coordinator's answer decides between transactions v1 and v2."""
+        first = FIRST_OF_TRANSACTIONS_V2
+        self.sender.produce_versions = (first, MAX_VERSION) if v2 else (MIN_VERSION, first - 1)
 
     def _new_transactions(
         self, identity: TransactionalIdentity, rng: Random, on_open: Callable[[bool], None]
@@ -315,7 +319,13 @@ class ProducerRuntime:
                 self.accumulator, self.admission.pending_sends, self.drain, self.now
             ),
             identity,
-            TransactionRequests(name, config.transaction_timeout_ms, identity, coordinators),
+            TransactionRequests(
+                name,
+                config.transaction_timeout_ms,
+                identity,
+                coordinators,
+                self._choose_produce_versions,
+            ),
             limit=config.call_limit,
             clock=self.now,
             on_open=on_open,
@@ -378,6 +388,8 @@ class ProducerRuntime:
         self._fail_batches(error, [b for b in self.accumulator.incomplete if not b.in_flight])
 
     def _view_changed(self, old: ClusterView, new: ClusterView) -> None:
+        if differs(old.cluster_id, new.cluster_id):
+            self._leave_cluster(old.cluster_id, new.cluster_id)
         self.accumulator.update_brokers(new.brokers.values())
         changed = {n: view for n, view in new.topics.items() if old.topics.get(n) is not view}
         for view in changed.values():
@@ -386,6 +398,19 @@ class ProducerRuntime:
         for name in old.topics.keys() - new.topics.keys():
             self.accumulator.forget_topic(name)
         self.sender.wake()
+
+    def _leave_cluster(self, old: str | None, new: str | None) -> None:
+        """The client has moved to another cluster, and nothing is on the wire."""
+        self.accumulator.leave_cluster(self.now())
+        self.producer_ids.restart()
+        self.sender.misrouting.leave_cluster()
+        if self.transactions is not None:
+            self.transactions.leave_cluster(old, new)
+
+    def _is_awaited(self, topic: str) -> bool:
+        """Whether records without an outcome wait for the topic."""
+        buffer = self.accumulator.topics.get(topic)
+        return buffer is not None and buffer.in_use
 
     def _release(self, topic: str) -> bool:
         """Free the buffers and metrics of a topic that was idle for ``metadata.max.idle.ms``;

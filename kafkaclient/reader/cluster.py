@@ -16,7 +16,6 @@ from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.topics import topic_error
 from kafkaclient.cluster.waits import Waits
 from kafkaclient.errors import (
-    BrokerConnectionError,
     KafkaError,
     LeaderChangedError,
     PartitionOutOfRangeError,
@@ -133,10 +132,9 @@ class Cluster:
 
         async def attempt() -> dict[str, TopicListing]:
             result = await self.router.call(call, timeout_s=self._limit_s(deadline))
-            if result.error_code:
-                raise broker_error(result.error_code, "metadata request")
-            if not result.brokers:  # a broker that has just started knows nothing
-                raise BrokerConnectionError("metadata request: the answer contains no brokers")
+            problem = self.router.identity.problem(result, "a broker", known=True)
+            if problem is not None:
+                raise problem
             found = {}
             for topic in result.topics:
                 if topic.error_code not in (0, _UNKNOWN_TOPIC, _LEADER_NOT_AVAILABLE):

@@ -46,6 +46,8 @@ class Cursor:
         with ``read_committed``, otherwise the high watermark."""
         self.topic_id: UUID | None = None
         """The topic's id at the first fetch. The same name with another id is another log."""
+        self.cluster_id: str | None = None
+        """The cluster of the first fetch. In another one the offsets mean other records."""
         self.replica: int | None = None
         """The follower that the leader has named (KIP-392), until ``replica_until``."""
         self.replica_until: float = 0.0
@@ -79,7 +81,7 @@ class Cursor:
         moved = new_cursor(self.topic_partition, position, self.end)
         moved.paused = self.paused
         if not isinstance(self.error, UnknownTopicError):
-            moved.topic_id = self.topic_id
+            moved.topic_id, moved.cluster_id = self.topic_id, self.cluster_id
         return moved
 
     def drop_parts(self) -> None:

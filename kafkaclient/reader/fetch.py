@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.cluster.backoff import retry_pause_s
+from kafkaclient.cluster.identity import differs
 from kafkaclient.cluster.view import LeaderHint
 from kafkaclient.errors import (
     KafkaError,
@@ -198,6 +199,8 @@ class Fetches:
 
     def _call(self, cursors: list[Cursor], most: int, wait_ms: int) -> FetchCall:
         config, view = self._config, self._cluster.metadata.view
+        for cursor in cursors:
+            cursor.cluster_id = cursor.cluster_id or view.cluster_id
         topics = []
         for name, group in groupby(cursors, attrgetter("topic_partition.topic")):
             topic = view.topics[name]
@@ -305,6 +308,14 @@ class Fetches:
 
     def _is_same_topic(self, cursor: Cursor) -> bool:
         """Whether it is the topic that was fetched before; otherwise sets the cursor's error."""
+        cluster_id = self._cluster.metadata.view.cluster_id
+        if differs(cursor.cluster_id, cluster_id):
+            cursor.error = UnknownTopicError(
+                f"{cursor.topic_partition}: the reader has moved from cluster "
+                f"{cursor.cluster_id!r} to {cluster_id!r} while the topic was read; offset "
+                f"{cursor.position} was one of {cursor.cluster_id!r}"
+            )
+            return False
         if cursor.topic_id is not None and self._topic_id(cursor) not in (None, cursor.topic_id):
             cursor.error = UnknownTopicError(
                 f"{cursor.topic_partition}: the topic was deleted and created again while it "

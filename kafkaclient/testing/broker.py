@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from kafkaclient.testing.jvm import Jvm
 
 
-CHECKPOINT_FILE = "bootstrap.checkpoint"
+# Where Kafka's storage tool writes the initial feature levels; the second file since Kafka 4.4.
+CHECKPOINT_FILES = (
+    "bootstrap.checkpoint",
+    "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint",
+)
 
 _TERMINATE_TIMEOUT_S = 30.0  # seconds until SIGKILL follows SIGTERM
 _QUOTED_LINES = 20  # lines of a broker's log in an error message
@@ -116,10 +120,11 @@ class BrokerProcess:
         self.properties_file.write_text(render_properties(properties), "utf-8")
         (self.directory / "log4j2.properties").write_text(_LOG_CONFIG, "utf-8")
 
-    def format(self, checkpoint: Path, cluster_id: str, directory_id: str) -> None:
+    def format(self, checkpoint: Path, name: str, cluster_id: str, directory_id: str) -> None:
         """Format the log directory, as ``kafka-storage format`` does. ``checkpoint`` is the file of
-        that tool with the initial feature levels of a cluster."""
-        shutil.copyfile(checkpoint, self.log_dir / CHECKPOINT_FILE)
+        that tool with the initial feature levels of a cluster, and ``name`` its name there."""
+        (self.log_dir / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(checkpoint, self.log_dir / name)
         meta = meta_properties(self.node, cluster_id, directory_id)
         (self.log_dir / "meta.properties").write_text(meta, "utf-8")
 

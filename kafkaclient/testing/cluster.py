@@ -223,7 +223,8 @@ class LocalCluster(ClusterHandle):
 
     ``racks``: one rack name per broker. ``config``: settings of every broker by Kafka's dotted
     names, in addition to :func:`~kafkaclient.testing.settings.shared_settings`. ``version``: a
-    Kafka version with a lock file of its jars; this package has those of 4.3.1, 4.0.2 and 3.9.2.
+    Kafka version with a lock file of its jars; this package has those of 4.4.0, 4.3.1, 4.0.2 and
+    3.9.2.
     ``features``: feature levels for formatting the storage, as in ``{"transaction.version": 1}``.
     ``security``: TLS and SASL listeners in addition to the plain ones. ``directory``: an empty or
     missing directory for logs and data, which is kept; by default a temporary directory.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.testing.broker import CHECKPOINT_FILE, Broker, BrokerProcess, BrokerState
+from kafkaclient.testing.broker import CHECKPOINT_FILES, Broker, BrokerProcess, BrokerState
 from kafkaclient.testing.errors import BrokerStartError
 from kafkaclient.testing.ports import free_ports, ports_from
 from kafkaclient.testing.probe import membership
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.jvm import Jvm
 
+_FIRST_WITH_SNAPSHOT = (4, 4)
+"""The first Kafka version whose storage tool writes a snapshot of the metadata log."""
 
 PROXY_FAULTS = frozenset(
     {
@@ -181,7 +183,12 @@ class Fleet:
             self._say("formatting")
             await self._make_template(brokers[0])
         for broker in brokers:
-            broker.format(self._template, self._cluster_id, new_uuid())
+            broker.format(self._template, self._checkpoint, self._cluster_id, new_uuid())
+
+    @property
+    def _checkpoint(self) -> str:
+        version = tuple(map(int, self._spec.version.split(".")[:2]))
+        return CHECKPOINT_FILES[version >= _FIRST_WITH_SNAPSHOT]
 
     async def _make_template(self, first: BrokerProcess) -> None:
         security = self._spec.security
@@ -200,7 +207,7 @@ class Fleet:
         if code != 0:
             text = (output + problem).strip()
             raise BrokerStartError(f"Kafka's storage tool refused the settings:\n{text}")
-        _install(first.log_dir / CHECKPOINT_FILE, self._template)
+        _install(first.log_dir / self._checkpoint, self._template)
 
     async def _end_all(self) -> None:
         await asyncio.gather(*(broker.kill() for broker in self._brokers))

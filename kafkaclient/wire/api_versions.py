@@ -1,7 +1,8 @@
 """ApiVersions (KIP-35), encoded and decoded by hand: the versions that a broker supports.
 
 Version 1 added the throttle time, 3 is the first flexible version (KIP-482) and added the client's
-software and the cluster's features.
+software and the cluster's features. Version 5 names the cluster and the broker that the client
+means (KIP-1242, Kafka 4.4): any other broker answers with REBOOTSTRAP_REQUIRED.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.errors import ProtocolError, UnsupportedVersionError
 from kafkaclient.wire.api import ApiKey, Call, malformed
 from kafkaclient.wire.reader import Reader
-from kafkaclient.wire.writer import NO_TAGS, compact_string, framed, request
+from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, framed, request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _FIRST_WITH_THROTTLE = 1
 _FIRST_FLEXIBLE = 3
+FIRST_WITH_NODE = 5
+"""The first version in which the request names the cluster and the broker."""
 _FINALIZED_FEATURES = 2  # a tag of the response
 _UNSUPPORTED_VERSION = 35
 
@@ -63,21 +66,26 @@ class ApiVersions:
 
 
 @dataclass(frozen=True)
-class ApiVersionsCall(Call[ApiVersions], api_key=ApiKey.API_VERSIONS, versions=(0, 4)):
+class ApiVersionsCall(Call[ApiVersions], api_key=ApiKey.API_VERSIONS, versions=(0, 5)):
     """The first call on every connection.
 
     A broker that does not know the version of the request answers with UNSUPPORTED_VERSION in
-    version 0 (KIP-511). That response is decoded as well.
+    version 0 (KIP-511). That response is decoded as well. ``cluster_id`` (None: any) and
+    ``node_id`` (-1: any) are sent from version 5 on.
     """
 
     software_name: str = "kafkaclient"
     software_version: str = "0"
+    cluster_id: str | None = None
+    node_id: int = -1
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
         flexible = version >= _FIRST_FLEXIBLE
         frame = request(self.api_key, version, correlation_id, client_id, flexible=flexible)
         if flexible:
             frame += compact_string(self.software_name) + compact_string(self.software_version)
+            if version >= FIRST_WITH_NODE:
+                frame += compact_string(self.cluster_id) + INT32.pack(self.node_id)
             frame += NO_TAGS
         return framed(frame)
 

@@ -15,11 +15,13 @@ from __future__ import annotations
 import struct
 import warnings
 from abc import abstractmethod
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kafkaclient.errors import ProtocolError
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey, Call
+from kafkaclient.wire.api_versions import FIRST_WITH_NODE
 from kafkaclient.wire.reader import Reader
 
 with warnings.catch_warnings():
@@ -72,6 +74,9 @@ def _message_classes() -> dict[int, tuple[type[ApiMessage], type[ApiMessage]]]:
 
 
 _CLASSES = _message_classes()
+
+# kafka-python has ApiVersions up to version 4. Version 5 adds two fields to the request only.
+_NEWEST_API_VERSIONS = 4
 
 
 def _guarded(what: str, read: Callable[[], _R]) -> _R:
@@ -151,6 +156,9 @@ def decode_request(frame: Buffer) -> RequestFrame:
     api_key, version, correlation_id = reader.int16(), reader.int16(), reader.int32()
     client_id = reader.nullable_string()
     request, _ = _CLASSES.get(api_key, (None, None))
+    if (api_key, version) == (ApiKey.API_VERSIONS, FIRST_WITH_NODE):
+        message = _api_versions_with_node(reader)
+        return RequestFrame(api_key, version, correlation_id, client_id, message)
     if request is None or not 0 <= version <= request.max_version:
         return RequestFrame(api_key, version, correlation_id, client_id, None)
     reader.flexible = request.flexible_version_q(version)
@@ -163,6 +171,18 @@ def decode_request(frame: Buffer) -> RequestFrame:
     return RequestFrame(api_key, version, correlation_id, client_id, message)
 
 
+def _api_versions_with_node(reader: Reader) -> Any:
+    reader.flexible = True
+    reader.tagged_fields()
+    return SimpleNamespace(
+        client_software_name=reader.string(),
+        client_software_version=reader.string(),
+        cluster_id=reader.nullable_string(),
+        node_id=reader.int32(),
+        expect_response=lambda: True,
+    )
+
+
 def encode_response(api_key: int, version: int, correlation_id: int, **fields: Any) -> bytes:
     """A response as a broker sends it: 4-byte size, header, body.
 
@@ -170,6 +190,8 @@ def encode_response(api_key: int, version: int, correlation_id: int, **fields: A
     a list of dicts. A field that is left out has the schema's default. A field that this version
     does not have is ignored. Raises ValueError for a name that the schema does not have.
     """
+    if api_key == ApiKey.API_VERSIONS:
+        version = min(version, _NEWEST_API_VERSIONS)
     response = _build(_CLASSES[api_key][1], version, fields)
     response.with_header(correlation_id=correlation_id)
     return bytes(response.encode(header=True, framed=True))

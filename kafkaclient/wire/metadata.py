@@ -4,7 +4,9 @@ A producer may use ten thousand partitions, and requests their metadata every fe
 event loop. Two shortcuts make decoding cheap. A topic whose bytes have not changed since the last
 response is not decoded again (:class:`TopicCache`). Consecutive partitions with equal numbers of
 replicas are unpacked together (:class:`_Shape`). Version 7 added leader epochs, 9 is the first
-flexible version (KIP-482), 10 added topic ids (KIP-516), 13 the top-level error (KIP-1102).
+flexible version (KIP-482), 10 added topic ids (KIP-516), 13 the top-level error (KIP-1102). Leader
+epochs before version 9 are left out, as in Java: brokers before Kafka 2.4 may send an old epoch
+after they have restarted (KAFKA-9212).
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 _FIRST_WITH_OFFLINE_REPLICAS = 5
 _FIRST_WITH_EPOCHS = 7
+_FIRST_WITH_RELIABLE_EPOCHS = 9
 _FIRST_WITH_OPERATIONS = 8
 _FIRST_FLEXIBLE = 9
 _FIRST_WITH_TOPIC_IDS = 10
@@ -187,6 +190,8 @@ def _partition(reader: Reader, version: int) -> PartitionView:
     reader.int16()  # the error has no information that the leader does not have
     partition, leader = reader.int32(), reader.int32()
     epoch = reader.int32() if version >= _FIRST_WITH_EPOCHS else -1
+    if version < _FIRST_WITH_RELIABLE_EPOCHS:
+        epoch = -1
     replicas = tuple([reader.int32() for _ in reader.array(_NODE)])
     isr = tuple([reader.int32() for _ in reader.array(_NODE)])
     if version >= _FIRST_WITH_OFFLINE_REPLICAS:
@@ -199,9 +204,10 @@ class _Shape:
     """The layout, from version 7 on, of partitions without tagged fields that have these numbers of
     replicas, in-sync and offline replicas. Consecutive partitions are unpacked together."""
 
-    __slots__ = ("_counts", "_expected", "_isr", "_nodes", "_partition", "_replicas")
+    __slots__ = ("_counts", "_expected", "_flexible", "_isr", "_nodes", "_partition", "_replicas")
 
     def __init__(self, flexible: bool, *lengths: int) -> None:
+        self._flexible = flexible
         layout, counts, expected, slices = ">", [], [], []
         fields = 0
         for length in lengths:
@@ -234,7 +240,8 @@ class _Shape:
                 if both is None:
                     break
                 nodes[encoded] = both
-            add(new(PartitionView, (partition, leader, epoch, *both)))
+            # All flexible versions have reliable epochs.
+            add(new(PartitionView, (partition, leader, epoch if self._flexible else -1, *both)))
         reader.advance(size * (len(found) - before))
 
     def _replicas_in(self, encoded: bytes) -> tuple[tuple[int, ...], tuple[int, ...]] | None:

@@ -18,7 +18,7 @@ from kafkaclient.config import ProducerConfig
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import decode_request, encode_response
 
-HIGHEST = {ApiKey.PRODUCE: 12, ApiKey.METADATA: 13, ApiKey.API_VERSIONS: 4}
+HIGHEST = {ApiKey.PRODUCE: 12, ApiKey.METADATA: 13, ApiKey.API_VERSIONS: 5}
 
 
 class Seen(NamedTuple):

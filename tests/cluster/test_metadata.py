@@ -67,7 +67,7 @@ async def test_start_fails_at_once_when_no_retry_can_help(monkeypatch: pytest.Mo
         async def refuse(*_: Any, **__: Any) -> Any:
             raise UnsupportedVersionError("no common version of METADATA")
 
-        monkeypatch.setattr(b.router, "call", refuse)
+        monkeypatch.setattr(b.router, "metadata", refuse)
         with pytest.raises(UnsupportedVersionError):
             await b.metadata.start()
         assert now() < 1

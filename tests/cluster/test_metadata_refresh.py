@@ -407,7 +407,7 @@ async def test_an_unexpected_error_is_logged_and_survived(
             raise ZeroDivisionError("a bug")
 
         with monkeypatch.context() as patch:
-            patch.setattr(b.router, "call", broken)
+            patch.setattr(b.router, "metadata", broken)
             b.metadata.request_refresh("test")
             await asyncio.sleep(1)
         assert "unexpected" in caplog.text

@@ -41,10 +41,13 @@ async def test_no_reachable_broker_is_an_error_that_names_them_all() -> None:
 
 
 @virtual_time
-async def test_bootstrap_servers_are_the_last_resort_again() -> None:
+async def test_metadata_comes_from_the_bootstrap_servers_as_the_last_resort() -> None:
+    """Other calls do not go there: the servers may be of another cluster by now."""
     async with Bench(bootstrap="seed:9092") as b:
         b.net.brokers[9] = "seed:9092"
         b.net.refusing.update({"b0:9092", "b1:9092"})
         b.router.update_brokers(view_of(0, 1))
-        await b.router.call(MetadataCall())
+        with pytest.raises(BrokerConnectionError, match="tried 2"):
+            await b.router.call(MetadataCall())
+        await b.router.metadata(MetadataCall(), timeout_s=5, failures=1)
         assert b.net.asked()[0].address == "seed:9092"

@@ -10,15 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaclient.cluster.identity import impossible, merge, with_leaders
 from kafkaclient.cluster.view import (
     Broker,
     ClusterView,
     LeaderHint,
     PartitionView,
     TopicView,
-    impossible,
-    merge,
-    with_leaders,
 )
 from kafkaclient.wire.api import BrokerInfo
 from kafkaclient.wire.results import MetadataResult, TopicInfo

@@ -75,23 +75,31 @@ async def test_the_handshake_learns_the_brokers_versions(make_wire: Any, settle:
     connection = await _shaken(wire, settle)
     assert isinstance(connection.api_versions, ApiVersions)
     assert connection.api_versions.pick(ApiKey.METADATA, 4, 13) == 12
-    assert connection.api_versions_version == 4
+    assert connection.api_versions_version == 5
 
 
+@pytest.mark.parametrize(("named", "expected"), [(4, 4), (3, 3), (None, 0), (9, 4)])
 @virtual_time
-async def test_the_handshake_falls_back_to_version_0(make_wire: Any, settle: Any) -> None:
+async def test_the_handshake_falls_back_to_what_the_broker_knows(
+    make_wire: Any, settle: Any, named: int | None, expected: int
+) -> None:
+    """Version 4 has the cluster's features. Brokers before Kafka 2.4 do not name their versions."""
     wire = make_wire()
     handshake = asyncio.create_task(wire.connection.handshake())
     await settle()
     request = _last_request(wire)
-    assert request.version == 4
-    wire.receive(encode_response(ApiKey.API_VERSIONS, 0, request.correlation_id, **_versions(35)))
+    assert request.version == 5
+    answer = _versions(35) if named is None else _versions(35, API_VERSIONS=named)
+    if named is None:
+        answer["api_keys"] = []
+    wire.receive(encode_response(ApiKey.API_VERSIONS, 0, request.correlation_id, **answer))
     await settle()
     request = _last_request(wire)
-    assert request.version == 0
-    wire.receive(encode_response(ApiKey.API_VERSIONS, 0, request.correlation_id, **_versions()))
+    assert request.version == expected
+    answer = _versions(API_VERSIONS=expected)
+    wire.receive(encode_response(ApiKey.API_VERSIONS, expected, request.correlation_id, **answer))
     await handshake
-    assert wire.connection.api_versions_version == 0
+    assert wire.connection.api_versions_version == expected
 
 
 @virtual_time

@@ -97,7 +97,7 @@ async def test_a_taken_port_is_told_apart(broker: BrokerProcess) -> None:
 async def test_files(broker: BrokerProcess, tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     checkpoint.write_bytes(b"features")
-    broker.format(checkpoint, "the-cluster", "the-directory")
+    broker.format(checkpoint, "bootstrap.checkpoint", "the-cluster", "the-directory")
     assert broker.properties_file.read_text() == "node.id=7\n"
     assert (broker.log_dir / "bootstrap.checkpoint").read_bytes() == b"features"
     assert (broker.log_dir / "meta.properties").read_text() == meta_properties(

@@ -65,7 +65,7 @@ def topic_info(version, topic):
             PartitionView(
                 p["partition_index"],
                 p["leader_id"],
-                p["leader_epoch"] if version >= 7 else -1,
+                p["leader_epoch"] if version >= 9 else -1,
                 tuple(p["replica_nodes"]),
                 tuple(p["isr_nodes"]),
             )

@@ -366,6 +366,15 @@ class RecordAccumulator:
             self.binding.collapse_to_single_partition(topic, now)
         return topic
 
+    def leave_cluster(self, now: float) -> None:
+        """The client is in another cluster. Batches without an outcome wait for their leaders
+        there, and get new sequence numbers. Nothing is on the wire."""
+        self.identity.leave_cluster()
+        for topic in self.topics.values():
+            topic.leave_cluster()
+            for queue in topic.queues.values():
+                self.ready_queues.set_leader(queue, -1, -1, now)
+
     def forget_topic(self, name: str) -> None:
         """The metadata of the topic was dropped: the next record has it fetched."""
         topic = self.topics.get(name)

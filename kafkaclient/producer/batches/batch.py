@@ -70,6 +70,7 @@ class ProducerBatch:
         "last_error",
         "leader_epoch",
         "lingers_until",
+        "maybe_elsewhere",
         "maybe_written",
         "no_linger",
         "producer_epoch",
@@ -130,7 +131,8 @@ class ProducerBatch:
         """The exact bytes on the wire, once sealed."""
         self.attempts, self.retries, self.retry_at = 0, 0, 0.0
         self.last_error: KafkaError | None = None
-        self.maybe_written = False
+        self.maybe_written = self.maybe_elsewhere = False
+        """Whether it may be in a log: of this cluster, or of one that the client has left."""
         """Whether an attempt ended without a clear answer."""
         self.split_after_uncertain_write = False
         """Whether the batch is a part of a batch that may have been written as a whole."""
@@ -374,6 +376,12 @@ class ProducerBatch:
         """No log has the batch."""
         self.maybe_written = False
 
+    def leave_cluster(self) -> None:
+        """The client is in another cluster, where no log has the batch."""
+        self.maybe_elsewhere |= self.maybe_written
+        self.maybe_written = self.split_after_uncertain_write = False
+        self.retry_at = 0.0
+
     def schedule_retry(self, error: KafkaError, at: float, *, counts: bool) -> None:
         """Send the batch again from the time ``at`` on; ``counts``: towards its retries."""
         self.last_error = error
@@ -401,7 +409,7 @@ class ProducerBatch:
         self.last_error, self.sequence_order = parent.last_error, parent.sequence_order
         self.binding_facts, self.any_partition = parent.binding_facts, parent.any_partition
         self.topic_id = parent.topic_id
-        self.maybe_written = parent.maybe_written
+        self.maybe_written, self.maybe_elsewhere = parent.maybe_written, parent.maybe_elsewhere
         self.split_after_uncertain_write = (
             parent.split_after_uncertain_write or parent.maybe_written
         )

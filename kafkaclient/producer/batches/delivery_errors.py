@@ -38,7 +38,7 @@ def with_verdict(error: KafkaError, batch: ProducerBatch) -> KafkaError:
 
 def _may_be_in_log(batch: ProducerBatch) -> bool:
     """Whether an earlier attempt may have written the batch, or the attempt on the wire may."""
-    return batch.in_flight or batch.maybe_written
+    return batch.in_flight or batch.maybe_written or batch.maybe_elsewhere
 
 
 def rejection(batch: ProducerBatch, answer: PartitionResult, node_id: int) -> KafkaError:

@@ -16,6 +16,8 @@ The rules, as in Java's ``TransactionManager`` for a producer without transactio
   more under its old number first, and the answer shows it (Java numbers such a batch again and
   writes it twice, KAFKA-14034);
 - a topic that was deleted and created again has other logs: each of its partitions starts over;
+- another cluster (cluster/identity.py) gives another producer id: the old one may be another
+  client's there (Java keeps it). No batch is sent with its old number any more;
 - the sequences of an unused topic are forgotten (Java keeps them). The topic may be used again
   later, and would begin at 0 where the log expects more. Before that the epoch is raised, once
   for all sequences that were forgotten under it.
@@ -83,6 +85,10 @@ class ProducerIdentity:
             return False
         self.epoch += 1
         return True
+
+    def leave_cluster(self) -> None:
+        """The client is in another cluster: a new producer id is wanted."""
+        self.producer_id, self.epoch, self._forgotten = NO_PRODUCER_ID, -1, None
 
     def forget_sequences(self, sequences: Iterable[PartitionSequence]) -> bool:
         """The sequences of a topic's partitions are forgotten. False: they must be kept."""
@@ -174,6 +180,12 @@ class PartitionSequence:
         """The partition has another log now. A new epoch is right whatever that log contains:
         before Kafka 4.1 it may have got batches by its name before the metadata showed it."""
         self.restart_due |= self.producer_id != NO_PRODUCER_ID
+
+    def leave_cluster(self, unacked: Iterable[ProducerBatch]) -> None:
+        """No log of the new cluster has any of the batches."""
+        self.restart_due, self.unresolved = self.producer_id != NO_PRODUCER_ID, False
+        for batch in unacked:
+            batch.leave_cluster()
 
     def resolve(self) -> None:
         """Check whether a batch without an answer left a gap. To be called with nothing

@@ -309,6 +309,12 @@ class PartitionQueue:
         for batch in self._unacked:
             batch.retry_at_once()
 
+    def leave_cluster(self) -> None:
+        """The partition is one of another cluster now, whose leader is not known yet."""
+        assert not self.in_flight, "the connections to the former cluster are closed"
+        self.leader_epoch = -1
+        self.sequence.leave_cluster(self._unacked)
+
     def on_sealed(self, raw_size: int) -> None:
         """A batch of the queue was sealed that had ``raw_size`` bytes before compression."""
         self.typical_batch_size = raw_size

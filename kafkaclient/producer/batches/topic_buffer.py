@@ -147,6 +147,15 @@ class TopicBuffer:
         self.view = None
         self.append_slots.reset(0)
 
+    def leave_cluster(self) -> None:
+        """The topic is one of another cluster now, whose metadata is not known yet."""
+        self.forget_view()
+        self.last_view = self.topic_id = None
+        self.batch_limit.forget()
+        self.strategy.reset()
+        for queue in self.queues.values():
+            queue.leave_cluster()
+
     def _set_topic_id(self, topic_id: UUID | None) -> bool:
         """Whether the id belongs to another topic of the same name, created since (KIP-516)."""
         before, self.topic_id = self.topic_id, None if topic_id is None else topic_id.bytes

@@ -43,14 +43,18 @@ class Health:
         return "; ".join((*self.problems, *self.warnings)) or "healthy"
 
 
-async def check_brokers(metadata: Metadata, router: Router, timeout_s: float, now: float) -> Health:
+async def check_brokers(
+    metadata: Metadata, router: Router, timeout_s: float, now: float, misrouted: Mapping[int, str]
+) -> Health:
     """Probe the leaders of all topics in use, or all brokers without such a topic, at the same
     time. Requests new metadata if a leader does not answer, because another broker may lead by now,
-    and if the metadata is old at the clock's time ``now``. The next check sees it."""
+    and if the metadata is old at the clock's time ``now``. The next check sees it. ``misrouted``:
+    why brokers are not reached, whatever answers at their addresses."""
     view = metadata.view
     leaders = {n for topic in view.topics.values() for n in topic.leaders if n in view.brokers}
     asked = leaders or view.brokers
     silent = await _silent(router, asked, timeout_s)
+    silent |= {node_id: why for node_id, why in misrouted.items() if node_id in asked}
     if silent or now - metadata.refreshed_at > _FRESH_S:
         metadata.request_refresh("a health check")
     if len(silent) == len(asked):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.accumulator.incomplete import IncompleteBatches
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.idempotence import ProducerIdentity
+    from kafkaclient.producer.sender.misrouting import Misrouting
     from kafkaclient.producer.settings import RetrySettings
     from kafkaclient.wire.api import BrokerInfo
     from kafkaclient.wire.produce import PartitionResult, ProduceResult
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _INVALID_PRODUCER_EPOCH = 47
+_NOT_LEADER = 6
 
 
 class ResponseHandler:
@@ -53,10 +55,12 @@ class ResponseHandler:
         metadata: Metadata,
         settings: RetrySettings,
         metrics: ProducerMetrics,
+        misrouting: Misrouting,
         *,
         rng: Random,
         on_fatal: Callable[[KafkaError], None],
     ) -> None:
+        self._misrouting = misrouting
         self._incomplete = incomplete
         self._identity = identity
         self._metadata = metadata
@@ -105,6 +109,8 @@ class ResponseHandler:
                 elif known.error_code:
                     self._apply_error(batch, known, node_id, now)
                 else:
+                    if self._misrouting.suspects:
+                        self._misrouting.succeeded(node_id)
                     self._complete(batch, known, now)
             except Exception as problem:  # noqa: BLE001 - it costs no other batch
                 self._internal_error(batch, problem, now)
@@ -193,6 +199,7 @@ class ResponseHandler:
             batch.mark_uncertain()
         if code in REFRESH_CODES:
             self._metadata.request_refresh(str(error))
+            self._check_route(batch, code, node_id, now)
         if batch.result.done:  # it expired meanwhile: only its place in the sequence matters
             self._incomplete.retry(batch, error, now, now)
         elif action is ErrorAction.SPLIT and batch.count > 1 and not batch.atomic:
@@ -215,6 +222,12 @@ class ResponseHandler:
             self._fail_rejected(batch, answer, final, now)
             if action is ErrorAction.FATAL and batch.stamped:  # else only this batch was rejected
                 self._on_fatal(error)
+
+    def _check_route(self, batch: ProducerBatch, code: int, node_id: int, now: float) -> None:
+        queue = batch.queue
+        is_leader = queue.leader == node_id and queue.leader_epoch == batch.leader_epoch
+        if code == _NOT_LEADER and is_leader:
+            self._misrouting.refused(node_id, now)
 
     def _fail_rejected(
         self, batch: ProducerBatch, answer: PartitionResult, error: KafkaError, now: float

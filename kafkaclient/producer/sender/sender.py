@@ -28,6 +28,7 @@ from kafkaclient.producer.sender.late_answers import ALL, LateAnswers
 from kafkaclient.producer.sender.late_binder import LateBinder
 from kafkaclient.producer.sender.liveness import BrokerLiveness
 from kafkaclient.producer.sender.loop_monitor import LoopLagWarning, LoopMonitor
+from kafkaclient.producer.sender.misrouting import Misrouting
 from kafkaclient.producer.sender.responses import ResponseHandler
 from kafkaclient.producer.settings import MAX_OPEN_SHARE
 from kafkaclient.producer.time_constants import NEVER
@@ -99,12 +100,14 @@ class Sender:
         self._metrics = metrics
         self._clock = clock
         self._on_identity_wanted = on_identity_wanted
+        self.misrouting = Misrouting(metadata, router)
         self._responses = ResponseHandler(
             accumulator.incomplete,
             accumulator.identity,
             metadata,
             settings.retrying,
             metrics,
+            self.misrouting,
             rng=rng,
             on_fatal=on_fatal,
         )

@@ -15,6 +15,8 @@ What a failure ends:
 
 - A record fails: the transaction (:meth:`TransactionManager.fail_transaction`). If the leader's
   error code is FATAL in sender/error_actions.py (PRODUCER_FENCED), also the producer.
+- The client has moved to another cluster (:meth:`TransactionManager.leave_cluster`): the
+  transaction; if it was being ended, the producer, because the outcome is not known.
 - A coordinator refuses a request: :func:`is_fatal` decides between the transaction and the producer
   (:meth:`TransactionManager._on_refusal`). An abort that cannot be completed ends the producer.
 """
@@ -91,6 +93,8 @@ class TransactionManager:
         self._on_open = on_open
         self._fail_producer = fail_producer
         self._on_waited = on_waited
+        self._cluster_left = False
+        """Whether the transactional id must be initialized again, in another cluster."""
         self._maybe_open = False
         """Whether the coordinator may know of the transaction."""
         self._handed_over = False
@@ -153,6 +157,26 @@ class TransactionManager:
         # Not at once: the caller is still handling batches.
         asyncio.get_running_loop().call_soon(self._fail_unsent)
 
+    def leave_cluster(self, old: str | None, new: str | None) -> None:
+        """The client has moved from cluster ``old`` to ``new``, which does not know the producer
+        id. The transaction's coordinator in ``old`` aborts it after ``transaction.timeout.ms``,
+        unless it has got its commit."""
+        what = (
+            f"the client has moved from cluster {old!r} to cluster {new!r}, which knows nothing of "
+            f"the transaction of {self._transactional_id!r}: its records may have been written to "
+        )
+        ending = self.state in (_S.COMMITTING, _S.ABORTING)
+        how = "be committed there or not" if ending else "be aborted there (transaction.timeout.ms)"
+        error = KafkaError(f"{what}{old!r} only, and will {how}")
+        if self._end_txn is not None and self._maybe_open and ending:
+            self._fail_producer(error)
+            self._end_txn.task.cancel()
+        elif self.state not in (_S.UNINITIALIZED, _S.INITIALIZING, _S.FATAL):
+            self._cluster_left = True
+            self.fail_transaction(error)
+            for task in self._requests_under_way():
+                task.cancel()
+
     def on_producer_failed(self, error: KafkaError) -> None:
         """The whole producer has failed with ``error``: no call can succeed any more."""
         if self.state is not _S.FATAL:
@@ -199,14 +223,19 @@ class TransactionManager:
         """Request the producer id. Raises TransactionTimeoutError after ``max.block.ms``, of which
         the start has ``spent`` this many seconds already."""
         self._status.move(_S.INITIALIZING)
-        what = "the producer was not started"
-        await self._timeout.within(self.requests.initialize(), what, spent)
-        self._records.ready_queues.gate = None if self.requests.v2 else self._added_partitions
+        await self._timeout.within(self._request_id(), "the producer was not started", spent)
         self._status.move(_S.READY)
+
+    async def _request_id(self) -> None:
+        await self.requests.initialize()
+        self._cluster_left = False
+        self._records.ready_queues.gate = None if self.requests.v2 else self._added_partitions
 
     async def begin(self) -> None:
         if self._end_txn is not None and not self._end_txn.task.done():
             await self._wait_end(self._end_txn)
+        if self._cluster_left and self.state is _S.READY:
+            await self._timeout.within(self._request_id(), "no transaction was begun")
         if self.state is not _S.READY:
             raise self._status.not_allowed("no transaction was begun", "it has to end first")
         self._status.move(_S.IN_TRANSACTION)
@@ -346,10 +375,10 @@ class TransactionManager:
             # A batch must not reach its broker after the end of the transaction. With v2 the new
             # epoch prevents that.
             await self._records.wait_landed()
-        if self._maybe_open:
+        if self._maybe_open or self._cluster_left:
             end_txn.sent = True
             try:
-                await self._end_or_raise_epoch()
+                await (self._request_id if self._cluster_left else self._end_or_raise_epoch)()
             except KafkaError as error:
                 self._fail_producer(error)
                 raise

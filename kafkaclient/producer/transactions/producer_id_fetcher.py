@@ -41,8 +41,8 @@ _REFUSALS = (ProducerFencedError, UnsupportedVersionError)
 class ProducerIdFetcher:
     """``on_assigned()`` is called when the identity has a new id, ``on_denied(error)`` when the
     user lacks the permission (:meth:`ensure` starts another request), ``on_fatal(error)`` when the
-    cluster has no idempotence, and ``on_crash(what, error)`` when the task has ended otherwise
-    (``error`` None: it was cancelled)."""
+    cluster has no idempotence, ``on_failed(why)`` after each failed request, and ``on_crash(what,
+    error)`` when the task has ended otherwise (``error`` None: it was cancelled)."""
 
     def __init__(
         self,
@@ -55,6 +55,7 @@ class ProducerIdFetcher:
         on_assigned: Callable[[], None],
         on_denied: Callable[[KafkaError], None],
         on_fatal: Callable[[KafkaError], None],
+        on_failed: Callable[[str], None],
         on_crash: Callable[[str, BaseException | None], None],
     ) -> None:
         self._identity = identity
@@ -65,6 +66,7 @@ class ProducerIdFetcher:
         self._on_assigned = on_assigned
         self._on_denied = on_denied
         self._on_fatal = on_fatal
+        self._on_failed = on_failed
         self._on_crash = on_crash
         self.refusals = 0
         """How many requests in a row were refused."""
@@ -77,6 +79,13 @@ class ProducerIdFetcher:
                 self._fetch(), name="kafkaclient-producer-id"
             )
             self._task.add_done_callback(self._ended)
+
+    def restart(self) -> None:
+        """Start a request, and ignore the answer to the one under way, of a former cluster."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+        self.ensure()
 
     async def close(self) -> None:
         task, self._task = self._task, None
@@ -128,6 +137,7 @@ class ProducerIdFetcher:
         if isinstance(error, (AuthorizationError, *_REFUSALS)):
             raise error
         _log.debug("no producer id yet: %s", error)
+        self._on_failed(f"no producer id yet: {error}")
         await self._pause(failures)
 
     async def _pause(self, failures: int) -> None:

@@ -25,7 +25,7 @@ from kafkaclient.wire.transactions import (
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kafkaclient.cluster.coordinator import Coordinators
     from kafkaclient.producer.transactions.identity import TransactionalIdentity
@@ -47,7 +47,7 @@ def is_fatal(error: KafkaError) -> bool:
 
 class TransactionRequests:
     """Every method retries without a time limit, and raises a KafkaError when a retry cannot
-    help."""
+    help. ``on_version(v2)``: whether the cluster has transactions v2 is known."""
 
     def __init__(
         self,
@@ -55,12 +55,14 @@ class TransactionRequests:
         timeout_ms: int,
         identity: TransactionalIdentity,
         coordinators: Coordinators,
+        on_version: Callable[[bool], None],
     ) -> None:
         self.v2: bool = False
         self._id = transactional_id
         self._timeout_ms = timeout_ms
         self._identity = identity
         self._coordinators = coordinators
+        self._on_version = on_version
 
     @property
     def last_error(self) -> KafkaError | None:
@@ -73,6 +75,7 @@ class TransactionRequests:
         kind = CoordinatorKind.TRANSACTION
         versions = await self._coordinators.call(kind, self._id, ApiVersionsCall())
         self.v2 = versions.transactions_v2
+        self._on_version(self.v2)
         await self._init(NO_PRODUCER_ID, -1)
 
     async def raise_epoch(self) -> None:

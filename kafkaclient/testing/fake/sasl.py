@@ -51,6 +51,10 @@ class Sasl:
             return request.api_key == ApiKey.API_VERSIONS
         return peer.mechanism is None and (peer.ends_at or 0.0) > now
 
+    def is_authenticated(self, request: Request) -> bool:
+        """Whether the connection has logged in; not for applications."""
+        return self._peer(request).ends_at is not None
+
     def handshake(self, request: Request) -> dict[str, Any]:
         """The response to a SaslHandshake request; not for applications."""
         mechanism = request.message.mechanism

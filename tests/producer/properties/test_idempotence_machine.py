@@ -27,6 +27,7 @@ from kafkaclient.producer.batches.delivery_errors import delivery_timeout
 from kafkaclient.producer.batches.idempotence import MAX_EPOCH, ProducerIdentity
 from kafkaclient.producer.batches.record import Record
 from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
+from kafkaclient.producer.sender.misrouting import Misrouting
 from kafkaclient.producer.sender.responses import ResponseHandler
 from kafkaclient.producer.settings import AccumulatorSettings, RetrySettings
 from kafkaclient.producer.time_constants import NEVER
@@ -190,6 +191,7 @@ class Producing(RuleBasedStateMachine):
             self,
             RetrySettings(retries=retries),
             ProducerMetrics(lambda: self.now),
+            Misrouting(self, self),
             rng=self.rng,
             on_fatal=self._fatal,
         )
@@ -206,6 +208,8 @@ class Producing(RuleBasedStateMachine):
             wrapping.next = NEAR_THE_WRAP
 
     # --- the cluster's metadata, as Answers sees it ---------------------------------------------
+
+    refreshed_at = float("-inf")
 
     def add_topic(self, name: str) -> None: ...
 

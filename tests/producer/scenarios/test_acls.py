@@ -46,7 +46,12 @@ async def test_a_topic_that_may_not_be_seen_is_named_at_once(producing: StartPro
         if [asked.name for asked in request.message.topics] != ["t"]:
             return None
         broker = {"node_id": 0, "host": "fake-0", "port": 9092, "rack": None}
-        return {"brokers": [broker], "controller_id": 0, "cluster_id": "c", "topics": [topic]}
+        return {
+            "brokers": [broker],
+            "controller_id": 0,
+            "cluster_id": "fake-cluster",
+            "topics": [topic],
+        }
 
     async with producing(fake) as producer:
         fake.control(ApiKey.METADATA, deny, keep=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from kafkaclient.cluster.view import Broker, ClusterView, PartitionView, TopicView
+from kafkaclient.cluster.waits import Waits
 from kafkaclient.errors import (
     BrokerConnectionError,
     KafkaError,
@@ -105,7 +106,7 @@ async def test_what_is_asked_and_what_is_said(other: str) -> None:
         topics["x"] = TopicView("x", None, (PartitionView(0, 0),))
     brokers = {n: Broker(n, "host", 9092) for n in range(3)}
     dead = _Probes({2})
-    health = await check_brokers(cast("Any", _View(brokers, topics)), cast("Any", dead), 1, 0)
+    health = await check_brokers(cast("Any", _View(brokers, topics)), cast("Any", dead), 1, 0, {})
     assert not health
     assert dead.asked == ([2] if len(topics) == 1 else [0, 2])
     if len(topics) == 1:
@@ -114,7 +115,7 @@ async def test_what_is_asked_and_what_is_said(other: str) -> None:
         assert str(health) == "no partition of topic orders can be written: broker 2 is dead"
     del brokers[2]
     view = _View(brokers, topics)
-    health = await check_brokers(cast("Any", view), cast("Any", _Probes(set())), 1, 0)
+    health = await check_brokers(cast("Any", view), cast("Any", _Probes(set())), 1, 0, {})
     assert "does not name the address of the leader, broker 2" in str(health)
     assert not health
 
@@ -134,6 +135,7 @@ class _View:
     def __init__(self, brokers: dict[int, Broker], topics: dict[str, TopicView]) -> None:
         self.view = ClusterView(brokers, topics)
         self.refreshed_at = 0.0
+        self.waits = Waits(lambda: 0.0)
 
     def topic_errors(self) -> dict[str, KafkaError]:
         return {}

@@ -1,12 +1,13 @@
 """The APIs that open a connection: versions and authentication.
 
-ApiVersions (18), versions 0 to 4
+ApiVersions (18), versions 0 to 5
     The answer is the cluster's ``versions``, a range per API, which come from :data:`PROFILES` or
-    from a test. A request in an unsupported version is answered in version 0 with
-    UNSUPPORTED_VERSION; from Kafka 2.4 on that answer contains the range of ApiVersions (KIP-511).
-    Some brokers, such as Azure Event Hubs, close the connection instead above a version
-    (:data:`CLOSES_ABOVE`). The feature level ``transaction.version`` is 2 if the cluster has
-    transactions v2 (KIP-890).
+    from a test. Version 5 gets REBOOTSTRAP_REQUIRED if it names another cluster or broker
+    (KIP-1242), with SASL only after the login, as in Kafka 4.4. A request in an unsupported version
+    is answered in version 0 with UNSUPPORTED_VERSION; from Kafka 2.4 on that answer contains the
+    range of ApiVersions (KIP-511). Some brokers, such as Azure Event Hubs, close the connection
+    instead above a version (:data:`CLOSES_ABOVE`). The feature level ``transaction.version`` is 2
+    if the cluster has transactions v2 (KIP-890).
 
 SaslHandshake (17), versions 0 and 1, and SaslAuthenticate (36), versions 0 to 2
     Without a :class:`~kafkaclient.testing.fake.Sasl` there is no authentication, and both get
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.testing.fake.apis.api import Api
 from kafkaclient.testing.fake.error_code import ErrorCode
 from kafkaclient.wire.api import ApiKey
+from kafkaclient.wire.api_versions import FIRST_WITH_NODE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +39,7 @@ _FIRST_FLEXIBLE = 3
 
 PROFILES: Mapping[str, Mapping[int, tuple[int, int]]] = {
     "kafka-4": {ApiKey.PRODUCE: (0, 13)},
-    "kafka-4.0": {ApiKey.PRODUCE: (0, 12)},
+    "kafka-4.0": {ApiKey.PRODUCE: (0, 12), ApiKey.API_VERSIONS: (0, 4)},
     "kafka-3": {
         ApiKey.PRODUCE: (0, 9),
         ApiKey.METADATA: (0, 12),
@@ -68,7 +70,15 @@ CLOSES_ABOVE: Mapping[str, int] = {"event-hubs": 3}
 """Profile -> the newest ApiVersions version at which the broker keeps the connection open."""
 
 
-def _api_versions(state: ClusterState, _: Request) -> Fields:
+def _api_versions(state: ClusterState, request: Request) -> Fields:
+    if request.version >= FIRST_WITH_NODE and (
+        state.sasl is None or state.sasl.is_authenticated(request)
+    ):
+        meant = request.message.cluster_id, request.message.node_id
+        if (meant[0] is None) != (meant[1] == -1):
+            return {"error_code": ErrorCode.INVALID_REQUEST}
+        if meant not in ((None, -1), (state.cluster_id, request.broker)):
+            return {"error_code": ErrorCode.REBOOTSTRAP_REQUIRED}
     level = 2 if state.transactions_v2 else 1
     levels = {"max_version_level": level, "min_version_level": level}
     return {
@@ -106,7 +116,7 @@ def _not_authenticated(_: Request, error_code: int) -> Fields:
 
 
 APIS = (
-    Api(ApiKey.API_VERSIONS, (0, 4), _api_versions),
+    Api(ApiKey.API_VERSIONS, (0, 5), _api_versions),
     Api(ApiKey.SASL_HANDSHAKE, (0, 1), _handshake),
     Api(ApiKey.SASL_AUTHENTICATE, (0, 2), _authenticate, _not_authenticated),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -16,6 +16,7 @@ from kafkaclient.errors import (
     RecordTooLargeError,
 )
 from kafkaclient.metrics import ProducerMetrics
+from kafkaclient.producer.sender.misrouting import Misrouting
 from kafkaclient.producer.sender.responses import ResponseHandler
 from kafkaclient.producer.settings import RetrySettings
 from kafkaclient.wire.produce import PartitionResult, ProduceResult
@@ -41,9 +42,12 @@ class Hub:
             self,
             RetrySettings(**settings),
             self.metrics,
+            Misrouting(cast("Any", self), cast("Any", self)),
             rng=Random(1),
             on_fatal=self.fatal.append,
         )
+
+    refreshed_at = float("-inf")
 
     def add_topic(self, name: str) -> None: ...
 

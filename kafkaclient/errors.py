@@ -362,6 +362,8 @@ class BrokerError(KafkaError):
     """An error code in a broker's response; ``name`` is Kafka's name of the code."""
 
     name: str = "UNKNOWN_SERVER_ERROR"
+    refuses_record: bool = False
+    """Whether the broker refused this record, not another one of its batch (KIP-467)."""
     invalid_metadata: ClassVar[bool] = False
 
 

@@ -72,7 +72,7 @@ class Log:
         self._without_key: Counter[str] = Counter()
 
     def checked(self, record: OutgoingRecord) -> OutgoingRecord:
-        made = checked_record(self._config, lambda: self._now_ms() / 1000, RawRecord(*record[:6]))
+        made = checked_record(self._config, lambda: self._now_ms() / 1000, RawRecord(*record))
         return record._replace(value=made.value, key=made.key, headers=made.headers)
 
     async def prepare(self, records: Iterable[OutgoingRecord]) -> None:

@@ -18,6 +18,7 @@ from kafkaclient.streams.runtime.committer import Committer
 from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.state.key_value_store import KeyValueStore
+from kafkaclient.streams.state.rocks import RocksStore
 from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.types import TopicPartition
 
@@ -83,6 +84,9 @@ def on_disk(directory: StateDirectory, task: TaskId, offset: int, store: str = "
     """Prepare a directory as if the task had been here recently."""
     place = directory.task(task).store(store)
     place.load_or_wipe(UNKNOWN_CHANGELOG, time.time())
+    rocks = RocksStore(place.rocksdb)
+    rocks.flush(offset)
+    rocks.close()
     place.write_checkpoint(Checkpoint(offset, None, time.time()))
 
 
@@ -155,7 +159,7 @@ class InlineDisk(Executor):
 
 def checked(record: OutgoingRecord) -> OutgoingRecord:
     """The record as a producer checks it. Raises InvalidRecordError."""
-    made = checked_record(CONFIG, time.time, RawRecord(*record[:6]))
+    made = checked_record(CONFIG, time.time, RawRecord(*record))
     return record._replace(value=made.value, key=made.key, headers=made.headers)
 
 

@@ -203,7 +203,7 @@ def test_a_task_that_changes_in_the_middle_of_a_batch(tmp_path: Path, how: str) 
             asyncio.get_running_loop().call_soon(leave)
 
         def again() -> None:
-            task.task_stores[0].start_over(0)
+            task.task_stores[0].start_over(0, "has no such offset")
 
         task.task_stores[0].restore = restore  # type: ignore[method-assign, assignment]
         world.reader.follow([task])

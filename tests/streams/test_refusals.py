@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import (
     DeliveryTimeoutError,
+    KafkaError,
     RecordTooLargeError,
     StreamsError,
     TransactionAbortableError,
@@ -32,7 +34,6 @@ class ModelTask:
 
     def refuse(self, source: TopicPartition, offset: int, error: Exception) -> bool:
         assert source == SOURCE
-        assert isinstance(error, RecordTooLargeError)
         is_new = offset not in self.refused
         self.refused.setdefault(offset, str(error))
         return is_new
@@ -75,6 +76,36 @@ def test_emitted_records_blame_their_input_records(failure: Exception) -> None:
     assert not is_recoverable(failure)
     assert is_recoverable(world.blame(failure))
     assert world.task.refused == {2: str(TOO_LARGE), 4: str(TOO_LARGE)}
+
+
+def refusal(code: int, *, of_this_record: bool) -> KafkaError:
+    error = broker_error(code, "a record to out-0")
+    error.refuses_record = of_this_record  # type: ignore[attr-defined]
+    return error
+
+
+@pytest.mark.parametrize("code", [18, 32, 87])
+@pytest.mark.parametrize("transactional", [False, True])
+def test_only_the_refused_record_of_a_batch_is_blamed(code: int, transactional: bool) -> None:
+    """In a transaction, the other records of its batch fail with the same code."""
+    world = World()
+    neighbor = refusal(code, of_this_record=False)
+    world.send(1, neighbor)
+    world.send(2, refusal(code, of_this_record=True))
+    world.send(3, neighbor)
+    failure: Exception = neighbor
+    if transactional:
+        failure = TransactionAbortableError("no")
+        failure.__cause__ = neighbor
+    assert is_recoverable(world.blame(failure))
+    assert world.task.refused.keys() == {2}
+
+
+def test_a_refusal_that_names_no_record_stays() -> None:
+    world = World()
+    failure = refusal(87, of_this_record=False)
+    world.send(1, failure)
+    assert world.blame(failure) is failure
 
 
 def test_a_change_blames_the_record_that_wrote_it() -> None:

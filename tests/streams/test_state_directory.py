@@ -114,7 +114,6 @@ def test_a_store_without_valid_checkpoint_is_removed(tmp_path: Path) -> None:
     task = directory.task(A)
     on_disk(directory, A, 7)
     store = task.store("counts")
-    store.rocksdb.mkdir()
     assert prepared(task) == 7
     assert store.rocksdb.exists()
     (store.path / "checkpoint").write_text("garbage")
@@ -161,7 +160,6 @@ def test_a_store_that_may_lack_deletions_is_removed(
     directory = opened(tmp_path)
     store = directory.task(A).store("counts")
     on_disk(directory, A, 7)
-    store.rocksdb.mkdir()
     assert store.load_or_wipe(ChangelogTopic(None, 3600.0), time.time() + 3700) is None
     assert not store.rocksdb.exists()
     assert "keeps deletions for 3600 s (delete.retention.ms). The store is restored" in caplog.text

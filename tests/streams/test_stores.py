@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def test_flushed_writes_survive(tmp_path: Path) -> None:
     store = RocksStore(tmp_path / "s")
     store.apply([(b"b", b"2"), (b"a", b"1"), (b"c", b"3"), (b"b", None), (b"", b"\0")])
-    store.flush()
+    store.flush(1)
     store.close()
     store = RocksStore(tmp_path / "s")
     assert list(store.items()) == [(b"", b"\0"), (b"a", b"1"), (b"c", b"3")]
@@ -52,13 +52,13 @@ directory = StateDirectory(pathlib.Path(sys.argv[1]), float).task(TaskId(0, 0)).
 directory.load_or_wipe(UNKNOWN_CHANGELOG, time.time())
 store = RocksStore(directory.rocksdb)
 store.apply([(b"kept", b"1")])
-store.flush()
+store.flush(1)
 directory.write_checkpoint(Checkpoint(1, None, time.time()))
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 try:
     while True:
         store.apply((os.urandom(8), os.urandom(100)) for _ in range(5000))
-        store.flush()
+        store.flush(1)
 except StateStoreError as error:
     print(error)
 os._exit(0)

@@ -219,7 +219,7 @@ def test_a_store_beyond_its_changelog_starts_over(
     task.advance(TaskEvent.ASSIGNED_STANDBY)
     task.task_stores[0].restore([(b"a", b"1")])
     task.task_stores[0].reached(10_000, 10_000)
-    task.task_stores[0].start_over(5)
+    task.task_stores[0].start_over(5, "has no offset 10000")
     assert (task.position, task.stores["counts"].get(b"a")) == (5, None)
     assert directory.store("counts").checkpoint() is None
     assert "app-counts-changelog-0 has no offset 10000" in caplog.text

@@ -46,6 +46,62 @@ def prepare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[Applicat
     return prepared
 
 
+async def set_configs(fake: FakeCluster, topic: str, configs: dict[str, str]) -> None:
+    async with Admin(fake.bootstrap, dialer=fake, rng=Random(1)) as admin:
+        await admin.alter_configs(ConfigResource.topic(topic), configs)
+
+
+@pytest.mark.parametrize(
+    ("configs", "told"),
+    [
+        ({"cleanup.policy": "delete"}, "error"),
+        ({"cleanup.policy": "compact,delete"}, "warning"),
+        ({"cleanup.policy": "compact,delete", "retention.ms": "-1"}, ""),
+        ({"cleanup.policy": "compact"}, ""),
+    ],
+)
+@virtual_time
+async def test_a_changelog_that_loses_state_is_noticed(
+    prepare: Callable[..., Any],
+    configs: dict[str, str],
+    told: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fake, name = FakeCluster(1), "app-counts-changelog"
+    fake.create_topic("words", 1)
+    fake.create_topic(name, 1)
+    await set_configs(fake, name, {"retention.ms": "1000"} | configs)
+    if told == "error":
+        with pytest.raises(StateStoreError, match=rf"{name} exists with cleanup.policy=delete"):
+            await prepare(fake)
+        return
+    await prepare(fake)
+    assert (f"changelog {name} exists with" in caplog.text) is (told == "warning")
+
+
+@pytest.mark.parametrize(
+    ("configs", "told"),
+    [
+        ({"retention.ms": "1000"}, "cleanup.policy=delete and retention.ms=1000"),
+        ({"retention.ms": "-1", "cleanup.policy": "compact"}, "cleanup.policy=compact"),
+        ({"retention.ms": "-1"}, ""),
+    ],
+)
+@virtual_time
+async def test_a_repartition_topic_that_loses_records_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+    configs: dict[str, str],
+    told: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fake = FakeCluster(1)
+    fake.create_topic("app-words-repartition", 1)
+    await set_configs(fake, "app-words-repartition", configs)
+    async with Admin(fake.bootstrap, dialer=fake, rng=Random(1)) as admin:
+        await topics._check_repartition_topic(admin, "app-words-repartition")
+    assert (f"exists with {told}" in caplog.text) if told else not caplog.text
+
+
 @virtual_time
 async def test_changelogs_are_created(prepare: Callable[..., Any]) -> None:
     fake = FakeCluster(3)
@@ -99,6 +155,7 @@ async def test_a_partition_without_leader_does_not_block(prepare: Callable[..., 
     fake = FakeCluster(3)
     for name in ("words", "app-counts-changelog"):
         fake.create_topic(name, assignments=[(0,), (1,), (2,)])
+    await set_configs(fake, "app-counts-changelog", {"cleanup.policy": "compact"})
     fake.stop_broker(2)
     assert (await prepare(fake)).partitions == {"words": 3}
 
@@ -112,6 +169,7 @@ async def test_errors_name_missing_topics(prepare: Callable[..., Any]) -> None:
     with pytest.raises(StreamsError, match="topic dead does not exist, which is to take"):
         await prepare(fake, processing_exception_handler=DeadLetter("dead"))
     fake.create_topic("app-counts-changelog", assignments=[(0,), (0,)])
+    await set_configs(fake, "app-counts-changelog", {"cleanup.policy": "compact"})
     with pytest.raises(StateStoreError, match="has 2 partitions, but words"):
         await prepare(fake)
 

@@ -171,7 +171,7 @@ async def test_a_skipped_record_leaves_no_output(
         assert dead == []
         return
     assert [each[1] for each in dead] == [b"poison", b"garbage", b"cancelled"]
-    _topic, _, key, partition, timestamp, headers, _ = dead[0]
+    _topic, _, key, partition, timestamp, headers = dead[0]
     added = {name.removeprefix("__streams.errors."): value for name, value in headers}
     assert (key, partition, timestamp) == (b"k", None, 1_000)
     assert b"ZeroDivisionError: poison" in added.pop("stacktrace")

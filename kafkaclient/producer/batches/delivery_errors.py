@@ -54,20 +54,21 @@ def rejection(batch: ProducerBatch, answer: PartitionResult, node_id: int) -> Ka
         ]
         more = len(answer.record_errors) - len(rejected)
         what += f", rejected for {', '.join(rejected)}" + (f" and {more} more" if more else "")
-    return broker_error(code, what, answer.error_message, advice=advice)
+    error = broker_error(code, what, answer.error_message, advice=advice)
+    error.refuses_record = batch.count == 1
+    return error
 
 
 def rejected_records(answer: PartitionResult, batch: ProducerBatch) -> dict[int, KafkaError]:
     """The broker's errors for single records (KIP-467), by their index in the batch."""
-    return {
-        index: broker_error(
-            answer.error_code,
-            f"a record to {batch.queue.tp}",
-            message or answer.error_message,
-        )
-        for index, message in answer.record_errors
-        if 0 <= index < batch.count
-    }
+    found: dict[int, KafkaError] = {}
+    for index, message in answer.record_errors:
+        if 0 <= index < batch.count:
+            what = f"a record to {batch.queue.tp}"
+            error = broker_error(answer.error_code, what, message or answer.error_message)
+            error.refuses_record = True
+            found[index] = error
+    return found
 
 
 def too_large(batch: ProducerBatch, error: KafkaError) -> RecordTooLargeError:

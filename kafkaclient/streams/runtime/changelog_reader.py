@@ -142,5 +142,5 @@ class ChangelogReader:
             _, store = self._stores[partition]
             offset = restart_offset(error, at_end=False)
             if offset is not None and not self._has_moved(store):
-                store.start_over(offset)
+                store.start_over(offset, f"has no offset {store.position}")
             self._seek(store)

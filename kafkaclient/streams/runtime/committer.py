@@ -146,8 +146,7 @@ class Committer:
                     delivery = self.output.send_nowait(record)
                 except KafkaError:
                     return self._add_later(task, records[done:], source, offset)
-                if not record.is_small:
-                    commit.sent.add(task, source, offset, delivery)
+                commit.sent.add(task, source, offset, delivery)
         task.record_done(source, offset)
         return None
 

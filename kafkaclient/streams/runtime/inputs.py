@@ -16,7 +16,7 @@ from kafkaclient.reader.batch import FetchedRecord
 from kafkaclient.streams.config import LATEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from kafkaclient.reader.reader import Reader
     from kafkaclient.types import TopicPartition
@@ -53,7 +53,8 @@ class _Input:
 class Inputs:
     """All input partitions in one read. Each partition has one task, which decides where it begins,
     and says by ``wanted`` when it has room for records. ``internal_topics`` always begin at their
-    first offset: nothing in them is older than the application (Kafka Streams does the same)."""
+    first offset: nothing in them is older than the application (Kafka Streams does the same).
+    ``partitions``: input topic -> its number of partitions when the instance started."""
 
     def __init__(
         self,
@@ -61,19 +62,24 @@ class Inputs:
         auto_offset_reset: str,
         clock: Callable[[], float],
         internal_topics: Collection[str] = (),
+        partitions: Mapping[str, int] | None = None,
     ) -> None:
         self._reader = reader
         self._reading = reader.read({}, headers=True)
         self._auto_offset_reset = auto_offset_reset
         self._internal_topics = internal_topics
+        self._partitions = partitions or {}
         self._clock = clock
         self._inputs: dict[TopicPartition, _Input] = {}
         """In the order of their turns."""
         self._woken = False
 
     def begins_at_end(self, partition: TopicPartition) -> bool:
-        """Whether a task without offset in the log begins behind the last record."""
-        return self._auto_offset_reset == LATEST and partition.topic not in self._internal_topics
+        """Whether a task without offset in the log begins behind the last record. A partition that
+        was added while this instance ran has no record that is older than the application."""
+        topic, number = partition
+        is_new = number >= self._partitions.get(topic, number + 1)
+        return self._auto_offset_reset == LATEST and not (topic in self._internal_topics or is_new)
 
     async def beginning(self, partition: TopicPartition) -> int:
         """The first offset of any partition. Raises as :meth:`.Reader.offsets`."""

@@ -169,7 +169,11 @@ class Instance:
             reader, self._schedule.observe, self._observer
         )
         self._inputs = Inputs(
-            reader, config.auto_offset_reset, self._clock, self._topology.internal_topics
+            reader,
+            config.auto_offset_reset,
+            self._clock,
+            self._topology.internal_topics,
+            dict(topics.partitions),
         )
         self._check_topics = partial(check_internal_topics, admin, topics.internal)
         self._manager = manager = TaskManager(

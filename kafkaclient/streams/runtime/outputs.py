@@ -48,8 +48,6 @@ class OutgoingRecord(NamedTuple):
     partition: int | None
     timestamp_ms: int | None
     headers: HeadersLike
-    is_small: bool = False
-    """Whether no broker refuses it because of its size."""
 
 
 _Changes: TypeAlias = "Mapping[TopicPartition, Mapping[bytes, bytes | None]]"
@@ -138,7 +136,7 @@ class Output:
     def checked(self, record: OutgoingRecord) -> OutgoingRecord:
         """The record for a later :meth:`send`, with mutable buffers copied. Raises
         InvalidRecordError for a record that is invalid even without metadata."""
-        made = checked_record(self._config, time.time, RawRecord(*record[:6]))
+        made = checked_record(self._config, time.time, RawRecord(*record))
         return record._replace(value=made.value, key=made.key, headers=made.headers)
 
     async def prepare(self, records: Sequence[OutgoingRecord]) -> None:
@@ -178,7 +176,7 @@ class Output:
     def send_nowait(self, record: OutgoingRecord) -> Delivery:
         """Send a record whose topic is known. Raises KafkaError if that is not possible at once:
         :meth:`send` waits for it, or raises the same."""
-        topic, value, key, partition, timestamp_ms, headers, _ = record
+        topic, value, key, partition, timestamp_ms, headers = record
         delivery = (self._producer or self._running()).send_nowait(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )
@@ -187,7 +185,7 @@ class Output:
 
     async def send(self, record: OutgoingRecord) -> Delivery:
         """Send a record whose topic is known; waits until the producer's buffer has room."""
-        topic, value, key, partition, timestamp_ms, headers, _ = record
+        topic, value, key, partition, timestamp_ms, headers = record
         delivery = await self._running().send(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )

@@ -183,7 +183,12 @@ class ReadOnlyStore(Generic[K, V]):
                 if last is not None and key >= last:
                     break
                 yield declared.key.read(key), declared.value.read(value)
-                if queries.local(declared.name, task) is not store:
-                    raise StoreUnavailableError(
-                        f"task {task} was restored again during the iteration: iterate again"
-                    )
+                _check_same(queries.local(declared.name, task), store, task)
+            _check_same(queries.local(declared.name, task), store, task)  # closing it ends the loop
+
+
+def _check_same(found: TaskStore, store: TaskStore, task: TaskId) -> None:
+    if found is not store:
+        raise StoreUnavailableError(
+            f"task {task} was restored again during the iteration: iterate again"
+        )

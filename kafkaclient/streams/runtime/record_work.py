@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import (
     AuthorizationError,
+    BrokerError,
     ConfigError,
     DeserializationError,
     InvalidRecordError,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+INVALID_TIMESTAMP = 32
 _DECODING = ("decoded", "types of its topic or the serde", DeserializationError)
 _PROCESSING = ("processed", "processor", ProcessingError)
 _NO_OUTPUT = (MetadataTimeoutError, UnknownTopicError)
@@ -155,9 +157,7 @@ class _Emit:
         if value is not None:
             size += len(value)
         is_usual = is_usual and size <= work.small_bytes
-        outgoing = OutgoingRecord(
-            output.topic, value, key, partition, timestamp_ms, headers, is_usual
-        )
+        outgoing = OutgoingRecord(output.topic, value, key, partition, timestamp_ms, headers)
         self.emitted.append(outgoing if is_usual else work.checked(outgoing))
 
 
@@ -314,6 +314,8 @@ class RecordWork:
         self._on_dropped(record.offset)
         if isinstance(handler, DeadLetter):
             timestamp_ms = None if record.timestamp < 0 else record.timestamp  # -1: there is none
+            if isinstance(error, BrokerError) and error.code == INVALID_TIMESTAMP:
+                timestamp_ms = None  # now: the dead letter topic may refuse it, too
             headers = _dead_letter_headers(record, self._source, error)
             rest = (record.value, record.key, None, timestamp_ms, headers)
             try:

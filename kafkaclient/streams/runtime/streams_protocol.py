@@ -28,12 +28,13 @@ from kafkaclient.wire.groups import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from kafkaclient.cluster.log_ends import FetchEnds
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.group_protocol import Hosts
     from kafkaclient.streams.membership.member import Generation
     from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
     from kafkaclient.streams.runtime.observer import Observer
-    from kafkaclient.streams.runtime.task_manager import FetchEnds, TaskManager
+    from kafkaclient.streams.runtime.task_manager import TaskManager
     from kafkaclient.streams.state.directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology

@@ -7,6 +7,7 @@ import logging
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
+from kafkaclient.cluster.log_ends import ends_from
 from kafkaclient.streams.runtime.refusals import RefusedRecordsError
 from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState, is_recoverable
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
+    from kafkaclient.cluster.log_ends import FetchEnds
     from kafkaclient.streams.runtime.changelog_reader import ChangelogReader
     from kafkaclient.streams.runtime.committer import Committer
     from kafkaclient.streams.runtime.inputs import Inputs, Row
@@ -26,14 +28,6 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)
-
-
-class FetchEnds(Protocol):
-    """End offsets of partitions, by default of their committed records."""
-
-    async def __call__(
-        self, partitions: Collection[TopicPartition], *, read_committed: bool = True
-    ) -> dict[TopicPartition, int]: ...
 
 
 class NewCommitter(Protocol):
@@ -289,21 +283,12 @@ class TaskManager:
         # without their transaction's marker: the end includes open transactions.
         await self.committer.wait_until_settled(task)
         found = await self.committer.output.fetch_committed(task.sources)
-        if changelogs := [store.changelog for store in task.task_stores]:
-            ends = await self._fetch_ends(changelogs, read_committed=False)
-            for store in task.task_stores:
-                self._observer.restore_started(
-                    task.id,
-                    store.declared.name,
-                    store.changelog,
-                    store.position,
-                    ends[store.changelog],
-                )
-            await task.wait_until_restored(ends)
+        if task.task_stores:
+            await self._restore(task)
         offsets = {source: offset for source, offset in found.items() if offset is not None}
         if any(offsets.values()):
             # Fetched after the committed offsets, so they are not smaller unless a topic is new.
-            for source, end in (await self._fetch_ends(list(offsets))).items():
+            for source, end in (await ends_from(self._fetch_ends, offsets)).items():
                 if offsets[source] > end:
                     _log.warning(
                         "task %s: the group has committed offset %d of %s-%d, which ends at %d: "
@@ -315,6 +300,23 @@ class TaskManager:
         task.start_at(offsets)
         if missing := [source for source in task.sources if source not in offsets]:
             await self._start_at_first(task, missing)
+
+    async def _restore(self, task: Task) -> None:
+        """Restore the stores to the ends of their changelogs, until a later answer has the same
+        ends: a broker may answer with a lower end than its partition's leader."""
+        ends = {store.changelog: store.position for store in task.task_stores}
+        ends = await ends_from(self._fetch_ends, ends, read_committed=False)
+        for store in task.task_stores:
+            end = ends[store.changelog]
+            self._observer.restore_started(
+                task.id, store.declared.name, store.changelog, store.position, end
+            )
+        grown = ends
+        while grown:
+            await task.wait_until_restored(ends)
+            again = await ends_from(self._fetch_ends, ends, read_committed=False)
+            grown = {changelog: end for changelog, end in again.items() if end > ends[changelog]}
+            ends |= again
 
     async def _start_at_first(self, task: Task, sources: Sequence[TopicPartition]) -> None:
         """Begin where a task begins that has not committed offsets of these inputs."""

@@ -63,6 +63,16 @@ class TaskStore:
         """Until somebody has waited for it."""
         now = wall()
         checkpoint = directory.load_or_wipe(topic, now)
+        self._open()
+        if checkpoint is not None and self._rocks.position < checkpoint.offset:
+            _log.warning(
+                "task %s: the files of store %s are damaged or were removed: its checkpoint is at "
+                "offset %d of its changelog, and the files at %d. The store is restored from the "
+                "beginning of the changelog",
+                *(task, declared.name, checkpoint.offset, self._rocks.position),
+            )
+            checkpoint = None
+            self._empty(None, now)
         self.position = 0 if checkpoint is None else checkpoint.offset
         """Offset of the next change of the changelog. The store contains all earlier changes."""
         self._current_at = now if checkpoint is None else checkpoint.current_at
@@ -71,7 +81,8 @@ class TaskStore:
         self._checkpoint_position, self._checkpoint_current_at = self.position, self._current_at
         self._restored_at: int | None = None
         self._restored = asyncio.Event()
-        self._open()
+        self._was_complete = checkpoint is not None
+        """Whether the store has had its whole changelog since it was empty."""
 
     def _open(self) -> None:
         self._rocks = RocksStore(self._directory.rocksdb)
@@ -97,43 +108,51 @@ class TaskStore:
 
     def reached(self, position: int, end: int | None) -> None:
         """All changes before ``position`` are applied. ``end``: the changelog's, None if
-        unknown."""
+        unknown. A store that has followed for too long without reaching the end starts over: it may
+        lack deletions. An empty one does not, so that it is restored some time."""
+        age_s = self._wall() - self._current_at
+        if self._was_complete and age_s > self._topic.delete_retention_s:
+            self.start_over(
+                0,
+                f"is {age_s:.0f} s behind, and keeps deletions for "
+                f"{self._topic.delete_retention_s:.0f} s (delete.retention.ms)",
+            )
+            return
         self.position = position
         if end is not None:
             self.lag = max(0, end - position)
             if self.lag == 0:
-                self._current_at = self._wall()
+                self._current_at, self._was_complete = self._wall(), True
         if self._restored_at is not None and position >= self._restored_at:
             self._restored.set()
         self.checkpoint_if_due()
 
     async def wait_until_restored(self, end: int) -> None:
-        """Wait until all changes before ``end`` are applied. ``end`` is the changelog's end offset:
-        a store with a later position belongs to another changelog, and starts over."""
+        """Wait until all changes before ``end`` are applied. ``end`` is the changelog's end offset,
+        as of :func:`.ends_from`: a store with a later position belongs to another changelog, and
+        starts over."""
         if self.position > end:
-            self.start_over(0)
+            self.start_over(0, f"has no offset {self.position}")
         await self.until_emptied()
         self._restored_at = end
         self._restored.clear()
         self.reached(self.position, end)
         await self._restored.wait()
+        await self.until_emptied()  # it may have started over at the end
 
     def stop_waiting(self) -> None:
         """The task is not restored any more."""
         self._restored_at = None
 
-    def start_over(self, position: int) -> None:
-        """Replace the store by an empty one: the changelog does not have its position. Nothing may
-        be restored, read or written before :meth:`until_emptied` returns."""
+    def start_over(self, position: int, why: str) -> None:
+        """Replace the store by an empty one. ``why``: what is wrong with it or its changelog.
+        Nothing may be restored, read or written before :meth:`until_emptied` returns."""
         _log.warning(
-            "task %s: its changelog %s has no offset %d; the store is restored from offset %d",
-            self.task,
-            self.changelog,
-            self.position,
-            position,
+            "task %s: store %s with its changelog %s %s; it is restored from offset %d",
+            *(self.task, self.declared.name, self.changelog, why, position),
         )
         self.position = self._checkpoint_position = position
-        self._current_at = self._wall()
+        self._current_at, self._was_complete = self._wall(), False
         self._emptying = self._disk.submit(self._empty, self._disk_work, self._current_at)
         self._disk_work = self._emptying
 
@@ -170,8 +189,10 @@ class TaskStore:
         self.checkpoint_if_due()
 
     def mark_current(self) -> None:
-        """The store has its whole changelog now, because its task runs here."""
-        self._current_at = self._wall()
+        """The store has its whole changelog now, because its task runs here: unless the process was
+        stopped for so long that the task may run elsewhere."""
+        if (now := self._wall()) - self._current_at <= self._topic.delete_retention_s:
+            self._current_at = now
 
     # --- checkpoints ----------------------------------------------------------------------------
 
@@ -212,5 +233,5 @@ class TaskStore:
 
     def _write_checkpoint(self, position: int, current_at: float) -> None:
         """Flush, and write the checkpoint. Later changes may be flushed, too: that is correct."""
-        self._rocks.flush()
+        self._rocks.flush(position)
         self._directory.write_checkpoint(Checkpoint(position, self._topic.topic_id, current_at))

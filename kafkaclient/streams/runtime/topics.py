@@ -39,7 +39,8 @@ _POLL_INTERVAL_S = 0.1
 _CHECK_INTERVAL_S = 3.0  # between checks that no internal topic was deleted
 _GONE_LOOKS = 3  # before an internal topic counts as deleted
 _LOOKS = 10  # before a topic counts as missing: the broker that is asked may not know a new one yet
-_DELETE_RETENTION = "delete.retention.ms"
+_CLEANUP, _DELETE_RETENTION = "cleanup.policy", "delete.retention.ms"
+_RETENTION = ("retention.ms", "retention.bytes")
 _CHANGELOG_CONFIGS = {"cleanup.policy": "compact"}
 # RepartitionTopicConfig.java: records stay until the application deletes them.
 _REPARTITION_CONFIGS = {
@@ -105,6 +106,8 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
             async with asyncio.timeout(_READY_TIMEOUT_S):
                 created = await _create_missing(admin, config, new)
                 retention_s = {name: await _delete_retention_s(admin, name) for name in wanted}
+                for name in made:
+                    await _check_repartition_topic(admin, name)
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise  # a request timed out
@@ -242,23 +245,60 @@ async def _existing_topics(admin: Admin, topics: Collection[str]) -> dict[str, T
 
 
 async def _delete_retention_s(admin: Admin, topic: str) -> float:
-    """The changelog's delete.retention.ms. Asks again while the broker does not know the topic: any
-    broker is asked, and another one has listed the topic."""
+    """The changelog's delete.retention.ms. Raises StateStoreError if the topic is not compacted;
+    logs a warning if it also deletes old changes."""
+    found = await _configs(admin, topic, (_DELETE_RETENTION, _CLEANUP, *_RETENTION))
+    policies = found.get(_CLEANUP, "compact").split(",")
+    if "compact" not in policies:
+        raise StateStoreError(
+            f"changelog {topic} exists with cleanup.policy={found[_CLEANUP]}: brokers would delete "
+            "the state. Set cleanup.policy=compact"
+        )
+    if "delete" in policies and (limits := _limits(found)):
+        _log.warning(
+            "changelog %s exists with cleanup.policy=%s and %s: brokers delete changes, and state "
+            "that is restored lacks them. Set cleanup.policy=compact",
+            *(topic, found[_CLEANUP], limits),
+        )
+    try:
+        return int(found[_DELETE_RETENTION]) / 1000
+    except (KeyError, ValueError):
+        return UNKNOWN_CHANGELOG.delete_retention_s
+
+
+async def _check_repartition_topic(admin: Admin, topic: str) -> None:
+    """Log a warning if the topic, which may be older than the application, loses records."""
+    found = await _configs(admin, topic, (_CLEANUP, *_RETENTION))
+    policy, limits = found.get(_CLEANUP, "delete"), _limits(found)
+    if "compact" in policy or limits:
+        _log.warning(
+            "repartition topic %s exists with cleanup.policy=%s%s: brokers delete records that are "
+            "not processed yet. Set cleanup.policy=delete, retention.ms=-1 and retention.bytes=-1",
+            *(topic, policy, f" and {limits}" if limits else ""),
+        )
+
+
+def _limits(configs: Mapping[str, str]) -> str:
+    return ", ".join(f"{n}={configs[n]}" for n in _RETENTION if configs.get(n, "-1") != "-1")
+
+
+async def _configs(admin: Admin, topic: str, names: Collection[str]) -> dict[str, str]:
+    """The values of the topic's options. Asks again while the broker does not know the topic: any
+    broker is asked, and another one has listed the topic. Empty if this client may not read
+    them."""
     resource = ConfigResource.topic(topic)
     try:
         while True:
             with suppress(UnknownTopicError):
-                found = await admin.describe_configs(resource, [_DELETE_RETENTION])
-                return int(found[_DELETE_RETENTION].value or 0) / 1000
+                found = await admin.describe_configs(resource, list(names))
+                return {name: each.value or "" for name, each in found.items()}
             await asyncio.sleep(_POLL_INTERVAL_S)
-    except (AuthorizationError, KeyError, ValueError) as error:
+    except AuthorizationError as error:
         _log.info(
-            "%s of topic %s cannot be read, so one day is assumed: %r",
-            _DELETE_RETENTION,
-            topic,
-            error,
+            "the options of topic %s cannot be read, so Kafka's defaults are assumed: %r",
+            *(topic, error),
         )
-        return UNKNOWN_CHANGELOG.delete_retention_s
+        return {}
 
 
 async def watch_internal_topics(admin: Admin, topics: Mapping[str, UUID | None]) -> None:

@@ -189,6 +189,7 @@ class KeyValueStore(Generic[K, V]):
                 return
             if value is not None:
                 yield key, value
+        self.check_open()  # closing the store ends its iterations
 
     # --- for the runtime ------------------------------------------------------------------------
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, cast
+from weakref import WeakSet
 
 from kafkaclient.errors import ConfigError, StateStoreError
 
@@ -15,8 +16,11 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
     from pathlib import Path
+
+
+_POSITION = "position"  # a column family of its own: keys of stores are any bytes
 
 
 class RocksStore:
@@ -25,6 +29,9 @@ class RocksStore:
     There is no write-ahead log: after a crash, writes that were not flushed are restored from the
     changelog. The files always contain all writes up to some point in time. Calls block: usually
     for microseconds, :meth:`flush` for as long as the disk takes.
+
+    The position in the changelog is in the RocksDB, too, written after the changes before it. So
+    files that lack changes, because some were removed or damaged, lack the position as well.
 
     Every method raises :class:`~kafkaclient.errors.StateStoreError` on a disk error.
     """
@@ -36,12 +43,18 @@ class RocksStore:
         self._path = path
         options = Options(raw_mode=True)
         options.create_if_missing(True)
+        options.create_missing_column_families(True)
         options.set_keep_log_file_num(2)
         self._write_options = WriteOptions()
         # The binding's stub declares this property as a method.
         self._write_options.disable_wal = True  # type: ignore[method-assign, assignment]
+        self._reads: WeakSet[Generator[tuple[bytes, bytes], None, None]] = WeakSet()
         with self._store_errors("opened"):
-            self._db = Rdict(str(path), options)
+            families = {_POSITION: Options(raw_mode=True)}
+            self._db = Rdict(str(path), options, column_families=families)
+            self._positions = self._db.get_column_family(_POSITION)
+            self.position = int(self._positions.get(b"") or 0)
+            """The files have all changes before this offset of the changelog."""
 
     def get(self, key: bytes) -> bytes | None:
         try:  # called for each record: a context manager takes longer than the read
@@ -51,9 +64,12 @@ class RocksStore:
         return value
 
     def items(self, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """All pairs from ``start`` on. The iteration shows the store as of the call."""
+        """All pairs from ``start`` on. The iteration shows the store as of the call. :meth:`close`
+        ends it."""
         with self._store_errors("read"):
-            return cast("Iterator[tuple[bytes, bytes]]", self._db.items(from_key=start))
+            pairs = _each(cast("Iterator[tuple[bytes, bytes]]", self._db.items(from_key=start)))
+        self._reads.add(pairs)
+        return pairs
 
     def apply(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Write all changes atomically. None deletes a key."""
@@ -66,13 +82,21 @@ class RocksStore:
         with self._store_errors("written"):
             self._db.write(batch, write_opt=self._write_options)
 
-    def flush(self) -> None:
-        """Write everything to disk."""
+    def flush(self, position: int | None = None) -> None:
+        """Write everything to disk: all changes before ``position``, and perhaps later ones."""
         with self._store_errors("flushed"):
             self._db.flush()
+            if position is not None:
+                self._positions.put(b"", b"%d" % position, write_opt=self._write_options)
+                self._positions.flush()
 
     def close(self) -> None:
+        """Close the files, and end the iterations, which would keep the files locked."""
+        for pairs in list(self._reads):
+            with suppress(ValueError):  # another thread is taking its next pair
+                pairs.close()
         with self._store_errors("closed"):
+            self._positions.close()
             self._db.close()
 
     @contextmanager
@@ -89,3 +113,10 @@ class RocksStore:
             "restored from the changelog"
         )
         return self.failure
+
+
+def _each(
+    pairs: Iterable[tuple[bytes, bytes]],
+) -> Generator[tuple[bytes, bytes], None, None]:
+    """A generator can be closed, and holds the RocksDB's iterator until then."""
+    yield from pairs

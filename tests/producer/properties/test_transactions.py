@@ -43,7 +43,7 @@ APIS = [
     ApiKey.INIT_PRODUCER_ID,
 ]
 ANSWERS = [CLOSE, CLOSE_ANSWER, DROP, DROP_ANSWER, delay(1.0), delay_answer(1.0)]
-NOT_DONE = [48, 49, 59, 120]
+NOT_DONE = [48, 59, 120]  # not 49 (INVALID_PRODUCER_ID_MAPPING), which ends the producer
 CODES = [7, 14, 15, 16, 51, *NOT_DONE, -1]
 
 # What the application does in a transaction, and what happens meanwhile.

@@ -254,6 +254,8 @@ async def test_errors_name_wrong_and_missing_topics(
             await app.run()
         return
     await create_topic(topic, PARTITIONS)
-    await create_topic(f"app-{topic}-counts-changelog", partitions)
+    changelog = f"app-{topic}-counts-changelog"
+    async with Admin(kafka_cluster.bootstrap) as admin:
+        await admin.create_topic(changelog, partitions, configs={"cleanup.policy": "compact"})
     with pytest.raises(StateStoreError, match=f"has 3 partitions, but {topic}"):
         await app.run()

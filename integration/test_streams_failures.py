@@ -113,6 +113,7 @@ async def test_what_a_broker_refuses_is_its_records_error(
     async with Producer(bootstrap) as producer, Admin(bootstrap) as admin:
         for name in (out, changelog):
             await admin.alter_configs(ConfigResource.topic(name), {"max.message.bytes": "2000"})
+        await admin.alter_configs(ConfigResource.topic(changelog), {"cleanup.policy": "compact"})
         for value in values:
             await producer.send_and_wait(topic, value)
     with pytest.raises(ProcessingError, match=rf"offset 1, .*to {out}-0 make a batch of 50\d\d b"):

@@ -58,7 +58,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.view import (
@@ -85,6 +85,8 @@ if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
     from kafkaclient.wire.api import BrokerInfo
     from kafkaclient.wire.results import MetadataResult, TopicInfo
+
+T = TypeVar("T")
 
 CONFIRM_S = 3.0  # how long known brokers are dialed before the client moves to another cluster
 BELIEVED_ANSWERS = 3
@@ -140,8 +142,8 @@ def is_final(error: KafkaError, failures: int, servers: int) -> bool:
     return failures >= servers or not is_of_server
 
 
-def differs(known: str | None, told: str | None) -> bool:
-    """Whether these are the ids of two clusters. None: not known."""
+def differs(known: T | None, told: T | None) -> bool:
+    """Whether these are the ids of two clusters, or of two topics. None: not known."""
     return known is not None and told is not None and known != told
 
 
@@ -206,21 +208,21 @@ def impossible(info: TopicInfo) -> str:
 
 def _merge_topic(old: TopicView | None, info: TopicInfo) -> tuple[TopicView, bool]:
     """The topic with what is newer in the response, and whether the response looks old."""
-    if old is None or not _is_same_topic(old, info):
-        if old is not None and info.topic_id in old.former_ids:
-            return old, True
+    if old is not None and info.topic_id in old.former_ids:
+        return old, True
+    if old is None or differs(old.topic_id, info.topic_id):
         return _believed(old, info), False
     known = old.partitions
     told = _in_order(info.partitions, known)
     if info.topic_id is not None:
         # A topic with the same id never loses partitions: the response is out of date.
         told += known[len(told) :]
+    both = list(zip(known, told, strict=False))
     # Unchanged objects stay the same, so that comparing them is cheap.
-    common = [a if a == b else _newer(a, b) for a, b in zip(known, told, strict=False)]
-    older = [NO_EPOCH < b.leader_epoch < a.leader_epoch for a, b in zip(known, told, strict=False)]
-    partitions = (*common, *told[len(common) :])
+    partitions = (*[a if a == b else _newer(a, b) for a, b in both], *told[len(both) :])
     merged = TopicView(old.name, info.topic_id or old.topic_id, partitions, old.former_ids)
-    return (old if old == merged else merged), any(older)
+    looks_old = any(NO_EPOCH < b.leader_epoch < a.leader_epoch for a, b in both)
+    return (old if old == merged else merged), looks_old
 
 
 def _believed(old: TopicView | None, info: TopicInfo) -> TopicView:
@@ -244,10 +246,6 @@ def _in_order(
     by_number = dict(zip(numbers, told, strict=True))
     known += tuple(map(PartitionView, range(len(known), max(numbers) + 1)))
     return tuple([by_number.get(n, known[n]) for n in range(max(numbers) + 1)])
-
-
-def _is_same_topic(old: TopicView, info: TopicInfo) -> bool:
-    return old.topic_id is None or info.topic_id is None or old.topic_id == info.topic_id
 
 
 def _newer(old: PartitionView, told: PartitionView) -> PartitionView:

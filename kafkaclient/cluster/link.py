@@ -223,10 +223,9 @@ class Link:
             self._refused_logins += 1
             error.retriable = self._refused_logins < _LOGINS
         # The error of a bootstrap server is logged or raised by those who ask any server.
-        if isinstance(error, AuthenticationError) and not error.retriable and self.broker[0] >= 0:
-            self._log_failure("denied", logging.ERROR, error)
-        elif isinstance(error, WrongBrokerError):
-            self._log_failure("wrong", logging.ERROR, error)
+        denied = isinstance(error, AuthenticationError) and self.broker.node_id >= 0
+        if (denied and not error.retriable) or isinstance(error, WrongBrokerError):
+            self._log_failure("denied" if denied else "wrong", logging.ERROR, error)
         else:
             self._log_failure("failed", logging.INFO, error)
 
@@ -238,8 +237,8 @@ class Link:
 
     def _log_success(self) -> None:
         kinds = ("failed", "denied", "wrong", "lost")
-        *failed, _ = (self._outages.end((*self.broker[1:3], kind)) for kind in kinds)
-        if failed_s := max(each or 0.0 for each in failed):
+        *failed, _ = (self._outages.end((*self.broker[1:3], kind)) or 0.0 for kind in kinds)
+        if failed_s := max(failed):
             text = "%s can be connected again, %.1f s after that first failed"
             _log.info(text, self.name, failed_s, extra=self._log_fields())
 

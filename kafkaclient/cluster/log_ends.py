@@ -33,10 +33,9 @@ async def ends_from(
 ) -> dict[TopicPartition, int]:
     """The partitions' end offsets, given an offset of each that its log has had.
 
-    An end lower than the known offset is returned only if three answers, over two seconds, are so
-    low: records were lost, or the topic was created again. With ``read_committed``, the known
-    offset itself is returned while an open transaction begins before it, as that is no loss.
-    Raises as ``fetch_ends``.
+    An end lower than the known offset is returned only if all ``_LOW_ANSWERS`` are so low: records
+    were lost, or the topic was created again. With ``read_committed``, the known offset itself is
+    returned while an open transaction begins before it. Raises as ``fetch_ends``.
     """
     found: dict[TopicPartition, int] = {}
     low = set(known)

@@ -6,12 +6,12 @@ import asyncio
 import logging
 from dataclasses import replace
 from functools import partial
+from itertools import filterfalse
 from typing import TYPE_CHECKING
 
 from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.client import bootstrap_error
 from kafkaclient.cluster.identity import differs, is_final, merge, with_leaders
-from kafkaclient.cluster.outages import Outages
 from kafkaclient.cluster.refresh_schedule import RefreshSchedule
 from kafkaclient.cluster.retry import set_within
 from kafkaclient.cluster.topics import (
@@ -106,7 +106,7 @@ class Metadata:
         """Callers of :meth:`start` (with 0) and :meth:`refresh`, with the number of the first
         refresh that answers them."""
         self._last_error: KafkaError | None = None
-        self._outages = Outages(clock)
+        self._outages = router.identity.outages
 
     @property
     def refreshed_at(self) -> float:
@@ -311,13 +311,12 @@ class Metadata:
         changed = False
         view = self.view.topics
         known = {name: view[name].partition_count for name in names if name in view}
-        created = {name for name in names if self._may_create(name)}
+        created = list(filter(self._may_create, names))
+        others = list(filterfalse(self._may_create, names))
         requests = [
-            (portion, create)
-            for create in (True, False)
-            for portion in portions_of(
-                [name for name in names if (name in created) is create], known, _REQUEST_PARTITIONS
-            )
+            (portion, group is created)
+            for group in (created, others)
+            for portion in portions_of(group, known, _REQUEST_PARTITIONS)
             if portion
         ] or [(names, False)]
         for request, create in requests:
@@ -390,19 +389,15 @@ class Metadata:
         self._schedule.failed(self._clock())
         level = logging.WARNING if self._outages.is_news(self, reminds=True) else logging.DEBUG
         limit = self._config.connect_limit
-        if self._is_permanent(error):
+        servers = self._config.bootstrap_servers
+        if is_final(error, self._schedule.failures, len(servers)):
             level = self._fail_starts(error, level)
         elif limit.seconds <= self._router.refused_s():
-            servers = self._config.bootstrap_servers
             level = self._fail_starts(bootstrap_error(servers, limit, error, None), level)
         if isinstance(error, AuthenticationError) and not error.retriable:
             self._topics.fail(lambda _name: error.for_one())  # waiting does not help
         problem = "metadata could not be fetched (%d times in a row): %s"
         _log.log(level, problem, self._schedule.failures, error, extra=log_fields(error))
-
-    def _is_permanent(self, error: KafkaError) -> bool:
-        """Whether :meth:`start` fails at once."""
-        return is_final(error, self._schedule.failures, len(self._config.bootstrap_servers))
 
     def _fail_starts(self, error: KafkaError, level: int) -> int:
         """Fail the callers of :meth:`start`. The level to log the error at: they raise it."""

@@ -1,8 +1,5 @@
-"""Which failures of a client are news: an outage costs a line when it begins, and one when it ends.
-
-:class:`Outages` is shared by all connections of a client, so that the second connection to a broker
-does not repeat what the first one has logged.
-"""
+"""Which failures are news: an outage costs a line when it begins, and one when it ends. All
+connections of a client share :class:`Outages`: the second one to a broker repeats nothing."""
 
 from __future__ import annotations
 

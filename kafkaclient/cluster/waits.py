@@ -35,8 +35,7 @@ class Wait:
 
     def why(self) -> str | None:
         """Why it lasts, now; None: that is nothing to tell of."""
-        why = self._why()
-        return None if why is None else str(why)
+        return None if (why := self._why()) is None else str(why)
 
 
 _Key = tuple[str, str | None]  # what is waited for, and the topic if it is one topic's
@@ -109,8 +108,7 @@ class Waits:
                 why = oldest.why()
                 if why is not None:
                     self._told[key] = oldest.began
-                    text = "waiting for %s since %.0f s: %s"
-                    lasted = now - oldest.began
+                    text, lasted = "waiting for %s since %.0f s: %s", now - oldest.began
                     _log.warning(text, key[0], lasted, why, extra=log_fields(topic=key[1]))
         if self._waiting:
             delay_s = max(0.1, due - now)

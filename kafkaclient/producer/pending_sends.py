@@ -288,10 +288,8 @@ class PendingSends:
     ) -> None:
         """Run the serializer of a waiter's record."""
         limit = self._held_limit if isinstance(waiter, HeldRecord) else self._call_limit
-        serializer = SerializerTask(record, limit, partial(self._on_serialized, topic, waiter))
-        waiter.serializer_task = serializer
-        self._serializers.add(serializer.task)
-        serializer.task.add_done_callback(self._serializers.discard)
+        settle = partial(self._on_serialized, topic, waiter)
+        waiter.serializer_task = SerializerTask(record, limit, self._serializers, settle)
 
     def _on_serialized(
         self, topic: TopicBuffer, waiter: TopicWaiter | HeldRecord, outcome: Record | KafkaError

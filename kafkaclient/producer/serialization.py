@@ -21,13 +21,17 @@ Outcome: TypeAlias = Record | KafkaError
 class SerializerTask:
     """Runs the serializer of ``record``, and calls ``on_outcome`` once with the record in bytes, or
     with the error: at the latest after ``limit``, even if the serializer ignores its cancellation.
-    It is not called after :meth:`cancel`.
+    It is not called after :meth:`cancel`. The task is in ``running`` while the serializer works.
     """
 
     __slots__ = ("_limit", "_on_outcome", "_record", "_timer", "task")
 
     def __init__(
-        self, record: PendingRecord, limit: Limit, on_outcome: Callable[[Outcome], None]
+        self,
+        record: PendingRecord,
+        limit: Limit,
+        running: set[asyncio.Task[Record]],
+        on_outcome: Callable[[Outcome], None],
     ) -> None:
         self._record = record
         self._limit = limit
@@ -35,6 +39,8 @@ class SerializerTask:
         loop = asyncio.get_running_loop()
         self.task = loop.create_task(record.finish(), name="kafkaclient-serializer")
         self.task.add_done_callback(self._ended)
+        running.add(self.task)
+        self.task.add_done_callback(running.discard)
         self._timer = PatientTimer(limit.seconds, self._on_timeout)
 
     def cancel(self) -> None:
@@ -78,17 +84,14 @@ class SerializerTask:
 async def run_serializer(
     record: PendingRecord, limit: Limit, running: set[asyncio.Task[Record]]
 ) -> Record:
-    """The record in bytes; raises InvalidRecordError and its subclasses. The task is in ``running``
-    while the serializer works."""
+    """The record in bytes; raises InvalidRecordError and its subclasses."""
     settled: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
     def settle(outcome: Outcome) -> None:
         if not settled.done():  # the caller was cancelled in the same pass of the event loop
             settled.set_result(outcome)
 
-    task = SerializerTask(record, limit, settle)
-    running.add(task.task)
-    task.task.add_done_callback(running.discard)
+    task = SerializerTask(record, limit, running, settle)
     try:
         outcome = await settled
     finally:

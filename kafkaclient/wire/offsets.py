@@ -86,7 +86,6 @@ class ListOffsetsCall(Call[ListOffsetsResult], api_key=ApiKey.LIST_OFFSETS, vers
         tags = NO_TAGS if flexible else b""
         text = compact_string if flexible else string
         count = compact_count if flexible else INT32.pack
-        with_epochs = version >= _FIRST_WITH_EPOCHS
         wanted = INT64.pack(self.timestamp) + tags
         frame = request(self.api_key, version, correlation_id, client_id, flexible=flexible)
         frame += INT32.pack(self.replica_id)
@@ -97,10 +96,9 @@ class ListOffsetsCall(Call[ListOffsetsResult], api_key=ApiKey.LIST_OFFSETS, vers
             frame += text(topic) + count(len(partitions))
             for partition in partitions:
                 frame += INT32.pack(partition)
-                if with_epochs:
-                    frame += INT32.pack(
-                        self.epochs.get(TopicPartition(topic, partition), _ANY_EPOCH)
-                    )
+                if version >= _FIRST_WITH_EPOCHS:
+                    tp = TopicPartition(topic, partition)
+                    frame += INT32.pack(self.epochs.get(tp, _ANY_EPOCH))
                 frame += wanted
             frame += tags
         return framed(frame + tags)

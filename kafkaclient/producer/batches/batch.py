@@ -132,8 +132,8 @@ class ProducerBatch:
         self.attempts, self.retries, self.retry_at = 0, 0, 0.0
         self.last_error: KafkaError | None = None
         self.maybe_written = self.maybe_elsewhere = False
-        """Whether it may be in a log: of this cluster, or of one that the client has left."""
-        """Whether an attempt ended without a clear answer."""
+        """Whether an attempt ended without a clear answer: in this cluster, or in one that the
+        client has left."""
         self.split_after_uncertain_write = False
         """Whether the batch is a part of a batch that may have been written as a whole."""
         self.topic_id: bytes | None = None

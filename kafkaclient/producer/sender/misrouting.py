@@ -49,11 +49,8 @@ class Misrouting:
         )
         error = WrongBrokerError(reason)
         if node_id not in self.reasons:
-            _log.warning(
-                "a connection may lead to the wrong broker: %s",
-                error,
-                extra=log_fields(error, broker=node_id),
-            )
+            text = "a connection may lead to the wrong broker: %s"
+            _log.warning(text, error, extra=log_fields(error, broker=node_id))
         self.reasons[node_id] = reason
         self._router.reconnect(node_id, error)
 

@@ -15,7 +15,7 @@ from kafkaclient.admin.error_codes import (
 )
 from kafkaclient.admin.running import Runnable
 from kafkaclient.broker_errors import broker_error, denied
-from kafkaclient.errors import KafkaError, UnsupportedVersionError
+from kafkaclient.errors import ConfigError, KafkaError, UnsupportedVersionError
 from kafkaclient.several import several
 from kafkaclient.wire.group_admin import DeleteGroupsCall, ListGroupsCall, RemoveMembersCall
 from kafkaclient.wire.groups import (
@@ -90,8 +90,11 @@ class GroupAdmin(Runnable):
         """Set the committed offsets of a group without members. Raises AuthorizationError,
         UnknownTopicError, or the coordinator's BrokerError: UNKNOWN_MEMBER_ID if the group has
         members. Such an error names the partitions whose offsets are not set. The offsets of the
-        other partitions are set."""
+        other partitions are set. Raises ConfigError for an offset below 0, and then sets none."""
         what = "setting the offsets of"
+        wrong = {str(partition): at for partition, at in offsets.items() if not 0 <= at < 2**63}
+        if wrong:
+            raise ConfigError(f"{what} group {group!r}: offsets are 0 to 2**63 - 1, not {wrong}")
         call = OffsetCommitCall(group, offsets)
         async with self._operation(f"{what} group {group!r}", timeout_s) as running:
             session = running.session

@@ -89,6 +89,12 @@ def live_brokers(cluster: MetadataResult) -> list[int]:
     return [broker.node_id for broker in cluster.brokers]
 
 
+def known_brokers(cluster: MetadataResult) -> set[int]:
+    """The ids of the brokers that are up, or have replicas in this metadata."""
+    replicas = (view.replicas for view in partitions_of(cluster).values())
+    return set(live_brokers(cluster)).union(*replicas)
+
+
 async def cordoned_brokers(session: Session, nodes: Iterable[int]) -> set[int]:
     """The brokers whose log directories are all cordoned (KIP-1066): the controller itself places
     no replica there, but accepts explicit replicas. Brokers before 4.3, brokers that do not answer,

@@ -7,6 +7,10 @@ import io
 import os
 import sys
 
+TYPE_CHECKING = False  # not imported: Ctrl-C during an import would show a traceback
+if TYPE_CHECKING:
+    from typing import Any
+
 __all__ = ["main"]
 
 _OPTIONAL = frozenset({"hdrh", "javaproperties", "prometheus_client", "rich", "typer", "uvloop"})
@@ -46,6 +50,17 @@ class _ClosedOutput(io.TextIOBase):
         raise OSError(errno.EBADF, "standard output is closed")
 
 
+class _StandardError(io.FileIO):
+    """Standard error. What cannot be written, as when its reader has ended, is dropped: a message
+    ends no command that has begun to change a cluster."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
 def _open_closed_streams() -> None:
     """Open the null device for each of stdin, stdout and stderr that the caller has closed.
 
@@ -59,5 +74,7 @@ def _open_closed_streams() -> None:
         sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:
         sys.stdout = _ClosedOutput()
-    if sys.stderr is None:
-        sys.stderr = open(2, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is sys.__stderr__:  # also None
+        raw = io.BufferedWriter(_StandardError(2, "w", closefd=False))
+        encoding = getattr(sys.stderr, "encoding", "utf-8")
+        sys.stderr = io.TextIOWrapper(raw, encoding, "backslashreplace", line_buffering=True)

@@ -162,11 +162,13 @@ async def execute(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
         if rollback_file is not None:
             write_file(rollback_file, present.to_json() + "\n")
         told.update(done=False, started=[], failed={}, rollback=present.as_dict())
-        if not as_json:
-            typer.echo(
-                f"Current partition replica assignment\n\n{present.to_json()}\n\n"
-                "Save this to use as the --reassignment-json-file option during rollback"
-            )
+        typer.echo(
+            f"Current partition replica assignment\n\n{present.to_json()}\n\n"
+            "Save this to use as the --reassignment-json-file option during rollback",
+            err=as_json,
+        )
+        if as_json:  # raises if nothing can be printed there
+            typer.echo(" ", nl=False)
 
     async with connect(limits_file=limits_file, ignore_limits=ignore_limits) as admin:
         measured = measure if replication_quota is not None else 0.0
@@ -194,10 +196,14 @@ async def execute(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
                 begun = await admin.reassigner.begin(plan.replicas, **options)
                 _tell_begun(begun, told, no_wait=no_wait)
             else:
-                async with admin.throttled(plan.replicas, **options) as moves:
-                    begun = moves.begun
-                    _tell_begun(begun, told, no_wait=no_wait)
-                    await report.follow(moves.progress())
+                moves = admin.throttled(plan.replicas, **options)
+                try:
+                    async with moves:
+                        begun = moves.begun
+                        _tell_begun(begun, told, no_wait=no_wait)
+                        await report.follow(moves.progress())
+                finally:
+                    told.get("failed", {}).update(report.errors_json(moves.left))
             told["done"] = not no_wait
     state.exit_if_failed(begun.failed)
 

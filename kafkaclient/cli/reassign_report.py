@@ -128,7 +128,7 @@ def printed_at_end(told: dict[str, Any], *, as_json: bool) -> Iterator[None]:
         if told:
             told["error"] = str(error) or "interrupted"
             if isinstance(error, ReassignmentError) and error.failures:
-                told["failed"] = errors_json(error.failures)
+                told["failed"] = told.get("failed", {}) | errors_json(error.failures)
         raise
     finally:
         if told and as_json:
@@ -161,12 +161,9 @@ def print_lifted(lifted: Lifted) -> None:
     for what, each in (("brokers", lifted.brokers), ("topics", lifted.topics)):
         if each:
             typer.echo(f"throttles of {what} {joined(each)} are removed", err=True)
-    if lifted.needed_topics:
-        typer.echo(
-            f"throttles of topics {joined(lifted.needed_topics)} and brokers "
-            f"{joined(lifted.needed_brokers)} stay: replicas are still being copied",
-            err=True,
-        )
+    needed = (("topics", lifted.needed_topics), ("brokers", lifted.needed_brokers))
+    if stay := " and ".join(f"{what} {joined(each)}" for what, each in needed if each):
+        typer.echo(f"throttles of {stay} stay: replicas may still be copied", err=True)
     for what, error in lifted.failures.items():
         print_message("error", f"the throttle of {what} could not be removed: {error}")
 

@@ -25,7 +25,7 @@ from kafkaclient.errors import (
 from kafkaclient.topic_names import check_topic_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from kafkaclient.admin import Admin, TopicDescription
     from kafkaclient.wire.admin import ConfigEntry
@@ -178,7 +178,9 @@ async def describe(
     configs: dict[str, dict[str, ConfigEntry] | KafkaError] = {}
     wanted = _Wanted.parse(topic, pattern)
     async with connect() as admin:
-        found = await wanted.described(admin, missing_ok=if_exists)
+        found = await wanted.described(
+            admin, missing_ok=if_exists, left_out=lambda t: exclude_internal and t.internal
+        )
         chosen = [t for t in found if not (exclude_internal and t.internal)]
         if not only_some:
             configs = await admin.describe_topic_configs(t.name for t in chosen)
@@ -221,8 +223,9 @@ async def delete(
     if wanted == _Wanted():
         raise ConfigError("no topic to delete: give --topic NAME or --pattern REGEX")
     async with connect() as admin:
-        found = await wanted.described(admin, missing_ok=if_exists)
-        found = [t for t in found if t.name == topic or not (t.internal or t.name == LIMITS_TOPIC)]
+        found = await wanted.described(
+            admin, missing_ok=if_exists, left_out=lambda t: t.internal or t.name == LIMITS_TOPIC
+        )
         names = [t.name for t in found]
         if names:
             total = sum(len(t.partitions) for t in found)
@@ -237,7 +240,7 @@ async def delete(
         errors = {name: str(error) for name, error in results.items() if error in failed}
         print_json({"deleted": deleted, "failed": errors})
     elif not names:
-        typer.echo(f"there is no topic {topic or pattern}; nothing was done", err=True)
+        typer.echo(f"there is no topic {topic or pattern} to delete; nothing was done", err=True)
     for name in () if as_json else deleted:
         typer.echo(f"deleted topic {name}", err=True)
     _say_failed(failed)
@@ -312,8 +315,15 @@ class _Wanted(NamedTuple):
         """The errors of a topic that is no failure because it was deleted meanwhile."""
         return (UnknownTopicError,) if if_exists or self.topic is None else ()
 
-    async def described(self, admin: Admin, *, missing_ok: bool) -> list[TopicDescription]:
-        """Raises UnknownTopicError if there are none, unless ``missing_ok``."""
+    async def described(
+        self,
+        admin: Admin,
+        *,
+        missing_ok: bool,
+        left_out: Callable[[TopicDescription], bool] = lambda _: False,
+    ) -> list[TopicDescription]:
+        """The topics. A pattern does not match topics that are ``left_out``. Raises
+        UnknownTopicError if there are none, unless ``missing_ok``."""
         if self.topic is not None:
             try:
                 return [await admin.describe_topic(self.topic)]
@@ -324,9 +334,12 @@ class _Wanted(NamedTuple):
         found = await admin.describe_topics()
         if self.pattern is None:
             return list(found.values())
-        matching = [each for name, each in found.items() if self.pattern.fullmatch(name)]
+        named = [each for name, each in found.items() if self.pattern.fullmatch(name)]
+        matching = [each for each in named if not left_out(each)]
         if not matching and not missing_ok:
             advice = "no topic that this client may describe has such a name"
+            if named:
+                advice = f"{joined(each.name for each in named)}: Kafka's own topics are left out"
             raise broker_error(3, f"--pattern {self.pattern.pattern}", advice=advice)
         return matching
 

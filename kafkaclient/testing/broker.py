@@ -238,7 +238,11 @@ def render_properties(properties: Mapping[str, str]) -> str:
 
 
 def _escape(value: str) -> str:
-    value = value.replace("\\", "\\\\").replace("\n", "\\n")
+    value = re.sub(
+        "[^ -~]",
+        lambda one: "\\u" + one[0].encode("utf-16-be").hex("/", 2).replace("/", "\\u"),
+        value.replace("\\", "\\\\"),
+    )
     return "\\" + value if value.startswith(" ") else value
 
 

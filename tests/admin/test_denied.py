@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.admin import Admin
+from kafkaclient.admin import Admin, Lifted
 from kafkaclient.admin.limits_store import LIMITS_TOPIC
 from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_REPLICAS, LEADER_RATE
 from kafkaclient.errors import AuthorizationError
@@ -232,3 +232,21 @@ async def test_a_topic_that_may_not_be_described_is_not_missing() -> None:
             with pytest.raises(AuthorizationError, match="may not Describe on the topic 'foo'"):
                 await call
     assert unthrottled(fake) == []
+
+
+@virtual_time
+async def test_a_cancelled_move_of_a_hidden_topic_is_told() -> None:
+    """Its list may stay, and so the rates of brokers stay."""
+    fake = moving_cluster()
+    async with admin_of(fake) as admin:
+        await admin.reassigner.begin({FOO0: [0, 1, 4]}, 1000)
+        controls = [hide(fake, "foo"), hide_configs(fake, "foo")]
+        told: list[Lifted] = []
+        assert await admin.reassigner.cancel(on_lifted=told.append) == {FOO0: None}
+        (lifted,) = told
+        assert isinstance(lifted.failures["topic 'foo'"], AuthorizationError)
+        assert lifted.needed_brokers
+        for control in controls:
+            control.remove()
+        await admin.replication_quotas.clear()
+    assert configured(fake) == {"foo": {FOLLOWER_REPLICAS: "7:7"}, "1": {LEADER_RATE: "77"}}

@@ -10,6 +10,7 @@ import pytest
 from kafkaclient.errors import (
     AuthorizationError,
     BrokerError,
+    ConfigError,
     ProtocolError,
     UnknownTopicError,
 )
@@ -220,6 +221,19 @@ async def test_offsets_are_set(fake: FakeCluster, new_admin: Callable[..., Admin
     )
     (topic,) = message.topics
     assert [(p.partition_index, p.committed_offset) for p in topic.partitions] == [(0, 5), (1, 6)]
+
+
+@pytest.mark.parametrize("wrong", [-1, -2, 2**63])
+async def test_offsets_that_no_record_has_are_refused(
+    fake: FakeCluster, new_admin: Callable[..., Admin], wrong: int
+) -> None:
+    """A broker would take -1 as no committed offset."""
+    fake.create_topic("t", 2)
+    async with new_admin() as admin:
+        await admin.alter_offsets("g", {T0: 5})
+        with pytest.raises(ConfigError, match=f"'t-0': {wrong}"):
+            await admin.alter_offsets("g", {T0: wrong, T1: 6})
+        assert await admin.committed_offsets("g") == {T0: 5}
 
 
 @virtual_time

@@ -88,6 +88,11 @@ def test_deleting_by_a_pattern_spares_kafkas_own_topics(run: Run, fake: FakeClus
     none = run("topics", "delete", "--pattern", "a.", "--yes")
     assert (none.exit_code, "--pattern a." in none.stderr) == (1, True)
     assert run("topics", "delete", "--pattern", "a.", "--if-exists").exit_code == 0
+    for spared in kept:
+        refused = run("topics", "delete", "--pattern", spared, "--yes")
+        assert (refused.exit_code, "own topics are left out" in refused.stderr) == (1, True)
+    words = ("topics", "describe", "--pattern", "__consumer_.*", "--exclude-internal")
+    assert (run(*words).exit_code, run(*words, "--if-exists").exit_code) == (1, 0)
     assert run("topics", "delete", "--topic", LIMITS_TOPIC, "--yes").exit_code == 0
 
 

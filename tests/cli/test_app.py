@@ -129,6 +129,26 @@ def test_output_that_cannot_be_written_is_a_line_and_a_status(
     assert (done.returncode, done.stderr) == (1, told)
 
 
+def test_a_reader_of_messages_that_has_ended_ends_no_command() -> None:
+    """``2>&1 >result | head -1``: a move goes on, and its result is printed."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    lines = (
+        "import kafkaclient.cli, typer",
+        "kafkaclient.cli._open_closed_streams()",
+        "from kafkaclient.cli.output import print_json, print_message",
+        "for _ in range(3):",
+        "    print_message('note', 'half of it is done')",
+        "    typer.echo('half of it is done', err=True)",
+        "print_json({'done': True})",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], check=False, stdout=subprocess.PIPE, stderr=writer
+    )
+    os.close(writer)
+    assert (done.returncode, done.stdout) == (0, b'{"done": true}\n')
+
+
 def test_ctrl_c_at_the_start_finds_nothing_to_import_outside_of_main() -> None:
     """An interrupted import there would show a traceback."""
     lines = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from functools import partial
 from random import Random
@@ -292,10 +293,25 @@ def test_what_is_printed_as_json_after_a_failure(run: Run, fake: FakeCluster, pl
     left = run(*EXECUTE, plan, "--json", "--throttle", 5_000_000)
     assert left.exit_code == 1
     told = json.loads(left.stdout)
-    assert (told["done"], told["started"], told["failed"]) == (False, ["foo-0"], {})
+    assert (told["done"], told["started"]) == (False, ["foo-0"])
+    assert "POLICY_VIOLATION" in told["failed"]["the throttle of broker 3"]
+    assert "Save this" in left.stderr
     assert told["rollback"]["partitions"][0]["replicas"] == [0, 1]
     assert "throttles were not removed (broker 3)" in told["error"]
     control.remove()
+
+
+def test_nothing_moves_if_the_json_cannot_be_printed(
+    run: Run, fake: FakeCluster, plan: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, err: bool = False, **__: object) -> None:
+        if not err:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("typer.echo", full)
+    refused = run(*EXECUTE, plan, "--json", "--throttle", 5_000_000)
+    assert (refused.exit_code, rates(fake)) == (1, set())
+    assert not inspect(fake).topics["foo"].partitions[0].moving_to
 
 
 CLEAR = "kafkaclient.admin.reassign.{}.clear_throttles"

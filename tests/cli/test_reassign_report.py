@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from kafkaclient.admin import BrokerProgress, PartitionProgress, Progress
+from kafkaclient.admin import BrokerProgress, Lifted, PartitionProgress, Progress
 from kafkaclient.admin.reassign.moves import Move
 from kafkaclient.cli import reassign_report as report
 from kafkaclient.types import TopicPartition
@@ -76,6 +76,22 @@ async def test_lines_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_durations(seconds: float, shown: str) -> None:
     assert report.duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("lifted", "told"),
+    [
+        (Lifted(needed_brokers=(3, 4)), "throttles of brokers 3,4 stay"),
+        (Lifted(needed_topics=("t",)), "throttles of topics t stay"),
+        (Lifted(needed_topics=("t",), needed_brokers=(3,)), "topics t and brokers 3 stay"),
+        (Lifted(), ""),
+    ],
+)
+def test_throttles_that_stay(capsys: pytest.CaptureFixture[str], lifted: Lifted, told: str) -> None:
+    report.print_lifted(lifted)
+    shown = capsys.readouterr().err
+    assert told in shown
+    assert bool(shown) == bool(told)
 
 
 def test_moves_under_way_in_the_words_of_kafkas_tool(capsys: pytest.CaptureFixture[str]) -> None:

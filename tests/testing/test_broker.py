@@ -106,8 +106,12 @@ async def test_files(broker: BrokerProcess, tmp_path: Path) -> None:
 
 
 def test_properties_are_escaped_as_java_reads_them() -> None:
-    text = render_properties({"b": "C:\\x", "a": " led by a space", "c": "two\nlines"})
-    assert text == "a=\\ led by a space\nb=C:\\\\x\nc=two\\nlines\n"
+    text = render_properties(
+        {"b": "C:\\x", "a": " led by a space", "c": "two\nlines", "d": "Übersee🚀"}
+    )
+    assert (
+        text == "a=\\ led by a space\nb=C:\\\\x\nc=two\\u000alines\nd=\\u00dcbersee\\ud83d\\ude80\n"
+    )
 
 
 @pytest.mark.parametrize(

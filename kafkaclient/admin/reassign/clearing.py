@@ -15,7 +15,7 @@ from kafkaclient.admin.reassign.outcome import Lifted
 from kafkaclient.admin.reassign.throttle import Throttle
 from kafkaclient.admin.reassign.throttle_marks import ALL_RATE_KEYS, LIST_KEYS
 from kafkaclient.admin.session import gather_outcomes
-from kafkaclient.admin.topics import live_brokers, partitions_of
+from kafkaclient.admin.topics import known_brokers, live_brokers, partitions_of
 from kafkaclient.errors import (
     AuthorizationError,
     KafkaError,
@@ -26,7 +26,7 @@ from kafkaclient.errors import (
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from kafkaclient.admin.configs import Configs
     from kafkaclient.admin.reassign.throttle_marks import BrokerThrottle, ListRemoval, TopicThrottle
@@ -38,13 +38,16 @@ async def clear_throttles(
     running: RunningAdmin,
     *,
     completed: Iterable[TopicPartition] = (),
+    brokers: Collection[int] | None = None,
     force: bool = False,
     everyone: bool = False,
     keep_needed: bool = True,
 ) -> Lifted:
     """Remove the throttles of the whole cluster that neither a reassignment nor a replica still
     catching up needs. Replicas of ``completed`` partitions count as in sync, because a broker may
-    not know that yet.
+    not know that yet. Brokers that are down keep their rates: those among ``brokers`` (None: all
+    that have replicas) are failures of the result, and so are topics of ongoing and ``completed``
+    reassignments that this client may not describe.
 
     If a first read finds no throttle to remove, there is no announcement and no change. ``force``
     skips this read, because a broker may not know the latest throttles yet. For ``everyone`` and
@@ -52,14 +55,14 @@ async def clear_throttles(
     """
     known = frozenset(completed)
     if not (force or everyone):
-        first = await _plan(running, known, None, keep_needed=keep_needed)
+        first = await _plan(running, known, brokers, None, keep_needed=keep_needed)
         if not (first.topics or first.brokers or await running.announcements.any_expired()):
             return first.kept
     try:
         async with running.announcements.clearing() as seen:
             if everyone and not (keep_needed and await running.reassignments.ongoing()):
                 return await _delete_all(running, seen)
-            plan = await _plan(running, known, seen, keep_needed=keep_needed)
+            plan = await _plan(running, known, brokers, seen, keep_needed=keep_needed)
             cleared = await _carry_out(running.configs, plan)
     except (AuthorizationError, ReassignmentError, TimeoutError) as error:
         if not isinstance(error, KafkaError):
@@ -89,6 +92,7 @@ class _Plan:
 async def _plan(
     running: RunningAdmin,
     completed: frozenset[TopicPartition],
+    brokers: Collection[int] | None,
     seen: str | None,
     *,
     keep_needed: bool,
@@ -110,8 +114,11 @@ async def _plan(
         return view is not None and follower in set(view.replicas) - set(view.isr)
 
     throttle = Throttle(running)
-    topics, hidden = await throttle.topics((topic.name for topic in cluster.topics), seen=seen)
-    present, silent = await throttle.brokers(live_brokers(cluster), seen=seen)
+    # Metadata omits topics that this client may not describe; these may be among them.
+    names = {topic.name for topic in cluster.topics} | {p.topic for p in (*ongoing, *completed)}
+    topics, hidden = await throttle.topics(names, seen=seen)
+    asked = known_brokers(cluster) if brokers is None else {*live_brokers(cluster), *brokers}
+    present, silent = await throttle.brokers(asked, seen=seen)
     removals: dict[str, Mapping[str, ListRemoval]] = {}
     needed: dict[str, frozenset[str]] = {}  # by topic, the elements of this package that stay
     for name, now in topics.items():
@@ -212,7 +219,7 @@ async def _delete_all(running: RunningAdmin, seen: str) -> Lifted:
     _, failed = await gather_outcomes(
         {name: alter(ConfigResource.topic(name), delete=LIST_KEYS) for name in listed}
     )
-    present, silent = await throttle.brokers(live_brokers(cluster), seen=seen)
+    present, silent = await throttle.brokers(known_brokers(cluster), seen=seen)
     keys = {
         node: [*ALL_RATE_KEYS, *(mark.key for mark in now.marks)]
         for node, now in present.items()

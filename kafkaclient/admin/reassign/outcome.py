@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkaclient.admin.reassign.moves import moving_brokers
 from kafkaclient.errors import ReassignmentError
 
 if TYPE_CHECKING:
@@ -81,6 +82,11 @@ class Begun:
     @property
     def throttled(self) -> Mapping[TopicPartition, Move]:
         return {} if self.quota is None else self.moves
+
+    @property
+    def with_rates(self) -> frozenset[int]:
+        """The brokers that have the quota."""
+        return moving_brokers(self.throttled) - self.unthrottled.keys()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from kafkaclient.admin.reassign.early_unthrottle import unthrottle_early
 from kafkaclient.admin.reassign.moves import bootstrap_map
 from kafkaclient.admin.reassign.outcome import Lifted, Throttles
 from kafkaclient.admin.reassign.throttle import Throttle, check_rate
-from kafkaclient.admin.topics import live_brokers, partitions_of
+from kafkaclient.admin.topics import known_brokers, live_brokers, partitions_of
 from kafkaclient.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
@@ -32,12 +32,13 @@ class ReplicationQuotas:
         self._clock = clock
 
     async def describe(self, *, timeout_s: float | None = None) -> Throttles:
-        """All throttles in the cluster, also those of other tools."""
+        """All throttles in the cluster, also those of other tools. The rates of a broker that is
+        down are not known: it is a failure if it has replicas."""
         async with self._operation("describing throttles", timeout_s) as running:
             cluster = await running.session.metadata(None)
             throttle = Throttle(running)
             topics, hidden = await throttle.topics(topic.name for topic in cluster.topics)
-            brokers, failures = await throttle.brokers(live_brokers(cluster))
+            brokers, failures = await throttle.brokers(known_brokers(cluster))
             defaults = await throttle.defaults()
         set_ = {name: each for name, each in topics.items() if each.any}
         return Throttles(set_, brokers, failures, hidden, defaults)
@@ -59,11 +60,11 @@ class ReplicationQuotas:
         ):
             live = live_brokers(await running.session.metadata(()))
             throttle = Throttle(running)
-            wanted = live if brokers is None else brokers
-            present, failures = await throttle.brokers(wanted, seen=seen)
             ongoing = {} if brokers is not None else await running.reassignments.ongoing()
             topics, _ = await throttle.topics((p.topic for p in ongoing), seen=seen)
             moving = throttled_brokers(topics, ongoing) if brokers is None else set(brokers)
+            wanted = {*live, *moving} if brokers is None else moving
+            present, failures = await throttle.brokers(wanted, seen=seen)
             ours = [node for node, now in present.items() if now.marks or node in moving]
             failures |= await throttle.set_rate(ours, bytes_per_second, live, seen=seen)
         return dict(sorted({**dict.fromkeys(ours), **failures}.items()))

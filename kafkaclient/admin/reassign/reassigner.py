@@ -23,7 +23,13 @@ from kafkaclient.admin.reassign.progress import Tracker
 from kafkaclient.admin.reassign.submission import Submission
 from kafkaclient.admin.reassign.throttle import Throttle, check_rate
 from kafkaclient.admin.reassign.undo import cancel_moves, undo, warn_of
-from kafkaclient.admin.topics import cordoned_brokers, live_brokers, partitions_of, topic_error
+from kafkaclient.admin.topics import (
+    cordoned_brokers,
+    known_brokers,
+    live_brokers,
+    partitions_of,
+    topic_error,
+)
 from kafkaclient.errors import AdminTimeoutError, ConfigError, KafkaError
 from kafkaclient.several import several
 
@@ -201,11 +207,13 @@ class Reassigner:
         async with self._operation("verifying a reassignment", timeout_s) as running:
             ongoing = await running.reassignments.ongoing()
             partitions = await self._states(running.session, plan, ongoing)
-            lifted = None if preserve_throttles else await clear_throttles(running, completed=plan)
+            nodes = known_brokers(await running.session.metadata(None)).union(*plan.values())
+            lifted = None
+            if not preserve_throttles:
+                lifted = await clear_throttles(running, completed=plan, brokers=nodes)
             throttle = Throttle(running)
             lists, hidden = await throttle.topics(partition.topic for partition in plan)
-            live = live_brokers(await running.session.metadata(()))
-            brokers, failures = await throttle.brokers(live)
+            brokers, failures = await throttle.brokers(nodes)
             defaults = await throttle.defaults()
         throttles = Throttles(lists, brokers, failures, hidden, defaults)
         return Verification(partitions, not ongoing, lifted, throttles)
@@ -232,13 +240,18 @@ class Reassigner:
             ongoing = await running.reassignments.ongoing()
             wanted = ongoing.keys() if named is None else ongoing.keys() & set(named)
             results: dict[TopicPartition, KafkaError | None] = {}
+            nodes = None
             if wanted:
-                results = await cancel_moves(running, wanted, await running.session.metadata(None))
+                cluster = await running.session.metadata(None)
+                nodes = known_brokers(cluster).union(*(ongoing[p].replicas for p in wanted))
+                results = await cancel_moves(running, wanted, cluster)
         if not preserve_throttles:
             try:
                 async with self._operation("removing throttles", timeout_s) as running:
                     forced = bool(results)
-                    lifted = await clear_throttles(running, completed=results, force=forced)
+                    lifted = await clear_throttles(
+                        running, completed=results, brokers=nodes, force=forced
+                    )
             except KafkaError as error:
                 if not results:
                     raise
@@ -246,20 +259,23 @@ class Reassigner:
             on_lifted(lifted)
         return results
 
-    async def undo(self, begun: Begun, *, timeout_s: float | None = None) -> list[KafkaError]:
+    async def undo(self, begun: Begun, *, timeout_s: float | None = None) -> dict[str, KafkaError]:
         """Cancel the reassignments of :meth:`begin` that are not complete, and remove throttles.
         Restores the original replicas in their original order, also if :meth:`begin` replaced the
-        target of an ongoing reassignment. Returns the errors."""
+        target of an ongoing reassignment. Returns the errors by what is left, as in ``the throttle
+        of broker 1``."""
         try:
             async with self._operation("undoing a reassignment", timeout_s) as running:
                 return await undo(running, begun)
         except KafkaError as error:
-            return [error]
+            return {"the reassignment": error}
 
     async def finish(self, begun: Begun, *, timeout_s: float | None = None) -> Lifted:
         """Remove the throttles of a completed plan."""
         async with self._operation("removing throttles", timeout_s) as running:
-            return await clear_throttles(running, completed=begun.moves, force=True)
+            return await clear_throttles(
+                running, completed=begun.moves, brokers=begun.with_rates, force=True
+            )
 
     async def failures(
         self, begun: Begun, *, timeout_s: float | None = None

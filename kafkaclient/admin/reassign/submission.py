@@ -18,6 +18,7 @@ from kafkaclient.admin.reassign.moves import (
     current_move,
     leaves_fewer_in_sync,
     move_map,
+    moving_brokers,
     new_brokers,
     throttle_map,
 )
@@ -55,8 +56,8 @@ class Submission:
     _before: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     _sent: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     """The reassignments that were sent to the controller, and may have started."""
-    _may_have_set: bool = False
-    """Whether throttles may have been set."""
+    _may_have_rates: frozenset[int] | None = None
+    """The brokers that may have the quota; None: no throttle was set."""
 
     async def run(self) -> Begun:
         """Start the reassignments. If this raises, as :meth:`Reassigner.begin`, none is ongoing."""
@@ -73,8 +74,8 @@ class Submission:
                 await self._undo()  # ``working`` may have succeeded, but the caller gets no result
             raise
         finally:
-            if begun is None and self._may_have_set:
-                await clear_after_failed_start(self.running)
+            if begun is None and self._may_have_rates is not None:
+                await clear_after_failed_start(self.running, self._may_have_rates)
         return begun
 
     async def _begin(self) -> Begun:
@@ -119,8 +120,8 @@ class Submission:
             self.on_rollback(ReassignmentPlan(self._before))
         unthrottled: dict[int, KafkaError] = {}
         if self.quota is not None and seen is not None:
-            self._may_have_set = True
             either = throttle_map(throttled, ongoing, wanted)
+            self._may_have_rates = moving_brokers(either) & live
             unthrottled = await Throttle(running).set_moves(either, self.quota, live, seen=seen)
         self._sent = wanted
         results = await running.reassignments.alter(wanted, cluster)

@@ -37,6 +37,8 @@ class ThrottledReassignment:
         self._quota = bytes_per_second
         self._begun: Begun | None = None
         self._unthrottling: asyncio.Task[None] | None = None
+        self.left: dict[str, KafkaError] = {}
+        """What could not be undone or removed at the end, as in ``the throttle of broker 1``."""
 
     @property
     def begun(self) -> Begun:
@@ -87,12 +89,16 @@ class ThrottledReassignment:
                 cleared = await self._reassigner.finish(begun)
         finally:
             if cleared is None:
-                for error in await self._reassigner.undo(begun):
+                self.left = await self._reassigner.undo(begun)
+                for what, error in self.left.items():
                     _log.warning(
-                        "undoing failed (kafkaclient reassign cancel undoes it): %s", error
+                        "undoing failed for %s (kafkaclient reassign cancel undoes it): %s",
+                        what,
+                        error,
                     )
         if cleared is None:
             return
+        self.left = {f"the throttle of {what}": why for what, why in cleared.failures.items()}
         failures = await self._reassigner.failures(begun)
         if failures or cleared.failures:
             raise _error(failures, cleared.failures)

@@ -32,12 +32,15 @@ _RESTORE_S = 30.0  # seconds to restore the replicas of a plan that did not star
 _CLEAR_S = 30.0  # seconds to clear the throttles of a plan that did not start completely
 
 
-async def undo(running: RunningAdmin, begun: Begun) -> list[KafkaError]:
-    """Undo a started plan. Moves that are complete stay. Returns the errors."""
+async def undo(running: RunningAdmin, begun: Begun) -> dict[str, KafkaError]:
+    """Undo a started plan. Moves that are complete stay. Returns the errors by what is left."""
     ongoing = await running.reassignments.ongoing()
     errors = await _restore(running, begun.before, begun.started & ongoing.keys())
-    cleared = await clear_throttles(running, completed=begun.moves, force=True)
-    return [*errors.values(), *cleared.failures.values()]
+    nodes = begun.with_rates
+    cleared = await clear_throttles(running, completed=begun.moves, brokers=nodes, force=True)
+    return {f"the replicas of {p}": error for p, error in errors.items()} | {
+        f"the throttle of {what}": error for what, error in cleared.failures.items()
+    }
 
 
 async def undo_partial_start(
@@ -59,8 +62,8 @@ async def undo_partial_start(
             errors = await _restore(running, before, moving, targets.keys() - ongoing.keys())
     except (KafkaError, TimeoutError) as error:
         _log.warning(
-            "reassignments that have started could not be cancelled; `reassign list` shows them: "
-            "%s",
+            "reassignments may have started, and could not be cancelled; `reassign list` shows "
+            "them: %s",
             error,
         )
     else:
@@ -68,11 +71,12 @@ async def undo_partial_start(
             _log.warning("the replicas of %s could not be restored: %s", partition, why)
 
 
-async def clear_after_failed_start(running: RunningAdmin) -> None:
-    """Clear the throttles of a plan that did not start, even after the operation's time limit."""
+async def clear_after_failed_start(running: RunningAdmin, brokers: Collection[int]) -> None:
+    """Clear the throttles of a plan that did not start, even after the operation's time limit.
+    ``brokers`` are those that may have its quota."""
     try:
         async with asyncio.timeout(_CLEAR_S):
-            cleared = await clear_throttles(running, force=True)
+            cleared = await clear_throttles(running, brokers=brokers, force=True)
     except (KafkaError, TimeoutError) as error:
         _log.warning("throttles may remain, `throttle clear` removes them: %s", error)
     else:

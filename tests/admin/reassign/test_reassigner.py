@@ -368,7 +368,7 @@ async def test_undoing_a_change_of_target(admin, fake) -> None:
     await admin.reassigner.begin({t0: [1, 3]}, 100)
     begun = await admin.reassigner.begin({t0: [1, 4]}, 100, additional=True)
     assert begun.before == {t0: (1, 2)}
-    assert await admin.reassigner.undo(begun) == []
+    assert await admin.reassigner.undo(begun) == {}
     fake.finish_reassignments()
     assert (await admin.describe_topic("t")).partitions[0].replicas == (1, 2)
 
@@ -383,7 +383,7 @@ async def test_undoing_brings_back_the_order(admin, fake) -> None:
     fake.create_topic("u", assignments=[(2, 1)])
     u0 = TopicPartition("u", 0)
     begun = await admin.reassigner.begin({u0: [3, 4]}, 100)
-    assert await admin.reassigner.undo(begun) == []
+    assert await admin.reassigner.undo(begun) == {}
     assert (await admin.describe_topic("u")).partitions[0].replicas == (2, 1)
     assert await admin.list_partition_reassignments() == {}
 

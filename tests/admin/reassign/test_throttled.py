@@ -258,7 +258,7 @@ async def test_what_a_broker_refuses_to_let_go_is_tried_again(fake_virtual, conf
         await asyncio.sleep(5)
         easing.cancel()
         assert throttled(configured, "foo") == throttled(configured, "baz") == (MARK, MARK)
-        assert await admin.reassigner.undo(begun) == []
+        assert await admin.reassigner.undo(begun) == {}
         assert configured() == {}
 
 
@@ -275,3 +275,59 @@ async def test_without_quota(fake_virtual, configured) -> None:
             assert configured() == {}
             asyncio.get_running_loop().call_later(5, fake.finish_reassignments)
         assert await replicas(admin, BAZ0) == (1, 0, 4)
+
+
+@virtual_time
+async def test_a_broker_that_died_with_its_rate_is_named(fake_virtual, configured) -> None:
+    """By whatever ends the reassignment, also if the broker has no replica any more."""
+    fake, admin = fake_virtual
+    await admin.start()
+    moves = admin.throttled(PLAN, bytes_per_second=1000)
+
+    async def move() -> None:
+        async with moves:
+            fake.stop_broker(4)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await move()
+    assert moves.left.keys() == {"the throttle of broker 4"}
+    fake.create_topic("on4", assignments=[(0, 4)])  # so that it is known after the plan
+    quotas = admin.replication_quotas
+    assert (await quotas.describe()).failures.keys() == {4}
+    assert (await quotas.clear()).failures.keys() == {"broker 4"}
+    assert (await quotas.clear(everyone=True)).failures.keys() == {"broker 4"}
+    await admin.delete_topics(["on4"])
+    verified = await admin.reassigner.verify(PLAN)
+    assert verified.throttles.failures.keys() == {4}
+    assert verified.lifted is not None
+    assert verified.lifted.failures.keys() == {"broker 4"}
+    fake.start_broker(4)
+    assert (await quotas.clear()).brokers == (4,)
+    assert configured() == {}
+    await admin.close()
+
+
+@virtual_time
+async def test_cancel_and_set_name_a_moving_broker_that_is_down(fake_virtual) -> None:
+    fake, admin = fake_virtual
+    async with admin:
+        await admin.reassigner.begin(PLAN, 1000)
+        fake.stop_broker(4)
+        changed = await admin.replication_quotas.set_rate(2000)
+        assert [node for node, error in changed.items() if error] == [4]
+        told = []
+        await admin.reassigner.cancel(on_lifted=told.append)
+        assert told[0].failures.keys() == {"broker 4"}
+
+
+@virtual_time
+async def test_a_dead_broker_without_a_part_in_the_plan_fails_nothing(fake_virtual) -> None:
+    fake, admin = fake_virtual
+    async with admin:
+        fake.create_topic("on2", assignments=[(2, 3)])
+        fake.stop_broker(2)
+        async with admin.throttled({TopicPartition("on2", 0): [3, 4]}, bytes_per_second=9) as moves:
+            assert moves.begun.unthrottled.keys() == {2}
+            asyncio.get_running_loop().call_later(5, fake.finish_reassignments)
+        assert moves.left == {}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.errors import KafkaError, ProtocolError
 from kafkaclient.streams.group_protocol import SubscriptionInfo, decode_subscription
+from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.groups import subscription_in
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class PositionsPublisher:
         if not self._published:
             return
         try:
-            async with asyncio.timeout(_CLOSE_TIMEOUT_S), self._new_admin() as admin:
+            async with time_limit(_CLOSE_TIMEOUT_S), self._new_admin() as admin:
                 await admin.delete_groups([self._group])
         except (KafkaError, TimeoutError) as error:
             _log.info("group %s is not deleted: %r", self._group, error)

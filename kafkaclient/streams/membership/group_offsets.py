@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import KafkaError, KafkaTimeoutError
+from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.groups import OffsetCommitCall
 from kafkaclient.wire.transactions import OffsetFetchCall
 
@@ -50,7 +50,7 @@ class GroupOffsets:
         evicted), and KafkaTimeoutError if no coordinator answers in time.
         """
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with time_limit(self._timeout_s):
                 await self._commit(offsets, losses)
         except TimeoutError as error:
             raise self._late("OffsetCommit", error) from error
@@ -77,7 +77,7 @@ class GroupOffsets:
         name = self._connection.group_id
         call = OffsetFetchCall(name, tuple(partitions))
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with time_limit(self._timeout_s):
                 answer = await self._connection.call(call)
         except TimeoutError as error:
             raise self._late("OffsetFetch", error) from error

@@ -18,6 +18,7 @@ from kafkaclient.streams.membership.member_states import (
     error_event,
     join_event,
 )
+from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.membership import HeartbeatCall, JoinGroupCall, LeaveGroupCall, SyncGroupCall
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class Member:
             return
         call = LeaveGroupCall(self._group_id, member_id, reason)
         try:
-            async with asyncio.timeout(timeout_s):
+            async with time_limit(timeout_s):
                 await self._connection.call(call)
         except (TimeoutError, KafkaError) as error:
             _log.warning(

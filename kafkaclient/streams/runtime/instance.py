@@ -41,6 +41,7 @@ from kafkaclient.streams.runtime.topics import (
     watch_internal_topics,
 )
 from kafkaclient.streams.state.directory import StateDirectory
+from kafkaclient.time_limit import time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Mapping
@@ -328,7 +329,7 @@ class Instance:
         crash = self._crashed.exception() if self._crashed.done() else None
         if isinstance(crash, TransactionAbortableError):
             try:
-                async with asyncio.timeout(_EXPLAIN_TIMEOUT_S):
+                async with time_limit(_EXPLAIN_TIMEOUT_S):
                     await self._check_topics()
             except StreamsError as explained:
                 explained.__cause__ = crash

@@ -18,6 +18,7 @@ from kafkaclient.streams.group_protocol import (
 from kafkaclient.streams.membership.leader import compute_assignments
 from kafkaclient.streams.membership.ownership import Claims
 from kafkaclient.streams.tasks import LATEST_OFFSET
+from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.groups import (
     ConsumerAssignment,
     ConsumerSubscription,
@@ -143,7 +144,7 @@ class StreamsProtocol:
         session timeout, tasks stay where they are: the other members' sessions must not expire."""
         self._ends: dict[TaskId, int] | None = None
         try:
-            async with asyncio.timeout(self._config.session_timeout_ms / 3000):
+            async with time_limit(self._config.session_timeout_ms / 3000):
                 tasks = self._topology.tasks(self._partitions)
                 changelogs = {
                     task: self._topology.changelogs(task)

@@ -21,6 +21,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.streams.declarations import RepartitionTopic
 from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, ChangelogTopic
+from kafkaclient.time_limit import time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -103,7 +104,7 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
         ]
         names = ", ".join(sorted({*made, *wanted}))
         try:
-            async with asyncio.timeout(_READY_TIMEOUT_S):
+            async with time_limit(_READY_TIMEOUT_S):
                 created = await _create_missing(admin, config, new)
                 retention_s = {name: await _delete_retention_s(admin, name) for name in wanted}
                 for name in made:
@@ -366,7 +367,7 @@ async def end_offsets(
     """
     found: dict[TopicPartition, int] = {}
     try:
-        async with asyncio.timeout(_LEADER_TIMEOUT_S):
+        async with time_limit(_LEADER_TIMEOUT_S):
             while True:
                 found = await admin.end_offsets(partitions, read_committed=read_committed)
                 if len(found) == len(set(partitions)):

@@ -68,7 +68,7 @@ class Decision:
     transactions: tuple[PreparedTransaction, ...]
     done: bool = False
     contents: Contents | None = None
-    """None: written by a release that did not store contents."""
+    """None: repetitions are not checked."""
 
     def to_json(self) -> bytes:
         names = [each.transactional_id for each in self.transactions]
@@ -87,13 +87,13 @@ class Decision:
 
     @classmethod
     def from_json(cls, text: bytes) -> Decision:
-        """Decode :meth:`to_json`. Also accepts the older format without prefix and contents."""
+        """Decode :meth:`to_json`."""
         read = json.loads(text)
-        prefix = read.get("prefix", "")
+        prefix = read["prefix"]
         transactions = tuple(
             PreparedTransaction(prefix + name, *rest) for name, *rest in read["transactions"]
         )
-        contents = Contents(**read["contents"]) if read.get("contents") else None
+        contents = Contents(**read["contents"]) if read["contents"] else None
         return cls(read["batch"], transactions, read["done"], contents)
 
 

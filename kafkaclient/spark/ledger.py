@@ -188,9 +188,6 @@ def _join_slices(values: Iterable[bytes]) -> Iterator[Decision]:
     decision, so slices that do not follow a slice 0 are ignored."""
     parts: list[bytes] = []
     for value in values:
-        if value.startswith(b"{"):  # the older format: a decision in one record
-            yield Decision.from_json(value)
-            continue
         head, _, part = value.partition(b"\n")
         number, count = map(int, head.split(b"/"))
         if number == 0:

@@ -1,4 +1,4 @@
-"""The two forms of telemetry, a Parquet file and a Kafka message, and the versions of their schema.
+"""The two forms of telemetry, a Parquet file and a Kafka message, and the version of their schema.
 
 Both forms have the columns of :data:`~kafkaclient.telemetry.rows.SCHEMA` and the same metadata.
 """
@@ -18,12 +18,8 @@ from kafkaclient.telemetry.rows import SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-SCHEMA_VERSION = 3
-"""The schema that this version of kafkaclient writes. It reads this one and older ones.
-
-1: files in one flat folder, without the metadata key. 2: ``date=`` and ``hour=`` folders, messages,
-and the share of a sample. 3: the column ``done_s``.
-"""
+SCHEMA_VERSION = 1
+"""The schema that this version of kafkaclient writes and reads."""
 
 VERSION_KEY = "kafkaclient.telemetry.schema"
 """The metadata key, and the message header, of :data:`SCHEMA_VERSION`."""
@@ -46,10 +42,6 @@ each file or message: a clock that was set, or a machine that was suspended, cha
 _NEVER_NULL = frozenset(
     {"topic", "partition", "broker", "records", "bytes", "attempts", "created_s", "done_s"}
 )
-_SINCE = {"done_s": 3}
-"""Columns that older schemas do not have."""
-
-_READABLE = [str(number + 1) for number in range(SCHEMA_VERSION)]
 
 
 def as_parquet(table: pa.Table) -> bytes:
@@ -88,17 +80,13 @@ def decode(value: bytes) -> pa.Table:
 
 
 def checked(table: pa.Table, what: str) -> pa.Table:
-    """The table of ``what``, a file or a message, with the columns of SCHEMA. Those that an older
-    schema does not have are null.
+    """The table of ``what``, a file or a message, with the columns of SCHEMA.
 
     Raises ConfigError if the metadata or a column is not as in telemetry.
     """
-    version = check_metadata(table.schema.metadata, what)
+    check_metadata(table.schema.metadata, what)
     for field in SCHEMA:
         found = table.schema.get_all_field_indices(field.name)
-        if not found and version < _SINCE.get(field.name, 1):
-            table = table.append_column(field, pa.nulls(len(table), field.type))
-            continue
         if len(found) != 1 or table.schema.field(found[0]).type != field.type:
             raise ConfigError(
                 f"{what} is not telemetry: it has no column {field.name} of type {field.type}"
@@ -108,19 +96,20 @@ def checked(table: pa.Table, what: str) -> pa.Table:
     return table.select(SCHEMA.names)
 
 
-def check_metadata(metadata: Mapping[bytes, bytes] | None, what: str) -> int:
-    """Check the metadata of ``what``, a file or a message. Returns the version of its schema.
+def check_metadata(metadata: Mapping[bytes, bytes] | None, what: str) -> None:
+    """Check the metadata of ``what``, a file or a message.
 
     Raises ConfigError for metadata that no telemetry has, and for a newer version.
     """
     given = metadata or {}
-    if STARTED_KEY.encode() not in given:
-        raise ConfigError(f"{what} is not telemetry: its metadata has no {STARTED_KEY}")
-    version = given.get(VERSION_KEY.encode(), b"1").decode(errors="replace")
-    if version not in _READABLE:
+    for key in (STARTED_KEY, VERSION_KEY):
+        if key.encode() not in given:
+            raise ConfigError(f"{what} is not telemetry: its metadata has no {key}")
+    version = given[VERSION_KEY.encode()].decode(errors="replace")
+    if version != str(SCHEMA_VERSION):
         raise ConfigError(
             f"{what} has version {version[:20]} of the telemetry schema, and this kafkaclient "
-            f"reads up to {SCHEMA_VERSION}: upgrade kafkaclient"
+            f"reads version {SCHEMA_VERSION}: upgrade kafkaclient"
         )
     for key, is_valid in _CHECKS.items():
         text = given.get(key.encode())
@@ -130,7 +119,6 @@ def check_metadata(metadata: Mapping[bytes, bytes] | None, what: str) -> int:
         except (ValueError, KeyError, TypeError, RecursionError):
             pass
         raise ConfigError(f"{what} is not telemetry: its metadata has a wrong {key}")
-    return int(version)
 
 
 def start_of(metadata: Mapping[bytes, bytes]) -> datetime:

@@ -32,9 +32,8 @@ class TelemetryFile(NamedTuple):
 
     path: str
     """In the file system of the folder (:func:`open_root`)."""
-    hour: datetime | None
-    """The start of the UTC hour in which all batches of the file had their outcome. None: the file
-    has no such folder (schema version 1)."""
+    hour: datetime
+    """The start of the UTC hour in which all batches of the file had their outcome."""
     size: int
     """In bytes."""
     producer: str
@@ -54,8 +53,7 @@ def files(
     """The files in a folder of telemetry that have batches of ``since`` (included) to ``until``
     (excluded), in the order in which each producer wrote them.
 
-    Whole hours are chosen, without opening a file. Files of schema version 1, which have no hour,
-    are always among them.
+    Whole hours are chosen, without opening a file.
 
     Raises ConfigError for a time without a time zone, if ``since`` is not before ``until``, or for
     a URI with mistakes; OSError if the folder cannot be read.
@@ -72,9 +70,11 @@ def files_in(
             raise ConfigError(f"{limit} has no time zone: give one, such as datetime.UTC")
     if since is not None and until is not None and since >= until:
         raise ConfigError(f"no time is from {since} to before {until}: exchange since and until")
-    found = [*_telemetry_in(opened, path, None)]
-    for hour, folder in hours(opened, path, since, until):
-        found += _telemetry_in(opened, folder, hour)
+    found = (
+        file
+        for hour, folder in hours(opened, path, since, until)
+        for file in _telemetry_in(opened, folder, hour)
+    )
     return sorted(found, key=lambda file: (file.producer, file.number, file.path))
 
 
@@ -115,7 +115,7 @@ def entries(opened: Any, path: str) -> list[Any]:
     return [info for info in found if not os.path.islink(info.path)]
 
 
-def _telemetry_in(opened: Any, path: str, hour: datetime | None) -> Iterator[TelemetryFile]:
+def _telemetry_in(opened: Any, path: str, hour: datetime) -> Iterator[TelemetryFile]:
     for info in entries(opened, path):
         match = _NAME.fullmatch(info.base_name)
         # A file without content is being written: some object stores show it.

@@ -19,7 +19,7 @@ from kafkaclient.cli.connection import Connection
 from kafkaclient.pages import page
 from kafkaclient.spark.report import follow, job
 from kafkaclient.spark.report.job import Tables
-from kafkaclient.telemetry import SCHEMA
+from kafkaclient.telemetry import SCHEMA, SCHEMA_VERSION, VERSION_KEY
 from kafkaclient.testing import FakeCluster
 
 if TYPE_CHECKING:
@@ -58,10 +58,13 @@ def tables(batches: int) -> Tables:
 @pytest.fixture
 def facts(tmp_path: Path) -> Path:
     folder = tmp_path / "before"
-    folder.mkdir()
-    schema = SCHEMA.with_metadata({"kafkaclient.started": "2026-01-01T00:00:00+00:00"})
+    hour = folder / "date=2026-01-01" / "hour=05"
+    hour.mkdir(parents=True)
+    schema = SCHEMA.with_metadata(
+        {"kafkaclient.started": "2026-01-01T00:00:00+00:00", VERSION_KEY: str(SCHEMA_VERSION)}
+    )
     empty = pa.table([pa.array([], field.type) for field in schema], schema=schema)
-    pq.write_table(empty, folder / "batches-a-1-000000.parquet")
+    pq.write_table(empty, hour / "batches-a-1-000000.parquet")
     return folder
 
 
@@ -238,10 +241,6 @@ def test_a_folder_that_cannot_be_created_is_named(
 
 
 def test_a_period_without_telemetry_is_refused(facts: Path, tmp_path: Path) -> None:
-    hour = facts / "date=2026-01-01" / "hour=05"
-    hour.mkdir(parents=True)
-    (file,) = facts.glob("*.parquet")
-    file.rename(hour / file.name)
     words = ["report", str(facts), "--out", str(tmp_path / "out"), "--since", "2026-01-01T06:00Z"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 2

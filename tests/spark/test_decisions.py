@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from kafkaclient.errors import CheckpointMismatchError
-from kafkaclient.spark.decisions import Decision
 from tests.spark.commit_model import Driver, Kafka, batch, commit
 
 
@@ -53,12 +52,3 @@ async def test_other_rows_of_the_same_offsets_are_the_same_batch() -> None:
     contents = replace(wanted.contents, end_offsets=None, checksum=4)
     with pytest.raises(CheckpointMismatchError, match=r"2 rows .checksum 3. and has 2 rows"):
         await commit(Driver(kafka), replace(wanted, contents=contents))
-
-
-async def test_a_decision_of_an_earlier_release_is_carried_out() -> None:
-    text = b'{"batch": 0, "transactions": [["q-0-0", 0, 0]], "done": false}'
-    kafka = Kafka()
-    kafka.written.append(Decision.from_json(text))
-    assert kafka.prepare(0, [1]) == kafka.written[0].transactions[0]
-    await commit(Driver(kafka), batch(kafka, 0, [1, 2]))
-    assert kafka.visible() == Counter([1])

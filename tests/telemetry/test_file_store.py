@@ -16,8 +16,9 @@ import pytest
 from kafkaclient.config.telemetry_target import TelemetryTarget
 from kafkaclient.errors import ConfigError
 from kafkaclient.telemetry import file_store, files, open_root, read, reading, started_at
-from kafkaclient.telemetry.format import EXCLUSIONS_KEY, STARTED_KEY, VERSION_KEY
+from kafkaclient.telemetry.format import EXCLUSIONS_KEY, SCHEMA_VERSION, STARTED_KEY, VERSION_KEY
 from kafkaclient.telemetry.part import Part
+from kafkaclient.telemetry.reading import folder_of
 from kafkaclient.telemetry.rows import Columns
 
 if TYPE_CHECKING:
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
 
     Batch = Callable[..., FinishedBatch]
 
-FACTS = {STARTED_KEY: "2026-01-02T03:04:05.600000+00:00", "kafkaclient.linger.ms": "5"}
+FACTS = {
+    STARTED_KEY: "2026-01-02T03:04:05.600000+00:00",
+    "kafkaclient.linger.ms": "5",
+    VERSION_KEY: str(SCHEMA_VERSION),
+}
 HOUR = datetime(2026, 1, 2, 3, tzinfo=UTC)
 
 
@@ -75,24 +80,22 @@ async def test_files_are_found_by_time(batch: Batch, tmp_path: Path) -> None:
         await written.write(part(batch, number, HOUR + timedelta(hours=number)))
     for name in (
         "other.txt",
+        "batches-x.parquet",
         "date=2026-01-02/hour=5/batches-x.parquet",
         "date=9/batches-x.parquet",
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    pq.write_table(pa.table({}), tmp_path / "batches-old-0123456789ab-000003.parquet")
 
     def numbers(*limits: datetime | None) -> list[int]:
-        return [file.number for file in files(tmp_path, *limits) if file.hour]
+        return [file.number for file in files(tmp_path, *limits)]
 
     assert numbers() == [0, 1, 2, 3]
     assert numbers(HOUR + timedelta(minutes=59)) == [0, 1, 2, 3]
     assert numbers(HOUR + timedelta(hours=1), HOUR + timedelta(hours=2)) == [1]
     assert numbers(None, HOUR + timedelta(hours=2, seconds=1)) == [0, 1, 2]
     assert numbers(HOUR + timedelta(days=9)) == []
-    (flat,) = (file for file in files(tmp_path) if not file.hour)
-    assert (flat.producer, flat.number) == ("batches-old-0123456789ab", 3)
-    (file,) = files(tmp_path, HOUR, HOUR + timedelta(hours=1))[:1]
+    (file,) = files(tmp_path, HOUR, HOUR + timedelta(hours=1))
     opened, _ = open_root(tmp_path)
     assert started_at(file.path, opened).timestamp() == 1767323045.6
     with pytest.raises(ConfigError, match="has no time zone"):
@@ -195,7 +198,7 @@ async def test_retention_deletes_old_telemetry_and_nothing_else(
         await first.write(part(batch, number, HOUR + timedelta(hours=number // 2)))
     others = (
         "keep.parquet",
-        "batches-me-0123456789ab-000000.parquet",  # flat: version 1
+        "batches-me-0123456789ab-000000.parquet",
         "date=2026-01-02/batches-me-0123456789ab-000000.parquet",
         "date=2026-01-02/hour=03/mine.parquet",
         "date=2026-01-02/hour=03/batches-mine.parquet",
@@ -213,10 +216,8 @@ async def test_retention_deletes_old_telemetry_and_nothing_else(
     later = store(tmp_path, now, retention_s=8 * 3600.0)
     await later.write(part(batch, 99, now.replace(minute=0)))
     await later.clean()
-    kept = [
-        file.hour for file in files(tmp_path) if file.hour and file.number < 30 and file.size > 9
-    ]
-    assert min(hour for hour in kept if hour) == HOUR + timedelta(hours=4), "7:00 to 8:00 is older"
+    kept = [file.hour for file in files(tmp_path) if file.number < 30 and file.size > 9]
+    assert min(kept) == HOUR + timedelta(hours=4), "7:00 to 8:00 is older"
     assert len(kept) == 2 * 11
     assert all((tmp_path / name).exists() for name in others)
     assert not left.exists()
@@ -310,27 +311,11 @@ async def test_a_table_has_what_its_files_share(batch: Batch, tmp_path: Path) ->
     await written.write(first)
     await written.write(second)
     table = read(tmp_path)
-    assert table.schema.metadata == {b"kafkaclient.linger.ms": b"5"}
+    assert table.schema.metadata == {
+        b"kafkaclient.linger.ms": b"5",
+        VERSION_KEY.encode(): str(SCHEMA_VERSION).encode(),
+    }
     assert [at.isoformat() for at in table["started"].to_pylist()] == [FACTS[STARTED_KEY], later]
-
-
-async def test_files_of_an_older_schema_are_read_with_newer_ones(
-    batch: Batch, tmp_path: Path
-) -> None:
-    written = store(tmp_path)
-    await written.write(part(batch, 0))
-    (file,) = files(tmp_path)
-    with pq.ParquetFile(file.path) as opened:
-        old = opened.read().drop_columns(["done_s"])
-    metadata = {**FACTS, VERSION_KEY: "2"}
-    pq.write_table(old.replace_schema_metadata(metadata), file.path)
-    new = part(batch, 1)
-    new.metadata = {**FACTS, VERSION_KEY: "3"}
-    await written.write(new)
-    assert read(tmp_path)["done_s"].to_pylist() == [None, 1.0]
-    pq.write_table(old.replace_schema_metadata({**FACTS, VERSION_KEY: "3"}), file.path)
-    with pytest.raises(ConfigError, match="it has no column done_s"):
-        read(tmp_path)
 
 
 async def test_a_file_that_is_deleted_while_others_are_read_is_left_out(
@@ -379,7 +364,9 @@ def test_nothing_recorded_is_said(tmp_path: Path) -> None:
 
 
 def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
-    cut, other = tmp_path / "batches-cut.parquet", tmp_path / "batches-other.parquet"
+    hour = tmp_path / folder_of(HOUR)
+    hour.mkdir(parents=True)
+    cut, other = hour / "batches-cut.parquet", hour / "batches-other.parquet"
     cut.write_bytes(b"PAR1 and no more")
     pq.write_table(pa.table({"topic": ["t"]}), other)
     for path in (cut, other):
@@ -388,7 +375,7 @@ def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=f"{path.name} is not"):
             read(tmp_path)
         path.unlink()
-    foreign = pa.table({"topic": ["t"]}, metadata={STARTED_KEY: FACTS[STARTED_KEY]})
+    foreign = pa.table({"topic": ["t"]}, metadata=FACTS)
     pq.write_table(pa.table(foreign), other)
     with pytest.raises(ConfigError, match=r"batches-other\.parquet is not telemetry: it has no"):
         read(tmp_path)

@@ -12,10 +12,10 @@ from kafkaclient.telemetry import decode
 from kafkaclient.telemetry.format import (
     EXCLUSIONS_KEY,
     SAMPLE_KEY,
+    SCHEMA_VERSION,
     STARTED_KEY,
     VERSION_KEY,
     as_message,
-    check_metadata,
 )
 from kafkaclient.telemetry.rows import Columns
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.hooks import FinishedBatch
 
-FACTS = {STARTED_KEY: "2026-01-02T03:04:05+00:00", VERSION_KEY: "3"}
+FACTS = {STARTED_KEY: "2026-01-02T03:04:05+00:00", VERSION_KEY: str(SCHEMA_VERSION)}
 
 
 def table(batches: list[FinishedBatch], metadata: dict[str, str]) -> pa.Table:
@@ -61,7 +61,8 @@ def test_a_message_that_was_cut_is_refused(batch: Callable[..., FinishedBatch]) 
     ("metadata", "message"),
     [
         ({}, "a message is not telemetry: its metadata has no kafkaclient.started"),
-        (FACTS | {VERSION_KEY: "4"}, "version 4 .* reads up to 3: upgrade kafkaclient"),
+        ({STARTED_KEY: FACTS[STARTED_KEY]}, "metadata has no kafkaclient.telemetry.schema"),
+        (FACTS | {VERSION_KEY: "2"}, "version 2 .* reads version 1: upgrade kafkaclient"),
         (FACTS | {VERSION_KEY: "new"}, "version new .* upgrade kafkaclient"),
         (FACTS | {VERSION_KEY: "1" * 5000}, "version 1{20} of .* upgrade kafkaclient"),
         (FACTS | {STARTED_KEY: "yesterday"}, "a wrong kafkaclient.started"),
@@ -96,24 +97,12 @@ def test_other_columns_are_refused(batch: Callable[..., FinishedBatch]) -> None:
     broker = whole.column_names.index("broker")
     for other in (
         whole.select(["topic", "broker"]),
+        whole.drop_columns(["done_s"]),
         whole.set_column(broker, "broker", pa.array(["x"])),
         whole.set_column(broker, "broker", pa.nulls(1, pa.int32())),
         whole.append_column("broker", whole["broker"]),
     ):
         with pytest.raises(
-            ConfigError, match=r"a message is not telemetry: .* (broker|client_id) "
+            ConfigError, match=r"a message is not telemetry: .* (broker|client_id|done_s) "
         ):
             decode(as_message(other))
-
-
-def test_a_message_of_an_older_schema_has_nulls_in_new_columns(
-    batch: Callable[..., FinishedBatch],
-) -> None:
-    written = table([batch()], FACTS | {VERSION_KEY: "2"})
-    old = decode(as_message(written.drop_columns(["done_s"])))
-    assert old.schema.names == written.schema.names
-    assert old["done_s"].to_pylist() == [None]
-
-
-def test_metadata_without_a_version_is_the_first_version() -> None:
-    check_metadata({STARTED_KEY.encode(): b"2026-01-02T03:04:05Z"}, "a file")

@@ -83,11 +83,9 @@ def to_count(
     since the epoch, as ``ended_s``, the time of the outcome, is. ``batches``, ``records`` and
     ``bytes`` are scaled from a sample to all batches. Batches with a time that is not finite are
     left out."""
-    if "done_s" not in table.column_names:  # schema version 1 or 2
-        table = with_columns(table, done_s=pa.nulls(len(table), pa.float64()))
     table = table.select(_COLUMNS.names).cast(_COLUMNS)
     possible = (
-        pc.fill_null(pc.less(pc.abs(table[name]), _MOST_S), name != "created_s")
+        pc.fill_null(pc.less(pc.abs(table[name]), _MOST_S), name not in ("created_s", "done_s"))
         for name in (*TIMES, "done_s")
     )
     table = table.filter(reduce(pc.and_, possible))
@@ -96,8 +94,6 @@ def to_count(
     for name in ("records", "bytes"):
         scaled = pc.multiply(pc.cast(table[name], pa.float64()), weight)
         table = table.set_column(table.column_names.index(name), name, scaled)
-    created, bound, sent, acknowledged = (table[name] for name in TIMES)
-    ended = pc.coalesce(table["done_s"], acknowledged, sent, bound, created)
     kip794 = metadata.get(b"kafkaclient.partitioner") == b"kip794"
     chosen = pa.scalar(True) if kip794 else pc.not_equal(table["bound_by"], "append")
     table = with_columns(
@@ -105,7 +101,7 @@ def to_count(
         run=pa.scalar(run, pa.int32()),
         batches=pa.scalar(weight),
         started_s=pa.scalar(started_s),
-        ended_s=pc.add(ended, started_s),
+        ended_s=pc.add(table["done_s"], started_s),
         chosen=chosen,
     )
     for keep, limit in ((pc.greater_equal, since_s), (pc.less, until_s)):
@@ -155,16 +151,12 @@ def _started_s(metadata: Mapping[bytes, bytes]) -> float:
 def _row_groups(
     metadata: Any, started_s: float, since_s: float | None, until_s: float | None
 ) -> list[int]:
-    """The row groups that may have batches of the time, by their statistics. In schema versions 1
-    and 2 only acknowledged batches have the time of their outcome."""
+    """The row groups that may have batches of the time, by their statistics."""
     places = {metadata.schema.column(n).name: n for n in range(metadata.num_columns)}
-    done_place = places.get("done_s", places["acknowledged_s"])
 
     def needed(number: int) -> bool:
         group = metadata.row_group(number)
-        created, done = (
-            group.column(place).statistics for place in (places["created_s"], done_place)
-        )
+        created, done = (group.column(places[name]).statistics for name in ("created_s", "done_s"))
         created_known = created is not None and created.has_min_max
         if until_s is not None and created_known and created.min + started_s >= until_s:
             return False

@@ -186,7 +186,7 @@ def task_files(runs: Sequence[Run]) -> list[list[tuple[int, str, str]]]:
     files = [
         (number, run.root, part)
         for number, run in enumerate(runs)
-        for part in sorted(run.files, key=lambda part: (str(part.hour), part.number, part.path))
+        for part in sorted(run.files, key=lambda part: (part.hour, part.number, part.path))
     ]
     enough = max(_TASK_BYTES, sum(part.size for *_, part in files) / _MAX_TASKS)
     shares: list[list[tuple[int, str, str]]] = []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A folder of telemetry: with files of schema 1, or with ``date=`` folders of schema 2."""
+    """A folder of telemetry: it has ``date=`` folders."""
 
     name: str
     folder: str
@@ -88,16 +88,12 @@ def _name(file: TelemetryFile) -> str:
 def _folders_with_telemetry(file_system: Any, path: str) -> Iterator[str]:
     """The folder and the folders below it that have telemetry. ``date=`` folders are not read."""
     found = entries(file_system, path)
-    if any(_is_telemetry(entry.base_name) for entry in found):
+    if any(entry.base_name.startswith("date=") for entry in found):
         yield path
     for entry in found:
         is_folder = entry.type == pafs.FileType.Directory
         if is_folder and not entry.base_name.startswith(("date=", ".")):
             yield from _folders_with_telemetry(file_system, entry.path)
-
-
-def _is_telemetry(name: str) -> bool:
-    return name.startswith("date=") or (name.startswith("batches-") and name.endswith(".parquet"))
 
 
 def _names(paths: Sequence[str]) -> list[str]:

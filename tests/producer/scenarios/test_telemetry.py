@@ -110,7 +110,7 @@ async def test_the_files_tell_settings_and_the_wall_clock(
     assert metadata["kafkaclient.client.id"] == "me"
     assert metadata["kafkaclient.partitioner"] == producer.config.partitioner
     assert metadata["kafkaclient.version"]
-    assert metadata["kafkaclient.telemetry.schema"] == "3"
+    assert metadata["kafkaclient.telemetry.schema"] == "1"
     assert metadata["kafkaclient.telemetry.sample"] == "1"
     (file,) = files(tmp_path)
     assert started_at(file.path).timestamp() == pytest.approx(1767323045.6)
@@ -337,7 +337,7 @@ async def test_a_topic_gets_messages(producing: StartProducer) -> None:
     assert {topic for table in tables for topic in table["topic"].to_pylist()} == {"t"}
     assert {message.key for message in found} == {b"me"}
     headers = [dict(message.headers) for message in found]
-    assert {each["kafkaclient.telemetry.schema"] for each in headers} == {b"3"}
+    assert {each["kafkaclient.telemetry.schema"] for each in headers} == {b"1"}
     assert len({each["kafkaclient.telemetry.file"] for each in headers}) == len(found)
     assert tables[0].schema.metadata[b"kafkaclient.linger.ms"] == b"5"
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -26,7 +27,8 @@ def decision(run: int, regretted: float, **kind: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def runs() -> list[Run]:
-    part = TelemetryFile("batches-a-1-000000.parquet", None, 100, "batches-a-1", 0)
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    part = TelemetryFile("batches-a-1-000000.parquet", at, 100, "batches-a-1", 0)
     return [Run(name, f"facts/{name}", (part,), "facts") for name in ("before", "<after>")]
 
 

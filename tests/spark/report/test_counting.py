@@ -23,7 +23,7 @@ from kafkaclient.spark.report.counting import (
     unpack,
 )
 from kafkaclient.spark.report.facts import TIMES, read_file
-from kafkaclient.telemetry import SCHEMA
+from kafkaclient.telemetry import SCHEMA, SCHEMA_VERSION, VERSION_KEY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +65,8 @@ def batch(rng: Random) -> Row:
 
 def write(path: Path, rows: list[Row], started_s: float, **metadata: str) -> None:
     started = datetime.fromtimestamp(started_s, UTC).isoformat()
-    schema = SCHEMA.with_metadata({"kafkaclient.started": started, **metadata})
+    known = {"kafkaclient.started": started, VERSION_KEY: str(SCHEMA_VERSION)}
+    schema = SCHEMA.with_metadata(known | metadata)
     pq.write_table(pa.Table.from_pylist(rows, schema), path, row_group_size=100)
 
 
@@ -260,23 +261,14 @@ def test_only_batches_of_the_period_are_read(tmp_path: Path) -> None:
         assert 0 < len(groups) < file.num_row_groups, "earlier row groups are skipped"
 
 
-@pytest.mark.parametrize(("version", "ended_s"), [("3", 1121.5), ("2", 1001.0)])
-def test_a_failure_is_in_the_period_in_which_it_failed(
-    tmp_path: Path, version: str, ended_s: float
-) -> None:
-    """Schema version 2 does not know when a batch failed."""
+def test_a_failure_is_in_the_period_in_which_it_failed(tmp_path: Path) -> None:
     path = tmp_path / "batches-a-000000.parquet"
     failed = {"created_s": 1.0, "bound_s": None, "sent_s": None, "acknowledged_s": None}
     row = batch(Random(9)) | failed | {"done_s": 121.5, "error": "DeliveryTimeoutError"}
-    if version == "2":
-        del row["done_s"]
-    started = datetime.fromtimestamp(1000.0, UTC).isoformat()
-    metadata = {"kafkaclient.started": started, "kafkaclient.telemetry.schema": version}
-    columns = pa.schema([field for field in SCHEMA if field.name in row], metadata)
-    pq.write_table(pa.Table.from_pylist([row], columns), path)
-    assert read(path)[0]["ended_s"].to_pylist() == [ended_s]
-    assert len(read(path, since_s=ended_s - 1, until_s=ended_s + 1)[0]) == 1
-    before = read_file(str(tmp_path), str(path), 3, until_s=ended_s - 0.5)
+    write(path, [row], 1000.0)
+    assert read(path)[0]["ended_s"].to_pylist() == [1121.5]
+    assert len(read(path, since_s=1120.5, until_s=1122.5)[0]) == 1
+    before = read_file(str(tmp_path), str(path), 3, until_s=1121.0)
     assert sum(len(found) for found, _ in before) == 0
 
 

@@ -17,7 +17,7 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.spark.report import choices, follow, live
 from kafkaclient.spark.report.follow import WindowTable, alone, write_view
 from kafkaclient.spark.report.live import RECENT, WINDOWS, LiveWindows, count_messages
-from kafkaclient.telemetry import SCHEMA
+from kafkaclient.telemetry import SCHEMA, SCHEMA_VERSION, VERSION_KEY
 from kafkaclient.telemetry.format import as_message
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def batch(at_s: float, broker: int = 0, **given: Any) -> Row:
 
 def message(*rows: Row, **metadata: str) -> bytes:
     started = datetime.fromtimestamp(STARTED, UTC).isoformat()
-    schema = SCHEMA.with_metadata({"kafkaclient.started": started, **metadata})
+    known = {"kafkaclient.started": started, VERSION_KEY: str(SCHEMA_VERSION)}
+    schema = SCHEMA.with_metadata(known | metadata)
     return as_message(pa.Table.from_pylist(list(rows), schema))
 
 
@@ -164,7 +165,7 @@ def test_memory_does_not_grow_with_time() -> None:
 def test_what_cannot_be_read_is_skipped_and_logged_once_for_each_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    newer = message(batch(1.0), **{"kafkaclient.telemetry.schema": "4"})
+    newer = message(batch(1.0), **{VERSION_KEY: "2"})
     foreign: Any = [b"not telemetry", b"", None, newer, message()]
     times = message(batch(1.0), batch(nan), batch(1.0, created_s=-inf), batch(1.0, created_s=1e300))
     found = windows(*foreign, times)
@@ -174,7 +175,7 @@ def test_what_cannot_be_read_is_skipped_and_logged_once_for_each_reason(
     assert sorted(view["skipped"].values()) == [2, 2, 3, 4]
     assert view["skipped"]["a batch has a time that is not finite"] == 3
     assert len(caplog.records) == 4
-    for part in ("no Arrow stream", "NoneType", "version 4 of", "not finite"):
+    for part in ("no Arrow stream", "NoneType", "version 2 of", "not finite"):
         assert part in caplog.text
 
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+HOUR = "date=2026-01-01/hour=05"
+
+
 def make(folder: Path, *names: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
@@ -55,22 +58,23 @@ def test_tasks_have_files_of_one_time_and_a_limited_number(tmp_path: Path) -> No
         ["1-a", "1-b"],
         ["2-a", "2-b"],
     ]
-    many = [TelemetryFile(f"{n:06}", None, 10 * 2**20, "a", n) for n in range(3000)]
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    many = [TelemetryFile(f"{n:06}", at, 10 * 2**20, "a", n) for n in range(3000)]
     assert len(task_files([Run("r", "/r", tuple(many), "/r")])) <= 256
 
 
 def test_each_folder_below_is_a_run_and_keeps_the_order(tmp_path: Path) -> None:
-    make(tmp_path / "z" / "facts", "batches-1-a-000000.parquet")
-    make(tmp_path / "a" / "facts", "batches-1-b-000000.parquet")
-    make(tmp_path / "a" / "other", "batches-1-c-000000.parquet")
+    make(tmp_path / "z" / "facts" / HOUR, "batches-1-a-000000.parquet")
+    make(tmp_path / "a" / "facts" / HOUR, "batches-1-b-000000.parquet")
+    make(tmp_path / "a" / "other" / HOUR, "batches-1-c-000000.parquet")
     runs = find_runs([str(tmp_path / "z"), str(tmp_path / "a"), str(tmp_path / "a" / "other")])
     assert [run.name for run in runs] == ["z/facts", "a/facts", "a/other"]
 
 
 def test_secrets_of_a_uri_are_not_shown(tmp_path: Path) -> None:
-    make(tmp_path / "facts" / "before", "batches-1-a-000000.parquet")
-    make(tmp_path / "facts" / "after", "batches-1-b-000000.parquet")
-    make(tmp_path / "copy", "batches-1-a-000000.parquet")
+    make(tmp_path / "facts" / "before" / HOUR, "batches-1-a-000000.parquet")
+    make(tmp_path / "facts" / "after" / HOUR, "batches-1-b-000000.parquet")
+    make(tmp_path / "copy" / HOUR, "batches-1-a-000000.parquet")
     uri = f"file://{tmp_path}/facts?password=hunter2"
     runs = find_runs([uri, str(tmp_path / "facts" / "before")])
     assert [(run.name, run.folder) for run in runs[:2]] == [
@@ -98,6 +102,6 @@ def test_a_folder_without_telemetry_is_named(tmp_path: Path) -> None:
 
 def test_copies_of_a_run_are_refused(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        make(tmp_path / name, "batches-1-a-000000.parquet")
+        make(tmp_path / name / HOUR, "batches-1-a-000000.parquet")
     with pytest.raises(ConfigError, match=r"in .*one and in .*two: copies"):
         find_runs([str(tmp_path / "one"), str(tmp_path / "two")])

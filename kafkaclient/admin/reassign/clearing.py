@@ -45,9 +45,8 @@ async def clear_throttles(
 ) -> Lifted:
     """Remove the throttles of the whole cluster that neither a reassignment nor a replica still
     catching up needs. Replicas of ``completed`` partitions count as in sync, because a broker may
-    not know that yet. Brokers that are down keep their rates: those among ``brokers`` (None: all
-    that have replicas) are failures of the result, and so are topics of ongoing and ``completed``
-    reassignments that this client may not describe.
+    not know that yet. Brokers that are down keep their rates: the result has those among
+    ``brokers`` (None: all with replicas) as failures, like topics that are hidden.
 
     If a first read finds no throttle to remove, there is no announcement and no change. ``force``
     skips this read, because a broker may not know the latest throttles yet. For ``everyone`` and

@@ -115,6 +115,10 @@ class Lifted:
     defaults: tuple[str, ...] = ()
     """The keys of the broker defaults that were deleted."""
 
+    @property
+    def left(self) -> dict[str, KafkaError]:
+        return {f"the throttle of {what}": error for what, error in self.failures.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Verification:

@@ -91,14 +91,10 @@ class ThrottledReassignment:
             if cleared is None:
                 self.left = await self._reassigner.undo(begun)
                 for what, error in self.left.items():
-                    _log.warning(
-                        "undoing failed for %s (kafkaclient reassign cancel undoes it): %s",
-                        what,
-                        error,
-                    )
+                    _log.warning("not undone, `reassign cancel` undoes it: %s: %s", what, error)
         if cleared is None:
             return
-        self.left = {f"the throttle of {what}": why for what, why in cleared.failures.items()}
+        self.left = cleared.left
         failures = await self._reassigner.failures(begun)
         if failures or cleared.failures:
             raise _error(failures, cleared.failures)

@@ -38,9 +38,7 @@ async def undo(running: RunningAdmin, begun: Begun) -> dict[str, KafkaError]:
     errors = await _restore(running, begun.before, begun.started & ongoing.keys())
     nodes = begun.with_rates
     cleared = await clear_throttles(running, completed=begun.moves, brokers=nodes, force=True)
-    return {f"the replicas of {p}": error for p, error in errors.items()} | {
-        f"the throttle of {what}": error for what, error in cleared.failures.items()
-    }
+    return {f"the replicas of {p}": error for p, error in errors.items()} | cleared.left
 
 
 async def undo_partial_start(

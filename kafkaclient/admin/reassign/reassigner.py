@@ -248,9 +248,8 @@ class Reassigner:
         if not preserve_throttles:
             try:
                 async with self._operation("removing throttles", timeout_s) as running:
-                    forced = bool(results)
                     lifted = await clear_throttles(
-                        running, completed=results, brokers=nodes, force=forced
+                        running, completed=results, brokers=nodes, force=bool(results)
                     )
             except KafkaError as error:
                 if not results:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kafkaclient.admin.error_codes import NOT_NOW, UNKNOWN_TOPIC_OR_PARTITION
-from kafkaclient.admin.limits import MAX_BROKER_PARTITIONS, MAX_PARTITIONS, Limits
 from kafkaclient.admin.session import CONTROLLER
 from kafkaclient.broker_errors import broker_error, denied
-from kafkaclient.errors import AuthorizationError, ConfigError, KafkaError
+from kafkaclient.errors import ConfigError, KafkaError
 from kafkaclient.wire.admin import (
     ConfigEntry,
     ConfigKind,
@@ -24,11 +22,7 @@ if TYPE_CHECKING:
     from kafkaclient.admin.session import Session
     from kafkaclient.wire.admin import ConfigOutcome, DescribedConfigs
 
-_log = logging.getLogger(__name__)
-
 _TOPICS_PER_REQUEST = 500
-
-_LIMITS = (MAX_BROKER_PARTITIONS, MAX_PARTITIONS)
 
 
 class ConfigResource(NamedTuple):
@@ -94,26 +88,6 @@ class Configs:
             for each in (await self._session.call(call)).resources:
                 found[each.name] = _entries(ConfigResource.topic(each.name), each)
         return found
-
-    async def limits(self) -> Limits:
-        """The partition limits in the cluster-wide broker defaults, where KIP-578 puts them.
-
-        Released brokers store these keys as unknown keys and never return the values, so this
-        method logs a warning. Without permission to describe the brokers there are no limits.
-        """
-        try:
-            entries = await self.describe(ConfigResource.broker_defaults(), _LIMITS)
-        except AuthorizationError as error:
-            _log.debug("cannot read partition limits from the broker defaults: %s", error)
-            return Limits()
-        for name, entry in entries.items():
-            if entry.value is None:
-                _log.warning(
-                    "%s is set in the brokers' dynamic configuration, where it has no effect and "
-                    "cannot be read; set it with `kafkaclient limits set` or Admin.set_limits",
-                    name,
-                )
-        return Limits.parse({name: entry.value for name, entry in entries.items()})
 
     async def alter(
         self,

@@ -70,14 +70,6 @@ class Limits:
             )
         }
 
-    def stricter(self, other: Limits) -> Limits:
-        """The lower of both values for each limit."""
-        return replace(
-            self,
-            max_broker_partitions=_lower(self.max_broker_partitions, other.max_broker_partitions),
-            max_partitions=_lower(self.max_partitions, other.max_partitions),
-        )
-
     @property
     def any(self) -> bool:
         """Whether any limit is set."""
@@ -103,10 +95,6 @@ def _number(name: str, value: str) -> int | None:
             f"{name}={value} is not a valid limit; give a whole number from 0 to {OFF}, or off"
         )
     return number
-
-
-def _lower(one: int | None, other: int | None) -> int | None:
-    return min((limit for limit in (one, other) if limit is not None), default=None)
 
 
 def _shown(limit: int | None) -> str:
@@ -157,9 +145,9 @@ class Usage:
         return Usage(self.racks, hosted, self.partitions + partitions, self.replicas + replicas)
 
     @property
-    def down(self) -> dict[int, None]:
+    def down(self) -> list[int]:
         """The brokers that host replicas and are down. Their racks are unknown."""
-        return dict.fromkeys(sorted(self.hosted.keys() - self.racks.keys()))
+        return sorted(self.hosted.keys() - self.racks.keys())
 
     def counted(self, limits: Limits) -> int:
         """The number that ``max.partitions`` bounds."""

@@ -112,8 +112,8 @@ class Reassignments:
 def _request(
     moves: Mapping[TopicPartition, tuple[int, ...] | None], cluster: MetadataResult
 ) -> Request:
-    """The replicas that each broker gains. Partitions of internal topics and
-    of the topic of the limits do not count."""
+    """The replicas that each broker gains. Partitions of internal topics and of the topic of the
+    limits do not count."""
     views = partitions_of(cluster)
     internal = {topic.name for topic in cluster.topics if topic.is_internal}
     gains: Counter[int] = Counter()

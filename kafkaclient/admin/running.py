@@ -53,12 +53,9 @@ class RunningAdmin:
 
     async def limits(self, cluster: MetadataResult | None = None) -> Limits:
         """The limits in force. ``cluster`` is metadata of all topics, if the caller has it."""
-        if self.store is None:
-            return Limits()
         if isinstance(self.store, TopicLimits):
-            stored = await self.store.read(cluster)
-            return stored.stricter(await self.configs.limits())
-        return await self.store.read()
+            return await self.store.read(cluster)
+        return Limits() if self.store is None else await self.store.read()
 
     async def limits_and_cluster(self) -> tuple[Limits, MetadataResult]:
         """The limits, and metadata of all topics."""

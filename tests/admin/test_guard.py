@@ -446,23 +446,18 @@ async def test_limits_can_be_left_aside(admin, new_admin) -> None:
             await free.set_limits({"max.partitions": "3"})
 
 
-async def test_limits_in_the_brokers_configuration(admin, fake, caplog) -> None:
-    """Where KIP-578 has them: brokers to date do not tell their values, later ones may."""
-    brokers = ConfigResource.broker_defaults()
-    await admin.alter_configs(brokers, {"max.broker.partitions": "4000"})
-    assert await admin.limits() == Limits()
-    assert "max.broker.partitions is set in the brokers' dynamic configuration" in caplog.text
+async def test_limits_in_the_brokers_configuration_are_not_read(admin, fake) -> None:
+    """Brokers do not return these values, so each creation would pay for a useless request."""
+    await admin.alter_configs(ConfigResource.broker_defaults(), {"max.broker.partitions": "1"})
     await limited(admin, 5)
-    entry = {"name": "max.broker.partitions", "value": "3", "config_source": 3}
-    other = {"name": "max.partitions", "value": "99", "config_source": 3}
-    told = {"resource_type": 4, "resource_name": "", "configs": [entry, other]}
-    fake.control(ApiKey.DESCRIBE_CONFIGS, {"results": [told]}, keep=True)
-    assert await admin.limits() == Limits(3, 99)
-    entry["value"] = "7"
-    assert await admin.limits() == Limits(5, 99)
+    await admin.create_topic("t", 2, 2)
+    assert await admin.limits() == Limits(5)
+    asked = [r.message for r in fake.requests if r.api_key == ApiKey.DESCRIBE_CONFIGS]
+    assert asked
+    assert {each.resource_type for message in asked for each in message.resources} == {2}
 
 
-async def test_who_may_not_see_the_brokers_configuration_has_the_topics_limits(admin, fake) -> None:
+async def test_who_may_not_see_configurations_has_the_topics_limits(admin, fake) -> None:
     await limited(admin, 5)
     fake.control(ApiKey.DESCRIBE_CONFIGS, 31, keep=True)
     assert await admin.limits() == Limits(5)

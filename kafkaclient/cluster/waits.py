@@ -44,10 +44,10 @@ _Key = tuple[str, str | None]  # what is waited for, and the topic if it is one 
 class Waits:
     """All waits of one client, which ``repr(producer)`` and health checks show, too.
 
-    The first wait for something that lasts longer than ``TOLD_AFTER_S`` is told at WARNING. Its end
-    is told at WARNING, or at INFO if it has failed: the caller has the error. Waits for the same
-    are then not told for ten minutes. One timer looks at the oldest wait for each thing, so
-    that a wait itself costs little. ``clock`` returns seconds.
+    The first wait for something that lasts longer than ``TOLD_AFTER_S`` is told at WARNING. When no
+    call waits for it any more, that is told at WARNING, or at INFO if the last call has failed: the
+    caller has the error. Waits for the same are then not told for ten minutes. One timer looks at
+    the oldest wait for each thing, so that a wait itself costs little. ``clock`` returns seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -88,7 +88,7 @@ class Waits:
         if not self._waiting and self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if key in self._told and (error is None or not waits):
+        if key in self._told and not waits:
             lasted = self._clock() - self._told.pop(key)
             self._quiet_until[key] = self._clock() + _AGAIN_S
             level, outcome = (logging.INFO, "ended") if error else (logging.WARNING, "is over")

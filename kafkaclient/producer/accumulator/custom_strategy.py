@@ -58,7 +58,8 @@ class CustomPartitioner(PartitionStrategy):
         if partition is None:
             raise self._refused(f"gave a {type(answer).__name__}, not an int")
         if not 0 <= partition < count:
-            raise self._refused(f"gave {partition}, not one of the partitions 0 to {count - 1}")
+            gave = str(partition) if -(2**63) <= partition < 2**63 else "a huge number"
+            raise self._refused(f"gave {gave}, not one of the partitions 0 to {count - 1}")
         return self._topic.queue(partition)
 
     def queue_for_new_batch(

@@ -239,9 +239,14 @@ class IncompleteBatches:
 
     # --- time ---------------------------------------------------------------------------------
 
-    def expire(self, now: float, error_of: Callable[[ProducerBatch], KafkaError]) -> None:
-        """Fail every batch that is older than the delivery timeout, wherever it is."""
+    def expire(
+        self, now: float, error_of: Callable[[ProducerBatch], KafkaError], only_unsent: bool = False
+    ) -> None:
+        """Fail every batch that is older than the delivery timeout, wherever it is. With
+        ``only_unsent``, up to the first one that was sent."""
         while (batch := self._oldest()) and batch.created + self._settings.delivery_timeout <= now:
+            if only_unsent and batch.attempts:
+                break
             self.fail_without_answer(batch, error_of(batch), now)
 
     def next_expiry(self) -> float | None:

@@ -86,7 +86,7 @@ class PendingRecord:
         """The record in bytes; call it once. Raises :class:`InvalidRecordError` and its subclasses,
         as :func:`checked_record` does."""
         value, key, headers = await self._awaited.finish()
-        raw = self._raw._replace(value=value, key=key, headers=headers, timestamp_ms=self.timestamp)
+        raw = RawRecord(self._raw.topic, value, key, self.partition, self.timestamp, headers)
         return record_of_bytes(self._config, self._wall_clock, raw)
 
     def close(self) -> None:

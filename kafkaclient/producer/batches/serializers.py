@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kafkaclient.compiled_modules import use_compiled
 from kafkaclient.errors import InvalidRecordError, SerializationError
+from kafkaclient.producer.user_code import contained
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -194,7 +195,8 @@ def record_text(topic: str) -> str:
 def failed(topic: str, field: str, error: object) -> SerializationError:
     """The error for a key or value whose serializer has failed with ``error``."""
     return SerializationError(
-        f"the {field} of {record_text(topic)} could not be serialized: {error!r}"
+        f"the {field} of {record_text(topic)} could not be serialized: "
+        f"{contained(error) if isinstance(error, BaseException) else error}"
     )
 
 

@@ -380,13 +380,16 @@ class Sender:
         return min(due, self._close_old_at)
 
     def _expire(self, now: float) -> float:
-        """Fail the expired batches, at the second look; returns when to look again."""
+        """Fail the expired batches, at the second look; returns when to look again. Those that were
+        never sent fail at the first look: no answer is on its way, and they are not sent now."""
+        error_of = partial(self._expiry_error, now=now)
         if self._expiry_first_seen_at is None:
             self._expiry_first_seen_at = now
         if now < self._expiry_first_seen_at + _SECOND_LOOK_S:
+            self._incomplete.expire(now, error_of, True)
             return self._expiry_first_seen_at + _SECOND_LOOK_S
         self._expiry_first_seen_at = None
-        self._incomplete.expire(now, partial(self._expiry_error, now=now))
+        self._incomplete.expire(now, error_of)
         return self._incomplete.next_expiry() or NEVER
 
     def _expiry_error(self, batch: ProducerBatch, now: float) -> KafkaError:

@@ -185,3 +185,17 @@ async def test_a_transactional_producer_starts_within_max_block_ms() -> None:
     with pytest.raises(TransactionTimeoutError):
         await producer.start()
     assert now() == pytest.approx(10, abs=0.1)
+
+
+@virtual_time
+async def test_a_batch_that_expires_in_a_stall_is_not_sent(producing: StartProducer) -> None:
+    """So its error is certain: it has not been written, and may be sent again."""
+    fake = one_topic(1)
+    async with producing(fake, delivery_timeout_ms=300, request_timeout_ms=200) as producer:
+        await producer.send_and_wait("t", b"first")
+        delivery = producer.send_nowait("t", b"late")
+        block(1.0)
+        with pytest.raises(DeliveryTimeoutError) as caught:
+            await delivery
+    assert not caught.value.maybe_written
+    assert [record.value for record in fake.log("t", 0)] == [b"first"]

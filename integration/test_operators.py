@@ -155,7 +155,7 @@ async def test_operators_at_the_same_time(cluster) -> None:
                         pass
                 else:
                     await asyncio.sleep(0.5)
-                    assert await admin.reassigner.undo(begun) == []
+                    assert await admin.reassigner.undo(begun) == {}
                 lifted = await admin.reassigner.finish(begun)
                 assert not lifted.failures
                 there = not there

@@ -75,8 +75,14 @@ class ObservationMixin:
         if core is None or self._state is not ProducerState.RUNNING:
             return Health((f"the producer {self._state.value}",))
         self._check_loop(core, "healthy")
-        misrouted = core.sender.misrouting.reasons
-        return await check_brokers(core.metadata, core.router, timeout, core.now(), misrouted)
+        return await check_brokers(
+            core.metadata,
+            core.router,
+            timeout,
+            core.now(),
+            core.sender.misrouting.reasons,
+            [q.tp for q in core.accumulator.ready_queues.leaderless if q.is_deleted and q.batches],
+        )
 
     def metrics(self, *, partitions: bool = True) -> MetricsSnapshot:
         """All metrics under Java's names; see docs/how-to/operations.md.

@@ -199,6 +199,8 @@ class ProducerThread:
         self.handover.close(problem)
         try:
             undelivered = feeder.fail_left(problem)
+            if feeding.done() and not feeding.cancelled() and feeding.exception() is not None:
+                undelivered = 0  # they failed before a close, with why nothing can be sent
             if self.started.done() and self._time_left() != 0:
                 await self._wait_for_outcomes()
         finally:

@@ -121,6 +121,16 @@ def test_a_failure_that_is_read_is_not_reported(read: Callable[[Any], object]) -
     assert unseen == []
 
 
+def test_a_close_after_a_failed_start_leaves_no_record_without_an_outcome() -> None:
+    fake = one_topic()
+    fake.stop_broker(0)
+    producer = SyncProducer(fake.bootstrap, dialer=fake, max_block_ms=500, reconnect_backoff_ms=10)
+    future = producer.send("t", b"lost")
+    with pytest.raises(BootstrapError):
+        future.result(10)
+    assert producer.close() == 0
+
+
 def test_a_failed_start_fails_the_records_and_the_next_call_tries_again() -> None:
     fake = one_topic()
     fake.stop_broker(0)

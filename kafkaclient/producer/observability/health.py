@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.metadata import Metadata
     from kafkaclient.cluster.router import Router
     from kafkaclient.cluster.view import Broker
+    from kafkaclient.types import TopicPartition
 
 _FRESH_S = 5.0  # how old metadata may be, which tells of deleted topics
 _MOST_NAMED = 5  # partitions in one message
@@ -44,12 +45,18 @@ class Health:
 
 
 async def check_brokers(
-    metadata: Metadata, router: Router, timeout_s: float, now: float, misrouted: Mapping[int, str]
+    metadata: Metadata,
+    router: Router,
+    timeout_s: float,
+    now: float,
+    misrouted: Mapping[int, str],
+    removed: Iterable[TopicPartition],
 ) -> Health:
     """Probe the leaders of all topics in use, or all brokers without such a topic, at the same
     time. Requests new metadata if a leader does not answer, because another broker may lead by now,
     and if the metadata is old at the clock's time ``now``. The next check sees it. ``misrouted``:
-    why brokers are not reached, whatever answers at their addresses."""
+    why brokers are not reached, whatever answers at their addresses. ``removed``: partitions that
+    records wait for and that their topics no longer have."""
     view = metadata.view
     leaders = {n for topic in view.topics.values() for n in topic.leaders if n in view.brokers}
     asked = leaders or view.brokers
@@ -80,6 +87,11 @@ async def check_brokers(
             warnings.append(
                 f"partitions {numbers}{more} of topic {topic.name} cannot be written: {why}"
             )
+    warnings += [
+        f"records wait for partition {tp.partition} of topic {tp.topic}, which the topic no longer "
+        "has (it was created again)"
+        for tp in removed
+    ]
     told = metadata.topic_errors()
     lasting = metadata.waits.lasting(TOLD_AFTER_S)
     warnings += [text for text, topic in lasting if topic not in told]

@@ -107,7 +107,10 @@ class BrokerLane:
 
     def __repr__(self) -> str:
         which = "" if self.primary is self else "side "
-        return f"<BrokerLane {which}to broker {self.node_id} in_flight={len(self.in_flight)}>"
+        connected = self.connection is not None and not self.connection.closed
+        state = self.state if connected else LaneState.DISCONNECTED
+        in_flight = f"in_flight={len(self.in_flight)}"
+        return f"<BrokerLane {which}to broker {self.node_id} {state.name} {in_flight}>"
 
     def can_take(self, connection: Connection | None, window_size: int, now: float) -> bool:
         """Whether the broker can take a request now. ``window_size``: how many may be in flight, at

@@ -110,6 +110,9 @@ async def test_fewer_partitions(profile: str, producing: StartProducer) -> None:
         more = [await producer.send("t", b"%d" % n) for n in range(6, 26)]
         await asyncio.gather(*more)
         assert now() < 5
+        (warning,) = (await producer.healthy()).warnings
+        assert warning.startswith("records wait for partition 5 of topic t, which the topic no ")
+        assert "<BrokerLane to broker 0 HEALTHY in_flight=0>" in repr(producer)
         with pytest.raises(DeliveryTimeoutError, match="which the topic no longer has"):
             await bound
     written = [int(r.value or b"") for p in range(2) for r in fake.log("t", p)]

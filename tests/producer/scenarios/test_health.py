@@ -106,7 +106,8 @@ async def test_what_is_asked_and_what_is_said(other: str) -> None:
         topics["x"] = TopicView("x", None, (PartitionView(0, 0),))
     brokers = {n: Broker(n, "host", 9092) for n in range(3)}
     dead = _Probes({2})
-    health = await check_brokers(cast("Any", _View(brokers, topics)), cast("Any", dead), 1, 0, {})
+    view = cast("Any", _View(brokers, topics))
+    health = await check_brokers(view, cast("Any", dead), 1, 0, {}, ())
     assert not health
     assert dead.asked == ([2] if len(topics) == 1 else [0, 2])
     if len(topics) == 1:
@@ -115,7 +116,7 @@ async def test_what_is_asked_and_what_is_said(other: str) -> None:
         assert str(health) == "no partition of topic orders can be written: broker 2 is dead"
     del brokers[2]
     view = _View(brokers, topics)
-    health = await check_brokers(cast("Any", view), cast("Any", _Probes(set())), 1, 0, {})
+    health = await check_brokers(cast("Any", view), cast("Any", _Probes(set())), 1, 0, {}, ())
     assert "does not name the address of the leader, broker 2" in str(health)
     assert not health
 

@@ -56,7 +56,7 @@ def test_free(facts: dict[str, Any], in_flight: int, free: bool) -> None:
     lane = BrokerLane(3, 0.0)
     lane.in_flight.extend([request(lane, 1.0)] * in_flight)
     assert lane.can_take(connection(**facts), 5, 7.0) is free
-    assert repr(lane) == f"<BrokerLane to broker 3 in_flight={in_flight}>"
+    assert repr(lane) == f"<BrokerLane to broker 3 DISCONNECTED in_flight={in_flight}>"
 
 
 def test_not_free_without_a_connection() -> None:

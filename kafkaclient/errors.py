@@ -100,11 +100,19 @@ class KafkaError(Exception):
         return own
 
 
+def safe_repr(error: BaseException) -> str:
+    """``repr(error)``, also if its ``__repr__``, which may be the application's, raises."""
+    try:
+        return repr(error)
+    except BaseException:  # noqa: BLE001 - the error must not be lost for another one
+        return f"{type(error).__name__} (its __repr__ raises an exception)"
+
+
 def defect(
     what: str, cause: BaseException | None = None, kind: type[KafkaError] = KafkaError
 ) -> KafkaError:
     """The error for a defect of this package: ``what`` failed, because of ``cause``."""
-    problem = what if cause is None else f"{what} failed: {cause!r}"
+    problem = what if cause is None else f"{what} failed: {safe_repr(cause)}"
     error = kind(f"{problem}; this is a defect of kafkaclient, please report it")
     error.__cause__ = cause
     return error

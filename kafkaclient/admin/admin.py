@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
@@ -221,8 +222,8 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
         completely or not at all. If the limits do not allow all topics, the first ones are created.
         Raises ConfigError if a topic is given twice."""
         wanted = list(topics)
-        names = [topic.name for topic in wanted]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        counts = Counter(topic.name for topic in wanted)
+        if twice := sorted(name for name, count in counts.items() if count > 1):
             raise ConfigError(f"creating topics: {', '.join(twice)} given twice; nothing was sent")
         async with self._operation("creating topics", timeout_s) as running:
             if running.store is None:

@@ -96,9 +96,10 @@ class LimitsGuard:
         done = {name: r for name, r in requests.items() if results[name] is None}
         if done and not validate_only:
             cluster = await self._including({name: r.partitions for name, r in done.items()})
+            used, by_name = usage_of(cluster), {topic.name: topic for topic in cluster.topics}
             for name, request in done.items():
                 try:
-                    _check_race(cluster, limits, request.what, name)
+                    _check_race(used, by_name.get(name), limits, request.what)
                 except PartitionLimitRaceError as error:
                     results[name] = error
         return {topic.name: results[topic.name] for topic in topics}
@@ -190,7 +191,8 @@ class LimitsGuard:
         await self._requests.extend(topic.name, existing, total, replicas)
         if limited:
             cluster = await self._including({name: total})
-            _check_race(cluster, limits, what, name, existing)
+            topic = next((each for each in cluster.topics if each.name == name), None)
+            _check_race(usage_of(cluster), topic, limits, what, existing)
 
     async def _find_placement(
         self,
@@ -240,11 +242,11 @@ class LimitsGuard:
 
 
 def _check_race(
-    cluster: MetadataResult, limits: Limits, what: str, name: str, first: int = 0
+    used: Usage, topic: TopicInfo | None, limits: Limits, what: str, first: int = 0
 ) -> None:
-    """Raise PartitionLimitRaceError if the topic's partitions from ``first`` on exceed a limit."""
-    topic = next((t for t in cluster.topics if t.name == name and len(t.partitions) > first), None)
-    if topic is None:
+    """Raise PartitionLimitRaceError if the topic's partitions from ``first`` on exceed a limit.
+    ``used`` has them, too."""
+    if topic is None or len(topic.partitions) <= first:
         _log.warning(
             "%s: done, but the topic is not in metadata (it was deleted again, or this client may "
             "not Describe it): whether a concurrent change used the same capacity is unknown",
@@ -252,7 +254,7 @@ def _check_race(
         )
         return
     rows = [view.replicas for view in topic.partitions if view.partition >= first]
-    usage_of(cluster).check_race(limits, _request(what, rows))
+    used.check_race(limits, _request(what, rows))
 
 
 def is_exempt(name: str) -> bool:

@@ -9,7 +9,7 @@ import socket
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaclient.broker_errors import broker_error
-from kafkaclient.cluster.identity import REBOOTSTRAP_REQUIRED, WrongBrokerError
+from kafkaclient.cluster.identity import REBOOTSTRAP_REQUIRED, WrongBrokerError, differs
 from kafkaclient.cluster.reconnect_backoff import ReconnectBackoff
 from kafkaclient.errors import (
     AuthenticationError,
@@ -174,9 +174,10 @@ class Link:
 
     def refuse(self, error: KafkaError) -> None:
         """Close the connection: the broker's answer cannot be used. Counts as a failed attempt."""
-        connection = self._refused = self.established
+        connection = self.established
         self.refused_at = self._clock()
         if connection is not None:
+            self._refused = connection
             connection.close(error)
             self._connection_closed(connection, error)
             self._lost_early = False
@@ -337,10 +338,9 @@ class Link:
     async def _prove(self, connection: Connection) -> None:
         """Raise WrongBrokerError unless the broker is one of the client's cluster."""
         versions, cluster_id = connection.api_versions, self._identity.cluster_id
-        if versions is not None:
-            newest = versions.ranges.get(ApiKey.API_VERSIONS, (0, 0))[1]
-            self._identity.newest_api_versions = newest
-        by_version = self._identity.newest_api_versions >= FIRST_WITH_NODE
+        assert versions is not None, "a connection has had its handshake"
+        newest = versions.ranges.get(ApiKey.API_VERSIONS, (0, 0))[1]
+        self._identity.newest_api_versions = newest
         # Before the login, Kafka 4.4 does not look at what the handshake names.
         by_handshake = self._session is None and (
             (connection.api_versions_version or 0) >= FIRST_WITH_NODE
@@ -349,13 +349,13 @@ class Link:
             return
         self._late = _NOT_ANSWERED
         what = _ANOTHER_BROKER
-        if by_version:
+        if newest >= FIRST_WITH_NODE:
             again = ApiVersionsCall(cluster_id=cluster_id, node_id=self.broker.node_id)
             code = (await connection.call(again)).error_code
         else:
             result = await connection.call(MetadataCall((), allow_auto_topic_creation=False))
             code = result.error_code
-            if not code and result.cluster_id != cluster_id:
+            if not code and differs(cluster_id, result.cluster_id):
                 what = f"is a broker of cluster {result.cluster_id!r}"
                 code = REBOOTSTRAP_REQUIRED
         if code == REBOOTSTRAP_REQUIRED:

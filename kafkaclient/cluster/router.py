@@ -260,8 +260,9 @@ class Router:
         if problem is not None:
             if result.error_code == REBOOTSTRAP_REQUIRED:
                 self.rebootstrap.require()
-                for key in [key for key in self._links if key[0] == link.broker.node_id]:
-                    self._links[key].refuse(problem)
+                for each in list(self._links.values()):
+                    if each.broker.node_id == link.broker.node_id and each is not link:
+                        each.refuse(problem)
             link.refuse(problem)
             raise problem
         self.rebootstrap.required = False

@@ -80,7 +80,7 @@ class ObservationMixin:
             core.router,
             timeout,
             core.now(),
-            core.sender.misrouting.reasons,
+            core.sender.misrouting.reasons(core.now()),
             [q.tp for q in core.accumulator.ready_queues.leaderless if q.is_deleted and q.batches],
         )
 

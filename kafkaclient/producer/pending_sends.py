@@ -334,8 +334,10 @@ class PendingSends:
             except KafkaError as error:
                 self._fail(topic, held, error)
             except BaseException as error:  # noqa: BLE001 - no record may stay without an outcome
-                what = f"appending a record of topic {topic.name!r} raised {contained(error)} and"
-                self._fail(topic, held, defect(what, error))
+                what = f"appending a record of topic {topic.name!r} failed: {contained(error)}"
+                failure = defect(what)
+                failure.__cause__ = error
+                self._fail(topic, held, failure)
             else:
                 assert delivery is not None
                 held.delivery.move_to(delivery)

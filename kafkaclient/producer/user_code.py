@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from kafkaclient.errors import safe_repr
+
 
 def contained(error: BaseException) -> str:
     """The text of an exception of the application's code, which the caller has caught and does not
@@ -14,10 +16,7 @@ def contained(error: BaseException) -> str:
     loop = asyncio._get_running_loop()
     if isinstance(error, (KeyboardInterrupt, SystemExit)) and loop is not None:
         loop.call_soon(_raise, error)
-    try:
-        return repr(error)
-    except BaseException:  # noqa: BLE001 - a __repr__ is code of the application as well
-        return f"{type(error).__name__} (its __repr__ raises an exception)"
+    return safe_repr(error)
 
 
 def _raise(error: BaseException) -> None:

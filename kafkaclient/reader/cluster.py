@@ -132,7 +132,7 @@ class Cluster:
 
         async def attempt() -> dict[str, TopicListing]:
             result = await self.router.call(call, timeout_s=self._limit_s(deadline))
-            problem = self.router.identity.problem(result, "a broker", known=True)
+            problem = self.router.identity.problem(result, "the broker that answered", known=True)
             if problem is not None:
                 raise problem
             found = {}
@@ -232,15 +232,18 @@ class Cluster:
         by_node: dict[int, list[TopicPartition]] = {}
         found: dict[TopicPartition, PartitionOffset] = {}
         errors: list[KafkaError] = []
+        view = self.metadata.view
         for tp in where:
-            leader = self.metadata.view.leader(*tp)
+            leader = view.leader(*tp)
             if leader is None:
                 errors.append(LeaderChangedError(f"{tp}: it has no leader that is up"))
             else:
                 by_node.setdefault(leader.node_id, []).append(tp)
         answers = await asyncio.gather(
             *(
-                self._offsets_of(node, tps, timestamp, limit_s, read_committed)
+                self._offsets_of(
+                    node, tps, view.leader_epochs(tps), timestamp, limit_s, read_committed
+                )
                 for node, tps in by_node.items()
             )
         )
@@ -253,11 +256,11 @@ class Cluster:
         self,
         node_id: int,
         where: list[TopicPartition],
+        epochs: Mapping[TopicPartition, int],
         timestamp: int,
         limit_s: float,
         read_committed: bool,
     ) -> tuple[dict[TopicPartition, PartitionOffset], list[KafkaError]]:
-        epochs = self.metadata.view.leader_epochs(where)
         call = ListOffsetsCall(by_topic(where), timestamp, read_committed, epochs=epochs)
         try:
             result = await self.router.call(call, node_id, timeout_s=limit_s)

@@ -69,7 +69,8 @@ async def check_brokers(
         return Health((f"{who} answers: {', '.join(silent.values()) or 'none is known'}",))
     problems: list[str] = []
     warnings: list[str] = []
-    for name, error in metadata.topic_errors().items():
+    told = metadata.topic_errors()
+    for name, error in told.items():
         # A name that never was a topic's may come from a user of the service.
         (problems if name in view.topics else warnings).append(f"topic {name}: {error}")
     for topic in view.topics.values():
@@ -92,7 +93,6 @@ async def check_brokers(
         "has (it was created again)"
         for tp in removed
     ]
-    told = metadata.topic_errors()
     lasting = metadata.waits.lasting(TOLD_AFTER_S)
     warnings += [text for text, topic in lasting if topic not in told]
     return Health(tuple(problems), tuple(warnings))

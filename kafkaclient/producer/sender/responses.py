@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 
 _INVALID_PRODUCER_EPOCH = 47
 _NOT_LEADER = 6
+_SENT_AGAIN = (ErrorAction.RETRY, ErrorAction.SPLIT, ErrorAction.RESEQUENCE)
 
 
 class ResponseHandler:
@@ -190,7 +191,7 @@ class ResponseHandler:
         self, batch: ProducerBatch, answer: PartitionResult, node_id: int, now: float
     ) -> None:
         code = answer.error_code
-        action = action_for(code)
+        action = self._action_for(code)
         if action is ErrorAction.DONE:
             self._complete(batch, answer, now)
             return
@@ -222,6 +223,13 @@ class ResponseHandler:
             self._fail_rejected(batch, answer, final, now)
             if action is ErrorAction.FATAL and batch.stamped:  # else only this batch was rejected
                 self._on_fatal(error)
+
+    def _action_for(self, code: int) -> ErrorAction:
+        action = action_for(code)
+        # A transaction that can only be aborted sends nothing more: a batch that waits to be sent
+        # would have no outcome.
+        doomed = action in _SENT_AGAIN and self._identity.abort_only
+        return ErrorAction.FAIL if doomed else action
 
     def _check_route(self, batch: ProducerBatch, code: int, node_id: int, now: float) -> None:
         queue = batch.queue

@@ -12,6 +12,7 @@ import pytest
 
 from kafkaclient.errors import (
     AuthorizationError,
+    KafkaError,
     ProducerStateError,
     TransactionAbortableError,
     TransactionTimeoutError,
@@ -24,7 +25,7 @@ from kafkaclient.wire.api import ApiKey
 from tests.producer.support import now
 
 if TYPE_CHECKING:
-    from tests.producer.support import Look, StartProducer
+    from tests.producer.support import Look, Outcomes, StartProducer
 
 GROUP = "readers"
 
@@ -236,6 +237,34 @@ async def test_a_record_that_expires_dooms_the_transaction(
         with pytest.raises(TransactionAbortableError, match=r"delivery\.timeout\.ms"):
             await producer.commit_transaction()
         await producer.abort_transaction()
+
+
+@pytest.mark.parametrize("code", [6, 10])
+@virtual_time
+async def test_a_batch_refused_behind_the_one_that_dooms_the_transaction(
+    fake: FakeCluster, transacting: StartProducer, outcomes: Outcomes, code: int
+) -> None:
+    """It would be sent again, as it is (6) or in halves (10): it fails."""
+    async with transacting(fake, linger_ms=5, max_block_ms=30_000) as producer:
+        await producer.begin_transaction()
+        for partition in range(6):
+            await producer.send_and_wait("t", b"first", partition=partition)
+        leaders = {p.partition: p.leader for p in await producer.partitions_for("t") or ()}
+        late = next(p for p in range(6) if leaders[p] != leaders[0])
+        fake.fail_produce("t", 0, 10)
+        fake.delay_produce(leaders[late], 0.5)
+        waiting = [await producer.send("t", b"%d" % n, partition=late) for n in range(2)]
+        fake.fail_produce("t", late, code)
+        doomed = await producer.send("t", b"too large", partition=0)
+        began = now()
+        with pytest.raises(KafkaError):
+            await producer.commit_transaction()
+        assert now() - began < 3
+        assert all(isinstance(each, Exception) for each in await outcomes([doomed, *waiting]))
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"next")
+        assert now() - began < 5
 
 
 @virtual_time

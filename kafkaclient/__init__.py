@@ -2,9 +2,6 @@
 
 The public names are here. Their modules are imported when a name is first used, so that
 ``import kafkaclient`` is fast.
-
-``compiled`` is whether this installation runs all its compiled modules. If False, the first client
-that starts logs the reason and the remedy.
 """
 
 from __future__ import annotations
@@ -47,8 +44,6 @@ if TYPE_CHECKING:
         TopicPartition,
     )
 
-    compiled: bool
-    """Whether this installation runs all its compiled modules. The log says why not, once."""
 
 __all__ = [
     "BrokerLoad",
@@ -85,7 +80,6 @@ __all__ = [
     "TopicPartition",
     "UnseenFailure",
     "__version__",
-    "compiled",
 ]
 
 __version__ = "0.1.0"
@@ -116,9 +110,6 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "compiled":
-        why: str | None = import_module(f"{__name__}.compiled_modules").why_not_native()
-        return why is None
     home = _HOME_OF.get(name, "types")
     return getattr(import_module(f"{__name__}.{home}"), name)
 

@@ -16,13 +16,6 @@ import pytest
 from hypothesis import settings
 
 import kafkaclient
-from kafkaclient.compiled_modules import (
-    COMPILED,
-    COMPILED_TOOLS,
-    FORCE_PURE_PYTHON,
-    NATIVE,
-    _changed_source,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -102,27 +95,13 @@ def blocking_calls() -> Iterator[list[str]]:
     assert not _caught, "\n".join(["blocking calls in the event loop:", *_caught])
 
 
-def pytest_configure() -> None:
-    """Refuse to test compiled code that is older than its source, which would not be used."""
-    if os.environ.get(FORCE_PURE_PYTHON, "0") in ("", "0"):
-        source = _changed_source(_PRODUCT, COMPILED + COMPILED_TOOLS + NATIVE)
-        if source is not None:
-            why = f"{source} has changed since it was compiled: make build"
-            raise pytest.UsageError(f"{why}, or set {FORCE_PURE_PYTHON}=1")
-
-
-def _is_compiled() -> bool:
-    import kafkaclient.producer.sender.wakeup as one  # noqa: PLC0415 - loads much
-
-    return is_native(one.Wakeup)
-
-
 def is_native(target: object) -> bool:
-    """Whether mypyc compiled this class or object's class, or the module of this dotted name."""
-    if isinstance(target, str):
-        return target.rpartition(".")[0] in NATIVE and _is_compiled()
+    """Whether this class, object's class, or class of this dotted name is compiled."""
     kind = target if isinstance(target, type) else type(target)
-    return hasattr(kind, "__mypyc_attrs__")
+    return (
+        type(kind.__dict__.get("__reduce_cython__")).__name__ == "cython_function_or_method"
+        or "__pyx_vtable__" in kind.__dict__
+    )
 
 
 @pytest.fixture

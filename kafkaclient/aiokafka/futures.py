@@ -9,21 +9,18 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
+import cython
+
 from kafkaclient.aiokafka.errors import aiokafka_error
 from kafkaclient.aiokafka.structs import RecordMetadata, TopicPartition
-from kafkaclient.compiled_modules import use_compiled
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    import cython
-
     from kafkaclient import Delivery
     from kafkaclient import RecordMetadata as OurMetadata
     from kafkaclient.errors import KafkaError
-else:
-    from kafkaclient.compiled_modules import cython
 
 __all__ = ["SendFuture", "UnacknowledgedFuture", "future_class"]
 
@@ -79,6 +76,3 @@ def future_class(acks: int) -> Callable[[Delivery], asyncio.Future[RecordMetadat
     """
     kind = UnacknowledgedFuture if acks == 0 else SendFuture
     return cast("Callable[[Delivery], asyncio.Future[RecordMetadata]]", kind)
-
-
-use_compiled(globals())

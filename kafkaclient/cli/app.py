@@ -11,7 +11,6 @@ import typer
 from typer.core import TyperGroup
 
 from kafkaclient import __version__
-from kafkaclient.compiled_modules import why_not_native, why_pure_python
 
 _ADMINISTER = "Administer a cluster"
 _MEASURE = "Measure and watch"
@@ -51,10 +50,7 @@ class Commands(TyperGroup):
 def _print_version(wanted: bool) -> None:
     if not wanted:
         return
-    slow, partly = why_pure_python(), why_not_native()
-    compiled = f"no ({slow})" if slow else f"partly ({partly})" if partly else "yes"
     typer.echo(f"kafkaclient {__version__}")
-    typer.echo(f"compiled: {compiled}")
     typer.echo(f"{platform.python_implementation()} {platform.python_version()}")
     typer.echo(f"kafka-python {version('kafka-python')}")
     raise typer.Exit
@@ -66,7 +62,7 @@ def kafkaclient(
         bool,
         typer.Option(
             "--version",
-            help="Show the versions, and whether the compiled modules are used.",
+            help="Show the versions.",
             callback=_print_version,
             is_eager=True,
         ),

@@ -21,7 +21,6 @@ from kafkaclient.cluster.topics import (
     portions_of,
 )
 from kafkaclient.cluster.view import ClusterView
-from kafkaclient.compiled_modules import log_pure_python
 from kafkaclient.errors import (
     AuthenticationError,
     KafkaError,
@@ -124,7 +123,6 @@ class Metadata:
         """
         if self._task is not None:
             return
-        log_pure_python()
         self._schedule.request("start", self._clock())
         self._task = asyncio.create_task(self._run(), name="refresh metadata")
         self._task.add_done_callback(self._run_ended)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from kafkaclient.compiled_modules import choose_native
-
-choose_native()
-
 from kafkaclient.metrics.producer import ProducerMetrics  # noqa: E402 - after the choice
 
 __all__ = ["ProducerMetrics"]

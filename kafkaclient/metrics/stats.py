@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from kafkaclient.compiled_modules import use_compiled
-
 __all__ = ["Windowed", "Windows"]
 
 _SHORTEST_S = 0.001
@@ -137,6 +135,3 @@ class Windowed:
         if missing > 0:
             elapsed += missing * self._length
         return max(elapsed, _SHORTEST_S)
-
-
-use_compiled(globals())

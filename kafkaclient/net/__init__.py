@@ -1,5 +1,5 @@
 """One TCP connection: how it is made, and the requests that travel on it."""
 
-from kafkaclient.compiled_modules import choose_native
 
-choose_native()
+
+

@@ -10,20 +10,17 @@ from random import getrandbits
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.compiled_modules import use_compiled
+import cython
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import ContextVar
 
-    import cython
     from opentelemetry.context import Context
     from opentelemetry.trace import SpanContext
     from opentelemetry.util.types import AttributeValue
 
     from kafkaclient.opentelemetry.headers import Pairs
-else:
-    from kafkaclient.compiled_modules import cython
 
 __all__ = ["TRACEPARENT", "PendingSpan", "PendingSpans"]
 
@@ -202,6 +199,3 @@ class PendingSpans:
         span.start_ns = time_ns()
         traceparent = _traceparent(span.top, span.low, span.span_id, span.flags)
         return span, ((TRACEPARENT, traceparent), *facts[4])
-
-
-use_compiled(globals())

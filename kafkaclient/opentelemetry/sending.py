@@ -12,20 +12,18 @@ from math import log, log1p
 from random import random
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.compiled_modules import use_compiled
+import cython
+
 from kafkaclient.opentelemetry.headers import with_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import ContextVar
 
-    import cython
     from opentelemetry.context import Context
 
     from kafkaclient.opentelemetry.headers import Pairs
     from kafkaclient.types import HeadersLike, RecordMetadata
-else:
-    from kafkaclient.compiled_modules import cython
 
 __all__ = ["Gate", "traced_methods"]
 
@@ -235,6 +233,3 @@ def _try_append(
     headers: HeadersLike,
 ) -> Any:
     return producer._try_append(topic, value, key, partition, timestamp_ms, headers)
-
-
-use_compiled(globals())

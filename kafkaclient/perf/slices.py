@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.compiled_modules import use_compiled
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -74,6 +72,3 @@ class Slice:
                 if run is None:
                     run = self.runs[delivery._batch_result] = BatchShare(delivery)
             run.extend(delivery, len(value) + (0 if key is None else len(key)))
-
-
-use_compiled(globals())

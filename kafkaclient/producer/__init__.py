@@ -1,3 +1,3 @@
-from kafkaclient.compiled_modules import choose_native
 
-choose_native()
+
+

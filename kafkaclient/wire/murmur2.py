@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.compiled_modules import use_compiled
+import cython
 
 if TYPE_CHECKING:
-    import cython
-
     from kafkaclient.types import Buffer
-else:
-    from kafkaclient.compiled_modules import cython
 
 __all__ = ["murmur2", "partition_for_key"]
 
@@ -76,6 +72,3 @@ def hash_bytes(data: bytes, size: int) -> int:
     h ^= h >> 13
     h = h * m & mask
     return h ^ (h >> 15)
-
-
-use_compiled(globals())

@@ -10,7 +10,6 @@ import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kafkaclient.compiled_modules import use_compiled
 from kafkaclient.errors import UnsupportedVersionError
 from kafkaclient.wire.api import ApiKey, BrokerInfo
 from kafkaclient.wire.reader import Reader
@@ -181,6 +180,3 @@ def _partition(reader: Reader, version: int, topic: str) -> PartitionResult:
         leader_id, leader_epoch = hint.int32(), hint.int32()
     rest = (tuple(record_errors), error_message, leader_id, leader_epoch)
     return _new(PartitionResult, (topic, *fixed, *rest))
-
-
-use_compiled(globals())

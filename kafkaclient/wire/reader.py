@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.compiled_modules import use_compiled
 from kafkaclient.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -154,6 +153,3 @@ class Reader:
 
 def _ends_early(size: int, start: int, end: int) -> ProtocolError:
     return ProtocolError(f"message ends early: {size} bytes wanted at byte {start} of {end}")
-
-
-use_compiled(globals())

@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from kafkaclient.compiled_modules import use_compiled
+import cython
+
 from kafkaclient.wire.checksum import crc32c
 from kafkaclient.wire.compression import Codec, compress
 from kafkaclient.wire.record_buffer import fields_size, record_size
@@ -28,11 +29,7 @@ from kafkaclient.wire.record_reader import (
 )
 
 if TYPE_CHECKING:
-    import cython
-
     from kafkaclient.types import Buffer, Headers
-else:
-    from kafkaclient.compiled_modules import cython
 
 if not cython.compiled:  # in C, see _records.pxd: it has the compiled class
     from kafkaclient.wire.record_buffer import RecordBuffer
@@ -198,6 +195,3 @@ def record_size_upper_bound(key: Buffer | None, value: Buffer | None, headers: H
     not exceed ``max.request.size`` (Java: estimateSizeInBytesUpperBound).
     """
     return MAX_RECORD_OVERHEAD + fields_size(key, value, headers)
-
-
-use_compiled(globals())

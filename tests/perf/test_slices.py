@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkaclient.errors import BufferFullError
-from tests.forms import load_form
+from kafkaclient.perf import slices
+from kafkaclient.producer.batches.batch_result import BatchResult
+from kafkaclient.producer.batches.delivery import delivery_for_last
 
 if TYPE_CHECKING:
     from kafkaclient.perf.payload import KeyValue
@@ -37,12 +40,10 @@ class Sender:
         return self._delivery.delivery_for_last(batch, 0)
 
 
-@pytest.fixture(params=[True, False], ids=["compiled", "pure"])
-def forms(request: pytest.FixtureRequest) -> tuple[Any, Any]:
-    """The modules ``slices`` and ``delivery`` in one form."""
-    slices = load_form("kafkaclient.perf.slices", compiled=request.param)
-    delivery = load_form("kafkaclient.producer.batches.delivery", compiled=request.param)
-    return slices, delivery
+@pytest.fixture
+def forms() -> tuple[Any, Any]:
+    """The modules ``slices`` and ``delivery``."""
+    return slices, SimpleNamespace(BatchResult=BatchResult, delivery_for_last=delivery_for_last)
 
 
 def runs(given: Any) -> list[tuple[int, int, int]]:

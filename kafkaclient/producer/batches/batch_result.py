@@ -12,7 +12,8 @@ from bisect import bisect_right
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaclient.compiled_modules import use_compiled
+import cython
+
 from kafkaclient.log_fields import log_fields
 from kafkaclient.types import NO_OFFSET, NO_TIMESTAMP
 
@@ -20,11 +21,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    import cython
-
     from kafkaclient.errors import KafkaError
-else:
-    from kafkaclient.compiled_modules import cython
 
 __all__ = ["BatchResult", "Run"]
 
@@ -257,6 +254,3 @@ class BatchResult:
             hooked, self.hooked = self.hooked, []
             for delivery in hooked:
                 delivery.add_done_callback(self.on_delivery)
-
-
-use_compiled(globals())

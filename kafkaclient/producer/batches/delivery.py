@@ -15,17 +15,14 @@ import asyncio
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Never
 
-from kafkaclient.compiled_modules import use_compiled
+import cython
+
 from kafkaclient.types import RecordMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    import cython
-
     from kafkaclient.errors import KafkaError
-else:
-    from kafkaclient.compiled_modules import cython
 
 __all__ = ["Delivery", "delivery_for_last", "new_delivery"]
 
@@ -264,6 +261,3 @@ def new_delivery(batch_result: BatchResult, timestamp: int) -> Delivery:
     if batch_result.atomic:
         delivery._index = 0
     return delivery
-
-
-use_compiled(globals())

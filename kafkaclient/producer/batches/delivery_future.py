@@ -20,19 +20,16 @@ import logging
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Never
 
-from kafkaclient.compiled_modules import use_compiled
+import cython
+
 from kafkaclient.log_fields import log_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from contextvars import Context
 
-    import cython
-
     from kafkaclient.errors import KafkaError
     from kafkaclient.types import RecordMetadata
-else:
-    from kafkaclient.compiled_modules import cython
 
 __all__ = ["DeliveryFuture"]
 
@@ -264,6 +261,3 @@ class DeliveryFuture(Waiter):
             self._waiters = None
             batch_result, _ = self._delivery._batch_result.resolve_index(self._delivery._index)
             batch_result.forget(self)
-
-
-use_compiled(globals())

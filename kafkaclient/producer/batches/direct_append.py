@@ -18,20 +18,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.compiled_modules import use_compiled
+import cython
+
 from kafkaclient.producer.batches.record import RawRecord
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    import cython
-
     from kafkaclient.producer.batches.batch_result import BatchResult, Run
     from kafkaclient.types import Headers, HeadersLike
     from kafkaclient.wire.record_buffer import RecordBuffer
-else:
-    from kafkaclient.compiled_modules import cython
 
 __all__ = ["AppendSlot", "DirectAppend", "TopicAppendSlots"]
 
@@ -404,6 +401,3 @@ def _pairs(headers: HeadersLike) -> Any:
     if headers is None:
         return ()
     return list(headers.items()) if type(headers) is dict else headers
-
-
-use_compiled(globals())

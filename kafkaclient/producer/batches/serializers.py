@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Mapping
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from kafkaclient.compiled_modules import use_compiled
 from kafkaclient.errors import InvalidRecordError, SerializationError
 from kafkaclient.producer.user_code import contained
 
@@ -230,6 +229,3 @@ def _headers_list(topic: str, headers: Any) -> list[Any]:
         return list(headers.items() if isinstance(headers, Mapping) else headers)
     except TypeError as error:
         raise InvalidRecordError(f"{record_text(topic)}: {error}") from error
-
-
-use_compiled(globals())

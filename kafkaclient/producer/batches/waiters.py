@@ -9,16 +9,13 @@ import asyncio
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.compiled_modules import use_compiled
+import cython
+
 from kafkaclient.errors import ProducerStateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import Context
-
-    import cython
-else:
-    from kafkaclient.compiled_modules import cython
 
 __all__ = [
     "Callback",
@@ -192,6 +189,3 @@ class TaskWaiter(Waiter):
             self._done = True
             if self._callback is not None:
                 self.context.run(self._callback, self)
-
-
-use_compiled(globals())

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from kafkaclient.cluster.metadata import Metadata
-    from kafkaclient.metrics import ProducerMetrics
+    from kafkaclient.metrics.producer import ProducerMetrics
     from kafkaclient.producer.accumulator.incomplete import IncompleteBatches
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.idempotence import ProducerIdentity

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.metadata import Metadata
     from kafkaclient.cluster.router import Router
-    from kafkaclient.metrics import ProducerMetrics
+    from kafkaclient.metrics.producer import ProducerMetrics
     from kafkaclient.net.connection import Connection
     from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
     from kafkaclient.producer.batches.batch import ProducerBatch

@@ -10,9 +10,9 @@ import pytest
 from tests.producer.unit.batches.future_form import Form
 
 
-@pytest.fixture(params=["compiled", "pure"])
-def form(request: pytest.FixtureRequest, new_loop: Any) -> Form:
-    return Form(compiled=request.param == "compiled", new_loop=new_loop)
+@pytest.fixture
+def form(new_loop: Any) -> Form:
+    return Form(new_loop=new_loop)
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])

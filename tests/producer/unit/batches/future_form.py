@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError
-from tests.forms import load_form
+from kafkaclient.producer.batches.batch_result import BatchResult
+from kafkaclient.producer.batches.delivery import delivery_for_last
+from kafkaclient.producer.batches.delivery_future import DeliveryFuture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -16,13 +17,11 @@ LOST = KafkaError("lost")
 
 
 class Form:
-    """One form of the modules, and an event loop of one kind."""
+    """Deliveries in an event loop of one kind."""
 
-    def __init__(self, *, compiled: bool, new_loop: Callable[[], Any]) -> None:
-        load = partial(load_form, compiled=compiled)
-        self._delivery = load("kafkaclient.producer.batches.delivery")
-        self.batch_result = self._delivery.BatchResult
-        self.future = load("kafkaclient.producer.batches.delivery_future").DeliveryFuture
+    def __init__(self, *, new_loop: Callable[[], Any]) -> None:
+        self.batch_result = BatchResult
+        self.future = DeliveryFuture
         self.new_loop = new_loop
         self.reported: list[Any] = []
         """The contexts that the event loop's exception handler was called with."""
@@ -34,7 +33,7 @@ class Form:
         deliveries = []
         for n in range(count):
             batch_result.count += 1
-            deliveries.append(self._delivery.delivery_for_last(batch_result, 1000 + n))
+            deliveries.append(delivery_for_last(batch_result, 1000 + n))
         return batch_result, deliveries
 
     def split(self, batch_result: Any) -> list[Any]:

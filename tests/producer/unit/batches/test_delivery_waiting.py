@@ -15,22 +15,12 @@ import anyio
 import pytest
 
 from kafkaclient.errors import KafkaError, ProducerStateError
+from kafkaclient.producer.batches.batch_result import BatchResult
+from kafkaclient.producer.batches.delivery import delivery_for_last
 from kafkaclient.types import RecordMetadata
-from tests.forms import load_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
-
-FORMS = {
-    name: load_form("kafkaclient.producer.batches.delivery", compiled=compiled)
-    for name, compiled in (("compiled", True), ("pure", False))
-}
-
-
-@pytest.fixture(params=FORMS)
-def form(request: pytest.FixtureRequest) -> ModuleType:
-    return FORMS[request.param]
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
@@ -40,14 +30,14 @@ def new_loop(request: pytest.FixtureRequest) -> Any:
     return asyncio.new_event_loop
 
 
-def sent(form: ModuleType, count: int, loop: Any = None) -> tuple[Any, list[Any]]:
+def sent(count: int, loop: Any = None) -> tuple[Any, list[Any]]:
     """The result of a batch, and the deliveries of its records."""
-    batch_result = form.BatchResult("t")
+    batch_result = BatchResult("t")
     batch_result.partition, batch_result.loop = 3, loop
     deliveries = []
     for n in range(count):
         batch_result.count += 1
-        deliveries.append(form.delivery_for_last(batch_result, 1000 + n))
+        deliveries.append(delivery_for_last(batch_result, 1000 + n))
     return batch_result, deliveries
 
 
@@ -62,10 +52,10 @@ async def wait(delivery: Any) -> RecordMetadata:
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_in_tasks(form: ModuleType, new_loop: Any, debug: bool) -> None:
+def test_in_tasks(new_loop: Any, debug: bool) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        batch_result, (first, second) = sent(form, 2, loop)
+        batch_result, (first, second) = sent(2, loop)
         shielded = asyncio.shield(first)
         cancelled = asyncio.create_task(wait(first))
         timed_out = asyncio.create_task(asyncio.wait_for(second, 0))
@@ -90,12 +80,12 @@ def test_in_tasks(form: ModuleType, new_loop: Any, debug: bool) -> None:
     run(new_loop, main(), debug=debug)
 
 
-def test_in_anyio(form: ModuleType, new_loop: Any) -> None:
+def test_in_anyio(new_loop: Any) -> None:
     """anyio recognizes the cancellations that it has asked for by their message."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        batch_result, (delivery, other) = sent(form, 2, loop)
+        batch_result, (delivery, other) = sent(2, loop)
         with pytest.raises(TimeoutError), anyio.fail_after(0.001):
             await delivery
         with anyio.move_on_after(0.001) as scope:
@@ -112,10 +102,10 @@ def test_in_anyio(form: ModuleType, new_loop: Any) -> None:
     run(new_loop, main())
 
 
-def test_outside_of_tasks(form: ModuleType, new_loop: Any) -> None:
+def test_outside_of_tasks(new_loop: Any) -> None:
     loop = new_loop()
     try:
-        batch_result, (delivery,) = sent(form, 1, loop)
+        batch_result, (delivery,) = sent(1, loop)
         loop.call_soon(batch_result.resolve, 5)
         assert loop.run_until_complete(delivery).offset == 5
         assert loop.run_until_complete(delivery).offset == 5
@@ -124,12 +114,12 @@ def test_outside_of_tasks(form: ModuleType, new_loop: Any) -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="there is no eager task factory")
-def test_in_eager_tasks(form: ModuleType, new_loop: Any) -> None:
+def test_in_eager_tasks(new_loop: Any) -> None:
     async def main() -> None:
         loop: Any = asyncio.get_running_loop()
         eager: Any = partial(asyncio.Task, eager_start=True)
         loop.set_task_factory(lambda loop, coro, **_: eager(coro, loop=loop))
-        batch_result, (first, second) = sent(form, 2, loop)
+        batch_result, (first, second) = sent(2, loop)
         tasks = [loop.create_task(wait(delivery)) for delivery in (first, second)]
         assert batch_result.waiting == 2, "they wait without a turn of the event loop"
         batch_result.resolve(0)
@@ -140,11 +130,11 @@ def test_in_eager_tasks(form: ModuleType, new_loop: Any) -> None:
     run(new_loop, main())
 
 
-def test_cancelled_between_the_outcome_and_the_wake(form: ModuleType, new_loop: Any) -> None:
+def test_cancelled_between_the_outcome_and_the_wake(new_loop: Any) -> None:
     """The cancellation wins, as with asyncio's futures; the other task has its result."""
 
     async def main() -> None:
-        batch_result, (first, second) = sent(form, 2, asyncio.get_running_loop())
+        batch_result, (first, second) = sent(2, asyncio.get_running_loop())
         cancelled, patient = (asyncio.create_task(wait(d)) for d in (first, second))
         await asyncio.sleep(0)
         batch_result.resolve(0)
@@ -157,12 +147,12 @@ def test_cancelled_between_the_outcome_and_the_wake(form: ModuleType, new_loop: 
     run(new_loop, main())
 
 
-def test_cancelled_after_a_split(form: ModuleType, new_loop: Any) -> None:
+def test_cancelled_after_a_split(new_loop: Any) -> None:
     async def main() -> None:
-        batch_result, deliveries = sent(form, 2, asyncio.get_running_loop())
+        batch_result, deliveries = sent(2, asyncio.get_running_loop())
         tasks = [asyncio.create_task(wait(delivery)) for delivery in deliveries]
         await asyncio.sleep(0)
-        parts = [form.BatchResult("t"), form.BatchResult("t")]
+        parts = [BatchResult("t"), BatchResult("t")]
         for part in parts:
             part.count = 1
         batch_result.split_into([0, 1], parts)
@@ -176,9 +166,9 @@ def test_cancelled_after_a_split(form: ModuleType, new_loop: Any) -> None:
     run(new_loop, main())
 
 
-def test_each_waiter_is_freed_when_it_is_woken(form: ModuleType, new_loop: Any) -> None:
+def test_each_waiter_is_freed_when_it_is_woken(new_loop: Any) -> None:
     async def main() -> list[bool]:
-        batch_result, deliveries = sent(form, 4, asyncio.get_running_loop())
+        batch_result, deliveries = sent(4, asyncio.get_running_loop())
         tasks: list[weakref.ref[Any]] = []
         freed = []
 
@@ -201,9 +191,9 @@ def test_each_waiter_is_freed_when_it_is_woken(form: ModuleType, new_loop: Any) 
         gc.enable()
 
 
-def test_an_error_gathers_no_frames(form: ModuleType, new_loop: Any) -> None:
+def test_an_error_gathers_no_frames(new_loop: Any) -> None:
     async def main() -> None:
-        batch_result, (delivery,) = sent(form, 1, asyncio.get_running_loop())
+        batch_result, (delivery,) = sent(1, asyncio.get_running_loop())
         tasks = [asyncio.create_task(wait(delivery)) for _ in range(20)]
         await asyncio.sleep(0)
         batch_result.fail(KafkaError("refused"))
@@ -222,10 +212,10 @@ def test_an_error_gathers_no_frames(form: ModuleType, new_loop: Any) -> None:
 # --- the wrong event loop -----------------------------------------------------------------------
 
 
-def test_another_event_loop(form: ModuleType, new_loop: Any) -> None:
+def test_another_event_loop(new_loop: Any) -> None:
     """In the same thread and in another one; nothing is registered there."""
     home = new_loop()
-    batch_result, (delivery,) = sent(form, 1, home)
+    batch_result, (delivery,) = sent(1, home)
 
     async def elsewhere() -> None:
         with pytest.raises(ProducerStateError, match="only in the event loop"):
@@ -256,8 +246,8 @@ def test_another_event_loop(form: ModuleType, new_loop: Any) -> None:
     home.close()
 
 
-def test_without_an_event_loop(form: ModuleType) -> None:
-    batch_result, (delivery,) = sent(form, 1)
+def test_without_an_event_loop() -> None:
+    batch_result, (delivery,) = sent(1)
     with pytest.raises(RuntimeError, match="no running event loop"):
         wait(delivery).send(None)
     batch_result.resolve(4)
@@ -269,12 +259,12 @@ def test_without_an_event_loop(form: ModuleType) -> None:
 # --- run by hand --------------------------------------------------------------------------------
 
 
-def test_by_hand(form: ModuleType, new_loop: Any) -> None:
+def test_by_hand(new_loop: Any) -> None:
     """Code that runs coroutines itself may resume them with a value, and look at what they give."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        batch_result, (delivery,) = sent(form, 1, loop)
+        batch_result, (delivery,) = sent(1, loop)
         direct, nested = delivery.__await__(), wait(delivery)
         waiters = [direct.send(None), nested.send(None)]
         assert [w._asyncio_future_blocking for w in waiters] == [True, True]
@@ -297,9 +287,9 @@ def test_by_hand(form: ModuleType, new_loop: Any) -> None:
 
 @pytest.mark.parametrize("end", ["throw", "close", "drop", "resume"])
 @pytest.mark.parametrize("nested", [False, True])
-def test_ended_by_hand(form: ModuleType, new_loop: Any, end: str, nested: bool) -> None:
+def test_ended_by_hand(new_loop: Any, end: str, nested: bool) -> None:
     async def main() -> None:
-        batch_result, (delivery,) = sent(form, 1, asyncio.get_running_loop())
+        batch_result, (delivery,) = sent(1, asyncio.get_running_loop())
         waiting: Any = wait(delivery) if nested else delivery.__await__()
         waiting.send(None)
         if end == "throw":
@@ -319,7 +309,7 @@ def test_ended_by_hand(form: ModuleType, new_loop: Any, end: str, nested: bool) 
     run(new_loop, main())
 
 
-def test_a_task_that_is_freed_is_forgotten(form: ModuleType, new_loop: Any) -> None:
+def test_a_task_that_is_freed_is_forgotten(new_loop: Any) -> None:
     """The garbage collector ends a coroutine that nothing refers to but its own waiter."""
 
     class Mark:
@@ -335,7 +325,7 @@ def test_a_task_that_is_freed_is_forgotten(form: ModuleType, new_loop: Any) -> N
         ref = weakref.ref(mark)
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda *_: None)
-        batch_result, (delivery,) = sent(form, 1, loop)
+        batch_result, (delivery,) = sent(1, loop)
         task = asyncio.create_task(holding(mark, delivery))
         await asyncio.sleep(0)
         del task, mark, delivery, batch_result

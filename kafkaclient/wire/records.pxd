@@ -1,6 +1,6 @@
 cimport cython
 
-from kafkaclient.wire._record_buffer cimport RecordBuffer
+from kafkaclient.wire.record_buffer cimport RecordBuffer
 
 
 cdef class BatchBuilder(RecordBuffer):

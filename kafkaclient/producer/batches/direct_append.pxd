@@ -1,12 +1,12 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
-from kafkaclient.producer.batches cimport _batch_result
-from kafkaclient.producer.batches._delivery cimport Delivery, delivery_for_last
-from kafkaclient.producer.batches._waiters cimport runs_here
-from kafkaclient.wire cimport _record_buffer
-from kafkaclient.wire._murmur2 cimport hash_bytes
-from kafkaclient.wire._record_buffer cimport headers_size
+from kafkaclient.producer.batches.batch_result cimport BatchResult
+from kafkaclient.producer.batches.delivery cimport Delivery, delivery_for_last
+from kafkaclient.producer.batches.waiters cimport runs_here
+from kafkaclient.wire.record_buffer cimport RecordBuffer
+from kafkaclient.wire.murmur2 cimport hash_bytes
+from kafkaclient.wire.record_buffer cimport headers_size
 
 cdef extern from *:
     """
@@ -39,13 +39,13 @@ cdef object _system_clock
 
 @cython.final
 cdef class AppendSlot:
-    cdef _record_buffer.RecordBuffer _buffer
-    cdef _batch_result.BatchResult _batch_result
+    cdef RecordBuffer _buffer
+    cdef BatchResult _batch_result
     cdef object _signal
     cdef Py_ssize_t _signal_at
     cdef Py_ssize_t _run_first
 
-    @cython.locals(buffer=_record_buffer.RecordBuffer)
+    @cython.locals(buffer=RecordBuffer)
     cdef Delivery put(
         self, int64_t timestamp, bytes key, bytes value, headers, Py_ssize_t headers_size
     )

@@ -1,7 +1,7 @@
 cimport cython
 
-from kafkaclient.producer.batches._batch_result cimport BatchResult
-from kafkaclient.producer.batches._waiters cimport Callback, TaskWaiter
+from kafkaclient.producer.batches.batch_result cimport BatchResult
+from kafkaclient.producer.batches.waiters cimport Callback, TaskWaiter
 
 cdef extern from *:
     """

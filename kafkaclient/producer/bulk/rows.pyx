@@ -12,9 +12,9 @@ from cpython.list cimport PyList_GET_ITEM
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kafkaclient.producer.batches._direct_append cimport AppendSlot, TopicAppendSlots
-from kafkaclient.wire._record_buffer cimport headers_size, plain_headers, put_headers
-from kafkaclient.wire._varint cimport blob_size, put_blob
+from kafkaclient.producer.batches.direct_append cimport AppendSlot, TopicAppendSlots
+from kafkaclient.wire.record_buffer cimport headers_size, plain_headers, put_headers
+from kafkaclient.wire.varint cimport blob_size, put_blob
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1

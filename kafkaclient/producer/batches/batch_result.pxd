@@ -1,6 +1,6 @@
 cimport cython
 
-from kafkaclient.producer.batches._waiters cimport Callback, Waiter, home_loop, wake_soon
+from kafkaclient.producer.batches.waiters cimport Callback, Waiter, home_loop, wake_soon
 
 cdef object _log
 cdef object Context

@@ -1,4 +1,4 @@
-from kafkaclient.producer.batches._delivery_future cimport DeliveryFuture
+from kafkaclient.producer.batches.delivery_future cimport DeliveryFuture
 
 cdef object _new
 cdef object _topic_partition

@@ -1,15 +1,15 @@
 cimport cython
 
-from kafkaclient.producer.batches cimport _delivery
+from kafkaclient.producer.batches.delivery cimport Delivery
 
 
 @cython.final
 cdef class BatchShare:
-    cdef readonly _delivery.Delivery last
+    cdef readonly Delivery last
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t nbytes
 
-    cpdef int extend(self, _delivery.Delivery delivery, Py_ssize_t nbytes) except -1
+    cpdef int extend(self, Delivery delivery, Py_ssize_t nbytes) except -1
 
 
 @cython.final
@@ -17,5 +17,5 @@ cdef class Slice:
     cdef readonly dict runs
     cdef public Py_ssize_t taken
 
-    @cython.locals(at=Py_ssize_t, run=BatchShare, delivery=_delivery.Delivery)
+    @cython.locals(at=Py_ssize_t, run=BatchShare, delivery=Delivery)
     cpdef hand_over(self, send_nowait, str topic, list records)

@@ -1,8 +1,8 @@
 cimport cython
 
-from kafkaclient.opentelemetry._pending_spans cimport PendingSpans, _current
-from kafkaclient.producer.batches._delivery cimport Delivery
-from kafkaclient.producer.batches._direct_append cimport DirectAppend
+from kafkaclient.opentelemetry.pending_spans cimport PendingSpans, _current
+from kafkaclient.producer.batches.delivery cimport Delivery
+from kafkaclient.producer.batches.direct_append cimport DirectAppend
 
 cdef extern from "<math.h>":
     double _log "log" (double x) nogil

@@ -11,8 +11,8 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy
 
-from kafkaclient.producer.bulk._rows cimport Row, Rows
-from kafkaclient.wire._varint cimport blob_size, put_blob, put_varint, varint_size, zigzag
+from kafkaclient.producer.bulk.rows cimport Row, Rows
+from kafkaclient.wire.varint cimport blob_size, put_blob, put_varint, varint_size, zigzag
 
 from kafkaclient.errors import InvalidRecordError
 

@@ -1,6 +1,6 @@
 cimport cython
 
-from kafkaclient.producer.batches._delivery cimport Delivery
+from kafkaclient.producer.batches.delivery cimport Delivery
 
 cdef extern from *:
     """

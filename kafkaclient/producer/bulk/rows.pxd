@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
-from kafkaclient.producer.batches._direct_append cimport TopicAppendSlots
+from kafkaclient.producer.batches.direct_append cimport TopicAppendSlots
 
 
 cdef struct Row:

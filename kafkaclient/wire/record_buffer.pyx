@@ -10,7 +10,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_Clear
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from kafkaclient.wire._varint cimport blob_size, put_blob, put_varint, varint_size, zigzag
+from kafkaclient.wire.varint cimport blob_size, put_blob, put_varint, varint_size, zigzag
 
 from kafkaclient.errors import InvalidRecordError
 

@@ -1,8 +1,8 @@
 cimport cython
 
-from kafkaclient.producer.batches._batch_result cimport BatchResult
-from kafkaclient.producer.batches._delivery cimport Delivery, _track, _untrack
-from kafkaclient.producer.batches._waiters cimport (
+from kafkaclient.producer.batches.batch_result cimport BatchResult
+from kafkaclient.producer.batches.delivery cimport Delivery, _track, _untrack
+from kafkaclient.producer.batches.waiters cimport (
     Callback, TaskWaiter, Waiter, cancelled_error, home_loop, wake_all, wake_soon
 )
 

@@ -1,0 +1,24 @@
+cimport cython
+
+from kafkaclient.producer.accumulator.ready_queues cimport ReadyQueues
+from kafkaclient.producer.batches.batch cimport ProducerBatch
+from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
+from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
+
+cdef class BatchBinding:
+    cdef public ReadyQueues _ready_queues
+    cdef public object _conditions, _on_switch, _observer
+    cpdef reserve(self, ProducerBatch batch, PartitionQueue queue, double now)
+    @cython.locals(batch=ProducerBatch)
+    cpdef end_reservation(self, PartitionQueue queue, double now)
+    @cython.locals(queue=PartitionQueue)
+    cpdef unbind_unsendable(self, double now)
+    @cython.locals(batch=ProducerBatch)
+    cpdef _unbind_reserved(self, PartitionQueue queue, double now)
+    @cython.locals(topic=TopicBuffer)
+    cpdef _rescue_from_deleted_partition(self, PartitionQueue queue, double now)
+    cpdef _unbind(self, list batches, PartitionQueue queue, double now)
+    @cython.locals(queue=PartitionQueue)
+    cpdef collapse_to_single_partition(self, TopicBuffer topic, double now)
+    @cython.locals(batch=ProducerBatch)
+    cpdef _bind_all_unbound(self, TopicBuffer topic, PartitionQueue queue, double now)

@@ -1,0 +1,46 @@
+from kafkaclient.producer.batches.batch_result cimport BatchResult
+from kafkaclient.producer.batches.direct_append cimport AppendSlot
+from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
+from kafkaclient.wire.records cimport BatchBuilder
+
+cdef class ProducerBatch:
+    cdef public BatchResult result
+    cdef public long long serial, charged, credited_bytes, sealed_size, attempts, retries
+    cdef public long long leader_epoch, sequence_order, producer_id, producer_epoch, raw_full
+    cdef public double created, lingers_until, retry_at, _ratio_factor
+    cdef public BatchBuilder builder
+    cdef public PartitionQueue queue
+    cdef public bint rebindable, any_partition, no_linger, closed, sealed, in_flight
+    cdef public bint compressing, maybe_written, maybe_elsewhere, split_after_uncertain_write
+    cdef public bint transactional
+    cdef public object binding_facts, last_error, base_sequence, _compression, _ratio
+    cdef public object _raw_limit
+    cdef public AppendSlot append_slot
+    cdef public bytes topic_id
+    cpdef long long _raw_size_of(self, long long size) except? -1
+    cpdef bint append(self, record) except -1
+    cpdef adopt(self, BatchBuilder records)
+    cpdef growth_for(self, record)
+    cpdef set_any_partition(self)
+    cpdef record_binding(self, facts)
+    cpdef credit(self, long long nbytes)
+    cpdef linger_until(self, double when)
+    cpdef stop_lingering(self)
+    cpdef close(self)
+    cpdef open_append_slot(self, filled_up)
+    cpdef grow(self, long long nbytes)
+    cpdef long long set_charge(self, long long nbytes) except? -1
+    cpdef seal(self)
+    cpdef begin_compression(self)
+    cpdef end_compression(self, packed)
+    cpdef reset_compression_estimate(self)
+    cpdef stamp(self, long long producer_id, long long producer_epoch, long long base_sequence, order=*)
+    cpdef begin_flight(self, long long leader_epoch, topic_id)
+    cpdef land(self)
+    cpdef mark_uncertain(self)
+    cpdef mark_unwritten(self)
+    cpdef leave_cluster(self)
+    cpdef retry_at_once(self)
+    cpdef unbind(self)
+    cpdef inherit(self, ProducerBatch parent)
+    cpdef buffer(self)

@@ -1,0 +1,6 @@
+cdef class BatchLimit:
+    cdef public object _value
+    cdef public double _rises_at
+    cpdef forget(self)
+    cpdef lower(self, long long size, double now)
+    cpdef long long at(self, double now) except? -1

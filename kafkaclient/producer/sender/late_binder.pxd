@@ -1,0 +1,37 @@
+cimport cython
+
+from kafkaclient.producer.accumulator.binding cimport BatchBinding
+from kafkaclient.producer.accumulator.incomplete cimport IncompleteBatches
+from kafkaclient.producer.accumulator.ready_queues cimport ReadyQueues
+from kafkaclient.producer.batches.batch cimport ProducerBatch
+from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
+from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
+from kafkaclient.producer.partitioning.fair_share cimport FairShare
+from kafkaclient.producer.sender.broker_lanes cimport BrokerSurvey
+
+cdef class LateBinder:
+    cdef public ReadyQueues ready_queues
+    cdef public BatchBinding binding
+    cdef public object identity, _compressor
+    cdef public IncompleteBatches _incomplete
+    @cython.locals(filler=_RequestFiller, queue=PartitionQueue)
+    cpdef drain(self, BrokerSurvey survey, long long max_bytes, double now)
+    @cython.locals(source=PartitionQueue)
+    cpdef rotate(self, double now)
+    cpdef bint seal(self, ProducerBatch batch, double now) except -1
+
+
+cdef class _RequestFiller:
+    cdef public object requests, _ready_queues, room, _unsaturated, _must_send
+    cdef public LateBinder _binder
+    cdef public BrokerSurvey _survey
+    cdef public double _now
+    cdef public set _taken
+    @cython.locals(head=ProducerBatch)
+    cpdef take_first(self, PartitionQueue queue)
+    @cython.locals(head=ProducerBatch, target=PartitionQueue)
+    cpdef bind_first(self, PartitionQueue source)
+    @cython.locals(fair_share=FairShare)
+    cpdef PartitionQueue _target_for(self, TopicBuffer topic, ProducerBatch batch)
+    cpdef bint _fits(self, ProducerBatch batch, long long lane) except -1
+    cpdef _add(self, ProducerBatch batch, PartitionQueue queue)

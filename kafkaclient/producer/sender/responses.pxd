@@ -1,0 +1,25 @@
+cimport cython
+
+from kafkaclient.metrics.producer cimport ProducerMetrics
+from kafkaclient.producer.accumulator.incomplete cimport IncompleteBatches
+from kafkaclient.producer.batches.batch cimport ProducerBatch
+from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
+
+cdef class ResponseHandler:
+    cdef public object _misrouting, _identity, _metadata, _settings, _rng, _on_fatal
+    cdef public IncompleteBatches _incomplete
+    cdef public ProducerMetrics _metrics
+    @cython.locals(answers=dict, batch=ProducerBatch)
+    cpdef response(self, batches, result, long long node_id, double now)
+    cpdef _complete(self, ProducerBatch batch, answer, double now)
+    @cython.locals(batch=ProducerBatch)
+    cpdef _apply_leader_hints(self, batches, answers, endpoints)
+    cpdef _missing_from_response(self, ProducerBatch batch, long long node_id, double now)
+    cpdef _internal_error(self, ProducerBatch batch, cause, double now)
+    cpdef fail(self, ProducerBatch batch, error, double now, record_errors=*)
+    cpdef _apply_error(self, ProducerBatch batch, answer, long long node_id, double now)
+    @cython.locals(queue=PartitionQueue)
+    cpdef _check_route(self, ProducerBatch batch, long long code, long long node_id, double now)
+    cpdef _fail_rejected(self, ProducerBatch batch, answer, error, double now)
+    cpdef bint _can_resequence(self, ProducerBatch batch, long long code) except -1
+    cpdef double _backoff(self, ProducerBatch batch) except? -1

@@ -1,18 +1,69 @@
 """The compiled modules; everything else about the build is in pyproject.toml."""
-import os, sys
+
+import os
+import sys
 from pathlib import Path
-from setuptools import Extension, setup
+from runpy import run_path
+from shutil import rmtree
+
 from Cython.Build import cythonize
-K=Path('kafkaclient')
-srcs=[]
-for p in sorted(K.rglob('*.pxd'))+sorted(K.rglob('*.pyx')):
-    for s in ('.pyx','.py'):
-        q=p.with_suffix(s)
-        if q.exists() and p.name!='__init__.pxd':
-            if q not in srcs: srcs.append(q)
-            break
-exts=cythonize([Extension('.'.join(p.with_suffix('').parts),[str(p)]) for p in srcs], nthreads=2, force=bool(os.environ.get('FORCE')),
-  compiler_directives={"language_level":3,"annotation_typing":False,"nonecheck":True})
-for e in exts:
-    e.extra_compile_args=[*e.extra_compile_args,'-g0']; e.extra_link_args=['-Wl,-s']
-setup(ext_modules=exts)
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError, PlatformError
+
+TOOLS = run_path("release/extensions.py")
+ROOT = Path(TOOLS["ROOT"])
+SOURCES = TOOLS["sources"]()
+# Debug information would be nine tenths of a wheel. CFLAGS=-g keeps it (`make sanitize`).
+WITH_SYMBOLS = "-g" in os.environ.get("CFLAGS", "").split()
+STRIP = {"linux": ["-Wl,-s"], "darwin": ["-Wl,-x"]}.get(sys.platform, [])
+# The commands that only describe the project, several for each wheel, need no extensions.
+DESCRIBES = {"egg_info", "dist_info", "sdist"}.intersection(sys.argv)
+# KAFKACLIENT_COMPILE=0: for tests of what is in a wheel, which does not work then.
+COMPILE = os.environ.get("KAFKACLIENT_COMPILE", "1") not in ("", "0") and not DESCRIBES
+
+
+class BuildExtensions(build_ext):
+    def run(self):
+        try:
+            super().run()
+        except (CompileError, PlatformError) as error:
+            sys.exit(
+                f"kafkaclient needs a wheel or a C compiler, which failed: {error}. There are "
+                "wheels for CPython 3.11 to 3.14 on Linux and macOS; pip takes one if it is new "
+                "enough for the platform's tag (pip install --upgrade pip)"
+            )
+
+
+def extensions() -> list[Extension]:
+    found = cythonize(
+        [
+            Extension(name, [str(source.relative_to(ROOT))], extra_compile_args=["-O2"])
+            for name, source in SOURCES.items()
+        ],
+        nthreads=os.cpu_count() or 1,
+        quiet=True,
+        # Python's annotations are for people and mypy; C types are in the .pxd files.
+        compiler_directives={"language_level": 3, "annotation_typing": False, "nonecheck": True},
+    )
+    for extension in found:
+        TOOLS["mark"](ROOT / extension.sources[0], SOURCES[extension.name])
+        if not WITH_SYMBOLS and os.name == "posix":
+            extension.extra_compile_args.append("-g0")
+            extension.extra_link_args += STRIP
+    return found
+
+
+# A wheel takes everything in build/lib*, also modules that have moved or are not compiled any more.
+for lib in Path("build").glob("lib*") if "bdist_wheel" in sys.argv else ():
+    rmtree(lib)
+# Python prefers a compiled form to the source, also one that an earlier version has left behind.
+for left in Path("kafkaclient").rglob("*.so") if COMPILE else ():
+    if ".".join([*left.parent.parts, left.name.partition(".")[0]]) not in SOURCES:
+        left.unlink()
+
+setup(
+    ext_modules=extensions() if COMPILE else [],
+    cmdclass={"build_ext": BuildExtensions},
+    options={"build_ext": {"parallel": os.cpu_count() or 1}},
+)

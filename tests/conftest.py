@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import os
 import re
+import runpy
 import signal
 import sys
 import traceback
@@ -18,7 +19,7 @@ from hypothesis import settings
 import kafkaclient
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in a shell's background. Programs that the tests interrupt would ignore Ctrl-C, too.
@@ -95,38 +96,8 @@ def blocking_calls() -> Iterator[list[str]]:
     assert not _caught, "\n".join(["blocking calls in the event loop:", *_caught])
 
 
-def is_native(target: object) -> bool:
-    """Whether this class, object's class, or class of this dotted name is compiled."""
-    kind = target if isinstance(target, type) else type(target)
-    return (
-        type(kind.__dict__.get("__reduce_cython__")).__name__ == "cython_function_or_method"
-        or "__pyx_vtable__" in kind.__dict__
-    )
-
-
-@pytest.fixture
-def monkeypatch(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """As pytest's, but a test that replaces a method of compiled code is skipped: compiled callers
-    do not see the new method. `make unit` runs these tests in pure Python as well."""
-    setattr_ = monkeypatch.setattr
-
-    def set_in_python(target: Any, *args: Any, **options: Any) -> None:
-        if is_native(target):
-            pytest.skip("replaces a method of compiled code, runs in pure Python only")
-        setattr_(target, *args, **options)
-
-    monkeypatch.setattr = set_in_python  # type: ignore[method-assign]
-    return monkeypatch
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Generator[None]:
-    """A test that replaces a method of a compiled object is skipped as well."""
-    try:
-        yield
-    except AttributeError as error:
-        *_, innermost = traceback.walk_tb(error.__traceback__)
-        in_test = innermost[0].f_code.co_filename.startswith(str(_HERE))
-        if in_test and re.fullmatch(r".* object attribute .* is read-only", str(error)):
-            pytest.skip("replaces a method of a compiled object, runs in pure Python only")
-        raise
+def pytest_configure() -> None:
+    """Refuse to test compiled code that is not of today's sources."""
+    extensions = _PRODUCT.parent / "release" / "extensions.py"
+    if extensions.exists() and (stale := runpy.run_path(str(extensions))["stale"]()):
+        raise pytest.UsageError(f"{', '.join(stale)}: not compiled from today's source: make build")

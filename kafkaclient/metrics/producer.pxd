@@ -1,17 +1,23 @@
 cimport cython
 
+from kafkaclient.metrics.stats cimport Windowed
+
+@cython.final
 cdef class ProducerMetrics:
     cdef public object _clock, _windows, _read_nodes, _read_topics, _read_partitions
-    cdef public object _read_exclusions, _group, _batch_size, _compression, _record_size
-    cdef public object _queue_time, batch_expired, batch_split, _sent, _errors, _retries
-    cdef public object errors_unseen, produce_request, _latency, throttled, _requests
-    cdef public object _responses, _opened, _closed, buffer_waited, buffer_exhausted, flushed
-    cdef public object metadata_waited, _transactions, event_loop_lagged, _nodes, _topics
+    cdef public object _read_exclusions, _group, batch_expired, batch_split, errors_unseen
+    cdef public object produce_request, throttled, buffer_waited, buffer_exhausted, flushed
+    cdef public object metadata_waited, event_loop_lagged, _nodes, _topics
+    cdef public Windowed _batch_size, _compression, _record_size, _queue_time, _sent, _errors
+    cdef public Windowed _retries, _latency, _requests, _responses, _opened, _closed
+    cdef public dict _transactions
+    @cython.locals(entry=_Topic, now=double)
     cpdef batch_sent(self, topic, long long records, long long nbytes, double queue_time_s, long long partition, raw_bytes)
     cpdef partition_switched(self, topic)
     cpdef records_failed(self, topic, long long records)
     cpdef records_retried(self, topic, long long records)
     cpdef request_sent(self, long long node_id, long long nbytes)
+    @cython.locals(node=_Node, now=double)
     cpdef request_done(self, long long node_id, api, long long nbytes, double latency_s, error)
     cpdef connection_opened(self, long long node_id)
     cpdef connection_closed(self, long long node_id)
@@ -19,16 +25,20 @@ cdef class ProducerMetrics:
     cpdef bind_gauge(self, name, read)
     cpdef bind_gauges(self, nodes, topics, partitions, exclusions)
     cpdef forget_topic(self, topic)
-    @cython.locals(partitions=dict)
+    @cython.locals(number=cython.longlong, partitions=dict, topic=_Topic)
     cpdef dict _partitions(self)
 
 
+@cython.final
 cdef class _Node:
-    cdef public object group, requests, responses, latency
+    cdef public object group
+    cdef public Windowed requests, responses, latency
 
 
+@cython.final
 cdef class _Topic:
-    cdef public object group, sent, bytes, compression, retries, errors, switches, partitions
+    cdef public object group, partitions
+    cdef public Windowed sent, bytes, compression, retries, errors, switches
 
 
 cpdef _sorted(values)

@@ -9,9 +9,9 @@ from mmap import mmap
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafkaclient.wire.record_columns import RecordColumns
 
 from kafkaclient.errors import ProtocolError
+from kafkaclient.wire.record_columns import RecordColumns
 from kafkaclient.wire.record_reader import Record, read_records
 from kafkaclient.wire.records import BATCH_OVERHEAD, BatchBuilder
 

@@ -1,3 +1,4 @@
+# cython: annotation_typing=True
 """Where records wait: the topics' batches, in memory that is bounded by bytes.
 
 Java: ``RecordAccumulator``. :meth:`RecordAccumulator.append` takes records in. ``ready_queues``
@@ -160,7 +161,6 @@ class RecordAccumulator:
         partition: int | None,
         record: Record,
         now: float,
-        *,
         force: bool = False,
         since: float | None = None,
     ) -> Delivery | None:
@@ -210,7 +210,7 @@ class RecordAccumulator:
         return new_delivery(batch.result, record.timestamp)
 
     def _install_append_slot(
-        self, queue: PartitionQueue, batch: ProducerBatch, now: float, *, unkeyed: bool
+        self, queue: PartitionQueue, batch: ProducerBatch, now: float, unkeyed: bool
     ) -> None:
         """Let later records for the partition, or ``unkeyed`` ones, skip :meth:`append`, unless
         they would expire too early with the batch."""
@@ -240,7 +240,7 @@ class RecordAccumulator:
             self.ready_queues.schedule(batch.queue, batch.created)
 
     def _fit(
-        self, batch: ProducerBatch, record: Record, created: float, *, force: bool
+        self, batch: ProducerBatch, record: Record, created: float, force: bool
     ) -> bool | None:
         """Append to the open batch, growing it within its limit. None: no buffer space."""
         if record.batch is not None or not 0 <= created - batch.created <= self._open_for:
@@ -267,7 +267,6 @@ class RecordAccumulator:
         record: Record,
         now: float,
         created: float,
-        *,
         chosen: bool,
         force: bool,
     ) -> ProducerBatch | None:

@@ -1,3 +1,4 @@
+# cython: annotation_typing=True
 """New batches, with the settings that all batches of a producer share."""
 
 from __future__ import annotations
@@ -55,7 +56,6 @@ class BatchFactory:
         self,
         queue: PartitionQueue,
         batch_result: BatchResult,
-        *,
         limit: int,
         capacity: int,
         created: float,

@@ -5,20 +5,23 @@ from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
 
+@cython.final
 cdef class BatchBinding:
     cdef public ReadyQueues _ready_queues
     cdef public object _conditions, _on_switch, _observer
+    cpdef bind(self, ProducerBatch batch, PartitionQueue queue, bound_by, double now, bint rebindable=*)
+    cpdef opened(self, ProducerBatch batch, PartitionQueue queue, double now, bint chosen)
     cpdef reserve(self, ProducerBatch batch, PartitionQueue queue, double now)
     @cython.locals(batch=ProducerBatch)
     cpdef end_reservation(self, PartitionQueue queue, double now)
-    @cython.locals(queue=PartitionQueue)
+    @cython.locals(avoided=bint, leaderless=dict, queue=PartitionQueue, reserved=dict, retrying=bint)
     cpdef unbind_unsendable(self, double now)
     @cython.locals(batch=ProducerBatch)
     cpdef _unbind_reserved(self, PartitionQueue queue, double now)
-    @cython.locals(topic=TopicBuffer)
+    @cython.locals(b=ProducerBatch, batches=list, certain=bint, topic=TopicBuffer)
     cpdef _rescue_from_deleted_partition(self, PartitionQueue queue, double now)
     cpdef _unbind(self, list batches, PartitionQueue queue, double now)
-    @cython.locals(queue=PartitionQueue)
+    @cython.locals(q=PartitionQueue, queue=PartitionQueue)
     cpdef collapse_to_single_partition(self, TopicBuffer topic, double now)
     @cython.locals(batch=ProducerBatch)
     cpdef _bind_all_unbound(self, TopicBuffer topic, PartitionQueue queue, double now)

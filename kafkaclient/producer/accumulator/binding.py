@@ -1,3 +1,4 @@
+# cython: annotation_typing=True
 """Binding: unbound batches get a partition, or give it back before they are sent.
 
 Late binding chooses the partition when a broker can take a batch; this module applies the choice.
@@ -44,7 +45,6 @@ class BatchBinding:
         queue: PartitionQueue,
         bound_by: str,
         now: float,
-        *,
         rebindable: bool = False,
     ) -> None:
         """The batch, taken out of its topic's unbound queue, gets the partition of ``queue``."""
@@ -55,7 +55,7 @@ class BatchBinding:
             self._on_switch(queue.topic.name)
 
     def opened(
-        self, batch: ProducerBatch, queue: PartitionQueue, now: float, *, chosen: bool
+        self, batch: ProducerBatch, queue: PartitionQueue, now: float, chosen: bool
     ) -> None:
         """A batch was opened in its partition; ``chosen``: not by key or caller."""
         if chosen and queue.topic.switch_to(queue.partition):

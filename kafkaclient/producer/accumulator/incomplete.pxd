@@ -4,38 +4,48 @@ from kafkaclient.producer.accumulator.batch_factory cimport BatchFactory
 from kafkaclient.producer.accumulator.buffer_pool cimport BufferPool
 from kafkaclient.producer.accumulator.ready_queues cimport ReadyQueues
 from kafkaclient.producer.batches.batch cimport ProducerBatch
+from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 
+@cython.final
 cdef class IncompleteBatches:
     cdef public dict _batches, flushes
-    cdef public object _settings, _observer, _on_failed, _newest, _order
+    cdef public object _settings, _observer, _on_failed, _order
     cdef public BufferPool _buffer_pool
     cdef public ReadyQueues _ready_queues
     cdef public BatchFactory _batch_factory
+    cdef public double _newest
     cdef public list _early, _landings
     cdef public set _failed_in_flight
+    @cython.locals(created=double)
     cpdef add(self, ProducerBatch batch)
     cpdef flush(self, double now)
     cpdef wait_landed(self)
     cpdef complete(self, ProducerBatch batch, long long base_offset, long long log_append_time, double now, long long log_start_offset=*)
     cpdef fail(self, ProducerBatch batch, error, double now, record_errors=*)
+    @cython.locals(queue=PartitionQueue)
+    cpdef retry(self, ProducerBatch batch, error, double retry_at, double now, bint counts=*)
     cpdef resequence(self, ProducerBatch batch, error, double at, double now)
-    @cython.locals(part=ProducerBatch)
+    @cython.locals(part=ProducerBatch, parts=list, sequence=cython.longlong, size=cython.longlong)
     cpdef split(self, ProducerBatch batch, double now)
+    @cython.locals(rest=ProducerBatch)
     cpdef sort_out(self, ProducerBatch batch, errors, error, double now)
     @cython.locals(batch=ProducerBatch)
     cpdef expire(self, double now, error_of, bint only_unsent=*)
     @cython.locals(batch=ProducerBatch)
     cpdef next_expiry(self)
+    @cython.locals(first=ProducerBatch)
     cpdef ProducerBatch _oldest(self)
-    @cython.locals(batch=ProducerBatch)
+    @cython.locals(batch=ProducerBatch, created=double)
     cpdef double close_old(self, double now, double age) except? -1
     cpdef fail_without_answer(self, ProducerBatch batch, error, double now)
     cpdef fail_and_free(self, ProducerBatch batch, error, double now)
+    @cython.locals(n=cython.longlong)
     cpdef _fail_records(self, ProducerBatch batch, error, record_errors=*)
     cpdef _finish(self, ProducerBatch batch, double now)
     cpdef _settle(self, ProducerBatch batch, double now)
+    @cython.locals(youngest=cython.longlong)
     cpdef _end_flushes(self)
 
 
-@cython.locals(batch=ProducerBatch)
+@cython.locals(batch=ProducerBatch, nbytes=cython.longlong)
 cpdef largest_backlog(oldest_first)

@@ -1,3 +1,4 @@
+# cython: annotation_typing=True
 """All batches without an outcome, their outcomes and their expiry (Java: ``IncompleteBatches``)."""
 
 from __future__ import annotations
@@ -169,7 +170,6 @@ class IncompleteBatches:
         error: KafkaError,
         retry_at: float,
         now: float,
-        *,
         counts: bool = True,
     ) -> None:
         """Queue the batch on the wire again, in its order; ``counts``: towards its retries."""

@@ -1,3 +1,4 @@
+# cython: annotation_typing=True
 """How long a batch waits for more records before it may be sent (``linger.ms``)."""
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Linger:
         self._buffer_pool = buffer_pool
         self._flushes = flushes
 
-    def until(self, queue: PartitionQueue, now: float, *, rebindable: bool) -> float:
+    def until(self, queue: PartitionQueue, now: float, rebindable: bool) -> float:
         """Until when a batch lingers that is opened now. A batch that was opened in a partition and
         may yet go to another (``rebindable``) may linger for longer."""
         seconds = self._seconds

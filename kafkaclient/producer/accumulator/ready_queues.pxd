@@ -4,16 +4,19 @@ from kafkaclient.producer.accumulator.linger cimport Linger
 from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 
+@cython.final
 cdef class ReadyQueues:
     cdef public object ready, unbound, blocked, gate, _identity, _compressor, _wake, _order
     cdef public dict leaderless
     cdef public bint _one_in_flight
     cdef public Linger _linger
     cdef public list _timers
+    cpdef schedule(self, PartitionQueue queue, double now, bint had_turn=*)
+    @cython.locals(soon=double)
     cpdef _enter_state(self, PartitionQueue queue, ProducerBatch head, double now)
     cpdef _wait(self, PartitionQueue queue, state, double until)
     cpdef _detach(self, PartitionQueue queue)
-    @cython.locals(queue=PartitionQueue)
+    @cython.locals(lane=cython.longlong, lanes=set, queue=PartitionQueue)
     cpdef set lanes_with_work(self)
     @cython.locals(head=ProducerBatch)
     cpdef bint has_full_head(self, long long lane) except -1
@@ -21,8 +24,9 @@ cdef class ReadyQueues:
     cpdef set_leader(self, PartitionQueue queue, long long leader, long long epoch, double now)
     @cython.locals(head=ProducerBatch)
     cpdef ProducerBatch sendable(self, PartitionQueue queue, double now)
-    @cython.locals(queue=PartitionQueue)
+    @cython.locals(queue=PartitionQueue, timers=list, when=double)
     cpdef run_timers(self, double now)
+    @cython.locals(timers=list)
     cpdef next_timer(self)
     cpdef bint _may_leave(self, PartitionQueue queue, ProducerBatch head) except -1
 

@@ -1,3 +1,4 @@
+# cython: annotation_typing=True
 """Which partition queues are ready for their leader, wait for a timer, or are blocked.
 
 A queue is looked at when something happens to it, so that the cost of a sender's pass grows with
@@ -96,7 +97,7 @@ class ReadyQueues:
         self._timers: list[tuple[float, int, PartitionQueue]] = []
         self._order = count()
 
-    def schedule(self, queue: PartitionQueue, now: float, *, had_turn: bool = False) -> None:
+    def schedule(self, queue: PartitionQueue, now: float, had_turn: bool = False) -> None:
         """Give the queue the state that is due. Call it after anything that may change that.
         ``had_turn``: a ready queue goes behind the others that are ready."""
         if queue.target_lane != queue.lane and not queue.in_flight:

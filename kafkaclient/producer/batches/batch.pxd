@@ -1,27 +1,34 @@
+cimport cython
+
 from kafkaclient.producer.batches.batch_result cimport BatchResult
 from kafkaclient.producer.batches.direct_append cimport AppendSlot
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 from kafkaclient.wire.records cimport BatchBuilder
 
+@cython.final
 cdef class ProducerBatch:
     cdef public BatchResult result
     cdef public long long serial, charged, credited_bytes, sealed_size, attempts, retries
-    cdef public long long leader_epoch, sequence_order, producer_id, producer_epoch, raw_full
+    cdef public long long leader_epoch, base_sequence, sequence_order, producer_id
+    cdef public long long producer_epoch, raw_full, _raw_limit
     cdef public double created, lingers_until, retry_at, _ratio_factor
     cdef public BatchBuilder builder
     cdef public PartitionQueue queue
     cdef public bint rebindable, any_partition, no_linger, closed, sealed, in_flight
     cdef public bint compressing, maybe_written, maybe_elsewhere, split_after_uncertain_write
     cdef public bint transactional
-    cdef public object binding_facts, last_error, base_sequence, _compression, _ratio
-    cdef public object _raw_limit
+    cdef public object binding_facts, last_error, topic_id, _compression, _ratio
     cdef public AppendSlot append_slot
-    cdef public bytes topic_id
+    @cython.locals(raw=cython.longlong)
     cpdef long long _raw_size_of(self, long long size) except? -1
+    @cython.locals(timestamp=cython.longlong)
     cpdef bint append(self, record) except -1
     cpdef adopt(self, BatchBuilder records)
+    @cython.locals(best=cython.longlong, builder=BatchBuilder, delta=cython.longlong, needed=cython.longlong)
     cpdef growth_for(self, record)
+    cpdef bind(self, PartitionQueue queue, bint rebindable=*)
     cpdef set_any_partition(self)
+    cpdef note_record(self, bint left_to_producer)
     cpdef record_binding(self, facts)
     cpdef credit(self, long long nbytes)
     cpdef linger_until(self, double when)
@@ -29,9 +36,11 @@ cdef class ProducerBatch:
     cpdef close(self)
     cpdef open_append_slot(self, filled_up)
     cpdef grow(self, long long nbytes)
+    @cython.locals(freed=cython.longlong)
     cpdef long long set_charge(self, long long nbytes) except? -1
     cpdef seal(self)
     cpdef begin_compression(self)
+    @cython.locals(raw=cython.longlong)
     cpdef end_compression(self, packed)
     cpdef reset_compression_estimate(self)
     cpdef stamp(self, long long producer_id, long long producer_epoch, long long base_sequence, order=*)
@@ -40,6 +49,7 @@ cdef class ProducerBatch:
     cpdef mark_uncertain(self)
     cpdef mark_unwritten(self)
     cpdef leave_cluster(self)
+    cpdef schedule_retry(self, error, double at, bint counts)
     cpdef retry_at_once(self)
     cpdef unbind(self)
     cpdef inherit(self, ProducerBatch parent)

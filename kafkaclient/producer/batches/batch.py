@@ -1,3 +1,4 @@
+# cython: annotation_typing=True
 """One batch of records on its way to one partition (Java: ``ProducerBatch``)."""
 
 from __future__ import annotations
@@ -239,7 +240,7 @@ class ProducerBatch:
         """Whether the batch has grown to half of what it may grow to without a broker."""
         return self._raw_limit > self.raw_full and self.builder.size >= self._raw_limit // 2
 
-    def bind(self, queue: PartitionQueue, *, rebindable: bool = False) -> None:
+    def bind(self, queue: PartitionQueue, rebindable: bool = False) -> None:
         """The batch goes to another queue, of a partition or of its topic's unbound batches."""
         assert not self.attempts, "only a batch that was never sent changes its partition"
         if self.append_slot is not None:
@@ -254,7 +255,7 @@ class ProducerBatch:
         """The partition of every record is left to the producer, until :meth:`note_record`."""
         self.any_partition = True
 
-    def note_record(self, *, left_to_producer: bool) -> None:
+    def note_record(self, left_to_producer: bool) -> None:
         """A record was appended; ``left_to_producer``: it has neither a key nor a partition."""
         if not (left_to_producer or self.rebindable):
             self.any_partition = False
@@ -382,7 +383,7 @@ class ProducerBatch:
         self.maybe_written = self.split_after_uncertain_write = False
         self.retry_at = 0.0
 
-    def schedule_retry(self, error: KafkaError, at: float, *, counts: bool) -> None:
+    def schedule_retry(self, error: KafkaError, at: float, counts: bool) -> None:
         """Send the batch again from the time ``at`` on; ``counts``: towards its retries."""
         self.last_error = error
         self.retries += counts

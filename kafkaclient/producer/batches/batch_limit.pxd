@@ -1,5 +1,8 @@
+cimport cython
+
+@cython.final
 cdef class BatchLimit:
-    cdef public object _value
+    cdef public long long _value
     cdef public double _rises_at
     cpdef forget(self)
     cpdef lower(self, long long size, double now)

@@ -1,3 +1,4 @@
+# cython: annotation_typing=True
 """The largest batch that a topic takes, as learned from MESSAGE_TOO_LARGE responses."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# cython: annotation_typing=True
 """The queue of one partition: batches that wait, and batches sent but not acknowledged."""
 
 from __future__ import annotations
@@ -246,7 +247,7 @@ class PartitionQueue:
         for part in parts:
             self._queue_for_retry(part)
 
-    def fail(self, batch: ProducerBatch, *, maybe_written: bool) -> None:
+    def fail(self, batch: ProducerBatch, maybe_written: bool) -> None:
         """The batch has failed, wherever it is."""
         if batch.in_flight:
             self._land(batch)

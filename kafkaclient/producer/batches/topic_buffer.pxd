@@ -5,18 +5,24 @@ from kafkaclient.producer.batches.direct_append cimport TopicAppendSlots
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 from kafkaclient.producer.partitioning.fair_share cimport FairShare
 
+@cython.final
 cdef class TopicBuffer:
-    cdef public object name, view, last_view, side_lane_of, avoided, _awaiting_partitions
-    cdef public object awaiting_partitions, ratio, strategy, last_bound_partition
-    cdef public bytes topic_id
+    cdef public object name, topic_id, view, last_view, side_lane_of, avoided
+    cdef public object _awaiting_partitions, awaiting_partitions, ratio, strategy
     cdef public TopicAppendSlots append_slots
     cdef public BatchLimit batch_limit
     cdef public FairShare fair_share
     cdef public PartitionQueue unbound
     cdef public dict queues
     cdef public bint has_waiters
+    cdef public long long last_bound_partition
+    @cython.locals(lane=cython.longlong, routes=list)
     cpdef lanes_by_partition(self, view)
+    @cython.locals(epoch=cython.longlong, lane=cython.longlong, leader=cython.longlong, queue=PartitionQueue)
+    cpdef PartitionQueue queue(self, long long partition)
+    @cython.locals(common=cython.longlong, n=cython.longlong, q=PartitionQueue)
     cpdef list changed_queues(self, view)
+    @cython.locals(recreated=bint)
     cpdef bint set_view(self, view) except -1
     cpdef forget_view(self)
     @cython.locals(queue=PartitionQueue)
@@ -27,4 +33,5 @@ cdef class TopicBuffer:
     cpdef set_has_waiters(self, bint waiting)
     cpdef await_partition(self, long long partition)
     cpdef end_await_partition(self, long long partition)
+    @cython.locals(switched=bint)
     cpdef bint switch_to(self, long long partition) except -1

@@ -3,22 +3,27 @@ cimport cython
 from kafkaclient.net.pending_request cimport PendingRequest
 from kafkaclient.producer.sender.in_flight_window cimport InFlightWindow
 
+@cython.final
 cdef class ProduceRequest(PendingRequest):
     cdef public BrokerLane lane
-    cdef public object connection, names, ahead
+    cdef public object connection, names
     cdef public list batches
-    cdef public long long version
+    cdef public long long version, ahead
 
 
+@cython.final
 cdef class BrokerLane:
-    cdef public long long number, bytes_sent, requests_sent
-    cdef public object node_id, primary, latencies, _p95_latency, newest_latencies, in_flight
-    cdef public object connection, state, exclusions
+    cdef public long long number, node_id, bytes_sent, requests_sent
+    cdef public BrokerLane primary
     cdef public InFlightWindow window
     cdef public double idle_since, recent_minimum, _ready_at, _able_at, _measured_at
+    cdef public object latencies, _p95_latency, newest_latencies, in_flight, connection, state
+    cdef public object exclusions
     cdef public bint ignore_disconnect, share_reset_due
     cpdef bint can_take(self, connection, long long window_size, double now) except -1
+    @cython.locals(busy_for=double, free=cython.longlong, in_flight=cython.longlong, window=InFlightWindow)
     cpdef long long free_slots(self, bint has_large, double now) except? -1
+    cpdef note_readiness(self, bint able, double now)
     cpdef enter(self, state)
     cpdef request_sent(self, ProduceRequest request, long long nbytes)
     cpdef pop_in_flight(self, double now)
@@ -26,5 +31,5 @@ cdef class BrokerLane:
     cpdef double oldest_wait(self, double now, double unblocked_since) except? -1
 
 
-@cython.locals(ordered=list)
+@cython.locals(half=cython.longlong, ordered=list)
 cpdef double median(values) except? -1

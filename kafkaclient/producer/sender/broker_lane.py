@@ -1,3 +1,4 @@
+# cython: annotation_typing=True
 """One connection to a broker for Produce requests: what is in flight, and how fast it answers."""
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class BrokerLane:
         free = min(window.limit, window.size + has_large) - in_flight
         return free if free > 0 or (free == 0 and in_flight < window.limit) else -1
 
-    def note_readiness(self, *, able: bool, now: float) -> None:
+    def note_readiness(self, able: bool, now: float) -> None:
         """KIP-794: a batch is ready for the lane, which is ``able`` to take it or not."""
         self._ready_at = now
         if able:

@@ -3,6 +3,7 @@ cimport cython
 from kafkaclient.producer.accumulator.ready_queues cimport ReadyQueues
 from kafkaclient.producer.sender.broker_lane cimport BrokerLane
 
+@cython.final
 cdef class BrokerSurvey:
     cdef public dict available
     cdef public object saturated, eligible, last_resort
@@ -10,21 +11,33 @@ cdef class BrokerSurvey:
     cdef public bint liveness_pending
 
 
+@cython.final
 cdef class BrokerLanes:
     cdef public dict _lanes
     cdef public set side_lanes
     cdef public object _router, _metadata, _settings, _liveness, _on_recovery
-    cdef public object _unavailable_after, _refreshed_at
+    cdef public double _unavailable_after, _refreshed_at
     cpdef BrokerLane get(self, long long number)
+    @cython.locals(lane=BrokerLane, primary=BrokerLane)
+    cpdef BrokerLane lane(self, long long number, double now)
+    @cython.locals(lane=BrokerLane, number=cython.longlong)
     cpdef close_unused_side_lanes(self, needed)
+    @cython.locals(lane=BrokerLane)
     cpdef in_flight_of(self, long long number)
+    @cython.locals(lane=BrokerLane)
+    cpdef double p95_latency(self, long long number) except? -1
     cpdef bint has_capacity(self, long long number) except -1
+    @cython.locals(lane=BrokerLane)
     cpdef bint may_be_waited_for(self, long long number) except -1
+    @cython.locals(full=bint, lane=BrokerLane)
     cpdef current_state(self, long long number)
-    @cython.locals(available=dict)
+    @cython.locals(available=dict, eligible=set, free=cython.longlong, lane=BrokerLane, large=bint, last_resort=set, next_look=double, number=cython.longlong, pending=bint, saturated=set, side=bint)
     cpdef BrokerSurvey survey(self, wanted, ReadyQueues ready_queues, double unblocked_since, double now)
+    @cython.locals(overdue=bint, waited=double)
     cpdef update_state(self, BrokerLane lane, connection, double unblocked_since, double now)
+    @cython.locals(rests_until=double)
     cpdef bint _cooling_down(self, BrokerLane lane, double now) except -1
+    @cython.locals(other=BrokerLane, others=list)
     cpdef bint _is_slow(self, BrokerLane lane) except -1
     cpdef _request_metadata(self, BrokerLane lane, double waited, double now)
     cpdef _report_unreachable(self, long long node_id, double now)

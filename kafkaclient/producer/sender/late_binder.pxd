@@ -9,29 +9,32 @@ from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
 from kafkaclient.producer.partitioning.fair_share cimport FairShare
 from kafkaclient.producer.sender.broker_lanes cimport BrokerSurvey
 
+@cython.final
 cdef class LateBinder:
     cdef public ReadyQueues ready_queues
     cdef public BatchBinding binding
     cdef public object identity, _compressor
     cdef public IncompleteBatches _incomplete
-    @cython.locals(filler=_RequestFiller, queue=PartitionQueue)
+    @cython.locals(filler=_RequestFiller, lane=cython.longlong, queue=PartitionQueue, ready=ReadyQueues, turns=list)
     cpdef drain(self, BrokerSurvey survey, long long max_bytes, double now)
-    @cython.locals(source=PartitionQueue)
+    @cython.locals(bound=bint, source=PartitionQueue)
     cpdef rotate(self, double now)
     cpdef bint seal(self, ProducerBatch batch, double now) except -1
 
 
+@cython.final
 cdef class _RequestFiller:
-    cdef public object requests, _ready_queues, room, _unsaturated, _must_send
+    cdef public dict requests, room
     cdef public LateBinder _binder
+    cdef public ReadyQueues _ready_queues
     cdef public BrokerSurvey _survey
     cdef public double _now
-    cdef public set _taken
-    @cython.locals(head=ProducerBatch)
+    cdef public set _unsaturated, _must_send, _taken
+    @cython.locals(head=ProducerBatch, lane=cython.longlong, now=double)
     cpdef take_first(self, PartitionQueue queue)
-    @cython.locals(head=ProducerBatch, target=PartitionQueue)
+    @cython.locals(binder=LateBinder, head=ProducerBatch, now=double, target=PartitionQueue)
     cpdef bind_first(self, PartitionQueue source)
-    @cython.locals(fair_share=FairShare)
+    @cython.locals(any_eligible=bint, candidates=set, fair_share=FairShare, lane=cython.longlong, reserved=PartitionQueue, survey=BrokerSurvey, usable=list, usual=bint)
     cpdef PartitionQueue _target_for(self, TopicBuffer topic, ProducerBatch batch)
     cpdef bint _fits(self, ProducerBatch batch, long long lane) except -1
     cpdef _add(self, ProducerBatch batch, PartitionQueue queue)

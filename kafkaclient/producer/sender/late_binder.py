@@ -1,3 +1,4 @@
+# cython: annotation_typing=True
 """Which batches make the next request of each available lane, and which partition an unbound batch
 gets: late binding gives it to a broker that can take it."""
 

@@ -1,10 +1,15 @@
+cimport cython
+
+@cython.final
 cdef class LoopMonitor:
-    cdef public object _clock, _on_tick, _on_lag, _unblocked_since, _timer
-    cdef public double _due
+    cdef public object _clock, _on_tick, _on_lag, _timer
+    cdef public double _unblocked_since, _due
     cpdef start(self)
     cpdef stop(self)
     cpdef double unblocked_since(self, double now) except? -1
 
 
+@cython.final
 cdef class LoopLagWarning:
-    cdef public object _clock, _record, _silent_until
+    cdef public object _clock, _record
+    cdef public double _silent_until

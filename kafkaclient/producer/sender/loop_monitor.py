@@ -1,3 +1,4 @@
+# cython: annotation_typing=True
 """Notices when the event loop was blocked: then a missing answer is not the broker's fault."""
 
 from __future__ import annotations

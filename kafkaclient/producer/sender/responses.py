@@ -1,3 +1,4 @@
+# cython: annotation_typing=True
 """What becomes of the batches of a Produce request when its response comes, or none comes."""
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ class ResponseHandler:
         self._incomplete.fail_and_free(batch, defect(what, cause), now)
 
     def retry(
-        self, batch: ProducerBatch, error: KafkaError, now: float, *, at_once: bool = False
+        self, batch: ProducerBatch, error: KafkaError, now: float, at_once: bool = False
     ) -> None:
         """Send the batch again after its back-off, unless its retries are used up."""
         error.with_traceback(None)  # its frames would keep the request in memory

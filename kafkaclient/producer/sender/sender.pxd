@@ -2,25 +2,30 @@ cimport cython
 
 from kafkaclient.metrics.producer cimport ProducerMetrics
 from kafkaclient.producer.accumulator.accumulator cimport RecordAccumulator
+from kafkaclient.producer.accumulator.incomplete cimport IncompleteBatches
+from kafkaclient.producer.accumulator.ready_queues cimport ReadyQueues
 from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
+from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
 from kafkaclient.producer.sender.broker_lane cimport BrokerLane, ProduceRequest
-from kafkaclient.producer.sender.broker_lanes cimport BrokerLanes
+from kafkaclient.producer.sender.broker_lanes cimport BrokerLanes, BrokerSurvey
 from kafkaclient.producer.sender.late_answers cimport LateAnswers
 from kafkaclient.producer.sender.late_binder cimport LateBinder
 from kafkaclient.producer.sender.loop_monitor cimport LoopMonitor
 from kafkaclient.producer.sender.responses cimport ResponseHandler
 from kafkaclient.producer.sender.wakeup cimport Wakeup
 
+@cython.final
 cdef class Sender:
     cdef public RecordAccumulator _accumulator
-    cdef public object _incomplete, _ready_queues, _metadata, _router, _settings, _clock
-    cdef public object _on_identity_wanted, misrouting, produce_versions
-    cdef public object _expiry_first_seen_at, _open_for, wake, liveness, _outages
+    cdef public IncompleteBatches _incomplete
+    cdef public ReadyQueues _ready_queues
+    cdef public object _metadata, _router, _settings, _clock, _on_identity_wanted, misrouting
+    cdef public object produce_versions, _expiry_first_seen_at, wake, liveness, _outages
     cdef public ProducerMetrics _metrics
     cdef public ResponseHandler _responses
     cdef public bint _closing
-    cdef public double _close_old_at
+    cdef public double _open_for, _close_old_at
     cdef public LateBinder _late_binder
     cdef public Wakeup _wakeup
     cdef public BrokerLanes lanes
@@ -28,13 +33,16 @@ cdef class Sender:
     cdef public LoopMonitor loop_monitor
     cpdef run(self)
     cpdef close(self)
+    @cython.locals(accumulator=RecordAccumulator, batches=list, due=double, number=cython.longlong, ready_queues=ReadyQueues, requests=dict, survey=BrokerSurvey, unblocked_since=double, wanted=set)
     cpdef double _fill(self, double now) except? -1
     @cython.locals(batch=ProducerBatch)
     cpdef _send(self, BrokerLane lane, connection, list batches, double now)
-    @cython.locals(batch=ProducerBatch, by_topic=dict, queue=PartitionQueue, request=ProduceRequest)
+    @cython.locals(batch=ProducerBatch, buffers=list, by_id=bint, by_topic=dict, correlation_id=cython.longlong, names=dict, newest=cython.longlong, oldest=cython.longlong, partitions=list, queue=PartitionQueue, request=ProduceRequest, topic=TopicBuffer, topics=list, version=cython.longlong)
     cpdef _write(self, BrokerLane lane, connection, list batches, double now)
-    @cython.locals(batch=ProducerBatch)
+    @cython.locals(batch=ProducerBatch, count=cython.longlong, metrics=ProducerMetrics, partition=cython.longlong, records=cython.longlong, size=cython.longlong)
     cpdef _count(self, list batches, double now)
+    @cython.locals(at_once=bint, lane=BrokerLane, throttle=double)
     cpdef _handle(self, ProduceRequest request, payload, error, double unblocked_since, double now)
+    @cython.locals(close_at=double)
     cpdef double _expire_and_close_old(self, double now) except? -1
     cpdef double _expire(self, double now) except? -1

@@ -1,3 +1,4 @@
+# cython: annotation_typing=True
 """Drains the accumulator into the brokers' lanes.
 
 Java: ``Sender``. All decisions of a pass are made in :meth:`Sender.run_once`, which neither waits

@@ -1,8 +1,12 @@
+cimport cython
+
+@cython.final
 cdef class Wakeup:
-    cdef public object _clock, _work, _ended, _timer, _timer_at
-    cdef public double _at, _asked_at, _rest_until
+    cdef public object _clock, _work, _ended, _timer
+    cdef public double _at, _timer_at, _asked_at, _rest_until
     cdef public bint _will_look, _stopped
     cpdef run(self, work)
     cpdef stop(self)
     cpdef clear(self)
+    @cython.locals(at=double)
     cpdef _set(self, ended, double now)

@@ -1,3 +1,4 @@
+# cython: annotation_typing=True
 """Runs the sender's passes: at a given time, or as soon as something wakes it."""
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafkaclient.producer.bulk.rows import Values
 
 from kafkaclient.producer.batches.batch_result import BatchResult
 from kafkaclient.producer.batches.direct_append import AppendSlot, TopicAppendSlots
+from kafkaclient.producer.bulk.rows import Values
 from kafkaclient.wire.murmur2 import partition_for_key
 from kafkaclient.wire.records import BATCH_OVERHEAD, BatchBuilder, iter_records
 

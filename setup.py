@@ -44,7 +44,12 @@ def extensions() -> list[Extension]:
         nthreads=os.cpu_count() or 1,
         quiet=True,
         # Python's annotations are for people and mypy; C types are in the .pxd files.
-        compiler_directives={"language_level": 3, "annotation_typing": False, "nonecheck": False, "auto_pickle": False},
+        compiler_directives={
+            "language_level": 3,
+            "annotation_typing": False,
+            "nonecheck": False,
+            "auto_pickle": False,
+        },
     )
     for extension in found:
         TOOLS["mark"](ROOT / extension.sources[0], SOURCES[extension.name])

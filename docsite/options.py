@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from docsite.tables import table
 from kafkaclient.config import ClientConfig, ProducerConfig, ReaderConfig
-from kafkaclient.config.admin import AdminConfig
 from kafkaclient.config.options import REQUIRED, Option
+from kafkaclient.config.reader import AdminConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

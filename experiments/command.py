@@ -12,8 +12,7 @@ from rich.table import Table
 from experiments.experiment import REPORT, SUMMARY, BaseExperiment, BaseResults
 from experiments.options import check_libraries
 from experiments.watcher import ConsoleWatcher
-from kafkaclient.cli.output import WIDE, stderr_console, stdout_console
-from kafkaclient.cli.run import FAILED, run_command
+from kafkaclient.cli.output import FAILED, WIDE, run_command, stderr_console, stdout_console
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,8 +44,8 @@ def run_experiment(
 
     Writes the report, then calls ``show(console, out, results)``, or prints ``summary.json`` with
     ``as_json``. After Ctrl-C and after an error it does the same, if there are results. Ends the
-    process as :func:`~kafkaclient.cli.run.run_command` does, and with status 1 if the results are
-    not clean.
+    process as :func:`~kafkaclient.cli.output.run_command` does, and with status 1 if the results
+    are not clean.
     """
     made: list[BaseExperiment[P, R]] = []
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kafkaclient.perf.payload import random_payloads
+from kafkaclient.perf.traffic import random_payloads
 
 if TYPE_CHECKING:
-    from kafkaclient.perf.payload import KeyValue
+    from kafkaclient.perf.traffic import KeyValue
 
 __all__ = ["numbered_payloads"]
 

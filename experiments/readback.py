@@ -14,8 +14,8 @@ from kafkaclient.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkaclient.perf.payload import KeyValue
     from kafkaclient.perf.run import RunRecord
+    from kafkaclient.perf.traffic import KeyValue
 
 __all__ = ["Ledger", "ReadBack", "read_back", "read_topic"]
 

@@ -13,6 +13,8 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tests.forms import load_form
+
 from kafkaclient.errors import KafkaError, ProtocolError, UnreadableBatchError
 from kafkaclient.net.connection import Connection
 from kafkaclient.net.pending_request import PendingRequest
@@ -22,12 +24,12 @@ from kafkaclient.net.sasl.tokens import Token
 from kafkaclient.reader import part as part_module
 from kafkaclient.reader.part import Part
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire import api_versions, codec, offsets, sasl, topics, transactions
+from kafkaclient.wire import api_versions, codec, offsets, topics, transactions
+from kafkaclient.wire import api_versions as sasl
 from kafkaclient.wire.compression import Codec, decompress
 from kafkaclient.wire.fetch import AbortedTransaction, FetchCall, FetchTopic
 from kafkaclient.wire.metadata import MetadataCall, TopicCache
 from kafkaclient.wire.record_reader import batch_header, iter_records, verify_crc
-from tests.forms import load_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

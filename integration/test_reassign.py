@@ -13,13 +13,12 @@ import pytest
 
 from experiments.replication_quota.load import SteadyLoad
 from kafkaclient.admin import Admin, ConfigResource, ReassignmentPlan
-from kafkaclient.admin.reassign.throttle_marks import LOG_DIRS_RATE, RATE_KEYS
+from kafkaclient.admin.reassign.throttle import LOG_DIRS_RATE, RATE_KEYS
 from kafkaclient.errors import BrokerError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.admin import IncrementalAlterConfigsCall
-from kafkaclient.wire.reassignments import AlterReassignmentsCall
+from kafkaclient.wire.admin import AlterReassignmentsCall, IncrementalAlterConfigsCall
 from tests.code_blocks import runs
 
 pytestmark = pytest.mark.timeout(240)

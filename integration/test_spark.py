@@ -20,7 +20,7 @@ from kafkaclient.spark import count_bytes, progress, register
 from kafkaclient.spark.report import queries
 from kafkaclient.spark.report.follow import following
 from kafkaclient.spark.report.job import aggregate
-from kafkaclient.spark.report.runs import find_runs
+from kafkaclient.spark.report.queries import find_runs
 from tests.code_blocks import runs
 
 if TYPE_CHECKING:

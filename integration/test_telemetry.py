@@ -19,7 +19,7 @@ from pyarrow.fs import S3FileSystem
 
 from kafkaclient import Producer
 from kafkaclient.spark.report.facts import read_file
-from kafkaclient.spark.report.runs import find_runs
+from kafkaclient.spark.report.queries import find_runs
 from kafkaclient.telemetry import decode, files, read
 from kafkaclient.testing.fake import FakeCluster
 

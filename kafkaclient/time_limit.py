@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import time
+from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from threading import Thread
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+
+# --- Time limits that count an answer which lay in a socket while the event loop was ... ---
 
 T = TypeVar("T")
 
@@ -61,3 +71,54 @@ async def wait_within(task: asyncio.Future[T], seconds: float) -> bool:
         async with time_limit(seconds):
             await asyncio.wait({task})
     return task.done()
+
+
+# --- The monotonic clock for waits of threads. ---
+
+if sys.platform == "win32":
+    monotonic = time.monotonic
+else:
+    monotonic = partial(time.clock_gettime, getattr(time, "CLOCK_UPTIME_RAW", time.CLOCK_MONOTONIC))
+    """Seconds of the clock of ``time.monotonic``, also in a test that freezes the time: freezegun,
+    and time-machine before 3.0, replace ``time.monotonic``, with which a wait would never end."""
+
+
+# --- The event loop of this project's own programs. ---
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The loop factory for ``asyncio.Runner``: uvloop's, or None if it is not installed."""
+    if find_spec("uvloop") is None:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = import_module("uvloop").new_event_loop
+    return factory
+
+
+# --- Threads for calls that may hang. They do not keep a program from ending, and they ... ---
+
+P = ParamSpec("P")
+
+
+class DaemonThreads(Executor):
+    """Runs each call in a daemon thread of its own.
+
+    A ThreadPoolExecutor joins its threads when the program ends. A thread that waits for a server
+    that does not answer would keep the program from ending. The event loop's default executor has
+    few threads, and an application can occupy all of them.
+    """
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                result = fn(*args, **kwargs)
+            except BaseException as error:  # noqa: BLE001 - it is raised where the future is awaited
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        Thread(target=run, name="kafkaclient-call", daemon=True).start()
+        return future

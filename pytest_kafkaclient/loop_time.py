@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.clock import monotonic
+from kafkaclient.time_limit import monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,9 @@ import sys
 from importlib.metadata import files
 from pathlib import Path
 
-import kafkaclient
 from kafkaclient.compiled_modules import why_not_native
+
+import kafkaclient
 from kafkaclient.testing import FakeCluster
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -17,7 +17,7 @@ from kafkaclient import Producer
 from kafkaclient.errors import AuthenticationError, KafkaError
 from kafkaclient.log_fields import NAMES, log_fields
 from kafkaclient.testing import FakeCluster
-from kafkaclient.testing.fake.sasl import Sasl
+from kafkaclient.testing.fake.serving import Sasl
 from tests.code_blocks import Block, runs
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.admin import Admin
-from kafkaclient.several import several
-from kafkaclient.types import TopicPartition
+from kafkaclient.types import TopicPartition, several
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,6 +11,8 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.compiled_modules import why_pure_python
+
 from benchmarks.produce.meter import Meter, cpu_share, latencies, rss_sampled, ticking
 from benchmarks.produce.result import WARM_UP, Measured, UnavailableError
 from benchmarks.produce.supply import Supply
@@ -23,7 +25,6 @@ from benchmarks.produce.ways import (
     put_keyed,
     put_with_header,
 )
-from kafkaclient.compiled_modules import why_pure_python
 from kafkaclient.errors import BufferFullError
 from kafkaclient.producer.producer import Producer
 

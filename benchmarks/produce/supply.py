@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.produce.entry import FLIGHTS
 from examples.flights import flights
-from kafkaclient.perf.payload import random_payloads
+from kafkaclient.perf.traffic import random_payloads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from kafkaclient.errors import KafkaError
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.metadata import MetadataCall
 from kafkaclient.wire.reader import Reader
-from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, uvarint
+from kafkaclient.wire.results import INT32, NO_TAGS, compact_string, uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

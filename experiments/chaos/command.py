@@ -20,7 +20,7 @@ from experiments.command import (
     run_experiment,
 )
 from experiments.options import parse_peers
-from kafkaclient.cli.run import FAILED
+from kafkaclient.cli.output import FAILED
 from kafkaclient.pages.page import number
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.chaos.clients import cause_of, make_client
 from experiments.chaos.outcomes import OutcomeWriter
 from experiments.chaos.streams import Spec, order, stamp
-from kafkaclient.event_loop import loop_factory
+from kafkaclient.time_limit import loop_factory
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

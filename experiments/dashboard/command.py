@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.dashboard.pictures import draw_dashboard
-from kafkaclient.cli.output import stdout_console
-from kafkaclient.cli.run import run_blocking
+from kafkaclient.cli.output import run_blocking, stdout_console
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:

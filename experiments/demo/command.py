@@ -14,8 +14,7 @@ from experiments.demo.experiment import DemoPlan, DemoRun, run_demo
 from experiments.demo.report import write_report
 from experiments.experiment import REPORT, SUMMARY
 from experiments.watcher import ConsoleWatcher
-from kafkaclient.cli.output import WIDE, stderr_console, stdout_console
-from kafkaclient.cli.run import FAILED, run_command
+from kafkaclient.cli.output import FAILED, WIDE, run_command, stderr_console, stdout_console
 from kafkaclient.perf.run import write_runs
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from experiments.watcher import Watcher
-    from kafkaclient.perf.payload import KeyValue
     from kafkaclient.perf.run import RunRecord
+    from kafkaclient.perf.traffic import KeyValue
     from kafkaclient.testing.cluster import ClusterHandle
 
 __all__ = ["SETTINGS", "DemoPlan", "DemoRun", "DemoSetting", "run_demo"]

@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING
 from experiments.demo.figures import gauges
 from experiments.figures import broker_share, points
 from experiments.machine import machine_facts, machine_sentence
-from kafkaclient.pages.figures import Curve, latency_ecdf, latency_tail, run_color
-from kafkaclient.pages.page import cell, filled, legend, row, verdict, write_page
+from kafkaclient.pages.page import (
+    Curve,
+    cell,
+    filled,
+    latency_ecdf,
+    latency_tail,
+    legend,
+    row,
+    run_color,
+    verdict,
+    write_page,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,15 +20,15 @@ from kafkaclient.admin import Admin
 from kafkaclient.errors import KafkaError, UnknownTopicError
 from kafkaclient.perf.clients import KafkaclientClient
 from kafkaclient.perf.load import Load, LoadSpec
-from kafkaclient.perf.payload import random_payloads
 from kafkaclient.perf.run import Labels, measure
+from kafkaclient.perf.traffic import random_payloads
 from kafkaclient.testing.cluster import LocalCluster
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from kafkaclient.perf.payload import KeyValue
     from kafkaclient.perf.run import RunRecord
+    from kafkaclient.perf.traffic import KeyValue
     from kafkaclient.testing.cluster import ClusterHandle
 
 __all__ = ["Experiment"]

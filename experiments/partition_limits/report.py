@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from experiments.partition_limits.results import Cell, Results
-    from kafkaclient.pages.figures import Figure
+    from kafkaclient.pages.page import Figure
 
 __all__ = ["PUBLISHED", "durations", "mbps_rows", "throughput", "write_report"]
 

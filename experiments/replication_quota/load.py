@@ -12,14 +12,14 @@ from experiments.clients import client_config
 from experiments.replication_quota.results import Latency
 from kafkaclient.perf.clients import KafkaclientClient
 from kafkaclient.perf.load import Load, LoadSpec
-from kafkaclient.perf.payload import random_payloads
+from kafkaclient.perf.traffic import random_payloads
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from kafkaclient.perf.latency import Window
     from kafkaclient.perf.load import Outcome
-    from kafkaclient.perf.payload import KeyValue
+    from kafkaclient.perf.traffic import KeyValue
 
 __all__ = ["SteadyLoad"]
 

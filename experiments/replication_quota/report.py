@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from experiments.replication_quota.results import Latency, MoveResult, Results
-    from kafkaclient.pages.figures import Figure
+    from kafkaclient.pages.page import Figure
 
 __all__ = ["arrival", "waiting", "write_report"]
 

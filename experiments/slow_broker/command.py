@@ -26,8 +26,7 @@ from experiments.slow_broker.plan import Plan, parse_rates
 from experiments.slow_broker.report import write_report
 from experiments.slow_broker.results import Results
 from experiments.slow_broker.settings import OBJECT_STORE, PEERS, choose
-from kafkaclient.cli.output import stdout_console
-from kafkaclient.cli.run import run_blocking
+from kafkaclient.cli.output import run_blocking, stdout_console
 from kafkaclient.errors import ConfigError
 from kafkaclient.pages.page import number
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from experiments.watcher import Watcher
-    from kafkaclient.perf.payload import KeyValue
     from kafkaclient.perf.run import RunRecord
+    from kafkaclient.perf.traffic import KeyValue
     from kafkaclient.testing.cluster import ClusterHandle
 
 __all__ = ["SLOW_BROKER", "Experiment"]

@@ -15,8 +15,16 @@ from experiments.slow_broker.figures import curves, decision_plots, latency_bars
 from experiments.slow_broker.published import PUBLISHED
 from experiments.slow_broker.settings import BASELINE
 from kafkaclient.errors import KafkaError
-from kafkaclient.pages.figures import latency_ecdf, latency_tail
-from kafkaclient.pages.page import cell, filled, legend, number, verdict, write_page
+from kafkaclient.pages.page import (
+    cell,
+    filled,
+    latency_ecdf,
+    latency_tail,
+    legend,
+    number,
+    verdict,
+    write_page,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +34,7 @@ if TYPE_CHECKING:
     from experiments.slow_broker.decisions import Decisions
     from experiments.slow_broker.published import Published
     from experiments.slow_broker.results import Results
-    from kafkaclient.pages.figures import Curve, Figure
+    from kafkaclient.pages.page import Curve, Figure
 
 __all__ = ["recorded_decisions", "write_report"]
 

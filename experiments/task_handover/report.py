@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from experiments.task_handover.results import Results, Run
-    from kafkaclient.pages.figures import Figure
+    from kafkaclient.pages.page import Figure
 
 __all__ = ["gaps_by_task", "write_report"]
 

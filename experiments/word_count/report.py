@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from experiments.word_count.results import Median, Results
-    from kafkaclient.pages.figures import Figure
+    from kafkaclient.pages.page import Figure
 
 __all__ = ["figures", "runs_by_client", "write_report"]
 

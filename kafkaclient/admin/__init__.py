@@ -23,9 +23,11 @@ from kafkaclient.admin.reassign.outcome import (
 )
 from kafkaclient.admin.reassign.plan import ReassignmentPlan
 from kafkaclient.admin.reassign.progress import BrokerProgress, PartitionProgress, Progress
-from kafkaclient.admin.reassign.quotas import ReplicationQuotas
 from kafkaclient.admin.reassign.reassigner import Reassigner
-from kafkaclient.admin.reassign.throttled_reassignment import ThrottledReassignment
+from kafkaclient.admin.reassign.throttled_reassignment import (
+    ReplicationQuotas,
+    ThrottledReassignment,
+)
 from kafkaclient.admin.topics import TopicDescription
 from kafkaclient.wire.admin import ConfigEntry, ConfigSource
 from kafkaclient.wire.topics import NewTopic

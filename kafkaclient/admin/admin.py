@@ -17,11 +17,12 @@ from kafkaclient.admin.description import (
 )
 from kafkaclient.admin.groups import GroupAdmin
 from kafkaclient.admin.limits_guard import usage_of
-from kafkaclient.admin.partitions import PartitionAdmin
-from kafkaclient.admin.reassign.quotas import ReplicationQuotas
+from kafkaclient.admin.partitions import PartitionAdmin, RecordAdmin
 from kafkaclient.admin.reassign.reassigner import Reassigner
-from kafkaclient.admin.reassign.throttled_reassignment import ThrottledReassignment
-from kafkaclient.admin.records import RecordAdmin
+from kafkaclient.admin.reassign.throttled_reassignment import (
+    ReplicationQuotas,
+    ThrottledReassignment,
+)
 from kafkaclient.admin.running import RunningAdmin
 from kafkaclient.admin.session import Session
 from kafkaclient.admin.topics import (
@@ -32,11 +33,10 @@ from kafkaclient.admin.topics import (
 )
 from kafkaclient.admin.transactions import TransactionAdmin
 from kafkaclient.cluster.client import Client
-from kafkaclient.config.admin import AdminConfig
+from kafkaclient.config.reader import AdminConfig
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, UnsupportedVersionError
 from kafkaclient.producer.producer import Producer
-from kafkaclient.several import several
-from kafkaclient.topic_names import check_topic_name
+from kafkaclient.types import check_topic_name, several
 from kafkaclient.wire.admin import DescribeQuorumCall
 from kafkaclient.wire.topics import NewPartitions, NewTopic
 
@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from kafkaclient.admin.reassign.plan import ReassignmentPlan
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.types import TopicPartition
-    from kafkaclient.wire.admin import ConfigEntry
-    from kafkaclient.wire.reassignments import OngoingReassignment
+    from kafkaclient.wire.admin import ConfigEntry, OngoingReassignment
 
 
 class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):

@@ -7,22 +7,22 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkaclient.admin.error_codes import (
+from kafkaclient.admin.running import Runnable
+from kafkaclient.admin.session import (
     GROUP_ID_NOT_FOUND,
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_MEMBER_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from kafkaclient.admin.running import Runnable
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import ConfigError, KafkaError, UnsupportedVersionError
-from kafkaclient.several import several
-from kafkaclient.wire.group_admin import DeleteGroupsCall, ListGroupsCall, RemoveMembersCall
+from kafkaclient.types import several
 from kafkaclient.wire.groups import (
     ConsumerGroupDescribeCall,
     DescribeGroupsCall,
     OffsetCommitCall,
 )
+from kafkaclient.wire.membership import DeleteGroupsCall, ListGroupsCall, RemoveMembersCall
 from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall, OffsetFetchCall
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from kafkaclient.admin.session import Session
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.api import Call
-    from kafkaclient.wire.group_admin import GroupListing
     from kafkaclient.wire.groups import DescribedGroup, DescribedMember
+    from kafkaclient.wire.membership import GroupListing
     from kafkaclient.wire.transactions import PartitionCodes
 
 T = TypeVar("T")

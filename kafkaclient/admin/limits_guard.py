@@ -18,11 +18,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kafkaclient.admin.error_codes import TOPIC_ALREADY_EXISTS, TOPIC_AUTHORIZATION_FAILED
-from kafkaclient.admin.kip36 import start_of_extension
 from kafkaclient.admin.limits import Request, Usage
 from kafkaclient.admin.limits_store import LIMITS_TOPIC
-from kafkaclient.admin.placement import place
+from kafkaclient.admin.placement import place, start_of_extension
+from kafkaclient.admin.session import TOPIC_ALREADY_EXISTS, TOPIC_AUTHORIZATION_FAILED
 from kafkaclient.admin.topics import cordoned_brokers, errors_of, topic_error
 from kafkaclient.errors import KafkaError, PartitionLimitRaceError
 from kafkaclient.wire.topics import NewPartitions
@@ -31,9 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from random import Random
 
-    from kafkaclient.admin.kip36 import Start
     from kafkaclient.admin.limits import Limits
-    from kafkaclient.admin.placement import Placement
+    from kafkaclient.admin.placement import Placement, Start
     from kafkaclient.admin.session import Session
     from kafkaclient.admin.topics import Requests
     from kafkaclient.wire.results import MetadataResult, TopicInfo

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafkaclient.admin.error_codes import (
+from kafkaclient.admin.limits import Request
+from kafkaclient.admin.limits_guard import is_exempt, usage_of
+from kafkaclient.admin.session import (
+    CONTROLLER,
     NO_REASSIGNMENT_IN_PROGRESS,
     NOT_NOW,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from kafkaclient.admin.limits import Request
-from kafkaclient.admin.limits_guard import is_exempt, usage_of
-from kafkaclient.admin.session import CONTROLLER
 from kafkaclient.admin.topics import partitions_of
 from kafkaclient.broker_errors import broker_error, denied
-from kafkaclient.wire.reassignments import AlterReassignmentsCall, ListReassignmentsCall
+from kafkaclient.wire.admin import AlterReassignmentsCall, ListReassignmentsCall
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkaclient.admin.session import Session
     from kafkaclient.errors import KafkaError
     from kafkaclient.types import TopicPartition
-    from kafkaclient.wire.reassignments import AlterReassignmentsResult, OngoingReassignment
+    from kafkaclient.wire.admin import AlterReassignmentsResult, OngoingReassignment
     from kafkaclient.wire.results import MetadataResult
 
 

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from itertools import count
 from random import Random
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from kafkaclient.admin.shared import Shared
-from kafkaclient.cluster.backoff import retry_pause_s
+from kafkaclient.cluster.backoff import retry_pause_s, until_answered
 from kafkaclient.cluster.client import bootstrap_error
 from kafkaclient.cluster.coordinator import Coordinators
 from kafkaclient.cluster.identity import is_final
-from kafkaclient.cluster.retry import until_answered
 from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.view import Broker, ClusterView
 from kafkaclient.cluster.waits import Waits
-from kafkaclient.config.limit import Limit
+from kafkaclient.config.kinds import Limit
 from kafkaclient.errors import (
     AdminStateError,
     AdminTimeoutError,
@@ -33,17 +32,74 @@ from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.metadata import MetadataCall
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Mapping
+    from typing import Any
 
-    from kafkaclient.config.admin import AdminConfig
+    from kafkaclient.config.reader import AdminConfig
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.wire.api import Call
     from kafkaclient.wire.results import MetadataResult
 
+
+# --- Kafka's error codes that the admin client treats in a special way, under Kafka's names. ---
+
+UNKNOWN_SERVER_ERROR = -1
+OFFSET_OUT_OF_RANGE = 1
+UNKNOWN_TOPIC_OR_PARTITION = 3
+LEADER_NOT_AVAILABLE = 5
+REQUEST_TIMED_OUT = 7
+UNKNOWN_MEMBER_ID = 25
+TOPIC_AUTHORIZATION_FAILED = 29
+CLUSTER_AUTHORIZATION_FAILED = 31
+TOPIC_ALREADY_EXISTS = 36
+INVALID_PARTITIONS = 37
+INVALID_REPLICATION_FACTOR = 38
+INVALID_REPLICA_ASSIGNMENT = 39
+NOT_CONTROLLER = 41
+REASSIGNMENT_IN_PROGRESS = 60
+GROUP_ID_NOT_FOUND = 69
+NO_REASSIGNMENT_IN_PROGRESS = 85
+THROTTLING_QUOTA_EXCEEDED = 89
+TRANSACTIONAL_ID_NOT_FOUND = 105
+
+NOT_NOW = frozenset({REQUEST_TIMED_OUT, NOT_CONTROLLER})  # the request may succeed later
+
+
+# --- One request for all that ask for the same at the same time. ---
+
+T = TypeVar("T")
+
+
+class Shared(Generic[T]):
+    """Callers with the same key share the call that is under way. It is cancelled when its last
+    caller is."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[Hashable, asyncio.Task[T]] = {}
+        self._callers: Counter[asyncio.Task[T]] = Counter()
+
+    async def __call__(self, key: Hashable, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The result of ``call()``, or of the call under way for ``key``."""
+        task = self._under_way.get(key)
+        if task is None or task.done():
+            task = self._under_way[key] = asyncio.create_task(call(), name="kafkaclient-shared")
+        self._callers[task] += 1
+        try:
+            return await asyncio.shield(task)
+        finally:
+            self._callers[task] -= 1
+            if self._under_way.get(key) is task and (task.done() or not self._callers[task]):
+                del self._under_way[key]
+                task.cancel()
+            if not self._callers[task]:
+                del self._callers[task]
+
+
+# --- Sends requests to a cluster, and retries them within the time limit of an operation. ---
+
 _log = logging.getLogger(__name__)
 
 K = TypeVar("K")
-T = TypeVar("T")
 
 # Stands for the broker that metadata names as the controller. A KRaft cluster names any broker,
 # which forwards requests to the controller.

@@ -5,12 +5,18 @@ The checks raise the same ValueErrors as aiokafka 0.14. docs/reference/aiokafka.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import math
 from ipaddress import AddressValueError, IPv6Address
-from typing import TYPE_CHECKING, Any
+from numbers import Real
+from operator import index
+from typing import TYPE_CHECKING, Any, cast
 
 import aiokafka.producer.producer
 
+from kafkaclient import Token
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,12 +24,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MISSING",
+    "TokenAdapter",
     "acks_and_idempotence",
     "checked_compression",
+    "checked_partition",
     "security_options",
     "servers_with_ports",
     "time_limits",
+    "timestamp_as_int",
+    "token_provider_for",
 ]
+
+
+# --- aiokafka's constructor arguments as options of :class:`kafkaclient.Producer`. ---
 
 MISSING: Any = getattr(aiokafka.producer.producer, "_missing", object())
 """aiokafka's own default of ``acks``, which FastStream passes on."""
@@ -141,3 +154,79 @@ def _check_sasl(sasl: Mapping[str, Any], further: Mapping[str, Any]) -> None:
     missing = given["sasl_username"] is None or given["sasl_password"] is None
     if mechanism == "PLAIN" and missing and "sasl_jaas_config" not in further:
         raise ValueError("sasl_plain_username and sasl_plain_password required for PLAIN sasl")
+
+
+# --- aiokafka's token provider, which returns a str, as a token provider of ours. ---
+
+_IN_MILLISECONDS = 1e12  # a claim from here on is against RFC 7519; aiokafka reads no claims
+
+
+class TokenAdapter:
+    """Wraps an ``aiokafka.abc.AbstractTokenProvider``.
+
+    A token that is a JWT is used until its claim ``exp``, another token for 5 minutes. The
+    provider's ``extensions()`` are sent with it. A provider may return a
+    :class:`kafkaclient.Token` as well.
+    """
+
+    __slots__ = ("__wrapped__",)
+
+    def __init__(self, provider: Any) -> None:
+        self.__wrapped__ = provider  # errors name the provider, not this class
+
+    async def token(self) -> Token:
+        token = await self.__wrapped__.token()
+        if isinstance(token, Token):
+            return token
+        if not isinstance(token, str):
+            kind = type(token).__name__
+            raise TypeError(f"token() of a token provider must return a str, not {kind}")
+        extensions: Any = getattr(self.__wrapped__, "extensions", None)
+        return Token(token, _expiry(token), dict(extensions() or {}) if extensions else {})
+
+
+def token_provider_for(provider: Any) -> Any:
+    """The option ``sasl_oauth_token_provider`` of :class:`kafkaclient.Producer`. A provider with a
+    method ``for_brokers`` is one of kafkaclient's own."""
+    is_aiokafkas = hasattr(provider, "token") and not hasattr(provider, "for_brokers")
+    return TokenAdapter(provider) if is_aiokafkas else provider
+
+
+def _expiry(token: str) -> float | None:
+    """The claim ``exp`` of a JWT, in seconds since the epoch; None: no JWT, or no such claim."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        seconds = float(claims["exp"])
+    except (binascii.Error, ValueError, KeyError, TypeError):
+        return None
+    return seconds if seconds < _IN_MILLISECONDS else None
+
+
+# --- A record's partition and timestamp as aiokafka's callers give them. ---
+
+
+def checked_partition(partition: Any) -> int:
+    """A partition as an int; numpy's integers are accepted, as in aiokafka.
+
+    Raises AssertionError if it is negative, TypeError if it is no integer.
+    """
+    number = index(partition)
+    if number < 0:
+        raise AssertionError(f"a partition is not negative, but {number}")
+    return number
+
+
+def timestamp_as_int(timestamp_ms: Any) -> int:
+    """A timestamp as an int. As in aiokafka a float such as ``time.time() * 1000`` is truncated.
+
+    Raises TypeError for anything but a number, ValueError for an infinite number or NaN.
+    """
+    if not isinstance(timestamp_ms, Real):
+        raise TypeError(f"a timestamp must be a number, not {timestamp_ms!r}")
+    try:
+        return int(cast("float", timestamp_ms))
+    except (OverflowError, ValueError):
+        raise ValueError(f"a timestamp must be a finite number, not {timestamp_ms!r}") from None

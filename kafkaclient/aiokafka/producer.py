@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any, Never, Self
 from aiokafka.errors import UnknownTopicOrPartitionError
 
 from kafkaclient import Producer
-from kafkaclient.aiokafka.arguments import checked_partition, timestamp_as_int
-from kafkaclient.aiokafka.batch import BatchBuilder
-from kafkaclient.aiokafka.client import ClientFacade
+from kafkaclient.aiokafka.batch import DEFAULT_PARTITIONER, BatchBuilder, option_for, prediction
 from kafkaclient.aiokafka.errors import Translation, aiokafka_error
 from kafkaclient.aiokafka.futures import future_class
 from kafkaclient.aiokafka.options import (
     MISSING,
     acks_and_idempotence,
     checked_compression,
+    checked_partition,
     security_options,
     servers_with_ports,
     time_limits,
+    timestamp_as_int,
+    token_provider_for,
 )
-from kafkaclient.aiokafka.partitioner import DEFAULT_PARTITIONER, option_for, prediction
-from kafkaclient.aiokafka.tokens import token_provider_for
+from kafkaclient.aiokafka.structs import ClientFacade
 from kafkaclient.aiokafka.transactions import TransactionMixin
 from kafkaclient.errors import (
     KafkaError,

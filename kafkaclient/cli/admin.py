@@ -7,15 +7,26 @@ import inspect
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import asdict
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
 from kafkaclient.admin import Admin, FileLimits
+from kafkaclient.admin.session import CLUSTER_AUTHORIZATION_FAILED
+from kafkaclient.broker_errors import denied
 from kafkaclient.cli.connection import with_connection
-from kafkaclient.cli.output import print_message
-from kafkaclient.cli.run import FAILED, exit_on_signals, run_command
+from kafkaclient.cli.options import AsJson
+from kafkaclient.cli.output import (
+    FAILED,
+    exit_on_signals,
+    joined,
+    print_json,
+    print_message,
+    print_table,
+    run_command,
+)
 from kafkaclient.errors import ConfigError, PolicyViolationError
 
 if TYPE_CHECKING:
@@ -23,6 +34,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkaclient.cli.connection import Connection
+
+
+# --- What the commands of the admin client share: a started client, confirming, writing ... ---
 
 OVER_LIMIT = 3  # exit status if partition limits are exceeded, or do not allow a request
 
@@ -94,3 +108,52 @@ def write_file(file: Path, text: str) -> None:
         file.write_text(text, "utf-8")
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}") from error
+
+
+# --- ``kafkaclient cluster describe``: the brokers of any cluster. ---
+
+
+@on_cluster
+async def describe(connect: Connect, *, as_json: AsJson = False) -> None:
+    """Show the brokers of any Kafka cluster that are up, their partitions, and the controllers.
+
+    Example:
+
+    - `kafkaclient cluster describe -b localhost:9092`
+    """
+    async with connect() as admin:
+        found = await admin.describe_cluster()
+    if as_json:
+        print_json(asdict(found) | {"brokers": [broker._asdict() for broker in found.brokers]})
+        return
+    controllers = found.controllers or ()
+    roles = dict.fromkeys(controllers, "yes") | {found.controller_id: "active"}
+    print_table(
+        ("broker", "address", "rack", "controller", "leads", "replicas", "behind"),
+        (
+            (
+                broker.node_id,
+                f"{broker.host}:{broker.port}",
+                broker.rack or "",
+                roles.get(broker.node_id, ""),
+                broker.leaders,
+                broker.replicas,
+                broker.out_of_sync or "",
+            )
+            for broker in found.brokers
+        ),
+        right=("broker", "leads", "replicas", "behind"),
+        title=f"cluster {found.cluster_id}",
+    )
+    offline = found.offline_partitions
+    without = f", {offline} of them without a leader" if offline else ""
+    typer.echo(f"{found.topics} topics, {found.partitions} partitions{without}")
+    if found.missing_brokers:
+        typer.echo(f"not up, though they have replicas: broker {joined(found.missing_brokers)}")
+    if found.controllers is None:
+        advice = denied(CLUSTER_AUTHORIZATION_FAILED, "Describe")
+        print_message("note", f"the controllers are not known: {advice}")
+    elsewhere = set(controllers) - {broker.node_id for broker in found.brokers}
+    if elsewhere:
+        known = joined(sorted(elsewhere))
+        typer.echo(f"controllers that are not brokers: {known}; active: {found.controller_id}")

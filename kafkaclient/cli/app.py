@@ -118,5 +118,5 @@ def _without_local_brokers(missing: str | None) -> typer.Typer:
         "'kafkaclient[testing]'. `describe` works with any cluster.",
         no_args_is_help=True,
     )
-    group.command("describe")(import_module("kafkaclient.cli.describe").describe)
+    group.command("describe")(import_module("kafkaclient.cli.admin").describe)
     return group

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkaclient.cli.describe import describe
-from kafkaclient.cli.options import AsJson, described
-from kafkaclient.cli.output import print_json, print_table, stderr_console
-from kafkaclient.cli.properties import pairs
-from kafkaclient.cli.run import run_command
+from kafkaclient.cli.admin import describe
+from kafkaclient.cli.options import AsJson, described, pairs
+from kafkaclient.cli.output import print_json, print_table, run_command, stderr_console
 from kafkaclient.testing.background import DEFAULT_NAME, BackgroundCluster
 from kafkaclient.testing.errors import ClusterNotRunningError
 from kafkaclient.testing.settings import DEFAULT_VERSION, ClusterSpec

@@ -8,11 +8,10 @@ import typer
 
 from kafkaclient.admin import ConfigResource, ConfigSource
 from kafkaclient.cli.admin import Connect, on_cluster
-from kafkaclient.cli.options import AsJson, ValidateOnly
+from kafkaclient.cli.options import AsJson, ValidateOnly, comma_pairs
 from kafkaclient.cli.output import joined, picked, print_json, print_table
-from kafkaclient.cli.properties import comma_pairs
 from kafkaclient.errors import ConfigError
-from kafkaclient.topic_names import check_topic_name
+from kafkaclient.types import check_topic_name
 
 app = typer.Typer(
     help="Configurations of topics and brokers of any Kafka cluster.\n\n"

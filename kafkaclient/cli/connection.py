@@ -15,16 +15,18 @@ from rich.text import Text
 
 from kafkaclient.admin import Admin
 from kafkaclient.cli.options import (
+    BOOTSTRAP,
     Bootstrap,
     CommandConfig,
     Profile,
     Timeout,
     described,
+    pairs,
+    read_properties,
 )
 from kafkaclient.cli.output import stderr_console
-from kafkaclient.cli.profile_file import profile_named
-from kafkaclient.cli.properties import BOOTSTRAP, pairs, read_properties
-from kafkaclient.config.admin import AdminConfig
+from kafkaclient.cli.profiles import profile_named
+from kafkaclient.config.reader import AdminConfig
 from kafkaclient.errors import BootstrapError, BrokerConnectionError, ConfigError
 
 if TYPE_CHECKING:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
 import sys
-from typing import TYPE_CHECKING, Any
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -12,10 +16,16 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from kafkaclient.errors import ConfigError, InvalidTopicError, KafkaError
+from kafkaclient.time_limit import loop_factory
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 
     from rich.progress import ProgressColumn
+
+
+# --- What commands print: consoles, messages on stderr, tables and JSON. ---
 
 WIDE = 200  # columns of a pipe for tables with long lines
 _PIPE_WIDTH = 160
@@ -102,3 +112,114 @@ def progress_bar(console: Console, *columns: ProgressColumn, auto_refresh: bool 
         redirect_stderr=False,
         disable=not console.is_terminal,
     )
+
+
+# --- Runs a command, with or without an event loop, and turns signals and exceptions into ... ---
+
+T = TypeVar("T")
+
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 128 + signal.SIGINT  # as shells report it
+TERMINATED = 128 + signal.SIGTERM
+
+_BY_SIGNAL: dict[int, tuple[int, str]] = {
+    signal.SIGINT: (INTERRUPTED, "interrupted"),
+    signal.SIGTERM: (TERMINATED, "terminated"),
+}
+_IMPATIENT = 3  # signals
+_WRONG_USE = (ConfigError, InvalidTopicError)
+
+
+def run_command(main: Coroutine[Any, Any, T]) -> T:
+    """Run a command on uvloop if it is installed, else on asyncio's own loop.
+
+    An expected error ends the process with one line on stderr instead of a traceback. The exit
+    status is 1 for an error of Kafka or of the system, 2 for a wrong option or an invalid topic
+    name, 130 after Ctrl-C and 143 after SIGTERM. The coroutine cleans up before.
+    """
+    with _exit_statuses(), asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(_cancelled_by_sigterm(main))
+
+
+def run_blocking(main: Callable[[], T]) -> T:
+    """Run a command without an event loop, otherwise as :func:`run_command`.
+
+    SIGTERM ends the process as usual.
+    """
+    with _exit_statuses():
+        return main()
+
+
+@contextmanager
+def exit_on_signals() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the command at once, while it blocks: at a prompt, or until other
+    processes have done their work."""
+
+    def end(number: int, _frame: object) -> None:
+        stderr_console().print()
+        raise _ended_by(number)
+
+    with _handled_by(end):
+        yield
+
+
+@contextmanager
+def stop_noted() -> Iterator[threading.Event]:
+    """The first Ctrl-C or SIGTERM sets the event, and interrupts nothing: a call of Spark's JVM
+    that is interrupted prints stack traces. It ends the command after the block. The third
+    signal ends the command at once. The second does not, because one Ctrl-C may arrive twice: from
+    the terminal, and from a program that started the command."""
+    noted = threading.Event()
+    received: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        received.append(number)
+        noted.set()
+        if len(received) >= _IMPATIENT:
+            raise _ended_by(number)
+
+    with _handled_by(note):
+        yield noted
+    if received:
+        raise KeyboardInterrupt if received[0] == signal.SIGINT else asyncio.CancelledError
+
+
+@contextmanager
+def _handled_by(handle: Callable[[int, object], None]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM call the function."""
+    before = {number: signal.signal(number, handle) for number in _BY_SIGNAL}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _exit_statuses() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise _ended_by(signal.SIGINT) from None
+    except asyncio.CancelledError:
+        raise _ended_by(signal.SIGTERM) from None
+    except BrokenPipeError:
+        raise  # the reader of stdout has ended: typer exits with status 1 without a message
+    except (KafkaError, OSError) as error:
+        print_message("error", error)
+        raise typer.Exit(USAGE if isinstance(error, _WRONG_USE) else FAILED) from None
+
+
+def _ended_by(number: int) -> typer.Exit:
+    """Say which signal has ended the command; returns the exit."""
+    status, word = _BY_SIGNAL[number]
+    stderr_console().print(Text(word, "yellow"))
+    return typer.Exit(status)
+
+
+async def _cancelled_by_sigterm(main: Coroutine[Any, Any, T]) -> T:
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await main

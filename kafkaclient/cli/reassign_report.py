@@ -15,7 +15,7 @@ from rich.text import Text
 
 from kafkaclient.admin.reassign.estimate import shown
 from kafkaclient.admin.reassign.outcome import some
-from kafkaclient.admin.reassign.throttle_marks import RATE_KEYS
+from kafkaclient.admin.reassign.throttle import RATE_KEYS
 from kafkaclient.cli.output import (
     joined,
     picked,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kafkaclient.admin import Estimate, Lifted, Progress, Throttles
     from kafkaclient.errors import KafkaError
     from kafkaclient.types import TopicPartition
-    from kafkaclient.wire.reassignments import OngoingReassignment
+    from kafkaclient.wire.admin import OngoingReassignment
 
 _ROWS = 20  # partitions shown while they move: a screen has no room for more
 _LINE_EVERY_S = 10.0

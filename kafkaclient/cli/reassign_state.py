@@ -12,8 +12,7 @@ from kafkaclient.admin import ReassignmentPlan
 from kafkaclient.cli import reassign_report as report
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
 from kafkaclient.cli.options import AsJson, Yes
-from kafkaclient.cli.output import joined, picked, print_json, print_message
-from kafkaclient.cli.run import FAILED
+from kafkaclient.cli.output import FAILED, joined, picked, print_json, print_message
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:

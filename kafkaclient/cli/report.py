@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
@@ -14,23 +15,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from kafkaclient.cli.connection import Connection, with_connection
-from kafkaclient.cli.output import WIDE, plain_table, stdout_console
-from kafkaclient.cli.run import run_blocking, run_command, stop_noted
-from kafkaclient.cli.spark import spark_with_progress
+from kafkaclient.cli.output import (
+    WIDE,
+    plain_table,
+    progress_bar,
+    run_blocking,
+    run_command,
+    stderr_console,
+    stdout_console,
+    stop_noted,
+)
 from kafkaclient.errors import ConfigError
 from kafkaclient.pages.page import check_plotly
-from kafkaclient.spark.jobs import report_progress, spark_failures
 from kafkaclient.spark.report.findings import findings, write_findings
 from kafkaclient.spark.report.page import write_report
+from kafkaclient.spark.session import QUICK_START, report_progress, spark_failures, spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from rich.progress import Progress, TaskID
     from rich.table import Table
 
     from kafkaclient.spark.report.findings import Findings
+
+
+# --- ``kafkaclient report``: Spark aggregates telemetry into tables and a page. ---
 
 _FOLLOWED = "10m"
 _POLL_S = 0.5
@@ -177,7 +190,7 @@ def _report(
     if begin is not None and end is not None and begin >= end:
         raise ConfigError(f"--since {since} is not before --until {until}")
     import_module("kafkaclient.telemetry")
-    found_runs: Any = import_module("kafkaclient.spark.report.runs")
+    found_runs: Any = import_module("kafkaclient.spark.report.queries")
     runs = found_runs.find_runs(folders, begin, end)
     _make_folder(out)
     job: Any = import_module("kafkaclient.spark.report.job")
@@ -290,3 +303,34 @@ def _ms(value: float | None) -> str:
 
 def _share(value: float | None) -> str:
     return "" if value is None else f"{value:.1%}"
+
+
+# --- A Spark session with a progress bar, for the commands that run on Spark. ---
+
+
+def job_progress(*fields: str) -> Progress:
+    """The progress bar of a job in other processes; its task has ``fields`` to be shown."""
+    return progress_bar(
+        stderr_console(),
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        *(TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in fields),
+        TimeElapsedColumn(),
+    )
+
+
+@contextmanager
+def spark_with_progress(
+    application: str, master: str | None, settings: Mapping[str, str], *fields: str
+) -> Iterator[tuple[Any, Progress, TaskID]]:
+    """A session, its progress bar and the bar's task, which has ``fields`` to be shown."""
+    with job_progress(*fields) as progress:
+        texts: dict[str, Any] = dict.fromkeys(fields, "")
+        task = progress.add_task("starting Spark", total=None, **texts)
+        with spark_failures("starting Spark"):
+            spark = spark_session(application, master, settings, java_options=QUICK_START)
+        try:
+            yield spark, progress, task
+        finally:
+            spark.stop()

@@ -13,8 +13,7 @@ from kafkaclient.admin.reassign.plan import parse_broker_list
 from kafkaclient.cli import reassign_report as report
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
 from kafkaclient.cli.options import AsJson, Yes
-from kafkaclient.cli.output import print_json, print_message
-from kafkaclient.cli.run import FAILED
+from kafkaclient.cli.output import FAILED, print_json, print_message
 from kafkaclient.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:

@@ -11,10 +11,8 @@ from kafkaclient.admin import ConfigSource
 from kafkaclient.admin.limits_store import LIMITS_TOPIC
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
-from kafkaclient.cli.options import AsJson, IgnoreLimits, LimitsFile, ValidateOnly, Yes
-from kafkaclient.cli.output import joined, picked, print_json, print_message, print_table
-from kafkaclient.cli.properties import comma_pairs
-from kafkaclient.cli.run import FAILED
+from kafkaclient.cli.options import AsJson, IgnoreLimits, LimitsFile, ValidateOnly, Yes, comma_pairs
+from kafkaclient.cli.output import FAILED, joined, picked, print_json, print_message, print_table
 from kafkaclient.errors import (
     ConfigError,
     InvalidTopicError,
@@ -22,7 +20,7 @@ from kafkaclient.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from kafkaclient.topic_names import check_topic_name
+from kafkaclient.types import check_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

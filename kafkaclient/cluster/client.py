@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine, Iterable
 
-    from kafkaclient.config.kinds import Address
-    from kafkaclient.config.limit import Limit
+    from kafkaclient.config.kinds import Address, Limit
 
 from kafkaclient.errors import BootstrapError
 

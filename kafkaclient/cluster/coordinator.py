@@ -9,8 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkaclient.broker_errors import BROKER_ERRORS, broker_error, denied
-from kafkaclient.cluster.backoff import exponential_s
-from kafkaclient.cluster.retry import set_within, until_answered
+from kafkaclient.cluster.backoff import exponential_s, set_within, until_answered
 from kafkaclient.errors import AuthenticationError, AuthorizationError, KafkaError, ProtocolError
 from kafkaclient.log_fields import log_fields
 from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall

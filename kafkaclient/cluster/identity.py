@@ -56,6 +56,7 @@ once all brokers agree, the view agrees with them ``BELIEVED_AFTER_S`` and two s
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
@@ -77,14 +78,18 @@ from kafkaclient.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sized
     from uuid import UUID
 
-    from kafkaclient.cluster.outages import Outages
     from kafkaclient.cluster.view import LeaderHint
+    from kafkaclient.cluster.waits import Outages
+    from kafkaclient.config import ClientConfig
     from kafkaclient.errors import KafkaError
     from kafkaclient.wire.api import BrokerInfo
     from kafkaclient.wire.results import MetadataResult, TopicInfo
+
+
+# --- Which cluster the client is in, and which of its brokers' answers is newer. ---
 
 T = TypeVar("T")
 
@@ -289,3 +294,52 @@ def with_leaders(
         topics=MappingProxyType(topics),
         told=MappingProxyType({k: v for k, v in view.told.items() if k not in changed}),
     )
+
+
+# --- When a client goes back to the bootstrap servers ... ---
+
+_log = logging.getLogger(__name__)
+
+HEAD_START_S = 0.5  # how long one broker is dialed before the next one, for a call to any broker
+MAX_DIALED = 5  # how many known brokers are dialed before the bootstrap servers
+
+
+def is_enabled(config: ClientConfig) -> bool:
+    return config.metadata_recovery_strategy == "rebootstrap"
+
+
+class Rebootstrap:
+    """Decides whether a Metadata request goes to the bootstrap servers."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.required: bool = False
+        """Whether a response required it, and none was used since."""
+        self._enabled = is_enabled(config)
+        self._trigger_s = config.metadata_recovery_rebootstrap_trigger_ms / 1000
+        self._failing_since = 0.0
+        self._told = False
+
+    def require(self) -> None:
+        """A broker has answered REBOOTSTRAP_REQUIRED."""
+        self.required = self._enabled
+
+    def is_due(self, now: float, failures: int, known_brokers: Sized) -> bool:
+        """Whether this request goes to the bootstrap servers, after ``failures`` failed requests in
+        a row. Unless it is required, every second request goes to a known broker, because known
+        brokers may come back, too. Without known brokers the router asks the bootstrap servers
+        anyway.
+        """
+        if not failures:
+            self._failing_since = now  # the requests fail from now on, if this one does
+            self._told = False
+        if self.required:
+            return True
+        silent_s = now - self._failing_since
+        turn = failures % 2 == 1 and len(known_brokers) > 0
+        if not (self._enabled and turn and silent_s >= self._trigger_s):
+            return False
+        level, self._told = logging.DEBUG if self._told else logging.WARNING, True
+        _log.log(
+            level, "no broker has answered for %.0f s: asking the bootstrap servers again", silent_s
+        )
+        return True

@@ -9,8 +9,8 @@ import socket
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaclient.broker_errors import broker_error
+from kafkaclient.cluster.backoff import ReconnectBackoff
 from kafkaclient.cluster.identity import REBOOTSTRAP_REQUIRED, WrongBrokerError, differs
-from kafkaclient.cluster.reconnect_backoff import ReconnectBackoff
 from kafkaclient.errors import (
     AuthenticationError,
     BrokerConnectionError,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkaclient.config import ClientConfig
     from kafkaclient.net.authentication import Session
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.net.meter import Meter
+    from kafkaclient.net.pipeline import Meter
     from kafkaclient.net.security import Security
 
 _log = logging.getLogger(__name__)

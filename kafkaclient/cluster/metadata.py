@@ -9,11 +9,9 @@ from functools import partial
 from itertools import filterfalse
 from typing import TYPE_CHECKING
 
-from kafkaclient.cluster.backoff import retry_pause_s
+from kafkaclient.cluster.backoff import RefreshSchedule, retry_pause_s, set_within
 from kafkaclient.cluster.client import bootstrap_error
 from kafkaclient.cluster.identity import differs, is_final, merge, with_leaders
-from kafkaclient.cluster.refresh_schedule import RefreshSchedule
-from kafkaclient.cluster.retry import set_within
 from kafkaclient.cluster.topics import (
     TopicInUse,
     TopicsInUse,
@@ -30,7 +28,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.log_fields import log_fields
 from kafkaclient.time_limit import time_limit
-from kafkaclient.topic_names import check_topic_name
+from kafkaclient.types import check_topic_name
 from kafkaclient.wire.metadata import MetadataCall, TopicCache
 
 if TYPE_CHECKING:
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import LeaderHint, TopicView
     from kafkaclient.cluster.waits import Waits
     from kafkaclient.config import ClientConfig
-    from kafkaclient.config.limit import Limit
+    from kafkaclient.config.kinds import Limit
     from kafkaclient.wire.api import BrokerInfo
     from kafkaclient.wire.results import MetadataResult
 

@@ -17,11 +17,19 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkaclient.cluster.identity import CONFIRM_S, REBOOTSTRAP_REQUIRED, Identity, differs
+from kafkaclient.cluster.identity import (
+    CONFIRM_S,
+    HEAD_START_S,
+    MAX_DIALED,
+    REBOOTSTRAP_REQUIRED,
+    Identity,
+    Rebootstrap,
+    differs,
+    is_enabled,
+)
 from kafkaclient.cluster.link import Link, first_connection, raise_refusal
-from kafkaclient.cluster.outages import Outages
-from kafkaclient.cluster.rebootstrap import HEAD_START_S, MAX_DIALED, Rebootstrap, is_enabled
 from kafkaclient.cluster.view import Broker
+from kafkaclient.cluster.waits import Outages
 from kafkaclient.errors import (
     AuthenticationError,
     BrokerConnectionError,
@@ -45,7 +53,7 @@ if TYPE_CHECKING:
     from kafkaclient.config import ClientConfig
     from kafkaclient.net.connection import Connection
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.net.meter import Meter
+    from kafkaclient.net.pipeline import Meter
     from kafkaclient.wire.api import Call
     from kafkaclient.wire.results import MetadataResult
 

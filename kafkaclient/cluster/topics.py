@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.cluster.identity import impossible
 from kafkaclient.errors import BrokerError, KafkaError, MetadataTimeoutError, UnknownTopicError
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Container, Iterable, Mapping
+    from collections.abc import Callable, Collection, Container, Iterable, Mapping
 
     from kafkaclient.cluster.view import ClusterView, TopicView
-    from kafkaclient.config.limit import Limit
+    from kafkaclient.config.kinds import Limit
+    from kafkaclient.types import TopicPartition
     from kafkaclient.wire.results import MetadataResult
+
+
+# --- The topics in use: their errors, the callers that wait for them, and when to retry. ---
 
 _UNKNOWN_TOPIC = 3
 _LEADER_NOT_AVAILABLE = 5
@@ -194,3 +198,44 @@ def no_metadata(
     )
     error.__cause__ = cause
     return error
+
+
+# --- Whether a log has become shorter: one low answer of one broker is not believed. ---
+
+_LOW_ANSWERS = 3  # in a row, before a log counts as shorter
+_PAUSE_S = 1.0  # between them; a broker that goes on after a pause knows its leaders within ms
+
+
+class FetchEnds(Protocol):
+    """End offsets of partitions, from leaders of fresh metadata: by default the last stable
+    offsets, else the high watermarks."""
+
+    async def __call__(
+        self, partitions: Collection[TopicPartition], *, read_committed: bool = True
+    ) -> dict[TopicPartition, int]: ...
+
+
+async def ends_from(
+    fetch_ends: FetchEnds, known: Mapping[TopicPartition, int], *, read_committed: bool = True
+) -> dict[TopicPartition, int]:
+    """The partitions' end offsets, given an offset of each that its log has had.
+
+    An end lower than the known offset is returned only if all ``_LOW_ANSWERS`` are so low: records
+    were lost, or the topic was created again. With ``read_committed``, the known offset itself is
+    returned while an open transaction begins before it. Raises as ``fetch_ends``.
+    """
+    found: dict[TopicPartition, int] = {}
+    low = set(known)
+    for answers in range(_LOW_ANSWERS):
+        if answers:
+            await asyncio.sleep(_PAUSE_S)
+        found |= await fetch_ends(low, read_committed=read_committed)
+        low = {tp for tp in low if found.get(tp, known[tp]) < known[tp]}
+        if low and read_committed:
+            for tp, end in (await fetch_ends(low, read_committed=False)).items():
+                if end >= known[tp]:
+                    found[tp] = known[tp]
+                    low.discard(tp)
+        if not low:
+            break
+    return found

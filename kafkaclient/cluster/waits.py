@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 from kafkaclient.log_fields import log_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
+
+
+# --- What the callers of a client wait for: a wait that lasts is told in the log, once, ... ---
 
 _log = logging.getLogger(__name__)
 
@@ -113,3 +116,36 @@ class Waits:
         if self._waiting:
             delay_s = max(0.1, due - now)
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._check)
+
+
+# --- Which failures are news: an outage costs a line when it begins, and one when it ... ---
+
+_REMINDS_AFTER_S = 60.0  # seconds until an outage that `reminds` is news again; doubled each time
+
+
+class Outages:
+    """What fails now, by key. ``clock`` returns seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._failing: dict[Hashable, list[float]] = {}
+        """When each began to fail, and when it is news again."""
+
+    def is_news(self, key: Hashable, *, reminds: bool = False) -> bool:
+        """Note a failure. Whether it is the first one since the last success, or with ``reminds``
+        the first one after 1, 2, 4, ... minutes."""
+        now = self._clock()
+        outage = self._failing.get(key)
+        if outage is None:
+            self._failing[key] = [now, now + _REMINDS_AFTER_S]
+            return True
+        began, again_at = outage
+        if not reminds or now < again_at:
+            return False
+        outage[1] = now + (now - began)
+        return True
+
+    def end(self, key: Hashable) -> float | None:
+        """Note a success. For how many seconds it had failed; None if it had not."""
+        outage = self._failing.pop(key, None)
+        return None if outage is None else self._clock() - outage[0]

@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from kafkaclient.config.kinds import ADDRESSES, BOOLEAN, INT64_MAX, TEXT, Address, integer, one_of
-from kafkaclient.config.limit import Limit
+from kafkaclient.config.kinds import (
+    ADDRESSES,
+    BOOLEAN,
+    INT64_MAX,
+    TEXT,
+    Address,
+    Limit,
+    integer,
+    one_of,
+)
 from kafkaclient.config.options import REQUIRED, Option, Section, read_options
 from kafkaclient.config.security import SecurityOptions, settle_security
 from kafkaclient.errors import ConfigError

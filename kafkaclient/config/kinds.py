@@ -14,9 +14,24 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from kafkaclient.hooks import Hooks
+
+# --- A time limit with the name of its option, if it has one. ---
+
+
+class Limit(NamedTuple):
+    """``str`` gives the text for messages: ``60 s (max.block.ms)``, or ``60 s``."""
+
+    seconds: float
+    setting: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.seconds:g} s ({self.setting})" if self.setting else f"{self.seconds:g} s"
+
+
+# --- Kinds of option values: how a value is read, and the description of accepted values. ---
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1

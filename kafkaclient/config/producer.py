@@ -29,8 +29,7 @@ from kafkaclient.config.kinds import (
     optional,
     serializer,
 )
-from kafkaclient.config.options import Section, options_of
-from kafkaclient.config.telemetry_target import TELEMETRY_TARGET, TelemetryTarget
+from kafkaclient.config.options import TELEMETRY_TARGET, Section, TelemetryTarget, options_of
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from kafkaclient.config.jaas import MSK_IAM, apply_jaas
 from kafkaclient.config.kinds import (
     HOST_NAME,
     PATH,
@@ -27,7 +26,7 @@ from kafkaclient.config.kinds import (
     some_of,
 )
 from kafkaclient.config.options import Section
-from kafkaclient.config.token_providers import msk_provider, ready_provider
+from kafkaclient.config.token_providers import MSK_IAM, apply_jaas, msk_provider, ready_provider
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:

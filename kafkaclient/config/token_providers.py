@@ -3,14 +3,20 @@ Amazon MSK."""
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkaclient.config.jaas import MSK_IAM, login_module
+from kafkaclient.config.kinds import PATH, PEM, SASL_EXTENSIONS, VERBATIM, Kind, one_of
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from kafkaclient.config.options import Given
+
+
+# --- Makes the token provider that options name: by its path, or as Java's clients name ... ---
 
 _MSK_PROVIDER = "kafkaclient.aws:MskIamTokenProvider"
 
@@ -75,3 +81,183 @@ def _load(path: str, **arguments: str) -> Any:
             "function () -> Token, or an object or class with such a method token"
         )
     return provider
+
+
+# --- Reads credentials from ``sasl.jaas.config``, as Java's clients have them. ---
+
+MSK_IAM = "AWS_MSK_IAM"
+"""The mechanism of aws-msk-iam-auth, Amazon's library for Java."""
+
+# The login module's class, without its package -> the mechanisms for which the module is.
+_MODULES = {
+    "PlainLoginModule": ("PLAIN",),
+    "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+    "OAuthBearerLoginModule": ("OAUTHBEARER",),
+    "IAMLoginModule": (MSK_IAM,),
+}
+
+# The login module's option -> the client's option with this meaning, and the kind of its value.
+_OPTIONS: dict[str, tuple[str, Kind[Any]]] = {
+    "username": ("sasl_username", VERBATIM),
+    "password": ("sasl_password", VERBATIM),
+    "clientId": ("sasl_oauthbearer_client_credentials_client_id", VERBATIM),
+    "clientSecret": ("sasl_oauthbearer_client_credentials_client_secret", VERBATIM),
+    "scope": ("sasl_oauthbearer_scope", VERBATIM),
+    "ssl.truststore.location": ("https_ca_location", PATH),
+    "ssl.truststore.certificates": ("https_ca_pem", PEM),
+}
+_EXTENSION = "extension_"  # the rest of the word is the name of a SASL extension (KIP-342)
+_FORMAT = one_of("PEM", ignore_case=True)  # of ssl.truststore.type, which has no other value
+
+_CONTROL_FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})
+
+# The tokens of Java's StreamTokenizer: quoted strings (which end with their line), words, signs.
+_TOKEN = re.compile(
+    r"""(?P<blank>\s+|//[^\r\n]*|/\*.*?\*/)
+    |(?P<quote>["'])(?P<text>(?:\\.|(?!(?P=quote))[^\\\r\n])*)(?P=quote)
+    |(?P<word>[^\s"'=;/]+)
+    |(?P<sign>[=;])""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
+_CONTROL = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+def apply_jaas(values: dict[str, Any], given: Mapping[str, Given]) -> None:
+    """Set the options that ``sasl.jaas.config`` names. Raises ConfigError, also if the user gave
+    one of these options another value.
+    """
+    name, options = login_module(values)
+    extensions: dict[str, str] = {}
+    for number, (word, text) in enumerate(options.items(), 1):
+        if word == "ssl.truststore.type":
+            _read(_FORMAT, word, text)
+            continue
+        if word.startswith(_EXTENSION) and name == "OAuthBearerLoginModule":
+            extensions |= _read(SASL_EXTENSIONS, word, {word.removeprefix(_EXTENSION): text})
+            continue
+        if word not in _OPTIONS:
+            raise ConfigError(
+                f"sasl.jaas.config: option {number} of {name} is none of those that kafkaclient "
+                f"knows: {', '.join(_OPTIONS)}, and {_EXTENSION}NAME for OAUTHBEARER"
+            )
+        option, kind = _OPTIONS[word]
+        _set(values, given, option, _read(kind, word, text))
+    if extensions:
+        _set(values, given, "sasl_oauthbearer_extensions", extensions)
+
+
+def login_module(values: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
+    """The login module in ``sasl.jaas.config``: the name of its class, and its options. Raises
+    ConfigError for a module that is not for the mechanism."""
+    module = parse_jaas(values["sasl_jaas_config"])
+    name = module.class_name.rpartition(".")[2]
+    mechanisms = _MODULES.get(name)
+    if mechanisms is None:
+        raise ConfigError(
+            f"sasl.jaas.config names another login module than {', '.join(_MODULES)}, which are "
+            "those that kafkaclient knows"
+        )
+    if values["sasl_mechanism"] not in mechanisms:
+        raise ConfigError(
+            f"sasl.jaas.config names {name}, which is for {' and '.join(mechanisms)}, but "
+            f"sasl_mechanism is {values['sasl_mechanism']}"
+        )
+    return name, module.options
+
+
+def _set(values: dict[str, Any], given: Mapping[str, Given], option: str, value: Any) -> None:
+    if option in given and values[option] != value:
+        raise ConfigError(
+            f"{given[option].spelling} and sasl.jaas.config name different values; give one of them"
+        )
+    values[option] = value
+
+
+def _read(kind: Kind[Any], word: str, text: object) -> Any:
+    try:
+        return kind.read(text)
+    except (LookupError, TypeError, ValueError):
+        raise ConfigError(f"sasl.jaas.config: {word} must be {kind.accepts}") from None
+
+
+class LoginModule(NamedTuple):
+    """The one entry of a JAAS configuration."""
+
+    class_name: str
+    options: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"LoginModule({self.class_name}, options hidden)"
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+
+def parse_jaas(text: str) -> LoginModule:
+    """The login module of ``<class> required name="value" ...;`` and its options.
+
+    Quotes, escapes and comments are as in Java's ``JaasConfig``. Raises ConfigError for any other
+    text, and for more than one module.
+    """
+    tokens = _tokens(text)
+    class_name = _expect(tokens, "word", "the name of a login module").text
+    flag = _expect(tokens, "word", "a control flag such as required")
+    if flag.text.lower() not in _CONTROL_FLAGS:
+        raise _wrong(flag, "a control flag such as required")
+    options: dict[str, str] = {}
+    while (name := next(tokens)).kind == "word":
+        equals = next(tokens)
+        if equals.text != "=" or equals.kind != "sign":
+            raise _wrong(equals, "'=' after the name of an option")
+        value = next(tokens)
+        if value.kind not in ("word", "quoted"):
+            raise _wrong(value, "the value of an option")
+        options[name.text] = value.text
+    if name.kind != "sign" or name.text != ";":
+        raise _wrong(name, "a further option, or ';' at the end")
+    if (rest := next(tokens)).kind != "end":
+        raise _wrong(rest, "nothing after the ';' (one login module is what there can be)")
+    return LoginModule(class_name, options)
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    """The text's tokens, then ``end`` tokens without end."""
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            yield _Token("unreadable", "", at)
+            break
+        if match["quote"]:
+            yield _Token("quoted", _ESCAPE.sub(_character, match["text"]), at)
+        elif match["word"]:
+            yield _Token("word", match["word"], at)
+        elif match["sign"]:
+            yield _Token("sign", match["sign"], at)
+        at = match.end()
+    while True:
+        yield _Token("end", "", len(text))
+
+
+def _character(escape: re.Match[str]) -> str:
+    code = escape[1]
+    return chr(int(code, 8)) if code[0] in "01234567" else _CONTROL.get(code, code)
+
+
+def _expect(tokens: Iterator[_Token], kind: str, what: str) -> _Token:
+    token = next(tokens)
+    if token.kind != kind:
+        raise _wrong(token, what)
+    return token
+
+
+def _wrong(token: _Token, expected: str) -> ConfigError:
+    return ConfigError(
+        f"sasl.jaas.config cannot be read at character {token.at + 1}: expected {expected}. Its "
+        'form is: org.apache.kafka.common.security.plain.PlainLoginModule required username="..." '
+        'password="...";'
+    )

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from kafkaclient.metrics.producer import ProducerMetrics  # noqa: E402 - after the choice
+from kafkaclient.metrics.producer import ProducerMetrics
 
 __all__ = ["ProducerMetrics"]

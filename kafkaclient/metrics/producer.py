@@ -11,8 +11,7 @@ from collections import Counter, defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from kafkaclient.metrics.group import Group
-from kafkaclient.metrics.snapshot import MetricsSnapshot, Values
+from kafkaclient.metrics.snapshot import Group, MetricsSnapshot, Values
 from kafkaclient.metrics.stats import Windowed, Windows
 from kafkaclient.types import TopicPartition
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from kafkaclient.metrics.stats import Windowed, Windows
 
 if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
+
+
+# --- ``MetricsSnapshot``: what ``Producer.metrics()`` returns. ---
 
 Values: TypeAlias = "dict[str, float]"
 """Metrics by name, sorted. Averages and maxima without recorded values are NaN.
@@ -34,3 +41,78 @@ class MetricsSnapshot(NamedTuple):
     transaction_seconds: dict[str, float]
     """How long the calls of a transaction took together: ``init``, ``begin``, ``send_offsets``,
     ``commit``, ``abort``. ``producer`` has the same times as ``txn-CALL-time-ns-total``."""
+
+
+# --- A group of named metrics that are read together. ---
+
+Reading: TypeAlias = Callable[[float], float]
+"""The value of a metric at the time ``now``."""
+
+_MS_PER_S = 1000.0
+
+
+class Group:
+    """Metrics by name. Each method adds the names that Java derives from one sensor.
+
+    Values recorded in the returned statistics count in ``total``, too. For example, a value of a
+    node's group counts in the group of all nodes.
+    """
+
+    def __init__(self, windows: Windows) -> None:
+        self._windows = windows
+        self._readings: dict[str, Reading] = {}
+        self._unbound: set[str] = set()
+
+    def meter(self, name: str, total: Windowed | None = None) -> Windowed:
+        """``name-rate`` (per second) and ``name-total`` of the values recorded."""
+        values = Windowed(self._windows, total)
+        self._readings[f"{name}-rate"] = values.rate
+        self._readings[f"{name}-total"] = lambda _now: values.total
+        return values
+
+    def traffic(self, messages: str, nbytes: str, total: Windowed | None = None) -> Windowed:
+        """Rate and total of the number of messages, and of their bytes."""
+        sizes = Windowed(self._windows, total)
+        self._readings[f"{messages}-rate"] = sizes.frequency
+        self._readings[f"{messages}-total"] = lambda _now: sizes.events
+        self._readings[f"{nbytes}-rate"] = sizes.rate
+        self._readings[f"{nbytes}-total"] = lambda _now: sizes.total
+        return sizes
+
+    def spread(self, name: str, values: Windowed | None = None) -> Windowed:
+        """``name-avg`` and ``name-max`` of the values recorded."""
+        values = values or Windowed(self._windows)
+        self._readings[f"{name}-avg"] = values.average
+        self._readings[f"{name}-max"] = values.maximum
+        return values
+
+    def duration(self, name: str, total: Windowed | None = None) -> Windowed:
+        """``name-avg`` and ``name-max`` in milliseconds of times recorded in seconds."""
+        seconds = Windowed(self._windows, total)
+        self._readings[f"{name}-avg"] = lambda now: seconds.average(now) * _MS_PER_S
+        self._readings[f"{name}-max"] = lambda now: seconds.maximum(now) * _MS_PER_S
+        return seconds
+
+    def average(self, name: str, total: Windowed | None = None) -> Windowed:
+        """``name``, the average of the values recorded."""
+        values = Windowed(self._windows, total)
+        self._readings[name] = values.average
+        return values
+
+    def read_by(self, name: str, reading: Reading) -> None:
+        """``name``, with ``reading`` as its value."""
+        self._readings[name] = reading
+
+    def gauges(self, *names: str) -> None:
+        """Names whose sources :meth:`bind` sets; NaN until then."""
+        self._unbound.update(names)
+        self._readings.update(dict.fromkeys(names, lambda _now: math.nan))
+
+    def bind(self, name: str, read: Callable[[], float]) -> None:
+        """Set the source of a gauge. Raises KeyError for other names."""
+        if name not in self._unbound:
+            raise KeyError(name)
+        self._readings[name] = lambda _now: read()
+
+    def snapshot(self, now: float) -> dict[str, float]:
+        return {name: read(now) for name, read in sorted(self._readings.items())}

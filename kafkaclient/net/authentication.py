@@ -20,15 +20,14 @@ from kafkaclient.log_fields import log_fields
 from kafkaclient.net.off_loop import OffLoop
 from kafkaclient.net.sasl.mechanisms import RefusedError
 from kafkaclient.time_limit import time_limit
-from kafkaclient.wire.sasl import SaslAuthenticateCall, SaslHandshakeCall
+from kafkaclient.wire.api_versions import SaslAuthenticateCall, SaslHandshakeCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
     from kafkaclient.net.connection import Connection
-    from kafkaclient.net.sasl.login import Login
-    from kafkaclient.net.sasl.mechanisms import Mechanism
+    from kafkaclient.net.sasl.mechanisms import Login, Mechanism
 
 _log = logging.getLogger(__name__)
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from kafkaclient.errors import SslAuthenticationError
-from kafkaclient.net.fork import guard
-from kafkaclient.net.off_loop import OffLoop
-from kafkaclient.net.tls_failures import explain_tls_error, is_plain_kafka
+from kafkaclient.net.off_loop import OffLoop, guard
+from kafkaclient.net.tls import explain_tls_error, is_plain_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,7 +98,7 @@ class TcpDialer:
         guard(self)
 
     def forked(self) -> None:
-        """See :class:`~kafkaclient.net.fork.Forkable`.
+        """See :class:`~kafkaclient.net.off_loop.Forkable`.
 
         The child's descriptors are redirected to the null device rather than closed: an event loop
         still uses their numbers, and the garbage collector may close them again. The parent's

@@ -3,12 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Generic, TypeVar
+import os
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from weakref import WeakSet
 
-from kafkaclient.threads import DaemonThreads
+from kafkaclient.time_limit import DaemonThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+# --- Releases sockets and records in a forked child. ---
+
+
+class Forkable(Protocol):
+    """An object that only the process that made it may use."""
+
+    def forked(self) -> None:
+        """Release everything: this is a child process. Must neither raise nor call an event loop,
+        whose thread may not exist here."""
+        ...
+
+
+_guarded: WeakSet[Forkable] = WeakSet()
+
+
+def guard(owner: Forkable) -> None:
+    """Call :meth:`Forkable.forked` in every child that is forked while ``owner`` exists."""
+    _guarded.add(owner)
+
+
+def _in_child() -> None:
+    for owner in list(_guarded):
+        owner.forked()
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+# --- Runs a blocking call in a thread, one at a time. ---
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ import struct
 import sys
 from collections import deque
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from kafkaclient.errors import (
     BrokerConnectionError,
@@ -23,14 +23,41 @@ from kafkaclient.errors import (
     RequestTimedOutError,
 )
 from kafkaclient.log_fields import log_fields
-from kafkaclient.net.meter import NoMeter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kafkaclient.net.meter import Meter
     from kafkaclient.net.pending_request import PendingRequest
     from kafkaclient.types import Buffer
+
+
+# --- The statistics that a connection reports. ---
+
+
+class Meter(Protocol):
+    """Receives a connection's events. ``node_id`` is negative for bootstrap servers."""
+
+    def connection_opened(self, node_id: int) -> None:
+        return
+
+    def connection_closed(self, node_id: int) -> None:
+        return
+
+    def request_sent(self, node_id: int, nbytes: int) -> None:
+        return
+
+    def request_done(
+        self, node_id: int, api: str, nbytes: int, latency_s: float, error: KafkaError | None
+    ) -> None:
+        """The response of ``nbytes`` was read, or there will be none because of ``error``."""
+        return
+
+
+class NoMeter(Meter):
+    """A meter that ignores all events."""
+
+
+# --- Requests and responses on one connection: frames, order, back-pressure and time limits. ---
 
 _log = logging.getLogger(__name__)
 

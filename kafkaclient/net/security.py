@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.errors import AuthenticationError, SslAuthenticationError
 from kafkaclient.net.authentication import Session, authenticate, demanded_mechanisms
 from kafkaclient.net.dialer import TcpDialer
-from kafkaclient.net.tls_failures import is_tls
+from kafkaclient.net.tls import is_tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from kafkaclient.config.security import SecurityOptions
     from kafkaclient.net.connection import Connection
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.net.sasl.login import Login
-    from kafkaclient.net.sasl.mechanisms import Mechanism
+    from kafkaclient.net.sasl.mechanisms import Login, Mechanism
     from kafkaclient.net.tls import TlsContexts
 
 
@@ -113,6 +112,6 @@ def _tls(options: SecurityOptions) -> TlsContexts:
 
 
 def _login(options: SecurityOptions, wall_clock: Callable[[], float]) -> Login:
-    from kafkaclient.net.sasl.login import Login  # noqa: PLC0415
+    from kafkaclient.net.sasl.mechanisms import Login  # noqa: PLC0415
 
     return Login(options, wall_clock)

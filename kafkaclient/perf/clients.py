@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.metrics.snapshot import MetricsSnapshot
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.perf.payload import KeyValue
-    from kafkaclient.perf.traffic import Completed
+    from kafkaclient.perf.traffic import Completed, KeyValue
     from kafkaclient.producer.batches.batch_result import Run
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.prometheus import ProducerMetricsCollector

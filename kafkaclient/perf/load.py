@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.perf.clients import LoadClient
     from kafkaclient.perf.latency import Window
-    from kafkaclient.perf.payload import KeyValue
+    from kafkaclient.perf.traffic import KeyValue
 
 _YIELD_EVERY_S = 0.001
 _MIN_SLEEP_S = 0.002

@@ -22,8 +22,7 @@ from kafkaclient.perf.traffic import BrokerTraffic, PartitionTraffic, Traffic, s
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from kafkaclient.perf.payload import KeyValue
-    from kafkaclient.perf.traffic import Completed
+    from kafkaclient.perf.traffic import Completed, KeyValue
 
 _LEVEL = {"acks": "all", "enable.idempotence": "true", "linger.ms": "5"}
 

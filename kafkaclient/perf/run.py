@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from kafkaclient.perf.clients import LoadClient
     from kafkaclient.perf.latency import Summary
     from kafkaclient.perf.load import Load, Outcome
-    from kafkaclient.perf.payload import KeyValue
-    from kafkaclient.perf.traffic import Traffic
+    from kafkaclient.perf.traffic import KeyValue, Traffic
 
 _GIVE_UP_AFTER_S = 1.0
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaclient.perf.payload import KeyValue
+    from kafkaclient.perf.traffic import KeyValue
     from kafkaclient.producer.batches.batch_result import BatchResult
     from kafkaclient.producer.batches.delivery import Delivery
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from kafkaclient.errors import ConfigError, KafkaError
-from kafkaclient.event_loop import loop_factory
 from kafkaclient.perf.shared_load import all_runs, run_plan
-from kafkaclient.spark.jobs import SparkJobError, spark_failures
+from kafkaclient.spark.session import SparkJobError, spark_failures
+from kafkaclient.time_limit import loop_factory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

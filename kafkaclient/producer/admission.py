@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkaclient.config.limit import Limit
+from kafkaclient.config.kinds import Limit
 from kafkaclient.errors import (
     BufferFullError,
     DeliveryTimeoutError,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.metadata import Metadata
     from kafkaclient.cluster.view import TopicView
-    from kafkaclient.config.limit import Limit
+    from kafkaclient.config.kinds import Limit
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.topic_waiters import HeldRecord
 

@@ -16,7 +16,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkaclient.config.limit import Limit
+from kafkaclient.config.kinds import Limit
 from kafkaclient.errors import BufferFullError, KafkaError, ProducerClosedError, defect
 from kafkaclient.producer.batches.delivery import delivery_for_last
 from kafkaclient.producer.batches.record import PendingRecord, Record

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Never
 from kafkaclient.cluster.client import Client, LeftOpen
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import FlushTimeoutError, ProducerClosedError, ProducerStateError
-from kafkaclient.net.fork import guard
+from kafkaclient.net.off_loop import guard
 from kafkaclient.producer.batches.delivery import Delivery
 from kafkaclient.producer.batches.direct_append import DirectAppend
 from kafkaclient.producer.batches.record import RawRecord, serialized_record
@@ -121,7 +121,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin, 
         return LeftOpen(what, core.loop, partial(core.stop, None))
 
     def forked(self) -> None:
-        """See :class:`~kafkaclient.net.fork.Forkable`; not for applications."""
+        """See :class:`~kafkaclient.net.off_loop.Forkable`; not for applications."""
         self._close_direct_append()
         self._state = ProducerState.FORKED
 

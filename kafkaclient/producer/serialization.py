@@ -12,7 +12,7 @@ from kafkaclient.time_limit import PatientTimer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaclient.config.limit import Limit
+    from kafkaclient.config.kinds import Limit
     from kafkaclient.producer.batches.record import PendingRecord
 
 Outcome: TypeAlias = Record | KafkaError

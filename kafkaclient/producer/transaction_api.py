@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError, ProducerStateError, TransactionAbortableError
 from kafkaclient.producer.transactions.states import TransactionState
-from kafkaclient.topic_names import check_topic_name
-from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from kafkaclient.types import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    TopicPartition,
+    check_topic_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

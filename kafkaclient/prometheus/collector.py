@@ -16,10 +16,16 @@ from prometheus_client import REGISTRY
 
 from kafkaclient.errors import ProducerStateError
 from kafkaclient.hooks import FinishedBatch, FinishedRequest, Hooks
-from kafkaclient.net.fork import guard
-from kafkaclient.prometheus.families import Families, FirstSeen, Reading
-from kafkaclient.prometheus.histogram import BYTES, SECONDS, Histogram
-from kafkaclient.prometheus.pages import Pages
+from kafkaclient.net.off_loop import guard
+from kafkaclient.prometheus.families import (
+    BYTES,
+    SECONDS,
+    Families,
+    FirstSeen,
+    Histogram,
+    Pages,
+    Reading,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -247,7 +253,7 @@ class _Page:
         guard(self)
 
     def forked(self) -> None:
-        """See :class:`~kafkaclient.net.fork.Forkable`."""
+        """See :class:`~kafkaclient.net.off_loop.Forkable`."""
         self._lock = threading.Lock()
 
     def add(self, collector: ProducerMetricsCollector) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
+from bisect import bisect_left
 from math import isnan
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
@@ -28,8 +31,51 @@ if TYPE_CHECKING:
 
     from kafkaclient.metrics.snapshot import MetricsSnapshot
     from kafkaclient.producer.partitioning.load_view import LoadSnapshot
-    from kafkaclient.prometheus.histogram import Counts
     from kafkaclient.types import TopicPartition
+
+
+# --- ``Histogram``: counts values in buckets with fixed bounds. ---
+
+SECONDS = (
+    *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0, 30.0, 120.0),
+)
+"""Bounds for times: from half a millisecond to the default of ``delivery.timeout.ms``."""
+
+BYTES = tuple(float(2**power) for power in (*range(9, 21), 22, 24))
+"""Bounds for sizes of batches: from 512 bytes to 16 MiB."""
+
+
+class Counts(NamedTuple):
+    """A histogram at one moment."""
+
+    bounds: tuple[float, ...]
+    """The upper bounds of the buckets, ascending. A bucket includes its bound."""
+    counts: tuple[int, ...]
+    """Values in each bucket; the last one is for values above all bounds."""
+    sum: float
+    """The sum of all values."""
+
+
+class Histogram:
+    """A value costs a binary search among the bounds. Not safe for several threads."""
+
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = tuple(bounds)
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def read(self) -> Counts:
+        return Counts(self._bounds, tuple(self._counts), self._sum)
+
+
+# --- Turns what was read of producers into prometheus-client's metric families. ---
 
 _CLIENT = ("client_id",)
 _BROKER = ("client_id", "broker")
@@ -240,3 +286,35 @@ class Families:
         family = self._families[name]
         assert isinstance(family, HistogramMetricFamily)
         family.add_metric(labels, buckets, counts.sum)
+
+
+# --- One page for each registry: a page may have each family once only, whatever it is ... ---
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.registry import Collector
+
+    P = TypeVar("P", bound=Collector)
+else:
+    P = TypeVar("P")
+
+
+class Pages(Generic[P]):
+    """The pages of one kind. ``new`` makes one, which is registered as its registry's collector."""
+
+    def __init__(self, new: Callable[[], P]) -> None:
+        self._new = new
+        self._pages: weakref.WeakKeyDictionary[CollectorRegistry, P] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def of(self, registry: CollectorRegistry) -> P:
+        """The registry's page. Raises ValueError if the registry has metrics of these names."""
+        with self._lock:
+            page = self._pages.get(registry)
+            if page is None:
+                page = self._new()
+                registry.register(page)
+                self._pages[registry] = page
+            return page

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from prometheus_client import REGISTRY
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
+from kafkaclient.prometheus.families import Pages
 from kafkaclient.prometheus.names import (
     STREAMS,
     STREAMS_PREFIX,
     STREAMS_STATES,
     STREAMS_TASK,
 )
-from kafkaclient.prometheus.pages import Pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkaclient.types import Headers, TopicPartition
-    from kafkaclient.wire.column_buffers import BlobColumn, ColumnBuffers, HeaderColumn
+    from kafkaclient.wire.arrow import BlobColumn, ColumnBuffers, HeaderColumn
 
 
 class FetchedRecord(NamedTuple):

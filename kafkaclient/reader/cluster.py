@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 from kafkaclient.broker_errors import broker_error, denied
-from kafkaclient.cluster.backoff import retry_pause_s
-from kafkaclient.cluster.log_ends import ends_from
+from kafkaclient.cluster.backoff import retry_pause_s, until_answered
 from kafkaclient.cluster.metadata import Metadata
-from kafkaclient.cluster.retry import until_answered
 from kafkaclient.cluster.router import Router
-from kafkaclient.cluster.topics import topic_error
+from kafkaclient.cluster.topics import ends_from, topic_error
 from kafkaclient.cluster.waits import Waits
 from kafkaclient.errors import (
     KafkaError,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkaclient.types import TopicPartition
-    from kafkaclient.wire.column_buffers import ColumnBuffers
+    from kafkaclient.wire.arrow import ColumnBuffers
     from kafkaclient.wire.fetch import AbortedTransaction
     from kafkaclient.wire.record_reader import BatchHeader
 

@@ -20,8 +20,8 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.spark.garbage import freeze_objects
 from kafkaclient.spark.given_options import without_effect
 from kafkaclient.spark.options import ENDING, SUBSCRIPTIONS, TRIGGER, ReadOptions, WriteOptions
-from kafkaclient.spark.schema import read_schema
-from kafkaclient.spark.workers import REMEDY
+from kafkaclient.spark.rows import read_schema
+from kafkaclient.spark.session import REMEDY
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -103,7 +103,7 @@ class KafkaDataSource(DataSource):
             from kafkaclient.spark.exactly_once import ExactlyOnceWriter  # noqa: PLC0415
 
             return ExactlyOnceWriter(options, columns)
-        from kafkaclient.spark.stream_sink import KafkaStreamWriter  # noqa: PLC0415
+        from kafkaclient.spark.sink import KafkaStreamWriter  # noqa: PLC0415
 
         return KafkaStreamWriter(options, columns)
 

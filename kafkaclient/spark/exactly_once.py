@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from kafkaclient.admin import Admin
 from kafkaclient.broker_errors import broker_error, denied
-from kafkaclient.config.admin import AdminConfig
+from kafkaclient.config.reader import AdminConfig
 from kafkaclient.errors import (
     AuthorizationError,
     BulkDeliveryError,
@@ -32,12 +32,11 @@ from kafkaclient.errors import (
     TransactionLostError,
 )
 from kafkaclient.producer.producer import Producer
-from kafkaclient.spark.checkpoint import end_offsets
 from kafkaclient.spark.client_cache import WORKER_CACHE
 from kafkaclient.spark.commit import abort_batch, commit_batch
-from kafkaclient.spark.decisions import Contents, Decision
 from kafkaclient.spark.garbage import freeze_objects
-from kafkaclient.spark.ledger import KafkaLedger, make_ledger
+from kafkaclient.spark.ledger import Contents, Decision, KafkaLedger, make_ledger
+from kafkaclient.spark.offsets import end_offsets
 from kafkaclient.spark.sink import TaskWriter, write_rows
 from kafkaclient.spark.transactions import KafkaTransactions
 

@@ -11,12 +11,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+# --- Spark's offsets: their JSON, start and end of a read, and the division into tasks. ---
 
 EARLIEST, LATEST = -2, -1  # in place of an offset, as in ListOffsets requests
 
@@ -152,3 +156,40 @@ def limit_offsets(
         tp: min(offset, start[tp] + max(1, most * sizes[tp] // total)) if sizes[tp] else offset
         for tp, offset in end.items()
     }
+
+
+# --- Reads a batch's end offsets from a query's checkpoint, if the checkpoint is on this ... ---
+
+_HEADER_LINES = 2  # the version and the metadata; then there is one line per source
+
+
+def end_offsets(location: str | None, batch: int) -> str | None:
+    """The end offsets of a batch, one line per source, as Spark wrote them before the batch ran.
+
+    Spark reads the same file to repeat the batch (Java: ``OffsetSeqLog``). ``location`` is the
+    option checkpointLocation. None if the file cannot be read: the checkpoint is in HDFS, in an
+    object store or on another machine, or it was set by configuration.
+    """
+    folder = _local(location)
+    if folder is None:
+        return None
+    try:
+        lines = (folder / "offsets" / str(batch)).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    if len(lines) <= _HEADER_LINES or not lines[0].startswith("v"):
+        return None
+    return "\n".join(lines[_HEADER_LINES:])
+
+
+def _local(location: str | None) -> Path | None:
+    if not location:
+        return None
+    # Parsed as Java's org.apache.hadoop.fs.Path does: %20, ? and # have no special meaning.
+    scheme, colon, rest = location.partition(":")
+    if not colon or "/" in scheme:
+        return Path(location)
+    if scheme != "file":
+        return None
+    host, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
+    return Path(slash + path) if host in ("", "localhost") else None

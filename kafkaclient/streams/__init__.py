@@ -11,15 +11,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from kafkaclient.streams.assignment.assignor import assign
+from kafkaclient.streams.assignment.assignor import (
+    ConsumerTasks,
+    assign,
+    assign_tasks_to_threads,
+    assign_to_prior_owners,
+)
 from kafkaclient.streams.assignment.clients import (
     Assignment,
     AssignmentConfigs,
     Client,
     ClientAssignment,
 )
-from kafkaclient.streams.assignment.fallback import assign_to_prior_owners
-from kafkaclient.streams.assignment.threads import ConsumerTasks, assign_tasks_to_threads
 from kafkaclient.streams.description import (
     ApplicationDescription,
     CopyDescription,
@@ -30,7 +33,7 @@ from kafkaclient.streams.description import (
 from kafkaclient.streams.group_protocol import HostInfo
 from kafkaclient.streams.listeners import AppState, RestoreListener
 from kafkaclient.streams.metrics import StreamsMetricsSnapshot
-from kafkaclient.streams.tasks import TaskId
+from kafkaclient.streams.topology import TaskId
 
 if TYPE_CHECKING:
     from kafkaclient.streams.app import StreamsApp

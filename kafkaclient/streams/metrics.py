@@ -10,7 +10,7 @@ import math
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaclient.metrics.group import Group
+from kafkaclient.metrics.snapshot import Group
 from kafkaclient.metrics.stats import Windowed, Windows
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.metrics.snapshot import Values
     from kafkaclient.streams.listeners import AppState
-    from kafkaclient.streams.tasks import TaskId
+    from kafkaclient.streams.topology import TaskId
 
 _WINDOW_S = 30.0
 _WINDOWS = 2

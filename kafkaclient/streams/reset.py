@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from kafkaclient.admin.admin import Admin
-    from kafkaclient.wire.group_admin import GroupListing
     from kafkaclient.wire.groups import DescribedGroup, DescribedMember
+    from kafkaclient.wire.membership import GroupListing
 
 _SETTLE_S = 3.5  # a member that runs joins again with its next heartbeat (Java's default: 3 s)
 _LOOK_EVERY_S = 0.5

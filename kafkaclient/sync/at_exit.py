@@ -16,8 +16,8 @@ import threading
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.clock import monotonic
-from kafkaclient.net.fork import guard
+from kafkaclient.net.off_loop import guard
+from kafkaclient.time_limit import monotonic
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -98,7 +98,7 @@ class OpenThreads:
             resume.set()
 
     def forked(self) -> None:
-        """See :class:`~kafkaclient.net.fork.Forkable`."""
+        """See :class:`~kafkaclient.net.off_loop.Forkable`."""
         for thread in self._exit_timeouts:
             thread.future_state.forked()
         self._resumes.clear()

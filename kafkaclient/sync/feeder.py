@@ -7,7 +7,6 @@ from collections import deque
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.clock import monotonic
 from kafkaclient.errors import (
     BufferFullError,
     KafkaError,
@@ -15,13 +14,13 @@ from kafkaclient.errors import (
     ProducerClosedError,
 )
 from kafkaclient.producer.admission import CALL_DEADLINE
-from kafkaclient.sync.entries import Many, records_in, topic_of
 from kafkaclient.sync.futures import SendFuture
+from kafkaclient.sync.handover import Many, records_in, topic_of
+from kafkaclient.time_limit import monotonic
 
 if TYPE_CHECKING:
     from kafkaclient.producer.producer import Producer
-    from kafkaclient.sync.entries import Entry, One
-    from kafkaclient.sync.handover import Handover
+    from kafkaclient.sync.handover import Entry, Handover, One
     from kafkaclient.sync.outcomes import Outcomes
 
 _RELEASE_EVERY = 256  # entries: how often callers that wait for room, and other tasks, can go on

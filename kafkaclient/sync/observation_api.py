@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.clock import monotonic
 from kafkaclient.errors import KafkaError, KafkaTimeoutError, ProducerStateError
 from kafkaclient.producer.observability.health import Health
-from kafkaclient.sync.waiting import NOT_RESPONDING, check_may_wait, within
+from kafkaclient.sync.futures import NOT_RESPONDING, check_may_wait, within
+from kafkaclient.time_limit import monotonic
 
 if TYPE_CHECKING:
     from kafkaclient.cluster.view import PartitionView

@@ -12,29 +12,27 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
-from kafkaclient.clock import monotonic
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import (
     ConfigError,
     FlushTimeoutError,
     ProducerClosedError,
 )
-from kafkaclient.net.fork import guard
+from kafkaclient.net.off_loop import guard
 from kafkaclient.producer.batches.record import RawRecord
 from kafkaclient.producer.producer import Producer
 from kafkaclient.sync.at_exit import open_threads
-from kafkaclient.sync.columns import Columns
-from kafkaclient.sync.entries import Many
-from kafkaclient.sync.futures import SendFuture
+from kafkaclient.sync.futures import SendFuture, check_may_wait, within
+from kafkaclient.sync.handover import Many
 from kafkaclient.sync.observation_api import SyncObservationMixin
-from kafkaclient.sync.serializing import Serializing
+from kafkaclient.sync.serializing import Columns, Serializing
 from kafkaclient.sync.thread import ProducerThread
-from kafkaclient.sync.waiting import check_may_wait, within
+from kafkaclient.time_limit import monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
-    from kafkaclient.sync.entries import One
+    from kafkaclient.sync.handover import One
     from kafkaclient.types import BulkMetadata, HeadersLike, RecordMetadata
 
 T = TypeVar("T")
@@ -129,7 +127,7 @@ class SyncProducer(SyncObservationMixin):
             thread.close(None)
 
     def forked(self) -> None:
-        """See :class:`~kafkaclient.net.fork.Forkable`; not for applications."""
+        """See :class:`~kafkaclient.net.off_loop.Forkable`; not for applications."""
         self._lock = threading.Lock()
         self._thread = None
 

@@ -11,20 +11,19 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.errors import KafkaError, ProducerClosedError, defect
-from kafkaclient.event_loop import loop_factory
 from kafkaclient.log_fields import log_fields
-from kafkaclient.sync.entries import records_in
 from kafkaclient.sync.feeder import Feeder
 from kafkaclient.sync.futures import FutureState, ThreadFuture
-from kafkaclient.sync.handover import Handover
+from kafkaclient.sync.handover import Handover, records_in
 from kafkaclient.sync.outcomes import Outcomes
+from kafkaclient.time_limit import loop_factory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from kafkaclient.producer.batches.batch_result import BatchResult
     from kafkaclient.producer.producer import Producer
-    from kafkaclient.sync.entries import Entry
+    from kafkaclient.sync.handover import Entry
 
 T = TypeVar("T")
 

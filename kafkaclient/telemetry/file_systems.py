@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import fs
 
-from kafkaclient.config.telemetry_target import TelemetryTarget
+from kafkaclient.config.options import TelemetryTarget
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:

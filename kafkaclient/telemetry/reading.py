@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from kafkaclient.config.telemetry_target import TelemetryTarget
+from kafkaclient.config.options import TelemetryTarget
 from kafkaclient.errors import ConfigError
 from kafkaclient.telemetry.file_systems import open_root
 from kafkaclient.telemetry.format import EXCLUSIONS_KEY, check_metadata, checked, start_of

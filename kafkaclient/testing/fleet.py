@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.errors import ConfigError
 from kafkaclient.testing.broker import CHECKPOINT_FILES, Broker, BrokerProcess, BrokerState
 from kafkaclient.testing.errors import BrokerStartError
-from kafkaclient.testing.ports import free_ports, ports_from
-from kafkaclient.testing.probe import membership
+from kafkaclient.testing.ports import free_ports, membership, ports_from
 from kafkaclient.testing.proxy import FaultProxy, ProxyCounters
 from kafkaclient.testing.security import make_certificates
 from kafkaclient.testing.settings import (

@@ -8,9 +8,37 @@ from __future__ import annotations
 import struct
 import zlib
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.types import Buffer
+
+
+# --- CRC-32C, the checksum of record batches. ---
+
+
+def _load() -> Any:
+    package = PathFinder.find_spec("crc32c")
+    places = None if package is None else package.submodule_search_locations
+    spec = None if places is None else PathFinder.find_spec("crc32c._crc32c", places)
+    if spec is None or spec.loader is None:
+        return import_module("crc32c").crc32c
+    extension = module_from_spec(spec)
+    spec.loader.exec_module(extension)
+    return extension.crc32c
+
+
+crc32c: Callable[[Buffer], int] = _load()
+
+
+# --- The compression codecs of record batches, with the frames of Kafka's Java clients. ---
 
 try:
     import cramjam
@@ -24,8 +52,6 @@ except ImportError as error:
         "interpreter, or in processes of their own"
     ) from error
 
-if TYPE_CHECKING:
-    from kafkaclient.types import Buffer
 
 MAX_DECOMPRESSED = 256 * 1024 * 1024
 """The default limit of :func:`decompress`, in bytes."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkaclient.errors import UnsupportedVersionError
 from kafkaclient.wire.api import ApiKey, BrokerInfo, Call
 from kafkaclient.wire.reader import Reader
-from kafkaclient.wire.writer import (
+from kafkaclient.wire.results import (
     INT32,
     INT64,
     NO_TAGS,

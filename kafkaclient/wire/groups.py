@@ -15,8 +15,7 @@ from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 from kafkaclient.wire.api import ApiKey, Call, by_topic, malformed
 from kafkaclient.wire.codec import CodecCall, partitions_in
 from kafkaclient.wire.reader import Reader
-from kafkaclient.wire.transactions import PartitionCodes
-from kafkaclient.wire.writer import (
+from kafkaclient.wire.results import (
     INT16,
     INT32,
     NO_TAGS,
@@ -26,6 +25,7 @@ from kafkaclient.wire.writer import (
     request,
     string,
 )
+from kafkaclient.wire.transactions import PartitionCodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -21,10 +21,12 @@ from uuid import UUID
 from kafkaclient.errors import ProtocolError
 from kafkaclient.wire.api import ApiKey, BrokerInfo, Call, malformed
 from kafkaclient.wire.reader import Reader
-from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
-from kafkaclient.wire.writer import (
+from kafkaclient.wire.results import (
     INT32,
     NO_TAGS,
+    MetadataResult,
+    PartitionView,
+    TopicInfo,
     compact_count,
     compact_string,
     framed,

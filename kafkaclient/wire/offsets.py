@@ -15,7 +15,7 @@ from kafkaclient.errors import ProtocolError
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey, Call, malformed
 from kafkaclient.wire.reader import Reader
-from kafkaclient.wire.writer import (
+from kafkaclient.wire.results import (
     INT32,
     INT64,
     NO_TAGS,

@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING
 from kafkaclient.errors import UnsupportedVersionError
 from kafkaclient.wire.api import ApiKey, BrokerInfo
 from kafkaclient.wire.reader import Reader
-from kafkaclient.wire.results import PartitionResult, ProduceResult, RecordError
-from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, request, string, uvarint
+from kafkaclient.wire.results import (
+    INT32,
+    NO_TAGS,
+    PartitionResult,
+    ProduceResult,
+    RecordError,
+    compact_string,
+    request,
+    string,
+    uvarint,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

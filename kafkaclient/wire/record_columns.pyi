@@ -1,7 +1,7 @@
 """Decodes the records of batches into columns."""
 
 from kafkaclient.types import Buffer
-from kafkaclient.wire.column_buffers import ColumnBuffers
+from kafkaclient.wire.arrow import ColumnBuffers
 
 __all__ = ["RecordColumns"]
 

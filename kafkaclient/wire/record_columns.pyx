@@ -13,7 +13,7 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from kafkaclient.errors import ProtocolError
-from kafkaclient.wire.column_buffers import BlobColumn, ColumnBuffers, HeaderColumn
+from kafkaclient.wire.arrow import BlobColumn, ColumnBuffers, HeaderColumn
 
 __all__ = ["RecordColumns"]
 

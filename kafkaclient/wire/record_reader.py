@@ -10,8 +10,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import ProtocolError
-from kafkaclient.wire.checksum import crc32c
-from kafkaclient.wire.compression import decompress
+from kafkaclient.wire.compression import crc32c, decompress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import cython
 
-from kafkaclient.wire.checksum import crc32c
-from kafkaclient.wire.compression import Codec, compress
+from kafkaclient.wire.compression import Codec, compress, crc32c
 from kafkaclient.wire.record_buffer import fields_size, record_size
 from kafkaclient.wire.record_reader import (
     BATCH_OVERHEAD,

@@ -25,7 +25,7 @@ from kafkaclient.wire.groups import (
     assignment_in,
     subscription_in,
 )
-from kafkaclient.wire.writer import INT16, INT32, NO_TAGS, compact_count, compact_string
+from kafkaclient.wire.results import INT16, INT32, NO_TAGS, compact_count, compact_string
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from kafkaclient.admin.kip36 import Start, alternated, assign, start_of_extension
+from kafkaclient.admin.placement import Start, alternated, assign, start_of_extension
 from kafkaclient.errors import BrokerError, ConfigError
 
 TWO_EACH = {0: "rack1", 1: "rack2", 2: "rack2", 3: "rack3", 4: "rack3", 5: "rack1"}

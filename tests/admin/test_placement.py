@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaclient.admin.kip36 import Start, assign
-from kafkaclient.admin.placement import is_feasible, place
+from kafkaclient.admin.placement import Start, assign, is_feasible, place
 
 
 def solve(capacities, partitions, factor, racks=None) -> bool:

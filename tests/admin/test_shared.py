@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kafkaclient.admin import Admin
-from kafkaclient.admin.shared import Shared
+from kafkaclient.admin.session import Shared
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.types import TopicPartition

@@ -10,7 +10,7 @@ import pytest
 from aiokafka.abc import AbstractTokenProvider
 
 from kafkaclient import Token
-from kafkaclient.aiokafka.tokens import TokenAdapter, token_provider_for
+from kafkaclient.aiokafka.options import TokenAdapter, token_provider_for
 from kafkaclient.net.sasl.tokens import TokenSource
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from kafkaclient.perf.payload import KeyValue
+    from kafkaclient.perf.traffic import KeyValue
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafkaclient.cli.producer_status import BrokerStatus, ProducerStatus
-from kafkaclient.prometheus.histogram import SECONDS, Counts, Histogram
+from kafkaclient.cli.top import BrokerStatus, ProducerStatus
+from kafkaclient.prometheus.families import SECONDS, Counts, Histogram
 
 
 def times(*seconds: float) -> Counts:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from kafkaclient.admin import Admin
 from kafkaclient.cli import connection as module
-from kafkaclient.cli import run as run_module
+from kafkaclient.cli import output as run_module
 from kafkaclient.cli.admin import OVER_LIMIT
 from kafkaclient.cli.app import app
 from kafkaclient.cli.cluster import NOT_RUNNING

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from kafkaclient.cli import perf_producers
-from kafkaclient.cli import spark as spark_module
+from kafkaclient.cli import perf_report as perf_producers
+from kafkaclient.cli import report as spark_module
 from kafkaclient.perf import spark_load
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kafkaclient.admin import Admin, Lifted
-from kafkaclient.admin.reassign.quotas import ReplicationQuotas
+from kafkaclient.admin.reassign.throttled_reassignment import ReplicationQuotas
 from kafkaclient.cli import connection as module
 from kafkaclient.cli.app import app
 from kafkaclient.errors import RequestTimedOutError

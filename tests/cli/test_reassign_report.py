@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from kafkaclient.admin import BrokerProgress, Lifted, PartitionProgress, Progress
-from kafkaclient.admin.reassign.moves import Move
+from kafkaclient.admin.reassign.plan import Move
 from kafkaclient.cli import reassign_report as report
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.reassignments import OngoingReassignment
+from kafkaclient.wire.admin import OngoingReassignment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

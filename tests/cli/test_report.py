@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kafkaclient.admin import Admin
-from kafkaclient.cli import spark as spark_module
+from kafkaclient.cli import report as spark_module
 from kafkaclient.cli.app import app
 from kafkaclient.cli.connection import Connection
 from kafkaclient.pages import page

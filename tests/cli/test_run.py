@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import typer
 
-from kafkaclient.cli.run import run_blocking, run_command, stop_noted
+from kafkaclient.cli.output import run_blocking, run_command, stop_noted
 from kafkaclient.errors import BootstrapError, ConfigError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def test_a_signal_lets_the_command_clean_up(
 PROMPT = """
 import typer
 from kafkaclient.cli.admin import confirm
-from kafkaclient.cli.run import run_command
+from kafkaclient.cli.output import run_command
 
 async def main() -> None:
     confirm("Delete everything?", yes=False)

@@ -13,7 +13,7 @@ from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 from azure.identity import CredentialUnavailableError
 
 import kafkaclient.azure
-from kafkaclient.aiokafka.tokens import token_provider_for
+from kafkaclient.aiokafka.options import token_provider_for
 from kafkaclient.azure import EntraTokenProvider
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError

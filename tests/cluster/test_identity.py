@@ -18,8 +18,8 @@ from kafkaclient.cluster.identity import (
     merge,
     with_leaders,
 )
-from kafkaclient.cluster.outages import Outages
 from kafkaclient.cluster.view import ClusterView, LeaderHint
+from kafkaclient.cluster.waits import Outages
 from kafkaclient.wire.api import BrokerInfo
 from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
 

@@ -8,7 +8,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.cluster.log_ends import ends_from
+from kafkaclient.cluster.topics import ends_from
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
 

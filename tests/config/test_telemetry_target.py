@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkaclient.config import ProducerConfig
-from kafkaclient.config.telemetry_target import TelemetryTarget
+from kafkaclient.config.options import TelemetryTarget
 from kafkaclient.errors import ConfigError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.telemetry import open_root

@@ -19,10 +19,9 @@ from kafkaclient.errors import (
 )
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.api_versions import ApiVersions
+from kafkaclient.wire.api_versions import ApiVersions, SaslHandshakeCall
 from kafkaclient.wire.codec import decode_request, encode_response
 from kafkaclient.wire.metadata import MetadataCall
-from kafkaclient.wire.sasl import SaslHandshakeCall
 
 if TYPE_CHECKING:
     from kafkaclient.net.connection import Connection

@@ -15,8 +15,8 @@ from kafkaclient.errors import (
     KafkaError,
     MetadataTimeoutError,
 )
-from kafkaclient.perf import growth
-from kafkaclient.perf.growth import TopicGrowth, growth_followed
+from kafkaclient.perf import latency as growth
+from kafkaclient.perf.latency import TopicGrowth, growth_followed
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect

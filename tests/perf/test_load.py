@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkaclient.perf.latency import Window
-    from kafkaclient.perf.payload import KeyValue
+    from kafkaclient.perf.traffic import KeyValue
 
 RECORDS = repeat((None, b"x" * 10))
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.perf.payload import (
+from kafkaclient.perf.traffic import (
     file_payloads,
     monotonic_payloads,
     random_payloads,

@@ -11,10 +11,9 @@ import pytest
 
 from kafkaclient.errors import ConfigError, KafkaError
 from kafkaclient.perf.load import LoadSpec
-from kafkaclient.perf.payload import random_payloads
-from kafkaclient.perf.processes import run_in_processes
 from kafkaclient.perf.run import Labels
-from kafkaclient.perf.shared_load import ProducerPlan, shares
+from kafkaclient.perf.shared_load import ProducerPlan, run_in_processes, shares
+from kafkaclient.perf.traffic import random_payloads
 
 
 class Deadly:

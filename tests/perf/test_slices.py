@@ -13,7 +13,7 @@ from kafkaclient.producer.batches.batch_result import BatchResult
 from kafkaclient.producer.batches.delivery import delivery_for_last
 
 if TYPE_CHECKING:
-    from kafkaclient.perf.payload import KeyValue
+    from kafkaclient.perf.traffic import KeyValue
 
 
 class Sender:

@@ -14,12 +14,17 @@ from kafkaclient.errors import BootstrapError, ConfigError
 from kafkaclient.perf import spark_load
 from kafkaclient.perf.latency import Distribution, Summary
 from kafkaclient.perf.load import LoadSpec, Outcome
-from kafkaclient.perf.payload import monotonic_payloads, random_payloads
 from kafkaclient.perf.run import Labels, Run, record_of
 from kafkaclient.perf.shared_load import ProducerPlan, merged, shares
 from kafkaclient.perf.spark_load import check_slots, run_together
-from kafkaclient.perf.traffic import BrokerTraffic, PartitionTraffic, Traffic
-from kafkaclient.spark.jobs import SparkJobError
+from kafkaclient.perf.traffic import (
+    BrokerTraffic,
+    PartitionTraffic,
+    Traffic,
+    monotonic_payloads,
+    random_payloads,
+)
+from kafkaclient.spark.session import SparkJobError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.cluster import log_ends
+from kafkaclient.cluster import topics as log_ends
 from kafkaclient.spark.client_cache import ClientCache
 from kafkaclient.spark.options import ReadOptions
 from kafkaclient.testing.fake import FakeCluster

@@ -4,7 +4,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.spark.jobs import SparkJobError, spark_failures
+from kafkaclient.spark.session import SparkJobError, spark_failures
 
 SAID = """An error occurred while calling o30.parquet.
 : org.apache.spark.SparkException: Job aborted.
@@ -20,7 +20,7 @@ Traceback (most recent call last):
   File "counting.py", line 90, in read_batches
     with pq.ParquetFile(path) as file:
          ^^^^^^^^^^^^^^^^^^^^
-kafkaclient.spark.jobs.SparkJobError: /facts/batches-a.parquet cannot be read
+kafkaclient.spark.session.SparkJobError: /facts/batches-a.parquet cannot be read
 """
 
 
@@ -29,7 +29,7 @@ def test_a_python_workers_error_has_no_frames() -> None:
         raise Py4JError(IN_A_WORKER)
     assert str(raised.value) == (
         "the report: An exception was thrown from the Python worker. Please see the stack trace "
-        "below. kafkaclient.spark.jobs.SparkJobError: /facts/batches-a.parquet cannot be read"
+        "below. kafkaclient.spark.session.SparkJobError: /facts/batches-a.parquet cannot be read"
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.spark.loop import LoopThread
+from kafkaclient.spark.client_cache import LoopThread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -130,6 +130,6 @@ def test_a_broken_uvloop_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise ImportError("uvloop was built for another Python")
 
-    monkeypatch.setattr("kafkaclient.spark.loop.loop_factory", fail)
+    monkeypatch.setattr("kafkaclient.spark.client_cache.loop_factory", fail)
     with pytest.raises(ImportError, match="another Python"):
         LoopThread("test")

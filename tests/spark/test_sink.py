@@ -16,8 +16,12 @@ from kafkaclient import Producer  # noqa: E402
 from kafkaclient.errors import BulkDeliveryError, InvalidRecordError  # noqa: E402
 from kafkaclient.spark.options import WriteOptions  # noqa: E402
 from kafkaclient.spark.rows import WriteColumns  # noqa: E402
-from kafkaclient.spark.sink import KafkaWriter, TaskWriter, Written  # noqa: E402
-from kafkaclient.spark.stream_sink import KafkaStreamWriter  # noqa: E402
+from kafkaclient.spark.sink import (  # noqa: E402
+    KafkaStreamWriter,
+    KafkaWriter,
+    TaskWriter,
+    Written,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -16,16 +16,16 @@ from uuid import UUID
 from kafkaclient.streams import AssignmentConfigs, TaskId
 from kafkaclient.streams.group_protocol import NO_REBALANCE, SubscriptionInfo
 from kafkaclient.streams.membership.leader import MemberAssignment, compute_assignments
-from kafkaclient.streams.membership.member_states import (
+from kafkaclient.streams.membership.ownership import (
     TRANSITIONS,
+    Claims,
     Loss,
     MemberEvent,
     MemberState,
     error_event,
     join_event,
 )
-from kafkaclient.streams.membership.ownership import Claims
-from kafkaclient.streams.tasks import LATEST_OFFSET
+from kafkaclient.streams.topology import LATEST_OFFSET
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.groups import ConsumerSubscription
 from tests.streams.fakes import topology_of

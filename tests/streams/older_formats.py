@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from kafkaclient.streams.group_protocol import modified_utf8
-from kafkaclient.wire.writer import string
+from kafkaclient.wire.results import string
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,10 +10,9 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.config.admin import AdminConfig
+from kafkaclient.config.reader import AdminConfig
 from kafkaclient.streams.membership.commit_gate import CommitGate
-from kafkaclient.streams.membership.connection import GroupConnection
-from kafkaclient.streams.membership.group_offsets import GroupOffsets
+from kafkaclient.streams.membership.connection import GroupConnection, GroupOffsets
 from kafkaclient.streams.membership.member import Generation, Member, MemberOptions
 from kafkaclient.streams.membership.ownership import Claims, Ownership
 from kafkaclient.types import TopicPartition

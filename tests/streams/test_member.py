@@ -7,10 +7,9 @@ import asyncio
 import pytest
 
 from kafkaclient.errors import BrokerError, StreamsError
-from kafkaclient.streams.membership.member_states import MemberState
+from kafkaclient.streams.membership.ownership import MemberState
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake.cluster import FakeCluster
-from kafkaclient.testing.fake.error_code import ErrorCode
 from kafkaclient.testing.fake.interceptors import (
     CLOSE,
     CLOSE_ANSWER,
@@ -19,6 +18,7 @@ from kafkaclient.testing.fake.interceptors import (
     Request,
     delay_answer,
 )
+from kafkaclient.testing.fake.log import ErrorCode
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 from tests.streams.range_protocol import RangeProtocol, member

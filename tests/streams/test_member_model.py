@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from kafkaclient.errors import BrokerError
 from kafkaclient.testing.clock import run_virtual
 from kafkaclient.testing.fake.cluster import FakeCluster
-from kafkaclient.testing.fake.error_code import ErrorCode
 from kafkaclient.testing.fake.interceptors import CLOSE, CLOSE_ANSWER, DROP_ANSWER, delay_answer
+from kafkaclient.testing.fake.log import ErrorCode
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.groups import assignment_in
 from tests.streams.range_protocol import RangeProtocol, RunningMember, member

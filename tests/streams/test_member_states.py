@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from kafkaclient.streams.membership.member_states import (
+from kafkaclient.streams.membership.ownership import (
     TRANSITIONS,
     Loss,
     MemberEvent,

@@ -20,8 +20,7 @@ from kafkaclient.errors import (
     TransactionAbortableError,
 )
 from kafkaclient.streams.membership.commit_gate import CommitGate
-from kafkaclient.streams.membership.connection import GroupConnection
-from kafkaclient.streams.membership.group_offsets import GroupOffsets
+from kafkaclient.streams.membership.connection import GroupConnection, GroupOffsets
 from kafkaclient.streams.runtime.outputs import (
     OutgoingRecord,
     PlainOutput,

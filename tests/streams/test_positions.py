@@ -16,7 +16,7 @@ from kafkaclient.streams.positions import (
     positions_group,
 )
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.group_admin import GroupListing
+from kafkaclient.wire.membership import GroupListing
 from tests.streams.test_description import TASKS, group
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.streams import StreamsApp
-from kafkaclient.streams.runtime.to_the_end import to_the_end
+from kafkaclient.streams.runtime.changelog_reader import to_the_end
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.fake.interceptors import DROP
 from kafkaclient.wire.api import ApiKey

@@ -19,8 +19,8 @@ from kafkaclient.streams.group_protocol import (
     SubscriptionInfo,
     decode_subscription,
 )
+from kafkaclient.streams.membership.leader import RebalanceSchedule
 from kafkaclient.streams.membership.member import Generation
-from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.streams_protocol import StreamsProtocol
 from kafkaclient.streams.runtime.task_manager import TaskManager

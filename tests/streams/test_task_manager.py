@@ -127,7 +127,7 @@ async def test_an_offset_beyond_the_end_is_reset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The topic was created again: records below would be skipped in silence."""
-    monkeypatch.setattr("kafkaclient.cluster.log_ends._PAUSE_S", 0)
+    monkeypatch.setattr("kafkaclient.cluster.topics._PAUSE_S", 0)
     world = World(tmp_path)
     world.inputs.at_end = at_end
     await world.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 
-from kafkaclient.streams.runtime.turns import Turns
+from kafkaclient.streams.runtime.worker import Turns
 
 
 async def test_the_event_loop_runs_between_turns() -> None:

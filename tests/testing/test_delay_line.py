@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.proxy.delay_line import DelayLine
+from kafkaclient.testing.proxy.faults import DelayLine
 
 
 class Exit:

@@ -13,6 +13,8 @@ from kafkaclient.errors import ProtocolError
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import (
     AlterConfigsResult,
+    AlterReassignmentsCall,
+    AlterReassignmentsResult,
     ConfigEntry,
     ConfigKind,
     ConfigOperation,
@@ -21,9 +23,17 @@ from kafkaclient.wire.admin import (
     DescribeConfigsCall,
     DescribeConfigsResult,
     DescribedConfigs,
+    DescribeLogDirsCall,
+    DescribeLogDirsResult,
     DescribeQuorumCall,
     DescribeQuorumResult,
     IncrementalAlterConfigsCall,
+    ListReassignmentsCall,
+    ListReassignmentsResult,
+    LogDir,
+    OngoingReassignment,
+    ReassignmentOutcome,
+    ReplicaSize,
 )
 from kafkaclient.wire.codec import CodecCall, encode_response
 from kafkaclient.wire.groups import (
@@ -35,18 +45,6 @@ from kafkaclient.wire.groups import (
     OffsetCommitCall,
     assignment_in,
     subscription_in,
-)
-from kafkaclient.wire.reassignments import (
-    AlterReassignmentsCall,
-    AlterReassignmentsResult,
-    DescribeLogDirsCall,
-    DescribeLogDirsResult,
-    ListReassignmentsCall,
-    ListReassignmentsResult,
-    LogDir,
-    OngoingReassignment,
-    ReassignmentOutcome,
-    ReplicaSize,
 )
 from kafkaclient.wire.topics import CreatePartitionsCall, NewPartitions, TopicOutcome, TopicOutcomes
 from kafkaclient.wire.transactions import PartitionCodes

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkaclient.wire.codec import encode_response
-from kafkaclient.wire.group_admin import (
+from kafkaclient.wire.groups import DescribedMember
+from kafkaclient.wire.membership import (
     DeleteGroupsCall,
     GroupCodes,
     GroupListing,
@@ -13,7 +14,6 @@ from kafkaclient.wire.group_admin import (
     ListGroupsCall,
     RemoveMembersCall,
 )
-from kafkaclient.wire.groups import DescribedMember
 from tests.wire.test_admin import sent
 
 MEMBERS = (

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import ProtocolError
+from kafkaclient.wire.api_versions import SaslAuthenticateCall, SaslHandshakeCall
 from kafkaclient.wire.codec import decode_request, encode_response
-from kafkaclient.wire.sasl import SaslAuthenticateCall, SaslHandshakeCall
 
 SECRET = b"\0alice\0alice-secret"
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.admin.configs import ConfigResource
 from kafkaclient.admin.reassign.outcome import Lifted
-from kafkaclient.admin.reassign.throttle import Throttle
-from kafkaclient.admin.reassign.throttle_marks import ALL_RATE_KEYS, LIST_KEYS
+from kafkaclient.admin.reassign.throttle import ALL_RATE_KEYS, LIST_KEYS, Throttle
 from kafkaclient.admin.session import gather_outcomes
 from kafkaclient.admin.topics import known_brokers, live_brokers, partitions_of
 from kafkaclient.errors import (
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from kafkaclient.admin.configs import Configs
-    from kafkaclient.admin.reassign.throttle_marks import BrokerThrottle, ListRemoval, TopicThrottle
+    from kafkaclient.admin.reassign.throttle import BrokerThrottle, ListRemoval, TopicThrottle
     from kafkaclient.admin.running import RunningAdmin
-    from kafkaclient.wire.reassignments import OngoingReassignment
+    from kafkaclient.wire.admin import OngoingReassignment
 
 
 async def clear_throttles(

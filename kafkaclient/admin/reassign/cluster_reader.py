@@ -7,25 +7,27 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
-from kafkaclient.admin.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
-from kafkaclient.admin.reassign.moves import current_move, new_brokers
 from kafkaclient.admin.reassign.outcome import some
+from kafkaclient.admin.reassign.plan import current_move, new_brokers
 from kafkaclient.admin.reassign.progress import Reading
-from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_RATE, RATE_KEYS
-from kafkaclient.admin.session import gather_outcomes
+from kafkaclient.admin.reassign.throttle import FOLLOWER_RATE, RATE_KEYS
+from kafkaclient.admin.session import (
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    gather_outcomes,
+)
 from kafkaclient.admin.topics import live_brokers, partitions_of, topic_error
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import KafkaError
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.admin import ConfigKind, DescribeConfigsCall
+from kafkaclient.wire.admin import ConfigKind, DescribeConfigsCall, DescribeLogDirsCall
 from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
-from kafkaclient.wire.reassignments import DescribeLogDirsCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Set
 
     from kafkaclient.admin.reassign.estimate import Sizes
-    from kafkaclient.admin.reassign.moves import Move
+    from kafkaclient.admin.reassign.plan import Move
     from kafkaclient.admin.running import RunningAdmin
     from kafkaclient.admin.session import Session
     from kafkaclient.wire.api import Call

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkaclient.admin.reassign.cluster_reader import Remaining, Replica
-    from kafkaclient.admin.reassign.moves import Move
+    from kafkaclient.admin.reassign.plan import Move
     from kafkaclient.admin.running import Operation, RunningAdmin
     from kafkaclient.types import TopicPartition
 

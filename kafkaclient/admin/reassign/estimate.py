@@ -13,13 +13,13 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from kafkaclient.admin.reassign.moves import new_brokers
+from kafkaclient.admin.reassign.plan import new_brokers
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafkaclient.admin.reassign.moves import Move
+    from kafkaclient.admin.reassign.plan import Move
     from kafkaclient.wire.results import PartitionView
 
 Sizes: TypeAlias = dict[int, dict[TopicPartition, int]]

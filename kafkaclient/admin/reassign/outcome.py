@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaclient.admin.reassign.moves import moving_brokers
+from kafkaclient.admin.reassign.plan import moving_brokers
 from kafkaclient.errors import ReassignmentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kafkaclient.admin.reassign.moves import Move
-    from kafkaclient.admin.reassign.throttle_marks import BrokerThrottle, TopicThrottle
+    from kafkaclient.admin.reassign.plan import Move
+    from kafkaclient.admin.reassign.throttle import BrokerThrottle, TopicThrottle
     from kafkaclient.errors import KafkaError
     from kafkaclient.types import TopicPartition
-    from kafkaclient.wire.reassignments import OngoingReassignment
+    from kafkaclient.wire.admin import OngoingReassignment
     from kafkaclient.wire.results import PartitionView
 
 

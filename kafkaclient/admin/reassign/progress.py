@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.admin.reassign.estimate import FETCH_RESPONSE_BYTES, Sizes, shown, size_of
-from kafkaclient.admin.reassign.moves import Move, current_move, new_brokers
+from kafkaclient.admin.reassign.plan import Move, current_move, new_brokers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kafkaclient.types import TopicPartition
-    from kafkaclient.wire.reassignments import OngoingReassignment
+    from kafkaclient.wire.admin import OngoingReassignment
     from kafkaclient.wire.results import PartitionView
 
 _RATE_WINDOW_S = 10.0  # seconds over which rates are averaged

@@ -10,7 +10,6 @@ from kafkaclient.admin.reassign.clearing import clear_throttles
 from kafkaclient.admin.reassign.cluster_reader import ClusterReader, known_partitions, visible
 from kafkaclient.admin.reassign.early_unthrottle import unthrottle_early
 from kafkaclient.admin.reassign.estimate import Estimate, estimate, growth_of
-from kafkaclient.admin.reassign.moves import move_map, new_brokers
 from kafkaclient.admin.reassign.outcome import (
     Lifted,
     Throttles,
@@ -18,11 +17,16 @@ from kafkaclient.admin.reassign.outcome import (
     off_target,
     states,
 )
-from kafkaclient.admin.reassign.plan import ReassignmentPlan, generate, with_replication_factor
+from kafkaclient.admin.reassign.plan import (
+    ReassignmentPlan,
+    generate,
+    move_map,
+    new_brokers,
+    with_replication_factor,
+)
 from kafkaclient.admin.reassign.progress import Tracker
-from kafkaclient.admin.reassign.submission import Submission
+from kafkaclient.admin.reassign.submission import Submission, cancel_moves, undo, warn_of
 from kafkaclient.admin.reassign.throttle import Throttle, check_rate
-from kafkaclient.admin.reassign.undo import cancel_moves, undo, warn_of
 from kafkaclient.admin.topics import (
     cordoned_brokers,
     known_brokers,
@@ -31,19 +35,19 @@ from kafkaclient.admin.topics import (
     topic_error,
 )
 from kafkaclient.errors import AdminTimeoutError, ConfigError, KafkaError
-from kafkaclient.several import several
+from kafkaclient.types import several
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
     from random import Random
 
-    from kafkaclient.admin.reassign.moves import Move
     from kafkaclient.admin.reassign.outcome import Begun, PartitionState
+    from kafkaclient.admin.reassign.plan import Move
     from kafkaclient.admin.reassign.progress import Progress
     from kafkaclient.admin.running import Operation
     from kafkaclient.admin.session import Session
     from kafkaclient.types import TopicPartition
-    from kafkaclient.wire.reassignments import OngoingReassignment
+    from kafkaclient.wire.admin import OngoingReassignment
 
 _log = logging.getLogger(__name__)
 

@@ -6,16 +6,25 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Self
 
-from kafkaclient.errors import AdminStateError, KafkaError, ReassignmentError
+from kafkaclient.admin.reassign.clearing import clear_throttles, throttled_brokers
+from kafkaclient.admin.reassign.early_unthrottle import unthrottle_early
+from kafkaclient.admin.reassign.outcome import Lifted, Throttles
+from kafkaclient.admin.reassign.plan import bootstrap_map
+from kafkaclient.admin.reassign.throttle import Throttle, check_rate
+from kafkaclient.admin.topics import known_brokers, live_brokers, partitions_of
+from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, ReassignmentError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 
-    from kafkaclient.admin.reassign.outcome import Begun, Lifted
+    from kafkaclient.admin.reassign.outcome import Begun
     from kafkaclient.admin.reassign.progress import Progress
-    from kafkaclient.admin.reassign.quotas import ReplicationQuotas
     from kafkaclient.admin.reassign.reassigner import Reassigner
+    from kafkaclient.admin.running import Operation
     from kafkaclient.types import TopicPartition
+
+
+# --- ``Admin.throttled``: a reassignment as an async context manager. Ctrl-C ends in ... ---
 
 _log = logging.getLogger(__name__)
 
@@ -114,3 +123,106 @@ def _error(
     error = ReassignmentError(f"{'; '.join(what)}: {'; '.join(words[:5])}{more}")
     error.failures = dict(failures)
     return error
+
+
+# --- Replication quotas (KIP-73) that do not belong to a plan. ---
+
+
+class ReplicationQuotas:
+    """Shows, changes and removes throttles, and throttles brokers that are far behind. It is
+    ``Admin.replication_quotas``, and needs a running admin client.
+
+    Throttles are marked in the cluster, together with the throttles that they replaced
+    (:mod:`kafkaclient.admin.reassign.throttle`). ``timeout_s`` limits each call.
+    """
+
+    def __init__(self, operation: Operation, clock: Callable[[], float]) -> None:
+        self._operation = operation
+        self._clock = clock
+
+    async def describe(self, *, timeout_s: float | None = None) -> Throttles:
+        """All throttles in the cluster, also those of other tools. The rates of a broker that is
+        down are not known: it is a failure if it has replicas."""
+        async with self._operation("describing throttles", timeout_s) as running:
+            cluster = await running.session.metadata(None)
+            throttle = Throttle(running)
+            topics, hidden = await throttle.topics(topic.name for topic in cluster.topics)
+            brokers, failures = await throttle.brokers(known_brokers(cluster))
+            defaults = await throttle.defaults()
+        set_ = {name: each for name, each in topics.items() if each.any}
+        return Throttles(set_, brokers, failures, hidden, defaults)
+
+    async def set_rate(
+        self,
+        bytes_per_second: int,
+        brokers: Iterable[int] | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> dict[int, KafkaError | None]:
+        """Change the quota of ``brokers``, or of all brokers with a throttle of this package or a
+        throttled reassignment of any tool. Returns by broker None, or the error if the quota was
+        not changed."""
+        check_rate(bytes_per_second)
+        async with (
+            self._operation("changing the quota", timeout_s) as running,
+            running.announcements.setting(timeout_s) as seen,
+        ):
+            live = live_brokers(await running.session.metadata(()))
+            throttle = Throttle(running)
+            ongoing = {} if brokers is not None else await running.reassignments.ongoing()
+            topics, _ = await throttle.topics((p.topic for p in ongoing), seen=seen)
+            moving = throttled_brokers(topics, ongoing) if brokers is None else set(brokers)
+            wanted = {*live, *moving} if brokers is None else moving
+            present, failures = await throttle.brokers(wanted, seen=seen)
+            ours = [node for node, now in present.items() if now.marks or node in moving]
+            failures |= await throttle.set_rate(ours, bytes_per_second, live, seen=seen)
+        return dict(sorted({**dict.fromkeys(ours), **failures}.items()))
+
+    async def bootstrap(
+        self, brokers: Iterable[int], bytes_per_second: int, *, timeout_s: float | None = None
+    ) -> dict[int, KafkaError]:
+        """Throttle the replication to brokers that are empty or far behind (KIP-73, question 2).
+        Returns the brokers that have no rate because they are down: call this again when they are
+        up. The throttle stays until the brokers are in sync, and :meth:`clear` is called or a
+        reassignment is verified."""
+        joining = frozenset(brokers)
+        check_rate(bytes_per_second)
+        async with (
+            self._operation("throttling brokers", timeout_s) as running,
+            running.announcements.setting(timeout_s) as seen,
+        ):
+            cluster = await running.session.metadata(None)
+            present = {p: view.replicas for p, view in partitions_of(cluster).items()}
+            moves = bootstrap_map(joining, present)
+            if not moves:
+                raise ConfigError(f"brokers {sorted(joining)} have no replicas to throttle")
+            live = live_brokers(cluster)
+            return await Throttle(running).set_moves(moves, bytes_per_second, live, seen=seen)
+
+    async def behind(
+        self, brokers: Iterable[int], *, timeout_s: float | None = None
+    ) -> set[TopicPartition]:
+        """The partitions that have a replica on these brokers which is not in sync."""
+        joining = frozenset(brokers)
+        async with self._operation("describing replicas", timeout_s) as running:
+            views = partitions_of(await running.session.metadata(None))
+        return {p for p, v in views.items() if joining & (set(v.replicas) - set(v.isr))}
+
+    async def ease_arrivals(self, brokers: Iterable[int]) -> None:
+        """Unthrottle the replicas of these brokers shortly before they are in sync, as long as this
+        coroutine runs. The quota then does not delay records with ``acks=all``."""
+        joining = frozenset(brokers)
+        async with self._operation("describing replicas") as running:
+            views = partitions_of(await running.session.metadata(None))
+        moves = bootstrap_map(joining, {p: view.replicas for p, view in views.items()})
+        await unthrottle_early(self._operation, self._clock, moves)
+
+    async def clear(
+        self, *, everyone: bool = False, keep_needed: bool = True, timeout_s: float | None = None
+    ) -> Lifted:
+        """Remove all throttles of this package, and restore the throttles that they replaced.
+        Throttles of ongoing reassignments and of replicas that are not in sync stay, unless
+        ``keep_needed`` is false. ``everyone`` also deletes the throttles of other tools; during a
+        reassignment it needs ``keep_needed=False``. The result contains the failures."""
+        async with self._operation("removing throttles", timeout_s) as running:
+            return await clear_throttles(running, everyone=everyone, keep_needed=keep_needed)

@@ -54,9 +54,7 @@ class BatchBinding:
         if queue.topic.switch_to(queue.partition):
             self._on_switch(queue.topic.name)
 
-    def opened(
-        self, batch: ProducerBatch, queue: PartitionQueue, now: float, chosen: bool
-    ) -> None:
+    def opened(self, batch: ProducerBatch, queue: PartitionQueue, now: float, chosen: bool) -> None:
         """A batch was opened in its partition; ``chosen``: not by key or caller."""
         if chosen and queue.topic.switch_to(queue.partition):
             self._on_switch(queue.topic.name)

@@ -1,4 +1,4 @@
-"""Records in bulk: many at a time, from a list or an Arrow table into the open batches of a topic."""
+"""Records in bulk: from a list or an Arrow table into the open batches of a topic."""
 
 from typing import Any, TypeAlias
 

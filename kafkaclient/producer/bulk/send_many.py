@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkaclient.config.limit import Limit
+from kafkaclient.config.kinds import Limit
 from kafkaclient.errors import InvalidRecordError, KafkaError
 from kafkaclient.producer.admission import CALL_DEADLINE
 from kafkaclient.producer.batches.batch_result import Run

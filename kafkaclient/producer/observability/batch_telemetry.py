@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaclient.config import ProducerConfig
-    from kafkaclient.config.telemetry_target import TelemetryTarget
+    from kafkaclient.config.options import TelemetryTarget
     from kafkaclient.hooks import FinishedBatch
-    from kafkaclient.telemetry.store import Store
+    from kafkaclient.telemetry.rows import Store
 
 # Defaults of telemetry.file.ms. A program that is killed loses the rows of this time; a store with
 # a request for each file should not get many small ones.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkaclient.errors import KafkaError
-    from kafkaclient.net.meter import Meter
+    from kafkaclient.net.pipeline import Meter
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
 
@@ -116,8 +116,8 @@ class BatchReports:
 
 
 class RequestReports:
-    """Implements :class:`~kafkaclient.net.meter.Meter`: passes everything to ``meter``, and calls
-    ``hooks`` at the end of each request."""
+    """Implements :class:`~kafkaclient.net.pipeline.Meter`: passes everything to ``meter``, and
+    calls ``hooks`` at the end of each request."""
 
     def __init__(self, meter: Meter, hooks: Sequence[Callable[[FinishedRequest], object]]) -> None:
         self.connection_opened = meter.connection_opened

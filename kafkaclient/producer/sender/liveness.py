@@ -13,7 +13,7 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
-from kafkaclient.cluster.outages import Outages
+from kafkaclient.cluster.waits import Outages
 from kafkaclient.errors import BrokerConnectionError, KafkaError, RequestTimedOutError
 from kafkaclient.log_fields import log_fields
 

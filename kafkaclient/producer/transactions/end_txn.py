@@ -12,7 +12,7 @@ from kafkaclient.time_limit import time_limit, wait_within
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from kafkaclient.config.limit import Limit
+    from kafkaclient.config.kinds import Limit
     from kafkaclient.producer.transactions.requests import TransactionRequests
 
 _log = logging.getLogger(__name__)

@@ -38,7 +38,7 @@ from kafkaclient.time_limit import wait_within
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
-    from kafkaclient.config.limit import Limit
+    from kafkaclient.config.kinds import Limit
     from kafkaclient.producer.transactions.identity import TransactionalIdentity
     from kafkaclient.producer.transactions.participants import TransactionRecords
     from kafkaclient.producer.transactions.requests import TransactionRequests

@@ -12,8 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import broker_error, denied
-from kafkaclient.cluster.backoff import retry_pause_s
-from kafkaclient.cluster.retry import until_answered
+from kafkaclient.cluster.backoff import retry_pause_s, until_answered
 from kafkaclient.errors import (
     AuthorizationError,
     KafkaError,
@@ -21,7 +20,7 @@ from kafkaclient.errors import (
     UnsupportedVersionError,
 )
 from kafkaclient.log_fields import log_fields
-from kafkaclient.wire.producer_ids import InitProducerIdCall
+from kafkaclient.wire.transactions import InitProducerIdCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.waits import Waits
     from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.batches.idempotence import ProducerIdentity
-    from kafkaclient.wire.producer_ids import InitProducerIdResult
+    from kafkaclient.wire.transactions import InitProducerIdResult
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafkaclient import telemetry
-from kafkaclient.config.telemetry_target import TelemetryTarget
+from kafkaclient.config.options import TelemetryTarget
 from kafkaclient.errors import ConfigError
 from kafkaclient.telemetry.format import check_metadata, start_of
 

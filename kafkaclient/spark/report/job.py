@@ -14,15 +14,15 @@ from pyspark.sql.functions import count, lit
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.spark.jobs import SparkJobError
 from kafkaclient.spark.report import choices, queries
 from kafkaclient.spark.report.counting import COUNTS, PACKED_COUNTS, add_up, count_files
+from kafkaclient.spark.session import SparkJobError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from kafkaclient.spark.report.runs import Run
+    from kafkaclient.spark.report.queries import Run
 
 _TASK_BYTES = 16 * 1024 * 1024  # of files, at least, if there are more
 _MAX_TASKS = 256  # each ships one histogram, so that these do not grow with the number of batches

@@ -5,22 +5,27 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.pages.figures import (
+from kafkaclient.pages.page import (
     Column,
     Curve,
     broker_color,
+    cell,
+    filled,
     latency_ecdf,
     latency_tail,
+    legend,
+    number,
     panels,
+    row,
     run_color,
+    write_page,
 )
-from kafkaclient.pages.page import cell, filled, legend, number, row, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from kafkaclient.pages.figures import Figure
+    from kafkaclient.pages.page import Figure
     from kafkaclient.spark.report.findings import Findings, Row
     from kafkaclient.spark.report.job import Judgement
 

@@ -10,12 +10,14 @@ balanced assignment.
 from __future__ import annotations
 
 from bisect import insort
-from collections import Counter
+from collections import Counter, defaultdict
+from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, permutations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from kafkaclient.errors import TaskAssignmentError
 from kafkaclient.streams.assignment.clients import Assignment, Client, client_states
 from kafkaclient.streams.assignment.movement import (
     Rankings,
@@ -28,8 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
     from uuid import UUID
 
-    from kafkaclient.streams.assignment.clients import AssignmentConfigs, ClientState
-    from kafkaclient.streams.tasks import TaskId
+    from kafkaclient.streams.assignment.clients import (
+        AssignmentConfigs,
+        ClientAssignment,
+        ClientState,
+    )
+    from kafkaclient.streams.topology import TaskId
+
+
+# --- The assignor of KIP-441, as in Kafka Streams (``HighAvailabilityTaskAssignor.java``). ---
 
 
 def assign(
@@ -198,3 +207,147 @@ def _has_other_tags(
 ) -> bool:
     """Whether the client has no copy of the task and none of the ``used`` tag values."""
     return not client.has(task) and used.isdisjoint(client_tags[client.order])
+
+
+# --- Distributes a client's tasks over its consumers. ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerTasks:
+    """The tasks of one consumer, sorted."""
+
+    active: tuple[TaskId, ...]
+    standby: tuple[TaskId, ...]
+
+
+def assign_tasks_to_threads(
+    assignment: ClientAssignment,
+    lags: Mapping[TaskId, int],
+    previous: Mapping[str, Collection[TaskId]],
+) -> dict[str, ConsumerTasks]:
+    """Member id -> its part of the client's tasks
+    (``StreamsPartitionAssignor.assignTasksToThreads``).
+
+    ``previous``: member id -> stateful tasks that the consumer had copies of. A consumer keeps its
+    previous tasks as far as the balance allows, those with the smallest lag first. The numbers of
+    tasks of two consumers differ by at most one. The stateful tasks are the keys of ``lags``.
+
+    Raises :class:`~kafkaclient.errors.TaskAssignmentError` if there is no consumer.
+    """
+    if not previous:
+        raise TaskAssignmentError("tasks cannot be assigned to a client without consumers")
+    consumers = sorted(previous)
+    owned = {
+        consumer: sorted(previous[consumer] & lags.keys(), key=lambda task: (lags[task], task))
+        for consumer in consumers
+    }
+    stateful = assignment.active & lags.keys()
+    loads = dict.fromkeys(consumers, 0)
+    active = _distribute(stateful, owned, loads)
+    standby = _distribute(assignment.standby, owned, loads)
+    stateless = _distribute(assignment.active - stateful, {}, loads)
+    return {
+        consumer: ConsumerTasks(
+            active=tuple(sorted(active[consumer] + stateless[consumer])),
+            standby=tuple(sorted(standby[consumer])),
+        )
+        for consumer in consumers
+    }
+
+
+def _distribute(
+    tasks: Collection[TaskId], owned: Mapping[str, Sequence[TaskId]], loads: dict[str, int]
+) -> dict[str, list[TaskId]]:
+    """Distribute the tasks in addition to ``loads``, and update ``loads``. All consumers have the
+    same share, rounded down."""
+    left = set(tasks)
+    given: dict[str, list[TaskId]] = {consumer: [] for consumer in loads}
+    share = (sum(loads.values()) + len(tasks)) // len(loads)
+
+    def give(consumer: str, task: TaskId) -> None:
+        left.remove(task)
+        given[consumer].append(task)
+        loads[consumer] += 1
+
+    for consumer, previous in owned.items():
+        for task in previous:
+            if task in left and loads[consumer] < share:
+                give(consumer, task)
+    # Sorted tasks go to consumers below their share in turn, which mixes subtopologies.
+    while left and (below_share := [each for each in loads if loads[each] < share]):
+        for task, consumer in zip(sorted(left), below_share, strict=False):
+            give(consumer, task)
+    # Fewer tasks than consumers remain: previous owners first, then the other consumers.
+    owners = {task: consumer for consumer, previous in owned.items() for task in previous}
+    for task in sorted(left & owners.keys()):
+        if loads[owners[task]] == share:
+            give(owners[task], task)
+    at_share = [consumer for consumer in loads if loads[consumer] == share]
+    for task, consumer in zip(sorted(left), at_share, strict=False):
+        give(consumer, task)
+    return given
+
+
+# --- The assignment without the changelogs' end offsets: every task stays where it is. ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorOwner:
+    """A client with its tasks of the previous assignment."""
+
+    capacity: int = 1
+    active: Collection[TaskId] = ()
+    standby: Collection[TaskId] = ()
+
+
+def assign_to_prior_owners(
+    clients: Mapping[UUID, PriorOwner],
+    stateful_tasks: Collection[TaskId],
+    stateless_tasks: Collection[TaskId],
+    num_standby_replicas: int,
+) -> Assignment:
+    """The previous assignment, with another rebalance soon (``FallbackPriorTaskAssignor``).
+
+    An active task goes to its previous client, else to one with a standby, else to the least
+    loaded. A standby goes to a previous standby client, else to the previous active one, else to
+    the least loaded. Raises :class:`~kafkaclient.errors.TaskAssignmentError` if there is no client.
+    """
+    inputs = {
+        process_id: Client(capacity=owner.capacity, lags={})
+        for process_id, owner in clients.items()
+    }
+    states = client_states(inputs, frozenset())
+    actives: defaultdict[TaskId, list[ClientState]] = defaultdict(list)
+    standbys: defaultdict[TaskId, list[ClientState]] = defaultdict(list)
+    for state in states:
+        for task in clients[state.process_id].active:
+            actives[task].append(state)
+        for task in clients[state.process_id].standby:
+            standbys[task].append(state)
+    stateful = sorted(set(stateful_tasks))
+    missing = 0
+    for task in sorted({*stateful, *stateless_tasks}):
+        client = _least_loaded((actives[task], standbys[task], states), task)
+        assert client is not None
+        client.active.add(task)
+    for task in stateful:
+        for left in range(num_standby_replicas, 0, -1):
+            client = _least_loaded((standbys[task], actives[task], states), task)
+            if client is None:
+                missing += left
+                break
+            client.standby.add(task)
+    return Assignment(
+        clients={state.process_id: state.result() for state in states},
+        movements=0,
+        missing_standbys=missing,
+        probing_rebalance_needed=True,
+    )
+
+
+def _least_loaded(choices: Iterable[Sequence[ClientState]], task: TaskId) -> ClientState | None:
+    """The least loaded client without the task, from the first of ``choices`` that has one."""
+    for clients in choices:
+        if without := [client for client in clients if not client.has(task)]:
+            return min(without, key=attrgetter("load"))
+    return None

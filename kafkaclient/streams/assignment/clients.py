@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import ConfigError, TaskAssignmentError
-from kafkaclient.streams.tasks import LATEST_OFFSET, MAX_LAG, UNKNOWN_OFFSET_SUM
+from kafkaclient.streams.topology import LATEST_OFFSET, MAX_LAG, UNKNOWN_OFFSET_SUM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set
     from uuid import UUID
 
-    from kafkaclient.streams.tasks import TaskId
+    from kafkaclient.streams.topology import TaskId
 
 _MAX_TAGS = 5
 _LIMITS = (
@@ -30,7 +30,7 @@ class AssignmentConfigs:
 
     acceptable_recovery_lag: int = 10_000
     """``acceptable.recovery.lag``: a client may take over a task while its copy lags at most this
-    many records behind the changelogs. :data:`~kafkaclient.streams.tasks.MAX_LAG` means no limit.
+    many records behind the changelogs. :data:`~kafkaclient.streams.topology.MAX_LAG`: no limit.
     """
     max_warmup_replicas: int = 2
     """``max.warmup.replicas``: maximum number of warm-ups at a time, over all tasks. A warm-up is a

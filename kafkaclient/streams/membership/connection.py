@@ -6,11 +6,24 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
+from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.cluster.coordinator import Coordinators
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.waits import Waits
-from kafkaclient.wire.transactions import CoordinatorKind
+from kafkaclient.errors import KafkaError, KafkaTimeoutError
+from kafkaclient.time_limit import time_limit
+from kafkaclient.wire.groups import OffsetCommitCall
+from kafkaclient.wire.transactions import CoordinatorKind, OffsetFetchCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from kafkaclient.streams.membership.commit_gate import CommitGate
+    from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
+
+
+# --- A member's connections to its group's coordinator. ---
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,3 +108,84 @@ class GroupConnection:
     async def close(self) -> None:
         await self._metadata.stop()
         await self._router.close()
+
+
+# --- The group's committed offsets, for its member. ---
+
+_NEW_GENERATION = frozenset({22, 27})  # ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS
+
+
+class GroupOffsets:
+    """Commits as the member, and reads what the group has committed.
+
+    ``on_refused(code, group)`` is told of each refusal, with the member that committed.
+    ``timeout_s`` limits each call: a coordinator may be away for a while.
+    """
+
+    def __init__(
+        self,
+        connection: GroupConnection,
+        gate: CommitGate,
+        on_refused: Callable[[int, ConsumerGroupMetadata], None],
+        timeout_s: float,
+    ) -> None:
+        self._connection = connection
+        self._gate = gate
+        self._on_refused = on_refused
+        self._timeout_s = timeout_s
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int], losses: int | None = None
+    ) -> None:
+        """Commit offsets of partitions that this member owns, and has not lost since the gate had
+        ``losses``, or since the call. A commit that meets the end of its generation is repeated in
+        the next one.
+
+        Raises BrokerError if the coordinator refuses it (UNKNOWN_MEMBER_ID: the member was
+        evicted), and KafkaTimeoutError if no coordinator answers in time.
+        """
+        try:
+            async with time_limit(self._timeout_s):
+                await self._commit(offsets, losses)
+        except TimeoutError as error:
+            raise self._late("OffsetCommit", error) from error
+
+    async def _commit(self, offsets: Mapping[TopicPartition, int], losses: int | None) -> None:
+        name = self._connection.group_id
+        while True:
+            async with self._gate.commit(losses) as group:
+                call = OffsetCommitCall(name, offsets, group)
+                code = (await self._connection.call(call)).error_code
+            if not code:
+                return
+            self._on_refused(code, group)
+            is_over = not self._gate.is_open or self._gate.group != group
+            if not (is_over and code in _NEW_GENERATION):
+                advice = denied(code, "Read", name)
+                raise broker_error(code, f"committing offsets of group {name!r}", advice=advice)
+
+    async def committed(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        """The group's offsets; None where there is none. Waits for the end of transactions that
+        have offsets of these partitions (KIP-447). Raises as :meth:`commit`."""
+        name = self._connection.group_id
+        call = OffsetFetchCall(name, tuple(partitions))
+        try:
+            async with time_limit(self._timeout_s):
+                answer = await self._connection.call(call)
+        except TimeoutError as error:
+            raise self._late("OffsetFetch", error) from error
+        if code := answer.error_code:
+            advice = denied(code, "Read", name)
+            raise broker_error(code, f"reading the offsets of group {name!r}", advice=advice)
+        found = {p: each.offset for p, each in answer.offsets.items() if each.offset >= 0}
+        return {p: found.get(p) for p in partitions}
+
+    def _late(self, what: str, error: TimeoutError) -> KafkaError:
+        if isinstance(error, KafkaError):
+            return error
+        return KafkaTimeoutError(
+            f"{what} of group {self._connection.group_id!r}: no coordinator has answered within "
+            f"{self._timeout_s:g} s"
+        )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import KafkaError, StreamsError
-from kafkaclient.streams.membership.member_states import (
+from kafkaclient.streams.membership.ownership import (
     TRANSITIONS,
     Loss,
     MemberEvent,

@@ -10,15 +10,37 @@ from kafkaclient.streams.runtime.inputs import restart_offset
 from kafkaclient.streams.runtime.task_states import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
 
     from kafkaclient.reader.batch import FetchedBatch
     from kafkaclient.reader.reader import Reader
     from kafkaclient.streams.runtime.observer import Observer
     from kafkaclient.streams.runtime.task import Task
     from kafkaclient.streams.runtime.task_store import TaskStore
-    from kafkaclient.streams.tasks import TaskId
+    from kafkaclient.streams.topology import TaskId
     from kafkaclient.types import TopicPartition
+
+
+# --- Ends what must not stay half ended. ---
+
+
+async def to_the_end(work: Coroutine[object, object, None], on_cancel: Callable[[], None]) -> None:
+    """Await ``work`` to its end, however often the caller is cancelled. ``on_cancel`` is called for
+    each time, and CancelledError raised afterwards. ``work`` needs its own time limits."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+            on_cancel()
+    task.result()
+    if cancelled is not None:
+        raise cancelled
+
+
+# --- Reads changelogs: restores active tasks, and keeps standbys up to date. ---
 
 _WAIT_S = 0.1
 _MAX_CHANGES = 1_000  # applied at a time: a few ms of event loop time, in which tasks wait

@@ -15,24 +15,25 @@ from kafkaclient.errors import KafkaError, StreamsError, TransactionAbortableErr
 from kafkaclient.producer.producer import Producer
 from kafkaclient.reader.reader import Reader
 from kafkaclient.streams.membership.commit_gate import CommitGate, session_clock
-from kafkaclient.streams.membership.connection import GroupConnection
-from kafkaclient.streams.membership.group_offsets import GroupOffsets
+from kafkaclient.streams.membership.connection import GroupConnection, GroupOffsets
+from kafkaclient.streams.membership.leader import RebalanceSchedule
 from kafkaclient.streams.membership.member import Member, MemberOptions
-from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.metrics import TaskGauges
 from kafkaclient.streams.positions import PositionsPublisher
-from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
+from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader, to_the_end
 from kafkaclient.streams.runtime.committer import Committer
-from kafkaclient.streams.runtime.dead_transactions import DeadTransactions, transactional_id
+from kafkaclient.streams.runtime.dead_transactions import (
+    DeadTransactions,
+    purge_repartition_topics,
+    transactional_id,
+)
 from kafkaclient.streams.runtime.inputs import Inputs
 from kafkaclient.streams.runtime.outputs import PlainOutput, TransactionalOutput
-from kafkaclient.streams.runtime.purge import purge_repartition_topics
 from kafkaclient.streams.runtime.queries import Queries
 from kafkaclient.streams.runtime.streams_protocol import StreamsProtocol
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
-from kafkaclient.streams.runtime.to_the_end import to_the_end
 from kafkaclient.streams.runtime.topics import (
     check_internal_topics,
     end_offsets,
@@ -50,8 +51,7 @@ if TYPE_CHECKING:
     from kafkaclient.streams.runtime.observer import Observer
     from kafkaclient.streams.runtime.outputs import Output
     from kafkaclient.streams.runtime.task import Task
-    from kafkaclient.streams.tasks import TaskId
-    from kafkaclient.streams.topology import Topology
+    from kafkaclient.streams.topology import TaskId, Topology
     from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.producer import Producer
     from kafkaclient.streams.membership.commit_gate import CommitGate
-    from kafkaclient.streams.membership.group_offsets import GroupOffsets
+    from kafkaclient.streams.membership.connection import GroupOffsets
     from kafkaclient.streams.runtime.dead_transactions import DeadTransactions
     from kafkaclient.types import HeadersLike
 

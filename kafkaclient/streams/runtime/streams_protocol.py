@@ -17,7 +17,7 @@ from kafkaclient.streams.group_protocol import (
 )
 from kafkaclient.streams.membership.leader import compute_assignments
 from kafkaclient.streams.membership.ownership import Claims
-from kafkaclient.streams.tasks import LATEST_OFFSET
+from kafkaclient.streams.topology import LATEST_OFFSET
 from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.groups import (
     ConsumerAssignment,
@@ -29,16 +29,15 @@ from kafkaclient.wire.groups import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from kafkaclient.cluster.log_ends import FetchEnds
+    from kafkaclient.cluster.topics import FetchEnds
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.group_protocol import Hosts
+    from kafkaclient.streams.membership.leader import RebalanceSchedule
     from kafkaclient.streams.membership.member import Generation
-    from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
     from kafkaclient.streams.runtime.observer import Observer
     from kafkaclient.streams.runtime.task_manager import TaskManager
     from kafkaclient.streams.state.directory import StateDirectory
-    from kafkaclient.streams.tasks import TaskId
-    from kafkaclient.streams.topology import Topology
+    from kafkaclient.streams.topology import TaskId, Topology
     from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)

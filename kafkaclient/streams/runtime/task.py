@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import StreamsError
 from kafkaclient.streams.runtime.inputs import OffsetReset
-from kafkaclient.streams.runtime.observer import Observer, Progress
+from kafkaclient.streams.runtime.observer import Observer, Progress, SlowRecords
 from kafkaclient.streams.runtime.outputs import Work
 from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
-from kafkaclient.streams.runtime.slow_records import SlowRecords
 from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent, TaskState
 from kafkaclient.streams.runtime.task_store import TaskStore
 from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, ChangelogTopic
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from kafkaclient.streams.runtime.outputs import OutgoingRecord, Output
     from kafkaclient.streams.state.directory import TaskDirectory
     from kafkaclient.streams.state.key_value_store import KeyValueStore
-    from kafkaclient.streams.tasks import TaskId
-    from kafkaclient.streams.topology import Topology
+    from kafkaclient.streams.topology import TaskId, Topology
     from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)

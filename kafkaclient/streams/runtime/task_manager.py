@@ -7,24 +7,22 @@ import logging
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
-from kafkaclient.cluster.log_ends import ends_from
+from kafkaclient.cluster.topics import ends_from
 from kafkaclient.streams.runtime.refusals import RefusedRecordsError
 from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState, is_recoverable
-from kafkaclient.streams.runtime.turns import Turns
-from kafkaclient.streams.runtime.worker import Worker
+from kafkaclient.streams.runtime.worker import Turns, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
-    from kafkaclient.cluster.log_ends import FetchEnds
+    from kafkaclient.cluster.topics import FetchEnds
     from kafkaclient.streams.runtime.changelog_reader import ChangelogReader
     from kafkaclient.streams.runtime.committer import Committer
     from kafkaclient.streams.runtime.inputs import Inputs, Row
     from kafkaclient.streams.state.directory import StateDirectory
-    from kafkaclient.streams.tasks import TaskId
-    from kafkaclient.streams.topology import Topology
+    from kafkaclient.streams.topology import TaskId, Topology
     from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)

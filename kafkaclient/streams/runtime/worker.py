@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,55 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams.runtime.committer import Committer
     from kafkaclient.streams.runtime.task import Task
-    from kafkaclient.streams.runtime.turns import Turns
+
+
+# --- Shares the event loop between records: after 10 ms of processing, everything else ... ---
+
+_MAX_TURN_S = 0.01
+
+
+class Turns:
+    """The turns of all workers of an instance. However many tasks have records, heartbeats and
+    requests wait for at most one turn and one record.
+
+    Ask :attr:`is_over` before each record, and then await :meth:`next`.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._began_at = -math.inf
+        """When the present pass of the event loop began."""
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._pass_is_scheduled = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the event loop must run before the next record."""
+        return self._clock() - self._began_at >= _MAX_TURN_S
+
+    async def next(self) -> None:
+        """Wait for a turn. Each pass of the event loop gives one, in the order of the calls."""
+        loop = asyncio.get_running_loop()
+        turn = loop.create_future()
+        self._waiting.append(turn)
+        if not self._pass_is_scheduled:
+            self._pass_is_scheduled = True
+            loop.call_soon(self._begin_pass, loop)
+        await turn
+
+    def _begin_pass(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._began_at = self._clock()
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():  # else its task was cancelled
+                turn.set_result(None)
+                break
+        self._pass_is_scheduled = bool(self._waiting)
+        if self._pass_is_scheduled:
+            loop.call_soon(self._begin_pass, loop)
+
+
+# --- The asyncio task that processes the records of one running task. ---
 
 _MAX_WAITING_RECORDS = 500  # no more are fetched for the task while this many wait
 

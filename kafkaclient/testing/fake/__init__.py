@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kafkaclient.testing.fake.cluster import FakeCluster
-from kafkaclient.testing.fake.error_code import ErrorCode
 from kafkaclient.testing.fake.interceptors import (
     CLOSE,
     CLOSE_ANSWER,
@@ -14,8 +13,8 @@ from kafkaclient.testing.fake.interceptors import (
     delay,
     delay_answer,
 )
-from kafkaclient.testing.fake.log import FakeRecord
-from kafkaclient.testing.fake.sasl import Sasl
+from kafkaclient.testing.fake.log import ErrorCode, FakeRecord
+from kafkaclient.testing.fake.serving import Sasl
 
 __all__ = [
     "CLOSE",

@@ -12,8 +12,7 @@ from kafkaclient.testing.fake.apis.handshake import CLOSES_ABOVE, PROFILES
 from kafkaclient.testing.fake.connection import FakeConnection
 from kafkaclient.testing.fake.contents import ClusterContents
 from kafkaclient.testing.fake.interceptors import Control, PartitionFailure, Request
-from kafkaclient.testing.fake.listener import HOST, Listener
-from kafkaclient.testing.fake.pipe import connect
+from kafkaclient.testing.fake.pipe import HOST, Listener, connect
 from kafkaclient.testing.fake.serving import Serving, ServingThread, runs_in_its_thread
 from kafkaclient.testing.fake.state import ClusterState, FakeBroker
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkaclient.testing.fake.interceptors import Answer
-    from kafkaclient.testing.fake.sasl import Sasl
+    from kafkaclient.testing.fake.serving import Sasl
     from kafkaclient.wire.codec import RequestFrame
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)

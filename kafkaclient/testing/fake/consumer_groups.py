@@ -24,7 +24,7 @@ from enum import Enum
 from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 
-from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.testing.fake.log import ErrorCode
 
 Fields: TypeAlias = dict[str, Any]
 _Answer: TypeAlias = "Fields | asyncio.Future[Fields]"

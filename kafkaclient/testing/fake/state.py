@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkaclient.testing.fake.interceptors import Answer, Control, PartitionFailure, Request
-    from kafkaclient.testing.fake.sasl import Sasl
+    from kafkaclient.testing.fake.serving import Sasl
 
 _Failures: TypeAlias = "defaultdict[tuple[str, int], deque[PartitionFailure]]"
 

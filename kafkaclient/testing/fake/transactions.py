@@ -18,7 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from zlib import crc32
 
-from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.testing.fake.log import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

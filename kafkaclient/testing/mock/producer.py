@@ -17,10 +17,18 @@ from kafkaclient.producer.partitioning.load_view import LoadSnapshot
 from kafkaclient.producer.producer import Producer
 from kafkaclient.producer.states import ProducerState
 from kafkaclient.producer.transactions.states import TransactionState
-from kafkaclient.testing.mock.bulk import Core, Guard, MockBulkSend, records_in
-from kafkaclient.testing.mock.records import MockCall, MockRecord, PendingDeliveries, Script
+from kafkaclient.testing.mock.records import (
+    Core,
+    Guard,
+    MockBulkSend,
+    MockCall,
+    MockRecord,
+    PendingDeliveries,
+    Script,
+    records_in,
+)
 from kafkaclient.testing.mock.transactions import MockOffsets, MockTransactions
-from kafkaclient.topic_names import check_topic_name
+from kafkaclient.types import check_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -15,8 +15,14 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from kafkaclient.errors import ProtocolError
-from kafkaclient.testing.proxy.delay_line import DelayLine
-from kafkaclient.testing.proxy.faults import Faults, Frame, FrameFault, ProxyCounters, SpoiledFrame
+from kafkaclient.testing.proxy.faults import (
+    DelayLine,
+    Faults,
+    Frame,
+    FrameFault,
+    ProxyCounters,
+    SpoiledFrame,
+)
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.reader import Reader
 

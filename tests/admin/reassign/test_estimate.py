@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.admin.reassign.estimate import Estimate, SafeRange, estimate, growth_of, shown
-from kafkaclient.admin.reassign.moves import Move
+from kafkaclient.admin.reassign.plan import Move
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.results import PartitionView
 

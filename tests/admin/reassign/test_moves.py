@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.admin.reassign.moves import (
+from kafkaclient.admin.reassign.plan import (
     Move,
     bootstrap_map,
     follower_replicas,
@@ -14,7 +14,7 @@ from kafkaclient.admin.reassign.moves import (
     moving_brokers,
 )
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.reassignments import OngoingReassignment
+from kafkaclient.wire.admin import OngoingReassignment
 
 
 def at(text: str) -> TopicPartition:

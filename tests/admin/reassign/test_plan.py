@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.admin.reassign.moves import Move, in_sync, leaves_fewer_in_sync
 from kafkaclient.admin.reassign.plan import (
+    Move,
     ReassignmentPlan,
     generate,
+    in_sync,
+    leaves_fewer_in_sync,
     parse_broker_list,
     parse_topics,
     with_replication_factor,

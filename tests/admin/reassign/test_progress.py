@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from kafkaclient.admin.reassign.moves import Move
+from kafkaclient.admin.reassign.plan import Move
 from kafkaclient.admin.reassign.progress import Reading, Tracker
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.reassignments import OngoingReassignment
+from kafkaclient.wire.admin import OngoingReassignment
 from kafkaclient.wire.results import PartitionView
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

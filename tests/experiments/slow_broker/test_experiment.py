@@ -19,14 +19,14 @@ from experiments.slow_broker.settings import choose
 from experiments.topics import ProduceCount
 from kafkaclient.errors import BootstrapError, KafkaError
 from kafkaclient.perf.traffic import Completed, unheard
-from kafkaclient.testing.jre import Java
+from kafkaclient.testing.jvm import Java
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
     from experiments.slow_broker.results import Results
-    from kafkaclient.perf.payload import KeyValue
+    from kafkaclient.perf.traffic import KeyValue
 
 JAVA_LINE = (
     "100 records sent, 2045.4 records/sec (1.00 MB/sec), 40.06 ms avg latency, "

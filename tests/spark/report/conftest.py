@@ -8,7 +8,7 @@ import pytest
 
 from kafkaclient.spark.report.choices import Saving
 from kafkaclient.spark.report.job import Tables
-from kafkaclient.spark.report.runs import Run
+from kafkaclient.spark.report.queries import Run
 from kafkaclient.telemetry import TelemetryFile
 
 SAVING = [field.name for field in fields(Saving)]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkaclient.spark.report.job import Tables
-    from kafkaclient.spark.report.runs import Run
+    from kafkaclient.spark.report.queries import Run
 
 
 def test_a_runs_findings_are_its_own(runs: list[Run], tables: Tables) -> None:

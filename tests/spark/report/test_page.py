@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkaclient.spark.report.job import Tables
-    from kafkaclient.spark.report.runs import Run
+    from kafkaclient.spark.report.queries import Run
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.spark.report.job import task_files
-from kafkaclient.spark.report.runs import Run, find_runs
+from kafkaclient.spark.report.queries import Run, find_runs
 from kafkaclient.telemetry import TelemetryFile
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.testing.fake.error_code import ErrorCode
-from kafkaclient.testing.fake.log import Appended, PartitionLog, RefusedBatchError
+from kafkaclient.testing.fake.log import Appended, ErrorCode, PartitionLog, RefusedBatchError
 from kafkaclient.wire.record_reader import CRC_START, HEADER, batch_header
 from kafkaclient.wire.records import BatchBuilder
 

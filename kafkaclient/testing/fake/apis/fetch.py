@@ -30,7 +30,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.testing.fake.apis.api import Api, by_partition
-from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.testing.fake.log import ErrorCode
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.fetch import FETCH_FIRST_WITH_TOPIC_IDS
 

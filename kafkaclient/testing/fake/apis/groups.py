@@ -28,7 +28,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.testing.fake.apis.api import Api, by_partition
-from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.testing.fake.log import ErrorCode
 from kafkaclient.testing.fake.transactions import Committed
 from kafkaclient.wire.api import ApiKey
 

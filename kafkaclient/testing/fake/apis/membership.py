@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.testing.fake.apis.api import Api
 from kafkaclient.testing.fake.consumer_groups import ConsumerGroup, GroupState, Joining
-from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.testing.fake.log import ErrorCode
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.testing.fake.apis.api import Api
-from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.testing.fake.log import ErrorCode
 from kafkaclient.testing.fake.topics import (
     INTERNAL_TOPICS,
     NO_LEADER,

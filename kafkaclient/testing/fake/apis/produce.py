@@ -19,8 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.testing.fake.apis.api import Api, by_partition
-from kafkaclient.testing.fake.error_code import ErrorCode
-from kafkaclient.testing.fake.log import RefusedBatchError
+from kafkaclient.testing.fake.log import ErrorCode, RefusedBatchError
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.produce import FIRST_WITH_TOPIC_IDS

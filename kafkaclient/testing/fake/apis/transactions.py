@@ -37,7 +37,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaclient.testing.fake.apis.api import Api, by_partition
-from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.testing.fake.log import ErrorCode
 from kafkaclient.testing.fake.transactions import TxnState
 from kafkaclient.wire.api import ApiKey
 

@@ -41,6 +41,9 @@ lint: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 	$(SITE) build --strict
 
+file-map: $(STAMP) ## docs/project/file-map.md, after a module was added or its docstring changed
+	$(BIN)/python -m docsite.file_map
+
 # mkdocs-material announces its successor on every run.
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 

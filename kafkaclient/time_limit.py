@@ -1,4 +1,4 @@
-"""Time limits that count an answer which lay in a socket while the event loop was blocked."""
+"""Time limits, clocks, and threads for calls that may hang, as the whole package uses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small public value types without behavior."""
+"""Small public value types, and checks of topic names and of arguments that are several."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import kafkaclient
+from docsite import file_map
 from docsite.pages import WRITTEN
 
 _ROOT = Path(__file__).parent.parent
@@ -47,19 +48,8 @@ def test_every_path_named_exists(page: Path) -> None:
         assert target.exists() or target.resolve() in _WRITTEN, f"{page.name} links to {link}"
 
 
-def test_the_file_map_names_every_module_once() -> None:
-    """Modules whose names begin with ``_`` are other forms of the module that they are named
-    after."""
-    page = (_ROOT / "docs" / "project" / "architecture.md").read_text()
-    named, folder = [], ""
-    for line in page.partition("\n## File map\n")[2].splitlines():
-        if heading := re.fullmatch(r"### `(kafkaclient/[\w/]*)`", line):
-            folder = heading[1]
-        elif row := re.match(r"\| `(\w+\.py)` \| \S", line):
-            named.append(folder + row[1])
-    modules = _PACKAGE.rglob("*.py")
-    found = [str(m.relative_to(_PACKAGE.parent)) for m in modules if not m.name.startswith("_")]
-    assert sorted(named) == sorted(found)
+def test_the_file_map_is_current() -> None:
+    assert file_map.PAGE.read_text("utf-8") == file_map.text(), "make file-map writes it"
 
 
 def test_errors_of_the_spark_source_are_quoted_exactly() -> None:

@@ -1,4 +1,4 @@
-"""The methods of :class:`~kafkaclient.admin.Admin` for the offsets that partitions have."""
+"""The methods of :class:`~kafkaclient.admin.Admin` for offsets and records of partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replica placement on brokers with limited capacity (KIP-578). No I/O.
+"""Replica placement with limits (KIP-578), and as Kafka places replicas (KIP-36). No I/O.
 
 ``place`` finds a placement whenever one exists. KIP-578's own algorithm skips full brokers. That is
 not enough, because it uses up the capacity of brokers that later partitions need. This algorithm

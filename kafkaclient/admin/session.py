@@ -1,4 +1,4 @@
-"""Sends requests to a cluster, and retries them within the time limit of an operation."""
+"""Sends requests to a cluster, shares equal ones, and retries within an operation's time limit."""
 
 from __future__ import annotations
 

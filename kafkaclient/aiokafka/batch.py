@@ -1,4 +1,4 @@
-"""aiokafka's ``BatchBuilder``, on the builder of :meth:`kafkaclient.Producer.create_batch`."""
+"""aiokafka's ``BatchBuilder`` and its partitioners, on this package's producer."""
 
 from __future__ import annotations
 

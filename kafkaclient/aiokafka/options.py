@@ -1,4 +1,4 @@
-"""aiokafka's constructor arguments as options of :class:`kafkaclient.Producer`.
+"""aiokafka's arguments, also token providers, as options of :class:`kafkaclient.Producer`.
 
 The checks raise the same ValueErrors as aiokafka 0.14. docs/reference/aiokafka.md has the table.
 """

@@ -1,5 +1,4 @@
-"""aiokafka's RecordMetadata and TopicPartition. aiokafka has no type annotations: the classes under
-TYPE_CHECKING supply them."""
+"""aiokafka's value types and what its users reach through ``producer.client``."""
 
 from __future__ import annotations
 

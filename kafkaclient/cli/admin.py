@@ -1,4 +1,4 @@
-"""What the commands of the admin client share: a started client, confirming, writing files."""
+"""What the commands of the admin client share: a started client, confirming, texts and files."""
 
 from __future__ import annotations
 

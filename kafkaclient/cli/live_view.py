@@ -1,4 +1,4 @@
-"""Draws what producers do, per broker: queue, in flight, share, latency, exclusions.
+"""Draws what producers do, per broker, and how it changed: queue, share, latency, exclusions.
 
 ``kafkaclient top`` draws pages that it has fetched; ``perf-test`` and the demonstration draw their
 own producer.

@@ -1,4 +1,4 @@
-"""The options that several commands share, and options declared by a type and a help text."""
+"""Options that several commands share, and how properties files and texts become options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands print: consoles, messages on stderr, tables and JSON."""
+"""What commands print, and how a command's coroutine is run: errors, Ctrl-C, exit statuses."""
 
 from __future__ import annotations
 

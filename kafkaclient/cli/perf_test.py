@@ -1,4 +1,4 @@
-"""``kafkaclient perf-test``: Kafka's ``kafka-producer-perf-test``, with tables on stderr."""
+"""``kafkaclient perf-test``: Kafka's ``kafka-producer-perf-test``: options, plan and profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kafkaclient profiles``: the named connections of this user."""
+"""``kafkaclient profiles``, and the file of named connections that it shows and edits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exponential backoff with jitter (KIP-580), after Java's ``ExponentialBackoff``."""
+"""When to try again: exponential backoff (KIP-580), reconnects, refreshes, the retry loop."""
 
 from __future__ import annotations
 

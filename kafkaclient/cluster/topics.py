@@ -1,4 +1,4 @@
-"""The topics in use: their errors, the callers that wait for them, and when to retry."""
+"""The topics in use: errors, waiting callers, retries, and the ends of their logs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What the callers of a client wait for: a wait that lasts is told in the log, once, and so is its
-end."""
+"""The waits of a client's callers, and outages: each is logged once, and so is its end."""
 
 from __future__ import annotations
 

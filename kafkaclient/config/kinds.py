@@ -1,4 +1,4 @@
-"""Kinds of option values: how a value is read, and the description of accepted values.
+"""Kinds of option values: how a value is read, its limits, and the text on accepted values.
 
 Values come from Python code (``linger_ms=5``) or as text from property files. Text is read as in
 Java's ``ConfigDef.parseType``. A bool is not accepted as a number.

@@ -1,4 +1,4 @@
-"""How options are declared, and how a user's values are checked against the declarations."""
+"""How options are declared, and how a user's values are checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of :class:`kafkaclient.reader.Reader`, each declared once.
+"""The options of :class:`kafkaclient.reader.Reader` and of the admin client.
 
 Names, defaults and checks are as in Java's ``ConsumerConfig`` of Kafka 4.3. There are no options
 of groups and commits.

@@ -1,5 +1,4 @@
-"""Makes the token provider that options name: by its path, or as Java's clients name the login of
-Amazon MSK."""
+"""Token providers and passwords of logins, also from Java's JAAS texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``MetricsSnapshot``: what ``Producer.metrics()`` returns."""
+"""``MetricsSnapshot``, and the group of values that one is made of."""
 
 from __future__ import annotations
 

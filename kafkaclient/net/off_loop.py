@@ -1,4 +1,4 @@
-"""Runs a blocking call in a thread, one at a time."""
+"""Blocking calls in threads, and what a forked child may not use."""
 
 from __future__ import annotations
 

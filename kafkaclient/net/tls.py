@@ -1,4 +1,4 @@
-"""TLS contexts for the ``ssl`` options, from PEM files or text."""
+"""TLS contexts for the ``ssl`` options, and what a failed handshake means."""
 
 from __future__ import annotations
 

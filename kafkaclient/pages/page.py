@@ -1,4 +1,4 @@
-"""An HTML page that needs no other file and no network: text, tables and plotly's pictures."""
+"""An HTML page without other files: text, tables, and plotly's figures."""
 
 from __future__ import annotations
 

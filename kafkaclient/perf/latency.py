@@ -1,4 +1,4 @@
-"""Latencies of acknowledged records: windows during the run, and a distribution at its end.
+"""Latencies of acknowledged records, and the growth of memory and tasks in a run.
 
 Recording is on the load's hot path, so it only adds to sums and to arrays, once for all records
 with the same latency. The histogram is filled once, after the run.

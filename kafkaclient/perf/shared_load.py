@@ -1,4 +1,4 @@
-"""A load that many producers share: their plans, and their runs as one run."""
+"""A load that many producers share, in one process or many."""
 
 from __future__ import annotations
 

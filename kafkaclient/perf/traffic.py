@@ -1,4 +1,4 @@
-"""The bytes and requests that a client has sent to each broker and partition."""
+"""The records of a load, and the bytes and requests that a client has sent."""
 
 from __future__ import annotations
 

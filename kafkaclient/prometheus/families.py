@@ -1,4 +1,4 @@
-"""Turns what was read of producers into prometheus-client's metric families."""
+"""Producers' metrics as prometheus-client's families and histograms, and their page."""
 
 from __future__ import annotations
 

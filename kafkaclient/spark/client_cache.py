@@ -1,4 +1,4 @@
-"""Keeps an event loop and clients in a Spark worker, from task to task.
+"""An event loop on a thread, and clients that a Spark worker keeps from task to task.
 
 A Python worker runs one task after the other, in a stream many small ones. Connecting for each task
 would cost more than writing its rows. So a client that has completed a task is reused for the next

@@ -1,4 +1,4 @@
-"""The ledger: a topic that stores a query's decisions."""
+"""The ledger: a topic that stores a query's decisions, and their records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark's offsets: their JSON, start and end of a read, and the division into tasks.
+"""Spark's offsets: their JSON, checkpoints, the start and end of a read, the division into tasks.
 
 Pure. The rules are those of spark-sql-kafka (``JsonUtils``, ``KafkaOffsetRangeCalculator``,
 ``KafkaMicroBatchStream.rateLimit``), so options and checkpoints have the same meaning.

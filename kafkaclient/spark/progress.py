@@ -1,4 +1,4 @@
-"""How far a streaming query is: its lag, rows and bytes, from the progress that Spark reports.
+"""How far a streaming query is: its lag, rows and bytes, also for tools that show groups.
 
 Spark asks only JVM sources for metrics of their own (``ReportsSourceMetrics``). What
 ``KafkaMicroBatchStream.metrics`` would answer is computed from the offsets in Spark's progress.

@@ -1,4 +1,4 @@
-"""Converts fetched records to Spark's columns, and Spark's rows to records, all as Arrow."""
+"""Spark's columns and Kafka's records, each made of the other, as Arrow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark sessions: one that works after ``pip install``, and the data source in any session."""
+"""Spark sessions that work after ``pip install``, their workers, and how jobs show progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes rows to topics: one producer per task, which the worker reuses for its next task.
+"""Writes rows to topics, in batches and in streams: one producer per task, which is reused.
 
 At least once, as in spark-sql-kafka: when a task succeeds, all its records are acknowledged. A task
 that failed, was killed or lost against its speculative copy may have written some or all of its

@@ -1,4 +1,4 @@
-"""The futures that :class:`~kafkaclient.SyncProducer` returns."""
+"""The futures that :class:`~kafkaclient.SyncProducer` returns, and how threads wait for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How records go from the calling threads to the producer's thread."""
+"""How records and calls go from the calling threads to the producer's thread."""
 
 from __future__ import annotations
 

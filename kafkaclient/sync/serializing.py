@@ -1,4 +1,4 @@
-"""Applies serializers in the calling thread, which waits for those that are async."""
+"""Serializers and columns in the calling thread, which waits for those that are async."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of telemetry: their columns, and rows on their way into a file or a message."""
+"""The rows of telemetry: columns, parts, and the stores that they go to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the Java classes of Kafka: its brokers and its tools."""
+"""A Java runtime, found or fetched, and Kafka's classes on it: brokers and tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chooses ports that stay free until a broker binds them, and while a broker is down."""
+"""Ports that stay free until a broker binds them, and whether something answers there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs, IncrementalAlterConfigs and DescribeQuorum."""
+"""DescribeConfigs, IncrementalAlterConfigs, DescribeQuorum, and the calls of reassignments."""
 
 from __future__ import annotations
 

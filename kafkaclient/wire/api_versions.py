@@ -1,4 +1,4 @@
-"""ApiVersions (KIP-35), encoded and decoded by hand: the versions that a broker supports.
+"""What a connection begins with: ApiVersions (KIP-35) and the calls of SASL.
 
 Version 1 added the throttle time, 3 is the first flexible version (KIP-482) and added the client's
 software and the cluster's features. Version 5 names the cluster and the broker that the client

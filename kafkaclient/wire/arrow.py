@@ -1,4 +1,4 @@
-"""Exports memory as Arrow arrays, without a copy and without pyarrow.
+"""Columns of records in memory, and their export as Arrow arrays without a copy.
 
 It implements the C data and C stream interfaces (arrow.apache.org/docs/format/CDataInterface.html)
 in PyCapsules (the Arrow PyCapsule interface). Exported memory stays alive until the consumer

@@ -1,4 +1,4 @@
-"""The compression codecs of record batches, with the frames of Kafka's Java clients.
+"""The compression codecs of record batches, with the frames of Java's clients, and CRC-32C.
 
 The output of :func:`decompress` is limited: a peer's few kilobytes must not become gigabytes.
 """

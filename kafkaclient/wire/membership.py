@@ -1,4 +1,4 @@
-"""The calls of a member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""The calls of members of a classic group, and those that administer groups.
 
 All of them must go to the group's coordinator.
 """

@@ -1,4 +1,4 @@
-"""The values in responses to Metadata and Produce."""
+"""The values in responses to Metadata and Produce, and the bytes of hand-made requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls of transactional producers (KIP-98, KIP-447, KIP-890), and OffsetFetch.
+"""The calls of transactional producers (KIP-98, 447, 890), producer ids and OffsetFetch.
 
 Some version ranges end below what the codec supports: from version 4 on only brokers send
 AddPartitionsToTxn, and from version 10 on OffsetFetch names topics by id.

@@ -1,4 +1,4 @@
-"""Reassignment plans, and their JSON format of Kafka's tool. No I/O."""
+"""Reassignment plans, their moves, and the JSON format of Kafka's tool. No I/O."""
 
 from __future__ import annotations
 

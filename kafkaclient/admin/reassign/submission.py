@@ -1,4 +1,4 @@
-"""Submits the reassignments of a plan to the controller: all of them, or none.
+"""Submits the reassignments of a plan, all or none, and undoes them.
 
 Throttles are set before the reassignments start. During that time no other operator sets or clears
 throttles (:mod:`kafkaclient.admin.announcements`). If the submission fails, the reassignments that

@@ -1,4 +1,4 @@
-"""Reads and sets throttles on topics and brokers, with the marks of :mod:`.throttle_marks`.
+"""Reads and sets throttles on topics and brokers, and the marks of who set them.
 
 These words have one meaning in this package:
 

@@ -1,4 +1,4 @@
-"""``Admin.throttled``: a reassignment as an async context manager. Ctrl-C ends in :mod:`.undo`."""
+"""``Admin.throttled``: a reassignment with a quota as an async context manager."""
 
 from __future__ import annotations
 

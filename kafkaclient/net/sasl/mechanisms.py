@@ -1,4 +1,4 @@
-"""The interface of SASL mechanisms, and the two simple ones: PLAIN and OAUTHBEARER."""
+"""SASL: the login on a connection, the mechanisms' interface, PLAIN and OAUTHBEARER."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The findings about each run, from the tables that Spark collected."""
+"""The findings about each run, and the limits by which they are judged."""
 
 from __future__ import annotations
 

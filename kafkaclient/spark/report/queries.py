@@ -1,4 +1,4 @@
-"""The SQL queries over the tasks' counts."""
+"""The SQL queries over the tasks' counts, and the runs that they find."""
 
 from __future__ import annotations
 

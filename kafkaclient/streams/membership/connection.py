@@ -1,4 +1,4 @@
-"""A member's connections to its group's coordinator."""
+"""A member's connections to its group's coordinator, and the offsets that the group has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the group's leader computes assignments from subscriptions. Pure: no I/O, no clock."""
+"""How the group's leader computes assignments, and when it rebalances again. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who owns which partitions, and what the leader withholds until it is given up (KIP-429). Pure."""
+"""The states of a member, and who owns which partitions (KIP-429). Pure."""
 
 from __future__ import annotations
 

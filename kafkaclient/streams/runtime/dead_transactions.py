@@ -1,5 +1,4 @@
-"""Ends the transactions that processes of the application have left open: those that were killed,
-or that the group has removed while they were paused.
+"""Clears what processes have left: open transactions, and records of repartition topics.
 
 Offsets of an open transaction cannot be read yet, nor what follows its records in a changelog. So
 the next owner of a task would wait for up to ``transaction.timeout.ms``.

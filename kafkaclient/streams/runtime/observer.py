@@ -1,4 +1,4 @@
-"""Receives what happens in an application's runs: counts it, and tells the listeners."""
+"""What happens in an application's runs: counted, logged if slow, and told to listeners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The asyncio task that processes the records of one running task."""
+"""The asyncio task that processes a task's records, in turns with the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pair of connected transports in memory, for protocols that expect a socket.
+"""Connections in memory: pairs of transports, and listeners that accept them.
 
 The transports keep asyncio's contract. Data arrives in a later iteration of the loop, never inside
 ``write``. If the peer does not read, the buffer fills and the writer has to pause. A close delivers

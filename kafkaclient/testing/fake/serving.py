@@ -1,4 +1,4 @@
-"""Serves a fake cluster over TCP, in the caller's event loop or in one on a thread of its own."""
+"""Serves a fake cluster over TCP, and its SASL."""
 
 from __future__ import annotations
 

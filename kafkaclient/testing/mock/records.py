@@ -1,4 +1,4 @@
-"""The records of a mock producer, and the script of its failures."""
+"""The records of a mock producer, also those sent in bulk, and the script of its failures."""
 
 from __future__ import annotations
 

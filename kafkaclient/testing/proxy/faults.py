@@ -1,4 +1,4 @@
-"""The faults and the counters of a fault proxy. No I/O."""
+"""The faults and counters of a fault proxy, and the line that delays bytes. No I/O."""
 
 from __future__ import annotations
 

@@ -12,20 +12,20 @@ cdef class ProducerMetrics:
     cdef public Windowed _retries, _latency, _requests, _responses, _opened, _closed
     cdef public dict _transactions
     @cython.locals(entry=_Topic, now=double)
-    cpdef batch_sent(self, topic, long long records, long long nbytes, double queue_time_s, long long partition, raw_bytes)
+    cpdef batch_sent(self, topic, Py_ssize_t records, Py_ssize_t nbytes, double queue_time_s, Py_ssize_t partition, raw_bytes)
     cpdef partition_switched(self, topic)
-    cpdef records_failed(self, topic, long long records)
-    cpdef records_retried(self, topic, long long records)
-    cpdef request_sent(self, long long node_id, long long nbytes)
+    cpdef records_failed(self, topic, Py_ssize_t records)
+    cpdef records_retried(self, topic, Py_ssize_t records)
+    cpdef request_sent(self, Py_ssize_t node_id, Py_ssize_t nbytes)
     @cython.locals(node=_Node, now=double)
-    cpdef request_done(self, long long node_id, api, long long nbytes, double latency_s, error)
-    cpdef connection_opened(self, long long node_id)
-    cpdef connection_closed(self, long long node_id)
+    cpdef request_done(self, Py_ssize_t node_id, api, Py_ssize_t nbytes, double latency_s, error)
+    cpdef connection_opened(self, Py_ssize_t node_id)
+    cpdef connection_closed(self, Py_ssize_t node_id)
     cpdef transaction_waited(self, call, double seconds)
     cpdef bind_gauge(self, name, read)
     cpdef bind_gauges(self, nodes, topics, partitions, exclusions)
     cpdef forget_topic(self, topic)
-    @cython.locals(number=cython.longlong, partitions=dict, topic=_Topic)
+    @cython.locals(number=Py_ssize_t, partitions=dict, topic=_Topic)
     cpdef dict _partitions(self)
 
 

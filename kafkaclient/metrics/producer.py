@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """The producer's metrics under Java's names.
 
 Sources in Java: ``SenderMetricsRegistry``, ``BufferPool``, ``KafkaProducerMetrics``, ``Selector``.

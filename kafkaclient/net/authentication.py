@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from kafkaclient.net.connection import Connection
-    from kafkaclient.net.sasl.mechanisms import Login, Mechanism
+    from kafkaclient.net.sasl.login import Login
+    from kafkaclient.net.sasl.mechanisms import Mechanism
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
 cdef class PendingRequest:
-    cdef public long long correlation_id
+    cdef public Py_ssize_t correlation_id
     cdef public object on_done, api
     cdef public double sent_at, deadline

@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """A request that waits for its response on one connection."""
 
 from __future__ import annotations

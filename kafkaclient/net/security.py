@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from kafkaclient.config.security import SecurityOptions
     from kafkaclient.net.connection import Connection
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.net.sasl.mechanisms import Login, Mechanism
+    from kafkaclient.net.sasl.login import Login
+    from kafkaclient.net.sasl.mechanisms import Mechanism
     from kafkaclient.net.tls import TlsContexts
 
 
@@ -112,6 +113,6 @@ def _tls(options: SecurityOptions) -> TlsContexts:
 
 
 def _login(options: SecurityOptions, wall_clock: Callable[[], float]) -> Login:
-    from kafkaclient.net.sasl.mechanisms import Login  # noqa: PLC0415
+    from kafkaclient.net.sasl.login import Login  # noqa: PLC0415
 
     return Login(options, wall_clock)

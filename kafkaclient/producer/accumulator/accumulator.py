@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """Where records wait: the topics' batches, in memory that is bounded by bytes.
 
 Java: ``RecordAccumulator``. :meth:`RecordAccumulator.append` takes records in. ``ready_queues``
@@ -10,6 +9,8 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
+
+import cython
 
 from kafkaclient.errors import defect
 from kafkaclient.producer.accumulator.batch_factory import BatchFactory
@@ -227,6 +228,7 @@ class RecordAccumulator:
         if not queue.unbound and not batch.any_partition:
             slots.set(queue.partition, slot)
 
+    @cython.locals(batch=ProducerBatch)
     def _filled_up(self, batch: ProducerBatch) -> None:
         # A full batch is due at any time.
         self.ready_queues.schedule(batch.queue, batch.created)

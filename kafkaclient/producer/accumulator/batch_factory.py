@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """New batches, with the settings that all batches of a producer share."""
 
 from __future__ import annotations

@@ -1,16 +1,20 @@
 cimport cython
 
+from kafkaclient.producer.accumulator.partition_strategies cimport BrokerConditions
 from kafkaclient.producer.accumulator.ready_queues cimport ReadyQueues
 from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
+from kafkaclient.producer.batches.partition_strategy cimport PartitionStrategy
 from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
 
 @cython.final
 cdef class BatchBinding:
     cdef public ReadyQueues _ready_queues
-    cdef public object _conditions, _on_switch, _observer
+    cdef public BrokerConditions _conditions
+    cdef public object _on_switch, _observer
     cpdef bind(self, ProducerBatch batch, PartitionQueue queue, bound_by, double now, bint rebindable=*)
     cpdef opened(self, ProducerBatch batch, PartitionQueue queue, double now, bint chosen)
+    @cython.locals(strategy=PartitionStrategy)
     cpdef reserve(self, ProducerBatch batch, PartitionQueue queue, double now)
     @cython.locals(batch=ProducerBatch)
     cpdef end_reservation(self, PartitionQueue queue, double now)
@@ -18,7 +22,7 @@ cdef class BatchBinding:
     cpdef unbind_unsendable(self, double now)
     @cython.locals(batch=ProducerBatch)
     cpdef _unbind_reserved(self, PartitionQueue queue, double now)
-    @cython.locals(b=ProducerBatch, batches=list, certain=bint, topic=TopicBuffer)
+    @cython.locals(b=ProducerBatch, batches=list, certain=bint, strategy=PartitionStrategy, topic=TopicBuffer)
     cpdef _rescue_from_deleted_partition(self, PartitionQueue queue, double now)
     cpdef _unbind(self, list batches, PartitionQueue queue, double now)
     @cython.locals(q=PartitionQueue, queue=PartitionQueue)

@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """Binding: unbound batches get a partition, or give it back before they are sent.
 
 Late binding chooses the partition when a broker can take a batch; this module applies the choice.

@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """The bytes of ``buffer.memory`` that are free, with first-come, first-served waiters.
 
 Java: ``BufferPool``. Unlike Java's, it pools no memory: a batch is charged by the capacity of its

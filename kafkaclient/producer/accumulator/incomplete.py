@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """All batches without an outcome, their outcomes and their expiry (Java: ``IncompleteBatches``)."""
 
 from __future__ import annotations

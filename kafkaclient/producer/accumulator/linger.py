@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """How long a batch waits for more records before it may be sent (``linger.ms``)."""
 
 from __future__ import annotations

@@ -1,14 +1,18 @@
 cimport cython
 
+from kafkaclient.producer.accumulator.compressor cimport BatchCompressor
 from kafkaclient.producer.accumulator.linger cimport Linger
 from kafkaclient.producer.batches.batch cimport ProducerBatch
+from kafkaclient.producer.batches.idempotence cimport ProducerIdentity
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 
 @cython.final
 cdef class ReadyQueues:
-    cdef public object ready, unbound, blocked, gate, _identity, _compressor, _wake, _order
+    cdef public object ready, unbound, blocked, gate, _wake, _order
     cdef public dict leaderless
     cdef public bint _one_in_flight
+    cdef public ProducerIdentity _identity
+    cdef public BatchCompressor _compressor
     cdef public Linger _linger
     cdef public list _timers
     cpdef schedule(self, PartitionQueue queue, double now, bint had_turn=*)
@@ -16,12 +20,12 @@ cdef class ReadyQueues:
     cpdef _enter_state(self, PartitionQueue queue, ProducerBatch head, double now)
     cpdef _wait(self, PartitionQueue queue, state, double until)
     cpdef _detach(self, PartitionQueue queue)
-    @cython.locals(lane=cython.longlong, lanes=set, queue=PartitionQueue)
+    @cython.locals(lane=Py_ssize_t, lanes=set, queue=PartitionQueue)
     cpdef set lanes_with_work(self)
     @cython.locals(head=ProducerBatch)
-    cpdef bint has_full_head(self, long long lane) except -1
-    cpdef ProducerBatch _head(self, long long lane)
-    cpdef set_leader(self, PartitionQueue queue, long long leader, long long epoch, double now)
+    cpdef bint has_full_head(self, Py_ssize_t lane) except -1
+    cpdef ProducerBatch _head(self, Py_ssize_t lane)
+    cpdef set_leader(self, PartitionQueue queue, Py_ssize_t leader, Py_ssize_t epoch, double now)
     @cython.locals(head=ProducerBatch)
     cpdef ProducerBatch sendable(self, PartitionQueue queue, double now)
     @cython.locals(queue=PartitionQueue, timers=list, when=double)

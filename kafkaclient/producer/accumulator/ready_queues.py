@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """Which partition queues are ready for their leader, wait for a timer, or are blocked.
 
 A queue is looked at when something happens to it, so that the cost of a sender's pass grows with
@@ -12,6 +11,8 @@ from collections import Counter, defaultdict, deque
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
+
+import cython
 
 from kafkaclient.producer.batches.partition_queue import QueueState
 from kafkaclient.producer.time_constants import SOON
@@ -212,6 +213,7 @@ class ReadyQueues:
             return None
         return head if self._may_leave(queue, head) else None
 
+    @cython.locals(queue=PartitionQueue)
     def accepts_new_batch(self, queue: PartitionQueue) -> bool:
         """Whether a batch that was never sent may be bound to the partition and sent at once."""
         if queue.batches and queue.batches[0].attempts:

@@ -8,9 +8,9 @@ from kafkaclient.wire.records cimport BatchBuilder
 @cython.final
 cdef class ProducerBatch:
     cdef public BatchResult result
-    cdef public long long serial, charged, credited_bytes, sealed_size, attempts, retries
-    cdef public long long leader_epoch, base_sequence, sequence_order, producer_id
-    cdef public long long producer_epoch, raw_full, _raw_limit
+    cdef public Py_ssize_t serial, charged, credited_bytes, sealed_size, attempts, retries
+    cdef public Py_ssize_t leader_epoch, base_sequence, sequence_order, producer_id
+    cdef public Py_ssize_t producer_epoch, raw_full, _raw_limit
     cdef public double created, lingers_until, retry_at, _ratio_factor
     cdef public BatchBuilder builder
     cdef public PartitionQueue queue
@@ -19,32 +19,32 @@ cdef class ProducerBatch:
     cdef public bint transactional
     cdef public object binding_facts, last_error, topic_id, _compression, _ratio
     cdef public AppendSlot append_slot
-    @cython.locals(raw=cython.longlong)
-    cpdef long long _raw_size_of(self, long long size) except? -1
-    @cython.locals(timestamp=cython.longlong)
+    @cython.locals(raw=Py_ssize_t)
+    cpdef Py_ssize_t _raw_size_of(self, Py_ssize_t size) except? -1
+    @cython.locals(timestamp=Py_ssize_t)
     cpdef bint append(self, record) except -1
     cpdef adopt(self, BatchBuilder records)
-    @cython.locals(best=cython.longlong, builder=BatchBuilder, delta=cython.longlong, needed=cython.longlong)
+    @cython.locals(best=Py_ssize_t, builder=BatchBuilder, delta=Py_ssize_t, needed=Py_ssize_t)
     cpdef growth_for(self, record)
     cpdef bind(self, PartitionQueue queue, bint rebindable=*)
     cpdef set_any_partition(self)
     cpdef note_record(self, bint left_to_producer)
     cpdef record_binding(self, facts)
-    cpdef credit(self, long long nbytes)
+    cpdef credit(self, Py_ssize_t nbytes)
     cpdef linger_until(self, double when)
     cpdef stop_lingering(self)
     cpdef close(self)
     cpdef open_append_slot(self, filled_up)
-    cpdef grow(self, long long nbytes)
-    @cython.locals(freed=cython.longlong)
-    cpdef long long set_charge(self, long long nbytes) except? -1
+    cpdef grow(self, Py_ssize_t nbytes)
+    @cython.locals(freed=Py_ssize_t)
+    cpdef Py_ssize_t set_charge(self, Py_ssize_t nbytes) except? -1
     cpdef seal(self)
     cpdef begin_compression(self)
-    @cython.locals(raw=cython.longlong)
+    @cython.locals(raw=Py_ssize_t)
     cpdef end_compression(self, packed)
     cpdef reset_compression_estimate(self)
-    cpdef stamp(self, long long producer_id, long long producer_epoch, long long base_sequence, order=*)
-    cpdef begin_flight(self, long long leader_epoch, topic_id)
+    cpdef stamp(self, Py_ssize_t producer_id, Py_ssize_t producer_epoch, Py_ssize_t base_sequence, order=*)
+    cpdef begin_flight(self, Py_ssize_t leader_epoch, topic_id)
     cpdef land(self)
     cpdef mark_uncertain(self)
     cpdef mark_unwritten(self)

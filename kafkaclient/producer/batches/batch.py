@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """One batch of records on its way to one partition (Java: ``ProducerBatch``)."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """The largest batch that a topic takes, as learned from MESSAGE_TOO_LARGE responses."""
 
 from __future__ import annotations

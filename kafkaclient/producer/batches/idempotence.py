@@ -50,13 +50,13 @@ class ProducerIdentity:
     the old one are used up).
     """
 
-    __slots__ = ("_forgotten", "enabled", "epoch", "producer_id")
+    __slots__ = ("_forgotten", "abort_only", "enabled", "epoch", "producer_id")
 
     transactional: ClassVar[bool] = False
-    abort_only: bool = False
-    """Nothing is sent again: every batch left belongs to a transaction that will be aborted."""
 
     def __init__(self, enabled: bool) -> None:
+        self.abort_only: bool = False
+        """Nothing is sent again: every batch left belongs to a transaction that will be aborted."""
         self.enabled: bool = enabled
         self.producer_id: int = NO_PRODUCER_ID
         self.epoch: int = -1

@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """The queue of one partition: batches that wait, and batches sent but not acknowledged."""
 
 from __future__ import annotations

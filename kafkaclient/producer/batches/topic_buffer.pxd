@@ -3,24 +3,26 @@ cimport cython
 from kafkaclient.producer.batches.batch_limit cimport BatchLimit
 from kafkaclient.producer.batches.direct_append cimport TopicAppendSlots
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
+from kafkaclient.producer.batches.partition_strategy cimport PartitionStrategy
 from kafkaclient.producer.partitioning.fair_share cimport FairShare
 
 @cython.final
 cdef class TopicBuffer:
     cdef public object name, topic_id, view, last_view, side_lane_of, avoided
-    cdef public object _awaiting_partitions, awaiting_partitions, ratio, strategy
+    cdef public object _awaiting_partitions, awaiting_partitions, ratio
     cdef public TopicAppendSlots append_slots
     cdef public BatchLimit batch_limit
     cdef public FairShare fair_share
     cdef public PartitionQueue unbound
     cdef public dict queues
     cdef public bint has_waiters
-    cdef public long long last_bound_partition
-    @cython.locals(lane=cython.longlong, routes=list)
+    cdef public PartitionStrategy strategy
+    cdef public Py_ssize_t last_bound_partition
+    @cython.locals(lane=Py_ssize_t, routes=list)
     cpdef lanes_by_partition(self, view)
-    @cython.locals(epoch=cython.longlong, lane=cython.longlong, leader=cython.longlong, queue=PartitionQueue)
-    cpdef PartitionQueue queue(self, long long partition)
-    @cython.locals(common=cython.longlong, n=cython.longlong, q=PartitionQueue)
+    @cython.locals(epoch=Py_ssize_t, lane=Py_ssize_t, leader=Py_ssize_t, queue=PartitionQueue)
+    cpdef PartitionQueue queue(self, Py_ssize_t partition)
+    @cython.locals(common=Py_ssize_t, n=Py_ssize_t, q=PartitionQueue)
     cpdef list changed_queues(self, view)
     @cython.locals(recreated=bint)
     cpdef bint set_view(self, view) except -1
@@ -31,7 +33,7 @@ cdef class TopicBuffer:
     cpdef bint _set_topic_id(self, topic_id) except -1
     cpdef set_detours(self, side_lane_of, avoided)
     cpdef set_has_waiters(self, bint waiting)
-    cpdef await_partition(self, long long partition)
-    cpdef end_await_partition(self, long long partition)
+    cpdef await_partition(self, Py_ssize_t partition)
+    cpdef end_await_partition(self, Py_ssize_t partition)
     @cython.locals(switched=bint)
-    cpdef bint switch_to(self, long long partition) except -1
+    cpdef bint switch_to(self, Py_ssize_t partition) except -1

@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """One topic's part of the accumulator: its queues, its partition strategy, its metadata."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """Which partition of a topic is furthest behind its fair share of bytes. Pure, RNG passed in.
 
 Late binding picks a partition only when a broker can take a batch: of the partitions led by

@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """The minimum share of bytes that a slow broker's partitions get under late binding. Pure.
 
 A slow broker is seldom available, so it gets few of the records without key: with linger.ms=0

@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """One connection to a broker for Produce requests: what is in flight, and how fast it answers."""
 
 from __future__ import annotations

@@ -17,21 +17,20 @@ cdef class BrokerLanes:
     cdef public set side_lanes
     cdef public object _router, _metadata, _settings, _liveness, _on_recovery
     cdef public double _unavailable_after, _refreshed_at
-    cpdef BrokerLane get(self, long long number)
+    cpdef BrokerLane get(self, Py_ssize_t number)
     @cython.locals(lane=BrokerLane, primary=BrokerLane)
-    cpdef BrokerLane lane(self, long long number, double now)
-    @cython.locals(lane=BrokerLane, number=cython.longlong)
+    cpdef BrokerLane lane(self, Py_ssize_t number, double now)
+    @cython.locals(lane=BrokerLane, number=Py_ssize_t)
     cpdef close_unused_side_lanes(self, needed)
     @cython.locals(lane=BrokerLane)
-    cpdef in_flight_of(self, long long number)
+    cpdef in_flight_of(self, Py_ssize_t number)
     @cython.locals(lane=BrokerLane)
-    cpdef double p95_latency(self, long long number) except? -1
-    cpdef bint has_capacity(self, long long number) except -1
+    cpdef double p95_latency(self, Py_ssize_t number) except? -1
     @cython.locals(lane=BrokerLane)
-    cpdef bint may_be_waited_for(self, long long number) except -1
+    cpdef bint may_be_waited_for(self, Py_ssize_t number) except -1
     @cython.locals(full=bint, lane=BrokerLane)
-    cpdef current_state(self, long long number)
-    @cython.locals(available=dict, eligible=set, free=cython.longlong, lane=BrokerLane, large=bint, last_resort=set, next_look=double, number=cython.longlong, pending=bint, saturated=set, side=bint)
+    cpdef current_state(self, Py_ssize_t number)
+    @cython.locals(available=dict, eligible=set, free=Py_ssize_t, lane=BrokerLane, large=bint, last_resort=set, next_look=double, number=Py_ssize_t, pending=bint, saturated=set, side=bint)
     cpdef BrokerSurvey survey(self, wanted, ReadyQueues ready_queues, double unblocked_since, double now)
     @cython.locals(overdue=bint, waited=double)
     cpdef update_state(self, BrokerLane lane, connection, double unblocked_since, double now)
@@ -40,4 +39,4 @@ cdef class BrokerLanes:
     @cython.locals(other=BrokerLane, others=list)
     cpdef bint _is_slow(self, BrokerLane lane) except -1
     cpdef _request_metadata(self, BrokerLane lane, double waited, double now)
-    cpdef _report_unreachable(self, long long node_id, double now)
+    cpdef _report_unreachable(self, Py_ssize_t node_id, double now)

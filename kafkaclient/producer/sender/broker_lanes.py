@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """All brokers' lanes: which of them can take a request now, and what state each broker is in."""
 
 from __future__ import annotations

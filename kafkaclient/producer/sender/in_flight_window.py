@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """How many requests a broker should have in flight: enough to hide the network, and no more.
 
 A broker serves one request of a connection at a time. Requests in flight beyond the first only hide

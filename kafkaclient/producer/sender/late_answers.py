@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """Looks after requests whose answers are late: finds the cause, and gives up what is stuck."""
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 cimport cython
 
 from kafkaclient.producer.accumulator.binding cimport BatchBinding
+from kafkaclient.producer.accumulator.compressor cimport BatchCompressor
 from kafkaclient.producer.accumulator.incomplete cimport IncompleteBatches
 from kafkaclient.producer.accumulator.ready_queues cimport ReadyQueues
 from kafkaclient.producer.batches.batch cimport ProducerBatch
+from kafkaclient.producer.batches.idempotence cimport ProducerIdentity
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
 from kafkaclient.producer.partitioning.fair_share cimport FairShare
@@ -13,10 +15,11 @@ from kafkaclient.producer.sender.broker_lanes cimport BrokerSurvey
 cdef class LateBinder:
     cdef public ReadyQueues ready_queues
     cdef public BatchBinding binding
-    cdef public object identity, _compressor
+    cdef public ProducerIdentity identity
+    cdef public BatchCompressor _compressor
     cdef public IncompleteBatches _incomplete
-    @cython.locals(filler=_RequestFiller, lane=cython.longlong, queue=PartitionQueue, ready=ReadyQueues, turns=list)
-    cpdef drain(self, BrokerSurvey survey, long long max_bytes, double now)
+    @cython.locals(filler=_RequestFiller, lane=Py_ssize_t, queue=PartitionQueue, ready=ReadyQueues, turns=list)
+    cpdef drain(self, BrokerSurvey survey, Py_ssize_t max_bytes, double now)
     @cython.locals(bound=bint, source=PartitionQueue)
     cpdef rotate(self, double now)
     cpdef bint seal(self, ProducerBatch batch, double now) except -1
@@ -30,11 +33,11 @@ cdef class _RequestFiller:
     cdef public BrokerSurvey _survey
     cdef public double _now
     cdef public set _unsaturated, _must_send, _taken
-    @cython.locals(head=ProducerBatch, lane=cython.longlong, now=double)
+    @cython.locals(head=ProducerBatch, lane=Py_ssize_t, now=double)
     cpdef take_first(self, PartitionQueue queue)
     @cython.locals(binder=LateBinder, head=ProducerBatch, now=double, target=PartitionQueue)
     cpdef bind_first(self, PartitionQueue source)
-    @cython.locals(any_eligible=bint, candidates=set, fair_share=FairShare, lane=cython.longlong, reserved=PartitionQueue, survey=BrokerSurvey, usable=list, usual=bint)
+    @cython.locals(any_eligible=bint, candidates=set, fair_share=FairShare, lane=Py_ssize_t, reserved=PartitionQueue, survey=BrokerSurvey, usable=list, usual=bint)
     cpdef PartitionQueue _target_for(self, TopicBuffer topic, ProducerBatch batch)
-    cpdef bint _fits(self, ProducerBatch batch, long long lane) except -1
+    cpdef bint _fits(self, ProducerBatch batch, Py_ssize_t lane) except -1
     cpdef _add(self, ProducerBatch batch, PartitionQueue queue)

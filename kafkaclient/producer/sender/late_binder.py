@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """Which batches make the next request of each available lane, and which partition an unbound batch
 gets: late binding gives it to a broker that can take it."""
 
@@ -7,6 +6,8 @@ from __future__ import annotations
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
+
+import cython
 
 if TYPE_CHECKING:
     from kafkaclient.producer.accumulator.binding import BatchBinding
@@ -177,6 +178,7 @@ class _RequestFiller:
                 return topic.queue(partition)
         return None
 
+    @cython.locals(topic=TopicBuffer, queue=PartitionQueue)
     def _is_open(self, topic: TopicBuffer, partition: int) -> bool:
         queue = topic.queues.get(partition)  # looking at a partition makes no queue
         if queue is None:

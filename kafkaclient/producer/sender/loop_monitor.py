@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """Notices when the event loop was blocked: then a missing answer is not the broker's fault."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """What becomes of the batches of a Produce request when its response comes, or none comes."""
 
 from __future__ import annotations

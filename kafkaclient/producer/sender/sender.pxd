@@ -33,13 +33,13 @@ cdef class Sender:
     cdef public LoopMonitor loop_monitor
     cpdef run(self)
     cpdef close(self)
-    @cython.locals(accumulator=RecordAccumulator, batches=list, due=double, number=cython.longlong, ready_queues=ReadyQueues, requests=dict, survey=BrokerSurvey, unblocked_since=double, wanted=set)
+    @cython.locals(accumulator=RecordAccumulator, batches=list, due=double, number=Py_ssize_t, ready_queues=ReadyQueues, requests=dict, survey=BrokerSurvey, unblocked_since=double, wanted=set)
     cpdef double _fill(self, double now) except? -1
     @cython.locals(batch=ProducerBatch)
     cpdef _send(self, BrokerLane lane, connection, list batches, double now)
-    @cython.locals(batch=ProducerBatch, buffers=list, by_id=bint, by_topic=dict, correlation_id=cython.longlong, names=dict, newest=cython.longlong, oldest=cython.longlong, partitions=list, queue=PartitionQueue, request=ProduceRequest, topic=TopicBuffer, topics=list, version=cython.longlong)
+    @cython.locals(batch=ProducerBatch, buffers=list, by_id=bint, by_topic=dict, correlation_id=Py_ssize_t, names=dict, newest=Py_ssize_t, oldest=Py_ssize_t, partitions=list, queue=PartitionQueue, request=ProduceRequest, topic=TopicBuffer, topics=list, version=Py_ssize_t)
     cpdef _write(self, BrokerLane lane, connection, list batches, double now)
-    @cython.locals(batch=ProducerBatch, count=cython.longlong, metrics=ProducerMetrics, partition=cython.longlong, records=cython.longlong, size=cython.longlong)
+    @cython.locals(batch=ProducerBatch, count=Py_ssize_t, metrics=ProducerMetrics, partition=Py_ssize_t, records=Py_ssize_t, size=Py_ssize_t)
     cpdef _count(self, list batches, double now)
     @cython.locals(at_once=bint, lane=BrokerLane, throttle=double)
     cpdef _handle(self, ProduceRequest request, payload, error, double unblocked_since, double now)

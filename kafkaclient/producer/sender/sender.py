@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """Drains the accumulator into the brokers' lanes.
 
 Java: ``Sender``. All decisions of a pass are made in :meth:`Sender.run_once`, which neither waits
@@ -11,6 +10,8 @@ import logging
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+
+import cython
 
 from kafkaclient.errors import (
     BrokerConnectionError,
@@ -176,6 +177,7 @@ class Sender:
             self._accumulator.detours.set_dead_brokers(self.liveness.dead, self._clock())
         self.wake()
 
+    @cython.locals(now=cython.double, due=cython.double, ready_queues=ReadyQueues)
     def run_once(self, now: float) -> float:
         """One pass: expire batches, run timers, send what can be sent.
 
@@ -308,6 +310,7 @@ class Sender:
 
     # --- responses ------------------------------------------------------------------------------
 
+    @cython.locals(request=ProduceRequest, lane=BrokerLane, now=cython.double, unblocked_since=cython.double)
     def _on_response(
         self, request: ProduceRequest, payload: memoryview | None, error: KafkaError | None
     ) -> None:

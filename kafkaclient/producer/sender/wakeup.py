@@ -1,4 +1,3 @@
-# cython: annotation_typing=True
 """Runs the sender's passes: at a given time, or as soon as something wakes it."""
 
 from __future__ import annotations
@@ -6,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
+
+import cython
 
 from kafkaclient.producer.suspension import wait_between
 from kafkaclient.producer.time_constants import NEVER, SOON
@@ -100,6 +101,7 @@ class Wakeup:
             self._timer_at = at
             self._timer = ended.get_loop().call_later(at - now, self._timed, ended)
 
+    @cython.locals(early=cython.double)
     def _timed(self, ended: asyncio.Future[None]) -> None:
         self._timer, self._timer_at = None, NEVER
         if self._will_look or self._at == NEVER:
@@ -118,6 +120,7 @@ class Wakeup:
             loop = ended.get_loop()
             loop.call_soon(loop.call_soon, self._do, ended)
 
+    @cython.locals(now=cython.double, end=cython.double, due=cython.double)
     def _do(self, ended: asyncio.Future[None]) -> None:
         if ended.done():
             return

@@ -20,7 +20,7 @@ class TransactionalIdentity(ProducerIdentity):
     transaction.
     """
 
-    __slots__ = ("_on_sequence_gap", "abort_only", "open")
+    __slots__ = ("_on_sequence_gap", "open")
 
     transactional = True
 
@@ -29,7 +29,6 @@ class TransactionalIdentity(ProducerIdentity):
         self._on_sequence_gap = on_sequence_gap
         self.open: bool = False
         """Whether batches may leave."""
-        self.abort_only: bool = False
         """Whether no batch is retried, because the transaction will be aborted."""
 
     @property

@@ -15,7 +15,7 @@ import pytest
 
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError
-from kafkaclient.net.sasl.mechanisms import Login
+from kafkaclient.net.sasl.login import Login
 from kafkaclient.net.sasl.oidc import ClientCredentials
 
 if TYPE_CHECKING:

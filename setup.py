@@ -47,7 +47,7 @@ def extensions() -> list[Extension]:
         compiler_directives={
             "language_level": 3,
             "annotation_typing": False,
-            "nonecheck": False,
+            "nonecheck": True,
             "auto_pickle": False,
         },
     )

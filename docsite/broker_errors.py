@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from docsite.tables import table
 from kafkaclient.broker_errors import BROKER_ERRORS, broker_error
-from kafkaclient.producer.sender.error_actions import AMBIGUOUS_CODES, ErrorAction, action_for
+from kafkaclient.producer.sender.responses import AMBIGUOUS_CODES, ErrorAction, action_for
 
 _HEAD = """\
 # Broker errors

@@ -38,7 +38,9 @@ def _suffix(module: Path) -> str:
 def _job(module: Path) -> str:
     docstring = ast.get_docstring(ast.parse(module.read_text("utf-8"))) or ""
     sentence = " ".join(docstring.partition("\n\n")[0].split())
-    sentence = re.sub(r":(?:class|func|meth|mod|attr|data):`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", sentence)
+    sentence = re.sub(
+        r":(?:class|func|meth|mod|attr|data):`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", sentence
+    )
     return sentence.replace("``", "`").replace("|", "\\|")
 
 

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
     from kafkaclient.producer.observability.health import Health
     from kafkaclient.producer.observability.unobserved_failures import UnseenFailure
-    from kafkaclient.producer.partitioning.load_view import (
+    from kafkaclient.producer.partitioning.partitioners import (
         BrokerLoad,
         LoadSnapshot,
         LoadView,
+        Partitioner,
         PartitionLoad,
     )
-    from kafkaclient.producer.partitioning.partitioners import Partitioner
     from kafkaclient.producer.producer import Producer
     from kafkaclient.sync.futures import SendFuture
     from kafkaclient.sync.producer import SyncProducer
@@ -98,8 +98,13 @@ _HOMES = {
     "producer.bulk.bulk_delivery": ("BulkDelivery",),
     "producer.observability.health": ("Health",),
     "producer.observability.unobserved_failures": ("UnseenFailure",),
-    "producer.partitioning.load_view": ("BrokerLoad", "LoadSnapshot", "LoadView", "PartitionLoad"),
-    "producer.partitioning.partitioners": ("Partitioner",),
+    "producer.partitioning.partitioners": (
+        "BrokerLoad",
+        "LoadSnapshot",
+        "LoadView",
+        "PartitionLoad",
+        "Partitioner",
+    ),
     "producer.producer": ("Producer",),
     "sync.futures": ("SendFuture",),
     "sync.producer": ("SyncProducer",),

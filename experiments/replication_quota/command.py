@@ -17,7 +17,7 @@ from experiments.command import (
 from experiments.replication_quota.experiment import Experiment
 from experiments.replication_quota.plan import SCENARIOS, Plan, parse_scenarios
 from experiments.replication_quota.report import write_report
-from kafkaclient.cli.options import pairs
+from kafkaclient.cli.profile_file import pairs
 from kafkaclient.pages.page import number
 
 if TYPE_CHECKING:

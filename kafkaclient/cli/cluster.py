@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafkaclient.cli.admin import describe
-from kafkaclient.cli.options import AsJson, described, pairs
+from kafkaclient.cli.options import AsJson, described
 from kafkaclient.cli.output import print_json, print_table, run_command, stderr_console
+from kafkaclient.cli.profile_file import pairs
 from kafkaclient.testing.background import DEFAULT_NAME, BackgroundCluster
 from kafkaclient.testing.errors import ClusterNotRunningError
 from kafkaclient.testing.settings import DEFAULT_VERSION, ClusterSpec

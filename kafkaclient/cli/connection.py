@@ -14,18 +14,9 @@ import typer
 from rich.text import Text
 
 from kafkaclient.admin import Admin
-from kafkaclient.cli.options import (
-    BOOTSTRAP,
-    Bootstrap,
-    CommandConfig,
-    Profile,
-    Timeout,
-    described,
-    pairs,
-    read_properties,
-)
+from kafkaclient.cli.options import Bootstrap, CommandConfig, Profile, Timeout, described
 from kafkaclient.cli.output import stderr_console
-from kafkaclient.cli.profiles import profile_named
+from kafkaclient.cli.profile_file import BOOTSTRAP, pairs, profile_named, read_properties
 from kafkaclient.config.reader import AdminConfig
 from kafkaclient.errors import BootstrapError, BrokerConnectionError, ConfigError
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kafkaclient.admin import Limits
 from kafkaclient.cli.admin import OVER_LIMIT, Connect, on_cluster
-from kafkaclient.cli.options import AsJson, LimitsFile, comma_pairs, output_file
+from kafkaclient.cli.options import AsJson, LimitsFile, output_file
 from kafkaclient.cli.output import (
     picked,
     print_json,
@@ -18,6 +18,7 @@ from kafkaclient.cli.output import (
     print_table,
     stdout_console,
 )
+from kafkaclient.cli.profile_file import comma_pairs
 
 if TYPE_CHECKING:
     from kafkaclient.admin import LimitsReport

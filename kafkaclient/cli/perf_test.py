@@ -16,9 +16,9 @@ from typer.core import TyperCommand
 
 from kafkaclient.cli import perf_report
 from kafkaclient.cli.connection import Connection, check_reachable, with_connection
-from kafkaclient.cli.options import BOOTSTRAP
 from kafkaclient.cli.output import FAILED, run_blocking, run_command, stderr_console
 from kafkaclient.cli.perf_report import run_shared
+from kafkaclient.cli.profile_file import BOOTSTRAP
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf import traffic as payload

@@ -11,8 +11,9 @@ from kafkaclient.admin import ConfigSource
 from kafkaclient.admin.limits_store import LIMITS_TOPIC
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
-from kafkaclient.cli.options import AsJson, IgnoreLimits, LimitsFile, ValidateOnly, Yes, comma_pairs
+from kafkaclient.cli.options import AsJson, IgnoreLimits, LimitsFile, ValidateOnly, Yes
 from kafkaclient.cli.output import FAILED, joined, picked, print_json, print_message, print_table
+from kafkaclient.cli.profile_file import comma_pairs
 from kafkaclient.errors import (
     ConfigError,
     InvalidTopicError,

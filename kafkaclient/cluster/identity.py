@@ -31,7 +31,7 @@ The client moves (X to Y, or back to X)                Nothing of X is kept: con
 Names that lead elsewhere for a while                  Connections that are made meanwhile prove
                                                        nothing, and are made again.
 Brokers that swapped addresses                         The same, from Kafka 4.4 on. Before, see
-                                                       producer/sender/misrouting.py.
+                                                       producer/sender/liveness.py.
 =====================================================  =============================================
 
 =====================================================  =============================================

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.observability.health import Health, check_brokers
-from kafkaclient.producer.states import ProducerState
+from kafkaclient.producer.settings import ProducerState
 
 if TYPE_CHECKING:
     from kafkaclient.cluster.view import PartitionView
     from kafkaclient.metrics.snapshot import MetricsSnapshot
-    from kafkaclient.producer.partitioning.load_view import LoadSnapshot
+    from kafkaclient.producer.partitioning.partitioners import LoadSnapshot
     from kafkaclient.producer.runtime import ProducerRuntime
 
 

@@ -7,7 +7,7 @@ direct append is closed. So records are appended to batches in the order of the 
 A coroutine that waits (``send``, ``send_many``, ``send_arrow``) has a :class:`TopicWaiter` and
 appends by itself once it is admitted. A record of ``send_nowait`` has a delivery already: it waits
 as a :class:`HeldRecord`, and :class:`PendingSends` appends it.
-:class:`~kafkaclient.producer.held_watches.HeldWatches` fetches the metadata for held records.
+:class:`~kafkaclient.producer.topic_waiters.HeldWatches` fetches the metadata for held records.
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ from kafkaclient.config.kinds import Limit
 from kafkaclient.errors import BufferFullError, KafkaError, ProducerClosedError, defect
 from kafkaclient.producer.batches.delivery import delivery_for_last
 from kafkaclient.producer.batches.record import PendingRecord, Record
-from kafkaclient.producer.held_watches import HeldWatches
-from kafkaclient.producer.serialization import SerializerTask
-from kafkaclient.producer.topic_waiters import HeldRecord, TopicWaiter, TopicWaiters
+from kafkaclient.producer.topic_waiters import (
+    HeldRecord,
+    HeldWatches,
+    SerializerTask,
+    TopicWaiter,
+    TopicWaiters,
+)
 from kafkaclient.producer.user_code import contained
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from kafkaclient.producer.bulk_api import SendManyMixin
 from kafkaclient.producer.observability.reports import report_start
 from kafkaclient.producer.observation_api import ObservationMixin
 from kafkaclient.producer.runtime import ProducerRuntime
-from kafkaclient.producer.states import ProducerState
+from kafkaclient.producer.settings import ProducerState
 from kafkaclient.producer.transaction_api import TransactionMixin
 from kafkaclient.time_limit import time_limit
 

@@ -17,20 +17,21 @@ from kafkaclient.log_fields import log_fields
 from kafkaclient.metrics import ProducerMetrics
 from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
 from kafkaclient.producer.accumulator.compressor import CompressionThreads
-from kafkaclient.producer.accumulator.custom_strategy import CustomPartitioner
+from kafkaclient.producer.accumulator.partition_strategies import CustomPartitioner
 from kafkaclient.producer.admission import Admission
 from kafkaclient.producer.batches.batch_result import BatchResult
 from kafkaclient.producer.batches.idempotence import ProducerIdentity
-from kafkaclient.producer.observability.gauges import bind_load_gauges, exclusions
-from kafkaclient.producer.observability.load import LiveLoad
+from kafkaclient.producer.observability.load import LiveLoad, bind_load_gauges, exclusions
 from kafkaclient.producer.observability.reports import batch_reports, request_reports
 from kafkaclient.producer.observability.unobserved_failures import UnobservedFailures
 from kafkaclient.producer.partitioning.partitioners import named_partitioner
 from kafkaclient.producer.sender.sender import Sender
 from kafkaclient.producer.sender.wakeup import Wakeup
 from kafkaclient.producer.settings import accumulator_settings, sender_settings
-from kafkaclient.producer.transactions.identity import TransactionalIdentity
-from kafkaclient.producer.transactions.producer_id_fetcher import ProducerIdFetcher
+from kafkaclient.producer.transactions.producer_id_fetcher import (
+    ProducerIdFetcher,
+    TransactionalIdentity,
+)
 from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.produce import FIRST_OF_TRANSACTIONS_V2, MAX_VERSION, MIN_VERSION
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from kafkaclient.wire.compression import Codec
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaclient.config import ProducerConfig
+
+
+# --- Converts the user's options (milliseconds, names) to internal settings (seconds, ... ---
 
 MAX_OPEN_SHARE = 0.1
 """The fraction of delivery.timeout.ms for which a batch takes records. They expire with its first
@@ -133,3 +137,42 @@ def _adaptive(config: ProducerConfig) -> bool:
 
 def _built_in(config: ProducerConfig) -> bool:
     return config.partitioner in ("late", "kip794")
+
+
+# --- The states of a producer's life. ---
+
+
+class ProducerState(Enum):
+    """``value`` completes the sentence "the producer ..."."""
+
+    NEW = "has not been started"
+    STARTING = "is being started"
+    RUNNING = "is running"
+    STOPPING = "is being stopped"
+    STOPPED = "is stopped"
+    FORKED = "belongs to the process that started it; create a new producer in a forked child"
+
+
+# --- Constants of time, in seconds of the clock. ---
+
+NEVER = float("inf")
+
+SOON = 0.0005
+"""Work that is due within this many seconds is done now. Event loops count time in milliseconds, so
+another timer would fire later than the work is due."""
+
+
+# --- The number of a lane: one int for a broker and one of the two Produce connections to ... ---
+
+NO_LANE = -1
+"""No lane: the partition has no leader, or unkeyed records avoid the partition."""
+
+
+def side_of(node_id: int) -> int:
+    """The number of a broker's side lane."""
+    return -2 - node_id
+
+
+def node_of(lane: int) -> int:
+    """The id of a lane's broker; :data:`NO_LANE` for no lane."""
+    return lane if lane >= NO_LANE else -2 - lane

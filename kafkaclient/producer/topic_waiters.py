@@ -4,18 +4,122 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from kafkaclient.errors import (
+    DeliveryTimeoutError,
+    KafkaError,
+    MetadataTimeoutError,
+    ProducerClosedError,
+    defect,
+)
+from kafkaclient.producer.batches.record import Record
+from kafkaclient.producer.settings import NEVER
+from kafkaclient.time_limit import PatientTimer, time_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from kafkaclient.errors import KafkaError
+    from kafkaclient.cluster.metadata import Metadata
+    from kafkaclient.cluster.view import TopicView
+    from kafkaclient.config.kinds import Limit
     from kafkaclient.producer.accumulator.buffer_pool import BufferPool, Claim
     from kafkaclient.producer.batches.batch_result import BatchResult
     from kafkaclient.producer.batches.delivery import Delivery
-    from kafkaclient.producer.batches.record import PendingRecord, Record
+    from kafkaclient.producer.batches.record import PendingRecord
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
-    from kafkaclient.producer.serialization import SerializerTask
+
+
+# --- A serializer that is at work for one record, as a task with a time limit. ---
+
+Outcome: TypeAlias = Record | KafkaError
+
+
+class SerializerTask:
+    """Runs the serializer of ``record``, and calls ``on_outcome`` once with the record in bytes, or
+    with the error: at the latest after ``limit``, even if the serializer ignores its cancellation.
+    It is not called after :meth:`cancel`. The task is in ``running`` while the serializer works.
+    """
+
+    __slots__ = ("_limit", "_on_outcome", "_record", "_timer", "task")
+
+    def __init__(
+        self,
+        record: PendingRecord,
+        limit: Limit,
+        running: set[asyncio.Task[Record]],
+        on_outcome: Callable[[Outcome], None],
+    ) -> None:
+        self._record = record
+        self._limit = limit
+        self._on_outcome: Callable[[Outcome], None] | None = on_outcome
+        loop = asyncio.get_running_loop()
+        self.task = loop.create_task(record.finish(), name="kafkaclient-serializer")
+        self.task.add_done_callback(self._ended)
+        running.add(self.task)
+        self.task.add_done_callback(running.discard)
+        self._timer = PatientTimer(limit.seconds, self._on_timeout)
+
+    def cancel(self) -> None:
+        """The outcome is not needed any more."""
+        self._on_outcome = None
+        self._timer.cancel()
+        self.task.cancel()
+
+    def timeout_error(self) -> KafkaError:
+        """The error for a serializer that has not finished within the limit."""
+        return self._record.not_finished(f"the serializer has not finished within {self._limit}")
+
+    def _on_timeout(self) -> None:
+        self._settle(self.timeout_error())
+
+    def _ended(self, task: asyncio.Task[Record]) -> None:
+        if task.cancelled():
+            self._settle(self._record.not_finished("the serializer was cancelled"))
+        elif (error := task.exception()) is None:
+            self._settle(task.result())
+        else:
+            self._settle(self._failure(error))
+
+    def _failure(self, error: BaseException) -> KafkaError:
+        if isinstance(error, KafkaError):
+            return error
+        if isinstance(error, Exception):
+            return defect("serializing", error)
+        # asyncio has raised KeyboardInterrupt and SystemExit already.
+        failure = self._record.not_finished(f"the serializer raised {error!r}")
+        failure.__cause__ = error
+        return failure
+
+    def _settle(self, outcome: Outcome) -> None:
+        on_outcome = self._on_outcome
+        self.cancel()
+        if on_outcome is not None:
+            on_outcome(outcome)
+
+
+async def run_serializer(
+    record: PendingRecord, limit: Limit, running: set[asyncio.Task[Record]]
+) -> Record:
+    """The record in bytes; raises InvalidRecordError and its subclasses."""
+    settled: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+    def settle(outcome: Outcome) -> None:
+        if not settled.done():  # the caller was cancelled in the same pass of the event loop
+            settled.set_result(outcome)
+
+    task = SerializerTask(record, limit, running, settle)
+    try:
+        outcome = await settled
+    finally:
+        task.cancel()
+    if isinstance(outcome, KafkaError):
+        raise outcome
+    return outcome
+
+
+# --- The waiters of one topic: callers and held records that need metadata or buffer space. ---
 
 
 class TopicWaiters:
@@ -213,3 +317,105 @@ class TopicWaiter:
         if not self._admitted.done():
             self._admitted.set_exception(error)
             self._admitted.exception()  # mark it retrieved: the caller may never await it
+
+
+# --- Waits for the metadata of topics whose records are held, with a task for each topic. ---
+
+
+class HeldWatches:
+    """The tasks. Each fetches its topic's metadata until every held record of the topic is appended
+    or has failed, and fails the records that have waited too long.
+
+    ``oldest_held(topic)`` gives the oldest record that is held. ``take_up(topic, view)`` is called
+    with new metadata. ``fail(topic, held, error)`` ends a held record. ``metadata_limit`` is for
+    the wait for metadata, ``delivery_limit`` for all of a record's wait. Times in seconds.
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        *,
+        metadata_limit: Limit,
+        delivery_limit: Limit,
+        clock: Callable[[], float],
+        oldest_held: Callable[[TopicBuffer], HeldRecord | None],
+        take_up: Callable[[TopicBuffer, TopicView], None],
+        fail: Callable[[TopicBuffer, HeldRecord, KafkaError], None],
+    ) -> None:
+        self.held_changed = asyncio.Event()
+        """Set when a held record was appended or has failed."""
+        self._metadata = metadata
+        self._metadata_limit = metadata_limit
+        self._delivery_limit = delivery_limit
+        self._clock = clock
+        self._oldest_held = oldest_held
+        self._take_up = take_up
+        self._fail = fail
+        self._tasks: dict[TopicBuffer, asyncio.Task[None]] = {}
+
+    def start(self, topic: TopicBuffer) -> None:
+        """Watch the topic, unless it is being watched."""
+        if topic in self._tasks:
+            return
+        task = asyncio.get_running_loop().create_task(
+            self._watch(topic), name=f"kafkaclient-metadata-{topic.name}"
+        )
+        self._tasks[topic] = task
+        task.add_done_callback(partial(self._ended, topic))
+
+    async def stop(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _watch(self, topic: TopicBuffer) -> None:
+        while (oldest := self._oldest_held(topic)) is not None:
+            if topic.view is not None:
+                await self._wait_turn(topic, oldest)
+                continue
+            limit = self._metadata_limit
+            remaining = oldest.created + limit.seconds - self._clock()
+            try:
+                view = await self._metadata.wait_topic(topic.name, remaining, limit=limit)
+                self._take_up(topic, view)
+            except MetadataTimeoutError as error:
+                self._fail_until(topic, oldest.created, error)
+            except KafkaError as error:
+                self._fail_until(topic, NEVER, error)
+
+    async def _wait_turn(self, topic: TopicBuffer, oldest: HeldRecord) -> None:
+        """Wait until a held record is appended or has failed. ``oldest``, which waits for its
+        serializer or behind other waiters, fails after delivery.timeout.ms."""
+        self.held_changed.clear()
+        try:
+            async with time_limit(oldest.created + self._delivery_limit.seconds - self._clock()):
+                await self.held_changed.wait()
+        except TimeoutError:
+            if self._oldest_held(topic) is not oldest:
+                return  # appended, or failed, at the same time
+            error: KafkaError = DeliveryTimeoutError(
+                f"the record for topic {topic.name!r} waited behind earlier records of the topic "
+                f"for {self._delivery_limit}; it was not sent"
+            )
+            if oldest.serializer_task is not None:
+                error = oldest.serializer_task.timeout_error()
+            self._fail(topic, oldest, error)
+
+    def _fail_until(self, topic: TopicBuffer, until: float, error: KafkaError) -> None:
+        """Fail the topic's held records that were sent at the time ``until`` or before."""
+        while (held := self._oldest_held(topic)) is not None and held.created <= until:
+            self._fail(topic, held, error)
+
+    def _ended(self, topic: TopicBuffer, task: asyncio.Task[None]) -> None:
+        """No record stays held without a task."""
+        del self._tasks[topic]
+        if not task.cancelled() and task.exception() is None:
+            if self._oldest_held(topic) is not None:  # it came after the last check of the task
+                self.start(topic)
+            return
+        cause = "was cancelled" if task.cancelled() else f"failed: {task.exception()!r}"
+        error = ProducerClosedError(
+            f"the record was not sent: the task that waits for the metadata of topic "
+            f"{topic.name!r} {cause}"
+        )
+        self._fail_until(topic, NEVER, error)

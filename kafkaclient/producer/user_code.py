@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from kafkaclient.errors import safe_repr
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+# --- The guard at every place where the producer calls code of the application in its own ... ---
 
 
 def contained(error: BaseException) -> str:
@@ -21,3 +28,21 @@ def contained(error: BaseException) -> str:
 
 def _raise(error: BaseException) -> None:
     raise error
+
+
+# --- A coroutine for modules that mypyc compiles, whose own coroutines must not wait. ---
+
+
+async def wait_between(
+    begin: Callable[[], asyncio.Future[None] | None],
+    end: Callable[[asyncio.Future[None]], object],
+) -> None:
+    """Wait for the future that ``begin()`` returns, then call ``end`` with it, also when the wait
+    is cancelled. There is nothing to wait for if ``begin()`` returns None."""
+    future = begin()
+    if future is None:
+        return
+    try:
+        await future
+    finally:
+        end(future)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kafkaclient.metrics.snapshot import MetricsSnapshot
-    from kafkaclient.producer.partitioning.load_view import LoadSnapshot
+    from kafkaclient.producer.partitioning.partitioners import LoadSnapshot
     from kafkaclient.types import TopicPartition
 
 

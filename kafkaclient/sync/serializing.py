@@ -14,8 +14,8 @@ from kafkaclient.producer.batches.record import (
     serialized_record,
 )
 from kafkaclient.producer.batches.serializers import AwaitedFields, Serializers
-from kafkaclient.producer.bulk.columns import check_column
-from kafkaclient.producer.serialization import run_serializer
+from kafkaclient.producer.bulk.batch_builder import check_column
+from kafkaclient.producer.topic_waiters import run_serializer
 from kafkaclient.time_limit import monotonic
 from kafkaclient.types import HeadersLike
 

@@ -16,15 +16,15 @@ from pyarrow import fs
 
 from kafkaclient.telemetry.file_systems import open_root
 from kafkaclient.telemetry.format import as_parquet
+from kafkaclient.telemetry.part import named
 from kafkaclient.telemetry.reading import entries, folder_of, hours
-from kafkaclient.telemetry.rows import named
 from kafkaclient.time_limit import DaemonThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkaclient.config.options import TelemetryTarget
-    from kafkaclient.telemetry.rows import Part
+    from kafkaclient.telemetry.part import Part
 
 _log = logging.getLogger(__name__)
 

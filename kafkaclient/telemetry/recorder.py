@@ -19,20 +19,14 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from kafkaclient.telemetry.format import STARTED_KEY
-from kafkaclient.telemetry.rows import (
-    ROWS_AT_A_TIME,
-    Columns,
-    Part,
-    PartRefusedError,
-    PartTooLargeError,
-    named,
-)
+from kafkaclient.telemetry.part import Part, PartRefusedError, PartTooLargeError, named
+from kafkaclient.telemetry.rows import ROWS_AT_A_TIME, Columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkaclient.hooks import FinishedBatch
-    from kafkaclient.telemetry.rows import Store
+    from kafkaclient.telemetry.part import Store
 
 _log = logging.getLogger(__name__)
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.config.client import ClientConfig
 from kafkaclient.errors import ProducerClosedError, RecordTooLargeError
 from kafkaclient.telemetry.format import PART_HEADER, SCHEMA_VERSION, VERSION_KEY, as_message
-from kafkaclient.telemetry.rows import PartTooLargeError
+from kafkaclient.telemetry.part import PartTooLargeError
 from kafkaclient.time_limit import DaemonThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaclient.config import ProducerConfig
-    from kafkaclient.telemetry.rows import Part
+    from kafkaclient.telemetry.part import Part
 
 _log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaclient.cli.top import BrokerStatus, ProducerStatus
+from kafkaclient.cli.producer_status import BrokerStatus, ProducerStatus
 from kafkaclient.prometheus.families import SECONDS, Counts, Histogram
 
 

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafkaclient import Producer
-from kafkaclient.cli.top import statuses
+from kafkaclient.cli.producer_status import statuses
 from kafkaclient.prometheus import ProducerMetricsCollector
 from kafkaclient.testing.clock import virtual_time
 from tests.producer.support import one_topic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaclient.cli.live_view import Trends, percentile
+from kafkaclient.cli.producer_status import Trends, percentile
 from tests.cli.producer_support import broker, producer, times
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.cli.options import comma_pairs, pairs, read_properties
+from kafkaclient.cli.profile_file import comma_pairs, pairs, read_properties
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from kafkaclient.cli import top
 from kafkaclient.cli.app import app
-from kafkaclient.cli.live_view import LiveView, Trends
+from kafkaclient.cli.live_view import LiveView
+from kafkaclient.cli.producer_status import Trends
 from kafkaclient.errors import ConfigError
 from tests.cli.producer_support import broker, producer, times
 

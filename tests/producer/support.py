@@ -22,8 +22,7 @@ from kafkaclient.producer.batches.record import Record
 from kafkaclient.producer.producer import Producer
 from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
 from kafkaclient.producer.sender.late_binder import LateBinder
-from kafkaclient.producer.settings import AccumulatorSettings
-from kafkaclient.producer.time_constants import NEVER
+from kafkaclient.producer.settings import NEVER, AccumulatorSettings
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound

@@ -11,8 +11,9 @@ import pytest
 
 from kafkaclient.telemetry import recorder as recorder_module
 from kafkaclient.telemetry.format import EXCLUSIONS_KEY, STARTED_KEY
+from kafkaclient.telemetry.part import Part, PartRefusedError, PartTooLargeError
 from kafkaclient.telemetry.recorder import Recorder
-from kafkaclient.telemetry.rows import Columns, Part, PartRefusedError, PartTooLargeError
+from kafkaclient.telemetry.rows import Columns
 from kafkaclient.testing.clock import virtual_time
 
 if TYPE_CHECKING:

@@ -1,11 +1,10 @@
 cimport cython
 
-from kafkaclient.producer.accumulator.batch_factory cimport BatchFactory
-from kafkaclient.producer.accumulator.binding cimport BatchBinding
+from kafkaclient.producer.accumulator.batch_factory cimport BatchFactory, Linger
+from kafkaclient.producer.accumulator.binding cimport BatchBinding, Detours
 from kafkaclient.producer.accumulator.buffer_pool cimport BufferPool
 from kafkaclient.producer.accumulator.compressor cimport BatchCompressor
 from kafkaclient.producer.accumulator.incomplete cimport IncompleteBatches
-from kafkaclient.producer.accumulator.linger cimport Linger
 from kafkaclient.producer.accumulator.partition_strategies cimport BrokerConditions
 from kafkaclient.producer.accumulator.ready_queues cimport ReadyQueues
 from kafkaclient.producer.batches.batch cimport ProducerBatch
@@ -21,7 +20,7 @@ from kafkaclient.wire.records cimport BatchBuilder
 
 @cython.final
 cdef class RecordAccumulator:
-    cdef public object settings, observer, detours, _wake, _random31, _new_result
+    cdef public object settings, observer, _wake, _random31, _new_result
     cdef public object _on_only_record_awaited, _new_strategy
     cdef public ProducerIdentity identity
     cdef public BufferPool buffer_pool
@@ -33,6 +32,7 @@ cdef class RecordAccumulator:
     cdef public IncompleteBatches incomplete
     cdef public BrokerConditions conditions
     cdef public BatchBinding binding
+    cdef public Detours detours
     cdef public Py_ssize_t _sticky_bytes
     cdef public double _open_for
     @cython.locals(buffer=TopicBuffer, fair_share=FairShare, slots=TopicAppendSlots)

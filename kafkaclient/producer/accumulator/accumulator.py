@@ -10,16 +10,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-import cython
-
 from kafkaclient.errors import defect
-from kafkaclient.producer.accumulator.batch_factory import BatchFactory
-from kafkaclient.producer.accumulator.binding import BatchBinding
+from kafkaclient.producer.accumulator.batch_factory import BatchFactory, Linger
+from kafkaclient.producer.accumulator.binding import BatchBinding, Detours
 from kafkaclient.producer.accumulator.buffer_pool import BufferPool
 from kafkaclient.producer.accumulator.compressor import BatchCompressor, InlineCompression
-from kafkaclient.producer.accumulator.detours import Detours
 from kafkaclient.producer.accumulator.incomplete import IncompleteBatches
-from kafkaclient.producer.accumulator.linger import Linger
 from kafkaclient.producer.accumulator.partition_strategies import (
     BrokerConditions,
     Kip794,
@@ -31,9 +27,8 @@ from kafkaclient.producer.batches.batch_result import BatchResult
 from kafkaclient.producer.batches.delivery import new_delivery
 from kafkaclient.producer.batches.direct_append import TopicAppendSlots
 from kafkaclient.producer.batches.topic_buffer import TopicBuffer
-from kafkaclient.producer.partitioning.fair_share import FairShare
-from kafkaclient.producer.partitioning.minimum_share import MinimumShare
-from kafkaclient.producer.partitioning.rack import Rack
+from kafkaclient.producer.partitioning.fair_share import FairShare, MinimumShare
+from kafkaclient.producer.partitioning.partitioners import Rack
 from kafkaclient.producer.settings import MAX_OPEN_SHARE, AccumulatorSettings
 
 if TYPE_CHECKING:
@@ -46,9 +41,8 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.idempotence import ProducerIdentity
-    from kafkaclient.producer.batches.observer import BatchObserver
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
-    from kafkaclient.producer.batches.partition_strategy import PartitionStrategy
+    from kafkaclient.producer.batches.partition_strategy import BatchObserver, PartitionStrategy
     from kafkaclient.producer.batches.record import Record
     from kafkaclient.producer.partitioning.kip794 import Random31
 
@@ -228,7 +222,6 @@ class RecordAccumulator:
         if not queue.unbound and not batch.any_partition:
             slots.set(queue.partition, slot)
 
-    @cython.locals(batch=ProducerBatch)
     def _filled_up(self, batch: ProducerBatch) -> None:
         # A full batch is due at any time.
         self.ready_queues.schedule(batch.queue, batch.created)

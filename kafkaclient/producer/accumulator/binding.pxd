@@ -8,6 +8,22 @@ from kafkaclient.producer.batches.partition_strategy cimport PartitionStrategy
 from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
 
 @cython.final
+cdef class Detours:
+    cdef public object _topics, _dead, _clean_leaders
+    cdef public ReadyQueues _ready_queues
+    cdef public bint _adaptive, _detoured
+    cdef public dict _clean
+    cdef public set side_lanes
+    cpdef set_dead_brokers(self, dead, double now)
+    @cython.locals(before=dict, clean=dict, stale=list, t=TopicBuffer, topic=TopicBuffer)
+    cpdef update(self, changed, double now)
+    @cython.locals(avoid=bint, lane=Py_ssize_t, partition=Py_ssize_t, queue=PartitionQueue, side_lane_of=dict, unclean=list)
+    cpdef _update_topic(self, TopicBuffer topic, double now)
+    @cython.locals(leader=Py_ssize_t)
+    cpdef bint _is_clean(self, partition) except -1
+
+
+@cython.final
 cdef class BatchBinding:
     cdef public ReadyQueues _ready_queues
     cdef public BrokerConditions _conditions
@@ -29,3 +45,6 @@ cdef class BatchBinding:
     cpdef collapse_to_single_partition(self, TopicBuffer topic, double now)
     @cython.locals(batch=ProducerBatch)
     cpdef _bind_all_unbound(self, TopicBuffer topic, PartitionQueue queue, double now)
+
+
+cpdef _partitions(TopicBuffer topic)

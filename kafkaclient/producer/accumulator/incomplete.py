@@ -10,16 +10,16 @@ from itertools import count, islice
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.producer.batches.delivery_errors import with_verdict
-from kafkaclient.producer.batches.idempotence import advance
-from kafkaclient.producer.batches.split import (
+from kafkaclient.producer.batches.delivery_errors import (
     fail_records,
     redirect_deliveries,
     split_in_half,
+    with_verdict,
     without_records,
 )
-from kafkaclient.producer.suspension import wait_between
-from kafkaclient.producer.time_constants import SOON
+from kafkaclient.producer.batches.idempotence import advance
+from kafkaclient.producer.settings import SOON
+from kafkaclient.producer.user_code import wait_between
 from kafkaclient.types import NO_OFFSET
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.accumulator.buffer_pool import BufferPool
     from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
     from kafkaclient.producer.batches.batch import ProducerBatch
-    from kafkaclient.producer.batches.observer import BatchObserver
+    from kafkaclient.producer.batches.partition_strategy import BatchObserver
     from kafkaclient.producer.settings import AccumulatorSettings
 
 _OLDEST = 8  # how many batches are looked at to say what the buffer is full of

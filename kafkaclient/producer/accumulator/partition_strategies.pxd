@@ -4,7 +4,7 @@ from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 from kafkaclient.producer.batches.partition_strategy cimport PartitionStrategy
 from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
-from kafkaclient.producer.partitioning.minimum_share cimport MinimumShare
+from kafkaclient.producer.partitioning.fair_share cimport MinimumShare
 
 @cython.final
 cdef class BrokerConditions:
@@ -14,6 +14,7 @@ cdef class BrokerConditions:
 
 
 cdef class LateBinding(PartitionStrategy):
+    cdef public bint may_move
     cdef public TopicBuffer _topic
     cdef public MinimumShare _minimum_share
     cdef public BrokerConditions _conditions
@@ -44,6 +45,7 @@ cdef class RoundRobinBinding(LateBinding):
 
 
 cdef class Kip794(PartitionStrategy):
+    cdef public bint may_move
     cdef public object partitioner, _near
     cdef public _Eligible _eligible
     cdef public TopicBuffer _topic
@@ -60,3 +62,16 @@ cdef class _Eligible:
     cdef public object _view, _unavailable, partitions
     cdef public dict index_of
     cpdef bint is_current(self, view, unavailable) except -1
+
+
+cdef class CustomPartitioner(PartitionStrategy):
+    cdef public TopicBuffer _topic
+    cdef public bint may_move
+    cdef public object _cluster, _load, _who, _partition, _on_new_batch
+    @cython.locals(count=Py_ssize_t)
+    cpdef PartitionQueue choose_queue(self, record, view)
+    cpdef PartitionQueue queue_for_new_batch(self, PartitionQueue queue, record, view)
+    cpdef _refused(self, what)
+
+
+cpdef _as_int(answer)

@@ -1,7 +1,7 @@
 cimport cython
 
+from kafkaclient.producer.accumulator.batch_factory cimport Linger
 from kafkaclient.producer.accumulator.compressor cimport BatchCompressor
-from kafkaclient.producer.accumulator.linger cimport Linger
 from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.idempotence cimport ProducerIdentity
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue

@@ -12,16 +12,14 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
-import cython
-
 from kafkaclient.producer.batches.partition_queue import QueueState
-from kafkaclient.producer.time_constants import SOON
+from kafkaclient.producer.settings import SOON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from kafkaclient.producer.accumulator.batch_factory import Linger
     from kafkaclient.producer.accumulator.compressor import BatchCompressor
-    from kafkaclient.producer.accumulator.linger import Linger
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.idempotence import ProducerIdentity
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
@@ -213,7 +211,6 @@ class ReadyQueues:
             return None
         return head if self._may_leave(queue, head) else None
 
-    @cython.locals(queue=PartitionQueue)
     def accepts_new_batch(self, queue: PartitionQueue) -> bool:
         """Whether a batch that was never sent may be bound to the partition and sent at once."""
         if queue.batches and queue.batches[0].attempts:

@@ -3,6 +3,7 @@ cimport cython
 from kafkaclient.producer.batches.batch_result cimport BatchResult
 from kafkaclient.producer.batches.direct_append cimport AppendSlot
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
+from kafkaclient.producer.batches.topic_buffer cimport CompressionRatio
 from kafkaclient.wire.records cimport BatchBuilder
 
 @cython.final
@@ -17,8 +18,9 @@ cdef class ProducerBatch:
     cdef public bint rebindable, any_partition, no_linger, closed, sealed, in_flight
     cdef public bint compressing, maybe_written, maybe_elsewhere, split_after_uncertain_write
     cdef public bint transactional
-    cdef public object binding_facts, last_error, topic_id, _compression, _ratio
+    cdef public object binding_facts, last_error, topic_id, _compression
     cdef public AppendSlot append_slot
+    cdef public CompressionRatio _ratio
     @cython.locals(raw=Py_ssize_t)
     cpdef Py_ssize_t _raw_size_of(self, Py_ssize_t size) except? -1
     @cython.locals(timestamp=Py_ssize_t)

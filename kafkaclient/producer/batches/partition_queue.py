@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.batches.idempotence import PartitionSequence
-from kafkaclient.producer.lane_id import NO_LANE
+from kafkaclient.producer.settings import NO_LANE
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:

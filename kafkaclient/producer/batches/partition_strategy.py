@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kafkaclient.cluster.view import TopicView
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
     from kafkaclient.producer.batches.record import Record
+
+
+# --- The interface of partition strategies: which queue a record without partition joins. ---
 
 
 class PartitionStrategy:
@@ -20,7 +23,7 @@ class PartitionStrategy:
 
     __slots__ = ()
 
-    may_move: bool = False
+    may_move: bool
     """Whether a chosen batch of records without key goes to another partition if its own one is
     deleted. (An unbound batch always does.)"""
 
@@ -79,3 +82,21 @@ class PartitionStrategy:
 
     def reset(self) -> None:
         """Start over: the topic has lost partitions, or was not known before."""
+
+
+# --- What `reports.py` implements for the hooks: one call per event of a batch. ---
+
+
+class BatchObserver(Protocol):
+    """Called for each batch if a hook wants batches."""
+
+    def on_bound(
+        self, batch: ProducerBatch, target: PartitionQueue, bound_by: str, now: float
+    ) -> None:
+        """The batch, not in a queue at the moment, gets the partition of ``target``."""
+
+    def on_sent(self, batch: ProducerBatch) -> None:
+        """The batch was written to its broker, perhaps again."""
+
+    def on_outcome(self, batch: ProducerBatch, now: float) -> None:
+        """The batch has its outcome."""

@@ -1,21 +1,36 @@
 cimport cython
 
-from kafkaclient.producer.batches.batch_limit cimport BatchLimit
 from kafkaclient.producer.batches.direct_append cimport TopicAppendSlots
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 from kafkaclient.producer.batches.partition_strategy cimport PartitionStrategy
 from kafkaclient.producer.partitioning.fair_share cimport FairShare
 
 @cython.final
+cdef class CompressionRatio:
+    cdef public double value
+    cpdef observe(self, double ratio)
+
+
+@cython.final
+cdef class BatchLimit:
+    cdef public Py_ssize_t _value
+    cdef public double _rises_at
+    cpdef forget(self)
+    cpdef lower(self, Py_ssize_t size, double now)
+    cpdef Py_ssize_t at(self, double now) except? -1
+
+
+@cython.final
 cdef class TopicBuffer:
     cdef public object name, topic_id, view, last_view, side_lane_of, avoided
-    cdef public object _awaiting_partitions, awaiting_partitions, ratio
+    cdef public object _awaiting_partitions, awaiting_partitions
     cdef public TopicAppendSlots append_slots
     cdef public BatchLimit batch_limit
     cdef public FairShare fair_share
     cdef public PartitionQueue unbound
     cdef public dict queues
     cdef public bint has_waiters
+    cdef public CompressionRatio ratio
     cdef public PartitionStrategy strategy
     cdef public Py_ssize_t last_bound_partition
     @cython.locals(lane=Py_ssize_t, routes=list)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafkaclient.producer.batches.batch_limit import BatchLimit
-from kafkaclient.producer.batches.compression_ratio import CompressionRatio
 from kafkaclient.producer.batches.partition_queue import UNBOUND, PartitionQueue
-from kafkaclient.producer.lane_id import NO_LANE
+from kafkaclient.producer.settings import NO_LANE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,6 +16,67 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.direct_append import TopicAppendSlots
     from kafkaclient.producer.batches.partition_strategy import PartitionStrategy
     from kafkaclient.producer.partitioning.fair_share import FairShare
+
+
+# --- How well a topic's batches compress, as far as the last batches show. ---
+
+# Java's CompressionRatioEstimator: the estimate rises at once and sinks slowly, so that a batch
+# rarely gets larger than estimated.
+_RATIO_STEP_UP = 0.05
+_RATIO_STEP_DOWN = 0.005
+
+
+class CompressionRatio:
+    """The expected compressed size of a topic's batches, as a fraction of the raw size."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: float = 1.0) -> None:
+        self.value = value
+
+    def observe(self, ratio: float) -> None:
+        if ratio > self.value:
+            self.value = max(self.value + _RATIO_STEP_UP, ratio)
+        elif ratio < self.value:
+            self.value = max(self.value - _RATIO_STEP_DOWN, ratio)
+
+
+# --- The largest batch that a topic takes, as learned from MESSAGE_TOO_LARGE responses. ---
+
+_NO_LIMIT = 2**31 - 1
+_LIFE_S = 300.0  # seconds after which a limit is doubled: the topic may take more by now
+
+
+class BatchLimit:
+    """Lowered by MESSAGE_TOO_LARGE, for batches that may grow while their broker is busy.
+
+    A producer does not learn that a topic's ``max.message.bytes`` was raised. So the limit is
+    doubled every five minutes; if that is too much, one batch is split again. Times are in seconds.
+    """
+
+    __slots__ = ("_rises_at", "_value")
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """The topic was deleted and created again."""
+        self._value, self._rises_at = _NO_LIMIT, 0.0
+
+    def lower(self, size: int, now: float) -> None:
+        """The topic takes no batch of more than ``size`` bytes, as far as is known."""
+        self._value = min(self.at(now), size)
+        self._rises_at = now + _LIFE_S
+
+    def at(self, now: float) -> int:
+        """The limit in bytes at the time ``now``."""
+        while self._value < _NO_LIMIT and now >= self._rises_at:
+            self._value = min(2 * self._value, _NO_LIMIT)
+            self._rises_at += _LIFE_S
+        return self._value
+
+
+# --- One topic's part of the accumulator: its queues, its partition strategy, its metadata. ---
 
 
 class TopicBuffer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Never
 
 from kafkaclient.errors import (
@@ -31,6 +32,24 @@ if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.batches.serializers import Serializers
     from kafkaclient.types import HeadersLike
+
+
+# --- Checks the arguments of ``send_many`` that have an item for each record. ---
+
+_ONE_ITEM = (str, bytes, bytearray, memoryview, Mapping)
+
+
+def check_column(name: str, column: object) -> None:
+    """Raise InvalidRecordError unless ``column`` can have an item for each record. Text, bytes and
+    a mapping are one value, although they can be iterated over."""
+    if isinstance(column, _ONE_ITEM) or not hasattr(column, "__iter__"):
+        raise InvalidRecordError(
+            f"{name} must be a sequence with an item for each record, not a "
+            f"{type(column).__name__}; nothing was sent"
+        )
+
+
+# --- The records of one ``send_batch``, encoded while the caller appends them. ---
 
 _FIRST_CAPACITY = 1024  # bytes
 

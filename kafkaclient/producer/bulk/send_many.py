@@ -26,10 +26,10 @@ from kafkaclient.producer.batches.record import (
     record_of_bytes,
     serialized_record,
 )
+from kafkaclient.producer.bulk.batch_builder import check_column
 from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
-from kafkaclient.producer.bulk.columns import check_column
 from kafkaclient.producer.bulk.rows import Values
-from kafkaclient.producer.serialization import run_serializer
+from kafkaclient.producer.topic_waiters import run_serializer
 from kafkaclient.wire.records import BATCH_OVERHEAD, MAX_RECORD_OVERHEAD
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
     from kafkaclient.config.options import TelemetryTarget
     from kafkaclient.hooks import FinishedBatch
-    from kafkaclient.telemetry.rows import Store
+    from kafkaclient.telemetry.part import Store
 
 # Defaults of telemetry.file.ms. A program that is killed loses the rows of this time; a store with
 # a request for each file should not get many small ones.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from kafkaclient.net.pending_request import PendingRequest
-from kafkaclient.producer.lane_id import node_of
-from kafkaclient.producer.sender.broker_exclusion import LaneState
 from kafkaclient.producer.sender.in_flight_window import PROBE_PATIENCE_S, InFlightWindow
+from kafkaclient.producer.settings import node_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,6 +16,50 @@ if TYPE_CHECKING:
     from kafkaclient.net.connection import Connection
     from kafkaclient.net.pending_request import OnDone
     from kafkaclient.producer.batches.batch import ProducerBatch
+
+
+# --- Which brokers get no records without key, and why: the states of a broker's lane, in ... ---
+
+
+class LaneState(Enum):
+    """``update_state`` finds the first of these states whose condition holds. UNWRITABLE, ON_TRIAL
+    and SATURATED are found by ``current_state`` only."""
+
+    # condition, exclusion reason, last resort, keeps reserved batches, resets the share
+    DISCONNECTED = "there is no connection", "connection", False, False, True
+    THROTTLED = "the broker asked for silence (KIP-219)", "throttled", False, False, False
+    UNAVAILABLE = "availability.timeout.ms is exceeded", "availability", False, True, False
+    OVERDUE = "the oldest answer is long overdue", "overdue", True, False, True
+    SLOW = "far slower than the others, and cooling down", "slow", True, False, True
+    UNWRITABLE = "the connection takes no more bytes", None, False, False, False
+    ON_TRIAL = "slow, and due for one batch that shows its speed", None, False, True, False
+    SATURATED = "the in-flight window is full", None, False, True, False
+    HEALTHY = "none of the above", None, False, True, False
+
+    def __init__(
+        self,
+        condition: str,
+        exclusion_reason: str | None,
+        last_resort: bool,
+        keeps_reserved: bool,
+        resets_share: bool,
+    ) -> None:
+        self.condition = condition
+        self.exclusion_reason = exclusion_reason
+        """Why the broker gets no unkeyed batches, as ``BrokerLoad.excluded`` and the metric
+        ``exclusion-*-total`` name it. None: it gets them; while it can take none, they wait for it
+        rather than go to an excluded broker."""
+        self.last_resort = last_resort
+        """Whether an excluded broker gets unkeyed batches if all brokers of the topic are
+        excluded."""
+        self.keeps_reserved = keeps_reserved
+        """Whether open batches that are reserved for the broker's partitions stay there."""
+        self.resets_share = resets_share
+        """Whether the broker's partitions are raised to the average share afterwards, so that the
+        broker is not flooded while it catches up."""
+
+
+# --- One connection to a broker for Produce requests: what is in flight, and how fast it ... ---
 
 _LATENCIES_KEPT = 64  # how many latencies the 95th percentile is taken over
 _NEWEST_KEPT = 3  # a broker is slow if each of this many latest responses was
@@ -200,7 +244,7 @@ class BrokerLane:
 
     def oldest_wait(self, now: float, unblocked_since: float) -> float:
         """For how many seconds the oldest request has been waiting while the event loop could read
-        its answer (see :class:`~kafkaclient.producer.sender.loop_monitor.LoopMonitor`)."""
+        its answer (see :class:`~kafkaclient.producer.sender.wakeup.LoopMonitor`)."""
         if not self.in_flight:
             return 0.0
         return now - max(self.in_flight[0].sent_at, unblocked_since)

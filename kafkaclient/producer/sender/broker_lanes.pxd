@@ -4,6 +4,19 @@ from kafkaclient.producer.accumulator.ready_queues cimport ReadyQueues
 from kafkaclient.producer.sender.broker_lane cimport BrokerLane
 
 @cython.final
+cdef class Kip794Outages:
+    cdef public BrokerLanes _lanes
+    cdef public object _router, unavailable
+    cdef public double _timeout
+    @cython.locals(number=Py_ssize_t)
+    cpdef surveyed(self, wanted, available, double now)
+    @cython.locals(found=list, lane=BrokerLane)
+    cpdef update(self, ReadyQueues ready_queues, double now)
+    @cython.locals(side=bint)
+    cpdef bint _can_take(self, BrokerLane lane, double now) except -1
+
+
+@cython.final
 cdef class BrokerSurvey:
     cdef public dict available
     cdef public object saturated, eligible, last_resort

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from kafkaclient.net.pending_request import PendingRequest
-from kafkaclient.producer.time_constants import NEVER
+from kafkaclient.producer.settings import NEVER
 from kafkaclient.wire.api_versions import ApiVersionsCall
 
 if TYPE_CHECKING:

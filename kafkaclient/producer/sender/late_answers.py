@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import BrokerConnectionError
-from kafkaclient.producer.lane_id import side_of
 from kafkaclient.producer.sender.broker_lane import MIN_OVERDUE_S, median
 from kafkaclient.producer.sender.liveness import BELIEVED_S
+from kafkaclient.producer.settings import side_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,6 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-import cython
-
 if TYPE_CHECKING:
     from kafkaclient.producer.accumulator.binding import BatchBinding
     from kafkaclient.producer.accumulator.compressor import BatchCompressor
@@ -178,7 +176,6 @@ class _RequestFiller:
                 return topic.queue(partition)
         return None
 
-    @cython.locals(topic=TopicBuffer, queue=PartitionQueue)
     def _is_open(self, topic: TopicBuffer, partition: int) -> bool:
         queue = topic.queues.get(partition)  # looking at a partition makes no queue
         if queue is None:

@@ -33,3 +33,10 @@ cdef class ResponseHandler:
     cpdef _fail_rejected(self, ProducerBatch batch, answer, error, double now)
     cpdef bint _can_resequence(self, ProducerBatch batch, Py_ssize_t code) except -1
     cpdef double _backoff(self, ProducerBatch batch) except? -1
+
+
+cpdef bint is_ambiguous(Py_ssize_t code) except -1
+
+
+@cython.locals(retriable=bint)
+cpdef action_for(Py_ssize_t code)

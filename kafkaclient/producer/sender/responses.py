@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from enum import Enum
 from typing import TYPE_CHECKING
 
+from kafkaclient.broker_errors import BROKER_ERRORS
 from kafkaclient.cluster.backoff import exponential_s
 from kafkaclient.cluster.view import LeaderHint
 from kafkaclient.errors import KafkaError, ProtocolError, defect
@@ -14,12 +16,6 @@ from kafkaclient.producer.batches.delivery_errors import (
     rejection,
     split_after_uncertain_write,
     too_large,
-)
-from kafkaclient.producer.sender.error_actions import (
-    REFRESH_CODES,
-    ErrorAction,
-    action_for,
-    is_ambiguous,
 )
 
 if TYPE_CHECKING:
@@ -31,10 +27,63 @@ if TYPE_CHECKING:
     from kafkaclient.producer.accumulator.incomplete import IncompleteBatches
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.idempotence import ProducerIdentity
-    from kafkaclient.producer.sender.misrouting import Misrouting
+    from kafkaclient.producer.sender.liveness import Misrouting
     from kafkaclient.producer.settings import RetrySettings
     from kafkaclient.wire.api import BrokerInfo
     from kafkaclient.wire.produce import PartitionResult, ProduceResult
+
+
+# --- What a broker's answer means for a batch: one table of error codes. ---
+
+
+class ErrorAction(Enum):
+    """What happens to a batch next."""
+
+    DONE = "the batch is in the log"
+    RETRY = "send it again after a back-off, with the same sequence"
+    SPLIT = "halve it and send the parts; a lone record fails"
+    RESEQUENCE = "the broker expects another sequence: retry, with a new epoch if it is the oldest"
+    FAIL = "the batch fails, and an open transaction can only be aborted; the producer goes on"
+    FATAL = "the batch fails; the producer cannot go on"
+
+
+_TABLE: dict[int, ErrorAction] = {
+    0: ErrorAction.DONE,
+    10: ErrorAction.SPLIT,  # MESSAGE_TOO_LARGE
+    18: ErrorAction.FAIL,  # RECORD_LIST_TOO_LARGE: larger than a segment; only 10 is halved
+    45: ErrorAction.RESEQUENCE,  # OUT_OF_ORDER_SEQUENCE_NUMBER
+    46: ErrorAction.DONE,  # DUPLICATE_SEQUENCE_NUMBER: written before, its offset is forgotten
+    47: ErrorAction.RESEQUENCE,  # INVALID_PRODUCER_EPOCH: not written; a new epoch helps (KIP-360)
+    49: ErrorAction.FATAL,  # INVALID_PRODUCER_ID_MAPPING: as the coordinator says (KAFKA-18019)
+    59: ErrorAction.RESEQUENCE,  # UNKNOWN_PRODUCER_ID
+    90: ErrorAction.FATAL,  # PRODUCER_FENCED
+}
+
+# Answers which show that the producer's metadata is stale: they request a refresh.
+REFRESH_CODES = frozenset({3, 5, 6, 13, 56, 72, 74, 75, 100, 103})
+
+# Errors after which the batch may be in the log nevertheless: the broker failed at an unknown
+# point, waited too long for replicas, or lost the partition while it waited (3, 6 and 56 are
+# answered also after the append: Java's DelayedProduce and checkEnoughReplicasReachOffset).
+AMBIGUOUS_CODES = frozenset({-1, 3, 6, 7, 13, 20, 56})
+
+
+def is_ambiguous(code: int) -> bool:
+    """Whether the batch may be in the log despite this error; also with a code that this client
+    does not know."""
+    return code in AMBIGUOUS_CODES or code not in BROKER_ERRORS
+
+
+def action_for(code: int) -> ErrorAction:
+    """What happens to a batch whose Produce response carries ``code`` (0: no error)."""
+    known = _TABLE.get(code)
+    if known is not None:
+        return known
+    _, retriable, _, _ = BROKER_ERRORS.get(code, ("", False, None, ""))
+    return ErrorAction.RETRY if retriable else ErrorAction.FAIL
+
+
+# --- What becomes of the batches of a Produce request when its response comes, or none ... ---
 
 _log = logging.getLogger(__name__)
 

@@ -8,12 +8,11 @@ from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
 from kafkaclient.producer.sender.broker_lane cimport BrokerLane, ProduceRequest
-from kafkaclient.producer.sender.broker_lanes cimport BrokerLanes, BrokerSurvey
+from kafkaclient.producer.sender.broker_lanes cimport BrokerLanes, BrokerSurvey, Kip794Outages
 from kafkaclient.producer.sender.late_answers cimport LateAnswers
 from kafkaclient.producer.sender.late_binder cimport LateBinder
-from kafkaclient.producer.sender.loop_monitor cimport LoopMonitor
 from kafkaclient.producer.sender.responses cimport ResponseHandler
-from kafkaclient.producer.sender.wakeup cimport Wakeup
+from kafkaclient.producer.sender.wakeup cimport LoopMonitor, Wakeup
 
 @cython.final
 cdef class Sender:
@@ -21,7 +20,7 @@ cdef class Sender:
     cdef public IncompleteBatches _incomplete
     cdef public ReadyQueues _ready_queues
     cdef public object _metadata, _router, _settings, _clock, _on_identity_wanted, misrouting
-    cdef public object produce_versions, _expiry_first_seen_at, wake, liveness, _outages
+    cdef public object produce_versions, _expiry_first_seen_at, wake, liveness
     cdef public ProducerMetrics _metrics
     cdef public ResponseHandler _responses
     cdef public bint _closing
@@ -31,6 +30,7 @@ cdef class Sender:
     cdef public BrokerLanes lanes
     cdef public LateAnswers _late_answers
     cdef public LoopMonitor loop_monitor
+    cdef public Kip794Outages _outages
     cpdef run(self)
     cpdef close(self)
     @cython.locals(accumulator=RecordAccumulator, batches=list, due=double, number=Py_ssize_t, ready_queues=ReadyQueues, requests=dict, survey=BrokerSurvey, unblocked_since=double, wanted=set)
@@ -41,6 +41,8 @@ cdef class Sender:
     cpdef _write(self, BrokerLane lane, connection, list batches, double now)
     @cython.locals(batch=ProducerBatch, count=Py_ssize_t, metrics=ProducerMetrics, partition=Py_ssize_t, records=Py_ssize_t, size=Py_ssize_t)
     cpdef _count(self, list batches, double now)
+    @cython.locals(b=ProducerBatch, lane=BrokerLane, node_id=Py_ssize_t, now=double, unblocked_since=double)
+    cpdef _answered(self, ProduceRequest request, payload, error)
     @cython.locals(at_once=bint, lane=BrokerLane, throttle=double)
     cpdef _handle(self, ProduceRequest request, payload, error, double unblocked_since, double now)
     @cython.locals(close_at=double)

@@ -11,8 +11,6 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-import cython
-
 from kafkaclient.errors import (
     BrokerConnectionError,
     KafkaError,
@@ -23,17 +21,14 @@ from kafkaclient.errors import (
 from kafkaclient.log_fields import log_fields
 from kafkaclient.producer.batches.delivery_errors import delivery_timeout
 from kafkaclient.producer.sender.broker_lane import ProduceRequest
-from kafkaclient.producer.sender.broker_lanes import BrokerLanes
+from kafkaclient.producer.sender.broker_lanes import BrokerLanes, Kip794Outages
 from kafkaclient.producer.sender.in_flight_window import probe_round_trip
-from kafkaclient.producer.sender.kip794_outages import Kip794Outages
 from kafkaclient.producer.sender.late_answers import ALL, LateAnswers
 from kafkaclient.producer.sender.late_binder import LateBinder
-from kafkaclient.producer.sender.liveness import BrokerLiveness
-from kafkaclient.producer.sender.loop_monitor import LoopLagWarning, LoopMonitor
-from kafkaclient.producer.sender.misrouting import Misrouting
+from kafkaclient.producer.sender.liveness import BrokerLiveness, Misrouting
 from kafkaclient.producer.sender.responses import ResponseHandler
-from kafkaclient.producer.settings import MAX_OPEN_SHARE
-from kafkaclient.producer.time_constants import NEVER
+from kafkaclient.producer.sender.wakeup import LoopLagWarning, LoopMonitor
+from kafkaclient.producer.settings import MAX_OPEN_SHARE, NEVER
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.produce import (
     FIRST_WITH_TOPIC_IDS,
@@ -177,7 +172,6 @@ class Sender:
             self._accumulator.detours.set_dead_brokers(self.liveness.dead, self._clock())
         self.wake()
 
-    @cython.locals(now=cython.double, due=cython.double, ready_queues=ReadyQueues)
     def run_once(self, now: float) -> float:
         """One pass: expire batches, run timers, send what can be sent.
 
@@ -310,8 +304,12 @@ class Sender:
 
     # --- responses ------------------------------------------------------------------------------
 
-    @cython.locals(request=ProduceRequest, lane=BrokerLane, now=cython.double, unblocked_since=cython.double)
     def _on_response(
+        self, request: ProduceRequest, payload: memoryview | None, error: KafkaError | None
+    ) -> None:
+        self._answered(request, payload, error)
+
+    def _answered(
         self, request: ProduceRequest, payload: memoryview | None, error: KafkaError | None
     ) -> None:
         now = self._clock()

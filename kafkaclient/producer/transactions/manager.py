@@ -29,18 +29,22 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError, ProducerStateError, TransactionAbortedError
 from kafkaclient.log_fields import log_fields
-from kafkaclient.producer.transactions.end_txn import EndTxnTask, MaxBlockTimeout
 from kafkaclient.producer.transactions.participants import AddedPartitions, TransactionOffsets
 from kafkaclient.producer.transactions.requests import is_fatal
-from kafkaclient.producer.transactions.states import TransactionState, TransactionStatus
+from kafkaclient.producer.transactions.states import (
+    EndTxnTask,
+    MaxBlockTimeout,
+    TransactionState,
+    TransactionStatus,
+)
 from kafkaclient.time_limit import wait_within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from kafkaclient.config.kinds import Limit
-    from kafkaclient.producer.transactions.identity import TransactionalIdentity
     from kafkaclient.producer.transactions.participants import TransactionRecords
+    from kafkaclient.producer.transactions.producer_id_fetcher import TransactionalIdentity
     from kafkaclient.producer.transactions.requests import TransactionRequests
     from kafkaclient.types import (
         ConsumerGroupMetadata,

@@ -13,9 +13,9 @@ from kafkaclient.errors import FlushTimeoutError, ProducerStateError
 from kafkaclient.metrics.snapshot import MetricsSnapshot
 from kafkaclient.producer.batches.record import PendingRecord, RawRecord, serialized_record
 from kafkaclient.producer.observability.health import Health
-from kafkaclient.producer.partitioning.load_view import LoadSnapshot
+from kafkaclient.producer.partitioning.partitioners import LoadSnapshot
 from kafkaclient.producer.producer import Producer
-from kafkaclient.producer.states import ProducerState
+from kafkaclient.producer.settings import ProducerState
 from kafkaclient.producer.transactions.states import TransactionState
 from kafkaclient.testing.mock.records import (
     Core,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafkaclient.errors import BrokerConnectionError
 from kafkaclient.producer.batches.partition_queue import QueueState
 from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
-from kafkaclient.producer.time_constants import NEVER
+from kafkaclient.producer.settings import NEVER
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import iter_records
 

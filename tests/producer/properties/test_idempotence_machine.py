@@ -27,10 +27,9 @@ from kafkaclient.producer.batches.delivery_errors import delivery_timeout
 from kafkaclient.producer.batches.idempotence import MAX_EPOCH, ProducerIdentity
 from kafkaclient.producer.batches.record import Record
 from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
-from kafkaclient.producer.sender.misrouting import Misrouting
+from kafkaclient.producer.sender.liveness import Misrouting
 from kafkaclient.producer.sender.responses import ResponseHandler
-from kafkaclient.producer.settings import AccumulatorSettings, RetrySettings
-from kafkaclient.producer.time_constants import NEVER
+from kafkaclient.producer.settings import NEVER, AccumulatorSettings, RetrySettings
 from kafkaclient.testing.fake.log import PartitionLog, RefusedBatchError
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.produce import PartitionResult, ProduceResult, RecordError

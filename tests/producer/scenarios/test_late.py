@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pytest
 
-from kafkaclient.producer.sender.broker_exclusion import LaneState
+from kafkaclient.producer.sender.broker_lane import LaneState
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect

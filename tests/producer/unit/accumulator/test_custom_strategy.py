@@ -9,7 +9,7 @@ import pytest
 
 from kafkaclient.cluster.view import ClusterView
 from kafkaclient.errors import PartitionerError
-from kafkaclient.producer.accumulator.custom_strategy import CustomPartitioner
+from kafkaclient.producer.accumulator.partition_strategies import CustomPartitioner
 from kafkaclient.producer.partitioning.partitioners import RoundRobinPartitioner, StickyPartitioner
 from kafkaclient.wire.records import BATCH_OVERHEAD
 

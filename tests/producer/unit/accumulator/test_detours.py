@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkaclient.cluster.view import PartitionView, TopicView
-from kafkaclient.producer.lane_id import node_of, side_of
+from kafkaclient.producer.settings import node_of, side_of
 
 if TYPE_CHECKING:
     from tests.producer.support import Bench

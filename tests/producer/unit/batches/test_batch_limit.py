@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.producer.batches.batch_limit import BatchLimit
+from kafkaclient.producer.batches.topic_buffer import BatchLimit
 
 NONE = 2**31 - 1
 

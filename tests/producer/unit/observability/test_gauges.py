@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from kafkaclient.errors import KafkaError
 from kafkaclient.metrics import ProducerMetrics
-from kafkaclient.producer.observability.gauges import bind_load_gauges
-from kafkaclient.producer.observability.load import LiveLoad, partition_skew
-from kafkaclient.producer.sender.broker_exclusion import LaneState
-from kafkaclient.producer.sender.broker_lane import BrokerLane
+from kafkaclient.producer.observability.load import LiveLoad, bind_load_gauges, partition_skew
+from kafkaclient.producer.sender.broker_lane import BrokerLane, LaneState
 from kafkaclient.producer.settings import SenderSettings
 
 if TYPE_CHECKING:

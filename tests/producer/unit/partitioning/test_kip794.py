@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafkaclient.cluster.view import Broker, PartitionView, TopicView
 from kafkaclient.producer.partitioning.kip794 import BuiltInPartitioner, LoadTable, load_table
-from kafkaclient.producer.partitioning.rack import Rack
+from kafkaclient.producer.partitioning.partitioners import Rack
 
 
 def topic(*leaders: int) -> TopicView:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.producer.partitioning.minimum_share import MinimumShare
+from kafkaclient.producer.partitioning.fair_share import MinimumShare
 
 
 def _any(_leader: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkaclient.cluster.view import Broker, PartitionView, TopicView
-from kafkaclient.producer.partitioning.rack import Rack
+from kafkaclient.producer.partitioning.partitioners import Rack
 
 VIEW = TopicView("t", None, tuple(PartitionView(p, node) for p, node in enumerate((0, 1, -1, 0))))
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkaclient.producer.sender.broker_exclusion import LaneState
-from kafkaclient.producer.sender.broker_lane import ProduceRequest
+from kafkaclient.producer.sender.broker_lane import LaneState, ProduceRequest
 from kafkaclient.producer.sender.broker_lanes import BrokerLanes
 from kafkaclient.producer.sender.liveness import BrokerLiveness
 from kafkaclient.producer.settings import SenderSettings

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.producer.sender.broker_exclusion import LaneState
-from kafkaclient.producer.sender.broker_lane import BrokerLane, ProduceRequest
+from kafkaclient.producer.sender.broker_lane import BrokerLane, LaneState, ProduceRequest
 
 
 def connection(**facts: Any) -> Any:

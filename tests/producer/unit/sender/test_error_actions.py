@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaclient.broker_errors import BROKER_ERRORS, broker_error
-from kafkaclient.producer.sender.error_actions import (
+from kafkaclient.producer.sender.responses import (
     AMBIGUOUS_CODES,
     REFRESH_CODES,
     ErrorAction,

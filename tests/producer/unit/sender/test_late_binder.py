@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafkaclient.cluster.view import PartitionView, TopicView
 from kafkaclient.producer.partitioning.fair_share import FairShare
 from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
-from kafkaclient.producer.time_constants import NEVER
+from kafkaclient.producer.settings import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.producer.sender.loop_monitor import LoopLagWarning
+from kafkaclient.producer.sender.wakeup import LoopLagWarning
 
 if TYPE_CHECKING:
     import pytest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kafkaclient.producer.sender.loop_monitor import PERIOD_S, LoopMonitor
+from kafkaclient.producer.sender.wakeup import PERIOD_S, LoopMonitor
 from kafkaclient.testing.clock import virtual_time
 
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from kafkaclient.producer.sender.misrouting import Misrouting
+from kafkaclient.producer.sender.liveness import Misrouting
 
 
 class World:

@@ -16,7 +16,7 @@ from kafkaclient.errors import (
     RecordTooLargeError,
 )
 from kafkaclient.metrics import ProducerMetrics
-from kafkaclient.producer.sender.misrouting import Misrouting
+from kafkaclient.producer.sender.liveness import Misrouting
 from kafkaclient.producer.sender.responses import ResponseHandler
 from kafkaclient.producer.settings import RetrySettings
 from kafkaclient.wire.produce import PartitionResult, ProduceResult

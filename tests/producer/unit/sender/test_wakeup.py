@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient.producer.sender.wakeup import Wakeup
-from kafkaclient.producer.time_constants import NEVER
+from kafkaclient.producer.settings import NEVER
 from kafkaclient.testing.clock import virtual_time
 from tests.producer.support import now as loop_time
 

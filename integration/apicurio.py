@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkaclient.testing.jars import REPOSITORY_VARIABLE, Jar, JarCache
-from kafkaclient.testing.jvm import find_java
+from kafkaclient.testing.jre import find_java
 from kafkaclient.testing.ports import free_ports
 
 if TYPE_CHECKING:

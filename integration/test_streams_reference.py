@@ -24,9 +24,9 @@ from kafkaclient.streams.group_protocol import (
     SubscriptionInfo,
     decode_subscription,
 )
-from kafkaclient.streams.topology import MAX_LAG
+from kafkaclient.streams.tasks import MAX_LAG
 from kafkaclient.testing.jars import JarCache, parse_lock
-from kafkaclient.testing.jvm import find_java
+from kafkaclient.testing.jre import find_java
 from kafkaclient.types import TopicPartition
 from tests.streams.older_formats import (
     assignment_bytes,

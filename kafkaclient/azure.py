@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError
 from kafkaclient.net.off_loop import OffLoop
 from kafkaclient.net.sasl.tokens import Token
-from kafkaclient.types import several
+from kafkaclient.topic_names import several
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

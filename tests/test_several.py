@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.admin import Admin
-from kafkaclient.types import TopicPartition, several
+from kafkaclient.topic_names import several
+from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,7 +16,7 @@ from kafkaclient.errors import BrokerError, InvalidRecordError, InvalidTopicErro
 from kafkaclient.reader import Reader
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
-from kafkaclient.types import check_topic_name
+from kafkaclient.topic_names import check_topic_name
 
 # Java's TopicTest: shouldThrowOnInvalidTopicNames and what is beside it.
 BAD = ["", "foo bar", "..", "foo:bar", "foo=bar", ".", "x" * 250, "x" * 40_000]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.counting.load import LoadSpec
 from experiments.options import check_libraries, check_positive, chosen
 from kafkaclient.errors import ConfigError
-from kafkaclient.streams.topology import MAX_LAG
+from kafkaclient.streams.tasks import MAX_LAG
 
 if TYPE_CHECKING:
     from pathlib import Path

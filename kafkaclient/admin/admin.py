@@ -36,7 +36,7 @@ from kafkaclient.cluster.client import Client
 from kafkaclient.config.reader import AdminConfig
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, UnsupportedVersionError
 from kafkaclient.producer.producer import Producer
-from kafkaclient.types import check_topic_name, several
+from kafkaclient.topic_names import check_topic_name, several
 from kafkaclient.wire.admin import DescribeQuorumCall
 from kafkaclient.wire.topics import NewPartitions, NewTopic
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from kafkaclient.admin.session import CONTROLLER, NOT_NOW, UNKNOWN_TOPIC_OR_PARTITION
+from kafkaclient.admin.error_codes import NOT_NOW, UNKNOWN_TOPIC_OR_PARTITION
+from kafkaclient.admin.session import CONTROLLER
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import ConfigError, KafkaError
 from kafkaclient.wire.admin import (

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaclient.admin.session import CLUSTER_AUTHORIZATION_FAILED
+from kafkaclient.admin.error_codes import CLUSTER_AUTHORIZATION_FAILED
 from kafkaclient.broker_errors import broker_error
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkaclient.admin.running import Runnable
-from kafkaclient.admin.session import (
+from kafkaclient.admin.error_codes import (
     GROUP_ID_NOT_FOUND,
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_MEMBER_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from kafkaclient.admin.running import Runnable
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import ConfigError, KafkaError, UnsupportedVersionError
-from kafkaclient.types import several
+from kafkaclient.topic_names import several
 from kafkaclient.wire.groups import (
     ConsumerGroupDescribeCall,
     DescribeGroupsCall,

@@ -18,10 +18,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kafkaclient.admin.error_codes import TOPIC_ALREADY_EXISTS, TOPIC_AUTHORIZATION_FAILED
 from kafkaclient.admin.limits import Request, Usage
 from kafkaclient.admin.limits_store import LIMITS_TOPIC
 from kafkaclient.admin.placement import place, start_of_extension
-from kafkaclient.admin.session import TOPIC_ALREADY_EXISTS, TOPIC_AUTHORIZATION_FAILED
 from kafkaclient.admin.topics import cordoned_brokers, errors_of, topic_error
 from kafkaclient.errors import KafkaError, PartitionLimitRaceError
 from kafkaclient.wire.topics import NewPartitions

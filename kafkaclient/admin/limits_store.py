@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from kafkaclient.admin.limits import Limits
-from kafkaclient.admin.session import (
+from kafkaclient.admin.error_codes import (
     INVALID_REPLICATION_FACTOR,
     LEADER_NOT_AVAILABLE,
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from kafkaclient.admin.limits import Limits
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import ConfigError, KafkaError, ProtocolError, TopicExistsError
 from kafkaclient.wire.fetch import FetchByNameCall, FetchPartition, FetchTopic

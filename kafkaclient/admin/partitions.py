@@ -6,15 +6,16 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from kafkaclient.admin.running import Runnable
-from kafkaclient.admin.session import (
+from kafkaclient.admin.error_codes import (
     LEADER_NOT_AVAILABLE,
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from kafkaclient.admin.running import Runnable
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import ConfigError
-from kafkaclient.types import TopicPartition, several
+from kafkaclient.topic_names import several
+from kafkaclient.types import TopicPartition
 from kafkaclient.wire.fetch import FetchByNameCall, FetchPartition, FetchTopic
 from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
 from kafkaclient.wire.record_reader import BATCH_OVERHEAD, CONTROL, HEADER, BatchHeader

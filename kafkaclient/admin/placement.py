@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaclient.admin.session import INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR
+from kafkaclient.admin.error_codes import INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import ConfigError
 

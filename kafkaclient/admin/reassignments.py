@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafkaclient.admin.limits import Request
-from kafkaclient.admin.limits_guard import is_exempt, usage_of
-from kafkaclient.admin.session import (
-    CONTROLLER,
+from kafkaclient.admin.error_codes import (
     NO_REASSIGNMENT_IN_PROGRESS,
     NOT_NOW,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from kafkaclient.admin.limits import Request
+from kafkaclient.admin.limits_guard import is_exempt, usage_of
+from kafkaclient.admin.session import CONTROLLER
 from kafkaclient.admin.topics import partitions_of
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.wire.admin import AlterReassignmentsCall, ListReassignmentsCall

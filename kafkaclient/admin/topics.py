@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kafkaclient.admin.session import (
-    CONTROLLER,
+from kafkaclient.admin.error_codes import (
     INVALID_PARTITIONS,
     LEADER_NOT_AVAILABLE,
     NOT_NOW,
@@ -15,11 +14,12 @@ from kafkaclient.admin.session import (
     TOPIC_ALREADY_EXISTS,
     UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_OR_PARTITION,
-    gather_outcomes,
 )
+from kafkaclient.admin.session import CONTROLLER, gather_outcomes
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import InvalidTopicError, KafkaError
-from kafkaclient.types import TopicPartition, check_topic_name
+from kafkaclient.topic_names import check_topic_name
+from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import DescribeLogDirsCall
 from kafkaclient.wire.topics import (
     CreatePartitionsCall,

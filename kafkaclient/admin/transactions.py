@@ -7,11 +7,11 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from kafkaclient.admin.error_codes import TRANSACTIONAL_ID_NOT_FOUND
 from kafkaclient.admin.running import Runnable
-from kafkaclient.admin.session import TRANSACTIONAL_ID_NOT_FOUND
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import BrokerError, KafkaError, TransactionLostError
-from kafkaclient.types import several
+from kafkaclient.topic_names import several
 from kafkaclient.wire.api_versions import ApiVersionsCall
 from kafkaclient.wire.transaction_states import DescribeTransactionsCall, ListTransactionsCall
 from kafkaclient.wire.transactions import (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import typer
 
 from kafkaclient.admin import Admin, FileLimits
-from kafkaclient.admin.session import CLUSTER_AUTHORIZATION_FAILED
+from kafkaclient.admin.error_codes import CLUSTER_AUTHORIZATION_FAILED
 from kafkaclient.broker_errors import denied
 from kafkaclient.cli.connection import with_connection
 from kafkaclient.cli.options import AsJson

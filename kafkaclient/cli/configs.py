@@ -12,7 +12,7 @@ from kafkaclient.cli.options import AsJson, ValidateOnly
 from kafkaclient.cli.output import joined, picked, print_json, print_table
 from kafkaclient.cli.profile_file import comma_pairs
 from kafkaclient.errors import ConfigError
-from kafkaclient.types import check_topic_name
+from kafkaclient.topic_names import check_topic_name
 
 app = typer.Typer(
     help="Configurations of topics and brokers of any Kafka cluster.\n\n"

@@ -29,7 +29,7 @@ from kafkaclient.perf.latency import growth_followed
 from kafkaclient.perf.run import write_runs
 from kafkaclient.perf.shared_load import merged, run_in_processes, shares
 from kafkaclient.perf.spark_load import BARRIER_SETTINGS, check_slots, run_together
-from kafkaclient.spark.session import report_progress
+from kafkaclient.spark.jobs import report_progress
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.table import Table
 
-    from kafkaclient.cli.perf_test import PerfTestPlan
+    from kafkaclient.cli.perf_plan import PerfTestPlan
     from kafkaclient.metrics.snapshot import MetricsSnapshot
     from kafkaclient.perf.load import Load
     from kafkaclient.perf.run import Run
@@ -217,7 +217,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-    from kafkaclient.cli.perf_test import PerfTestPlan
+    from kafkaclient.cli.perf_plan import PerfTestPlan
     from kafkaclient.perf.run import Run
     from kafkaclient.perf.shared_load import ProducerPlan
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from kafkaclient.admin.reassign.estimate import shown
 from kafkaclient.admin.reassign.outcome import some
-from kafkaclient.admin.reassign.throttle import RATE_KEYS
+from kafkaclient.admin.reassign.throttle_marks import RATE_KEYS
 from kafkaclient.cli.output import (
     joined,
     picked,

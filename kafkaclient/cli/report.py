@@ -30,9 +30,10 @@ from kafkaclient.cli.output import (
 )
 from kafkaclient.errors import ConfigError
 from kafkaclient.pages.page import check_plotly
+from kafkaclient.spark.jobs import report_progress, spark_failures
 from kafkaclient.spark.report.findings import findings, write_findings
 from kafkaclient.spark.report.page import write_report
-from kafkaclient.spark.session import QUICK_START, report_progress, spark_failures, spark_session
+from kafkaclient.spark.session import QUICK_START, spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -21,7 +21,7 @@ from kafkaclient.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from kafkaclient.types import check_topic_name
+from kafkaclient.topic_names import check_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

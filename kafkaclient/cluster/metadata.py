@@ -28,7 +28,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.log_fields import log_fields
 from kafkaclient.time_limit import time_limit
-from kafkaclient.types import check_topic_name
+from kafkaclient.topic_names import check_topic_name
 from kafkaclient.wire.metadata import MetadataCall, TopicCache
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from kafkaclient.config.kinds import Kind
 from kafkaclient.config.unsupported import refuse_unsupported
 from kafkaclient.errors import ConfigError
-from kafkaclient.types import check_topic_name
+from kafkaclient.topic_names import check_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

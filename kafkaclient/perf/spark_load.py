@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from kafkaclient.errors import ConfigError, KafkaError
 from kafkaclient.perf.shared_load import all_runs, run_plan
-from kafkaclient.spark.session import SparkJobError, spark_failures
+from kafkaclient.spark.jobs import SparkJobError, spark_failures
 from kafkaclient.time_limit import loop_factory
 
 if TYPE_CHECKING:

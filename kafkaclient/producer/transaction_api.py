@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError, ProducerStateError, TransactionAbortableError
 from kafkaclient.producer.transactions.states import TransactionState
-from kafkaclient.types import (
-    ConsumerGroupMetadata,
-    OffsetAndMetadata,
-    TopicPartition,
-    check_topic_name,
-)
+from kafkaclient.topic_names import check_topic_name
+from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

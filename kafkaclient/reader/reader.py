@@ -14,7 +14,8 @@ from kafkaclient.errors import ConfigError, ReaderStateError
 from kafkaclient.reader.cluster import Cluster
 from kafkaclient.reader.cursor import new_cursor
 from kafkaclient.reader.reading import Reading
-from kafkaclient.types import TopicListing, TopicPartition, several
+from kafkaclient.topic_names import several
+from kafkaclient.types import TopicListing, TopicPartition
 from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:

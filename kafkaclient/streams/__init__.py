@@ -33,7 +33,7 @@ from kafkaclient.streams.description import (
 from kafkaclient.streams.group_protocol import HostInfo
 from kafkaclient.streams.listeners import AppState, RestoreListener
 from kafkaclient.streams.metrics import StreamsMetricsSnapshot
-from kafkaclient.streams.topology import TaskId
+from kafkaclient.streams.tasks import TaskId
 
 if TYPE_CHECKING:
     from kafkaclient.streams.app import StreamsApp

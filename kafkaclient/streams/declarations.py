@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, overload
 
 from kafkaclient.errors import ConfigError, InvalidTopicError
 from kafkaclient.streams.serdes import BYTES_OR_NONE, Codec, TypeLike, codec_of
-from kafkaclient.types import check_topic_name
+from kafkaclient.topic_names import check_topic_name
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -20,7 +20,7 @@ from kafkaclient.streams.group_protocol import (
     tasks_by_partition,
 )
 from kafkaclient.streams.positions import positions_group
-from kafkaclient.streams.topology import LATEST_OFFSET, MAX_LAG, TaskId
+from kafkaclient.streams.tasks import LATEST_OFFSET, MAX_LAG, TaskId
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.groups import assignment_in, subscription_in
 

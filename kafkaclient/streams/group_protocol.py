@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 from uuid import UUID
 
 from kafkaclient.errors import ProtocolError, TaskAssignmentError
-from kafkaclient.streams.topology import LATEST_OFFSET, UNKNOWN_OFFSET_SUM, TaskId
+from kafkaclient.streams.tasks import LATEST_OFFSET, UNKNOWN_OFFSET_SUM, TaskId
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.reader import Reader
 from kafkaclient.wire.results import INT32, string

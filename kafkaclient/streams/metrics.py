@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.metrics.snapshot import Values
     from kafkaclient.streams.listeners import AppState
-    from kafkaclient.streams.topology import TaskId
+    from kafkaclient.streams.tasks import TaskId
 
 _WINDOW_S = 30.0
 _WINDOWS = 2

@@ -15,7 +15,7 @@ from kafkaclient.streams.records import Record
 from kafkaclient.streams.runtime.outputs import OutgoingRecord
 from kafkaclient.streams.runtime.record_work import Outputs, RecordWork, cancelled_error
 from kafkaclient.streams.state.key_value_store import KeyValueStore
-from kafkaclient.streams.topology import TaskId
+from kafkaclient.streams.tasks import TaskId
 from kafkaclient.testing.clock import VirtualTimeLoop
 from kafkaclient.types import TopicPartition
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from kafkaclient.errors import ConfigError, StreamsError
 from kafkaclient.streams.declarations import (
@@ -18,43 +17,10 @@ from kafkaclient.streams.declarations import (
     Topic,
     checked_name,
 )
+from kafkaclient.streams.tasks import TaskId
 from kafkaclient.types import TopicPartition
 
 # --- Task ids, and the special values of offsets and lags. ---
-
-LATEST_OFFSET = -2
-"""As an offset sum or lag: the task is active and running there (``Task.java``)."""
-UNKNOWN_OFFSET_SUM = -3
-"""As an offset sum or lag: the copy's position is unknown. Members before version 7 report no
-positions (``SubscriptionInfo.java``)."""
-MAX_LAG = 2**63 - 1
-"""As ``acceptable.recovery.lag``: every client counts as caught up. The cap of all sums."""
-
-_TEXT = re.compile(r"(?:(?P<topology>.*?)__)?(?P<subtopology>\d+)_(?P<partition>\d+)", re.ASCII)
-
-
-class TaskId(NamedTuple):
-    """A subtopology and one partition of its input, both counted from 0: the unit of work.
-
-    Sorts by subtopology, then partition. ``topology_name`` is empty unless the application has
-    named topologies.
-    """
-
-    subtopology: int
-    partition: int
-    topology_name: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """The task written as ``0_1`` or ``name__0_1``. Raises ValueError for other text."""
-        match = _TEXT.fullmatch(text)
-        if match is None:
-            raise ValueError(f"{text!r} is no task id; use the form 0_1 or name__0_1")
-        return cls(int(match["subtopology"]), int(match["partition"]), match["topology"] or "")
-
-    def __str__(self) -> str:
-        prefix = f"{self.topology_name}__" if self.topology_name else ""
-        return f"{prefix}{self.subtopology}_{self.partition}"
 
 
 # --- An application's processors, and the subtopologies, tasks and topics that follow. ---

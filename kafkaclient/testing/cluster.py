@@ -24,7 +24,8 @@ from kafkaclient.testing.control import (
 )
 from kafkaclient.testing.errors import ClusterNotRunningError
 from kafkaclient.testing.jars import JarCache, read_lock
-from kafkaclient.testing.jvm import Jvm, ToolResult, find_java
+from kafkaclient.testing.jre import find_java
+from kafkaclient.testing.jvm import Jvm, ToolResult
 from kafkaclient.testing.remote_proxy import RemoteProxy
 from kafkaclient.testing.security import ClusterSecurity
 from kafkaclient.testing.settings import DEFAULT_VERSION, HEAP_MB, ClusterSpec

@@ -16,7 +16,8 @@ from kafkaclient import errors
 from kafkaclient.testing import errors as local_errors
 from kafkaclient.testing.errors import ClusterNotRunningError, LocalClusterError
 from kafkaclient.testing.jars import JarCache, read_lock
-from kafkaclient.testing.jvm import Jvm, find_java
+from kafkaclient.testing.jre import find_java
+from kafkaclient.testing.jvm import Jvm
 from kafkaclient.testing.supervisor import SOCKET_FILE, Launch
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from kafkaclient.perf.traffic import (
     monotonic_payloads,
     random_payloads,
 )
-from kafkaclient.spark.session import SparkJobError
+from kafkaclient.spark.jobs import SparkJobError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.streams.listeners import AppState
 from kafkaclient.streams.metrics import StreamsMetrics, StreamsMetricsSnapshot, TaskGauges
-from kafkaclient.streams.topology import TaskId
+from kafkaclient.streams.tasks import TaskId
 
 if TYPE_CHECKING:
     import asyncio

@@ -4,7 +4,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.spark.session import SparkJobError, spark_failures
+from kafkaclient.spark.jobs import SparkJobError, spark_failures
 
 SAID = """An error occurred while calling o30.parquet.
 : org.apache.spark.SparkException: Job aborted.

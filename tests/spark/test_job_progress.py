@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient.spark import session as jobs
-from kafkaclient.spark.session import report_progress
+from kafkaclient.spark.jobs import report_progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkaclient.streams.runtime.outputs import OutgoingRecord, Work
     from kafkaclient.streams.runtime.task import Task
     from kafkaclient.streams.state.directory import StateDirectory
-    from kafkaclient.streams.topology import TaskId
+    from kafkaclient.streams.tasks import TaskId
 
 CONFIG = ProducerConfig.build({"bootstrap_servers": "127.0.0.1:9092"})
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from kafkaclient.streams import Assignment, AssignmentConfigs, Client, TaskId, assign
 from kafkaclient.streams.assignment.clients import task_lags
-from kafkaclient.streams.topology import LATEST_OFFSET
+from kafkaclient.streams.tasks import LATEST_OFFSET
 
 if TYPE_CHECKING:
     import random

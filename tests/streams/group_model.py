@@ -25,7 +25,7 @@ from kafkaclient.streams.membership.ownership import (
     error_event,
     join_event,
 )
-from kafkaclient.streams.topology import LATEST_OFFSET
+from kafkaclient.streams.tasks import LATEST_OFFSET
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.groups import ConsumerSubscription
 from tests.streams.fakes import topology_of

@@ -9,7 +9,7 @@ import pytest
 
 from kafkaclient.errors import ConfigError, TaskAssignmentError
 from kafkaclient.streams import AssignmentConfigs, Client, assign
-from kafkaclient.streams.topology import MAX_LAG
+from kafkaclient.streams.tasks import MAX_LAG
 from tests.streams.group import process, show, tasks
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.assignment.clients import task_lags
 from kafkaclient.streams.assignment.movement import is_caught_up
-from kafkaclient.streams.topology import LATEST_OFFSET, MAX_LAG, UNKNOWN_OFFSET_SUM
+from kafkaclient.streams.tasks import LATEST_OFFSET, MAX_LAG, UNKNOWN_OFFSET_SUM
 
 TASK = TaskId(0, 0)
 

@@ -16,7 +16,8 @@ from kafkaclient.streams.group_protocol import (
     SubscriptionInfo,
 )
 from kafkaclient.streams.membership.leader import MemberAssignment, compute_assignments
-from kafkaclient.streams.topology import LATEST_OFFSET, Processor, Topology
+from kafkaclient.streams.tasks import LATEST_OFFSET
+from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.groups import ConsumerSubscription
 from tests.streams.fakes import topology_of

@@ -17,7 +17,7 @@ from kafkaclient.streams.listeners import (
 from kafkaclient.streams.metrics import StreamsMetrics
 from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
-from kafkaclient.streams.topology import TaskId
+from kafkaclient.streams.tasks import TaskId
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaclient.streams.listeners import AppState
 from kafkaclient.streams.metrics import StreamsMetrics, TaskGauges
-from kafkaclient.streams.topology import TaskId
+from kafkaclient.streams.tasks import TaskId
 from tests.streams.test_listeners import Clock
 
 T0, T1, T2 = (TaskId(0, number) for number in range(3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaclient.streams import AssignmentConfigs, TaskId
-from kafkaclient.streams.topology import LATEST_OFFSET
+from kafkaclient.streams.tasks import LATEST_OFFSET
 from tests.streams.group import END, Group, process, show
 
 FOUR = [TaskId(0, partition) for partition in range(4)]

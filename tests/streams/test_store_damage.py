@@ -16,7 +16,7 @@ from kafkaclient.streams.declarations import Store
 from kafkaclient.streams.runtime.task_store import TaskStore
 from kafkaclient.streams.state.directory import ChangelogTopic, StoreDirectory
 from kafkaclient.streams.state.rocks import RocksStore
-from kafkaclient.streams.topology import TaskId
+from kafkaclient.streams.tasks import TaskId
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import InlineDisk
 

@@ -47,7 +47,7 @@ from kafkaclient.errors import StateStoreError
 from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.state.directory import StateDirectory
 from kafkaclient.streams.state.rocks import RocksStore
-from kafkaclient.streams.topology import TaskId
+from kafkaclient.streams.tasks import TaskId
 directory = StateDirectory(pathlib.Path(sys.argv[1]), float).task(TaskId(0, 0)).store("s")
 directory.load_or_wipe(UNKNOWN_CHANGELOG, time.time())
 store = RocksStore(directory.rocksdb)

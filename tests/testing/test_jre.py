@@ -9,7 +9,7 @@ import pytest
 
 from kafkaclient.testing import jvm as jre
 from kafkaclient.testing.errors import JavaNotFoundError
-from kafkaclient.testing.jvm import find_java, parse_major_version
+from kafkaclient.testing.jre import find_java, parse_major_version
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from kafkaclient.testing.cluster import ExternalCluster, LocalCluster
 from kafkaclient.testing.errors import BrokerStartError, ClusterNotRunningError
 from kafkaclient.testing.fake import Sasl
 from kafkaclient.testing.jars import JarCache
-from kafkaclient.testing.jvm import Java
+from kafkaclient.testing.jre import Java
 from pytest_kafkaclient import clusters, topics
 from pytest_kafkaclient.clusters import ClusterPool
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.admin.configs import ConfigResource
 from kafkaclient.admin.reassign.outcome import Lifted
-from kafkaclient.admin.reassign.throttle import ALL_RATE_KEYS, LIST_KEYS, Throttle
+from kafkaclient.admin.reassign.throttle import Throttle
+from kafkaclient.admin.reassign.throttle_marks import ALL_RATE_KEYS, LIST_KEYS
 from kafkaclient.admin.session import gather_outcomes
 from kafkaclient.admin.topics import known_brokers, live_brokers, partitions_of
 from kafkaclient.errors import (
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from kafkaclient.admin.configs import Configs
-    from kafkaclient.admin.reassign.throttle import BrokerThrottle, ListRemoval, TopicThrottle
+    from kafkaclient.admin.reassign.throttle_marks import BrokerThrottle, ListRemoval, TopicThrottle
     from kafkaclient.admin.running import RunningAdmin
     from kafkaclient.wire.admin import OngoingReassignment
 

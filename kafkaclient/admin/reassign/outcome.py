@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kafkaclient.admin.reassign.plan import Move
-    from kafkaclient.admin.reassign.throttle import BrokerThrottle, TopicThrottle
+    from kafkaclient.admin.reassign.throttle_marks import BrokerThrottle, TopicThrottle
     from kafkaclient.errors import KafkaError
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.admin import OngoingReassignment

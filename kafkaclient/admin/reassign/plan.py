@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
+from kafkaclient.admin.error_codes import INVALID_REPLICATION_FACTOR
 from kafkaclient.admin.placement import Start, assign
-from kafkaclient.admin.session import INVALID_REPLICATION_FACTOR
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import BrokerError, ConfigError
 from kafkaclient.types import TopicPartition

@@ -35,7 +35,7 @@ from kafkaclient.admin.topics import (
     topic_error,
 )
 from kafkaclient.errors import AdminTimeoutError, ConfigError, KafkaError
-from kafkaclient.types import several
+from kafkaclient.topic_names import several
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence

@@ -13,6 +13,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kafkaclient.admin.error_codes import (
+    INVALID_REPLICA_ASSIGNMENT,
+    NO_REASSIGNMENT_IN_PROGRESS,
+    REASSIGNMENT_IN_PROGRESS,
+)
 from kafkaclient.admin.reassign.clearing import clear_throttles
 from kafkaclient.admin.reassign.cluster_reader import known_partitions
 from kafkaclient.admin.reassign.outcome import Begun, some
@@ -26,11 +31,6 @@ from kafkaclient.admin.reassign.plan import (
     throttle_map,
 )
 from kafkaclient.admin.reassign.throttle import Throttle
-from kafkaclient.admin.session import (
-    INVALID_REPLICA_ASSIGNMENT,
-    NO_REASSIGNMENT_IN_PROGRESS,
-    REASSIGNMENT_IN_PROGRESS,
-)
 from kafkaclient.admin.topics import live_brokers, partitions_of
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import KafkaError

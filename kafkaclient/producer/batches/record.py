@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkaclient.errors import InvalidRecordError, RecordTooLargeError, SerializationError
 from kafkaclient.producer.batches.serializers import AwaitedFields, record_text
 from kafkaclient.producer.user_code import contained
-from kafkaclient.types import check_topic_name
+from kafkaclient.topic_names import check_topic_name
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
 
 if TYPE_CHECKING:

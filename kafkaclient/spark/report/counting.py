@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.spark.report.facts import BATCHES_AT_A_TIME, TIMES, read_file, with_columns
-from kafkaclient.spark.report.findings import judge_decisions
+from kafkaclient.spark.report.judging import judge_decisions
 from kafkaclient.spark.report.queries import BUCKETS
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from pyspark.sql.functions import count, lit
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kafkaclient.errors import ConfigError
+from kafkaclient.spark.jobs import SparkJobError
 from kafkaclient.spark.report import choices, queries
 from kafkaclient.spark.report.counting import COUNTS, PACKED_COUNTS, add_up, count_files
-from kafkaclient.spark.session import SparkJobError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         ClientAssignment,
         ClientState,
     )
-    from kafkaclient.streams.topology import TaskId
+    from kafkaclient.streams.tasks import TaskId
 
 
 # --- The assignor of KIP-441, as in Kafka Streams (``HighAvailabilityTaskAssignor.java``). ---

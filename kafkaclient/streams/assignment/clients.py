@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import ConfigError, TaskAssignmentError
-from kafkaclient.streams.topology import LATEST_OFFSET, MAX_LAG, UNKNOWN_OFFSET_SUM
+from kafkaclient.streams.tasks import LATEST_OFFSET, MAX_LAG, UNKNOWN_OFFSET_SUM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set
     from uuid import UUID
 
-    from kafkaclient.streams.topology import TaskId
+    from kafkaclient.streams.tasks import TaskId
 
 _MAX_TAGS = 5
 _LIMITS = (

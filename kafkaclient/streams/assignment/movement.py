@@ -10,13 +10,13 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kafkaclient.streams.topology import LATEST_OFFSET, MAX_LAG
+from kafkaclient.streams.tasks import LATEST_OFFSET, MAX_LAG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkaclient.streams.assignment.clients import ClientState
-    from kafkaclient.streams.topology import TaskId
+    from kafkaclient.streams.tasks import TaskId
 
 
 class _Ranking:

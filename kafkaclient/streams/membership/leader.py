@@ -25,14 +25,15 @@ from kafkaclient.streams.group_protocol import (
     decode_subscription,
 )
 from kafkaclient.streams.membership.ownership import Ownership
-from kafkaclient.streams.topology import LATEST_OFFSET
+from kafkaclient.streams.tasks import LATEST_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from uuid import UUID
 
     from kafkaclient.streams.assignment.clients import AssignmentConfigs
-    from kafkaclient.streams.topology import TaskId, Topology
+    from kafkaclient.streams.tasks import TaskId
+    from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.groups import ConsumerSubscription
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkaclient.streams.runtime.observer import Observer
     from kafkaclient.streams.runtime.task import Task
     from kafkaclient.streams.runtime.task_store import TaskStore
-    from kafkaclient.streams.topology import TaskId
+    from kafkaclient.streams.tasks import TaskId
     from kafkaclient.types import TopicPartition
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkaclient.streams.runtime.observer import Observer
     from kafkaclient.streams.runtime.outputs import OutgoingRecord, Output, Work
     from kafkaclient.streams.runtime.task import Task
-    from kafkaclient.streams.topology import TaskId
+    from kafkaclient.streams.tasks import TaskId
     from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)

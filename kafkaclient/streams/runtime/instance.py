@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from kafkaclient.streams.runtime.observer import Observer
     from kafkaclient.streams.runtime.outputs import Output
     from kafkaclient.streams.runtime.task import Task
-    from kafkaclient.streams.topology import TaskId, Topology
+    from kafkaclient.streams.tasks import TaskId
+    from kafkaclient.streams.topology import Topology
     from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.reader.batch import FetchedRecord
     from kafkaclient.streams.listeners import RestoreListener, StateListener
-    from kafkaclient.streams.topology import TaskId
+    from kafkaclient.streams.tasks import TaskId
     from kafkaclient.types import TopicPartition
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from kafkaclient.errors import ConfigError, StoreUnavailableError
 from kafkaclient.streams.runtime.task_states import TaskState
-from kafkaclient.streams.topology import TaskId
+from kafkaclient.streams.tasks import TaskId
 from kafkaclient.wire.murmur2 import partition_for_key
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from kafkaclient.streams.records import Record
 from kafkaclient.streams.runtime.outputs import OutgoingRecord
 from kafkaclient.streams.runtime.task_states import is_recoverable
 from kafkaclient.streams.serdes import BYTES_OR_NONE
-from kafkaclient.types import check_topic_name
+from kafkaclient.topic_names import check_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

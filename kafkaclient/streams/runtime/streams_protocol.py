@@ -17,7 +17,7 @@ from kafkaclient.streams.group_protocol import (
 )
 from kafkaclient.streams.membership.leader import compute_assignments
 from kafkaclient.streams.membership.ownership import Claims
-from kafkaclient.streams.topology import LATEST_OFFSET
+from kafkaclient.streams.tasks import LATEST_OFFSET
 from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.groups import (
     ConsumerAssignment,
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from kafkaclient.streams.runtime.observer import Observer
     from kafkaclient.streams.runtime.task_manager import TaskManager
     from kafkaclient.streams.state.directory import StateDirectory
-    from kafkaclient.streams.topology import TaskId, Topology
+    from kafkaclient.streams.tasks import TaskId
+    from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from kafkaclient.streams.runtime.outputs import OutgoingRecord, Output
     from kafkaclient.streams.state.directory import TaskDirectory
     from kafkaclient.streams.state.key_value_store import KeyValueStore
-    from kafkaclient.streams.topology import TaskId, Topology
+    from kafkaclient.streams.tasks import TaskId
+    from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from kafkaclient.streams.runtime.committer import Committer
     from kafkaclient.streams.runtime.inputs import Inputs, Row
     from kafkaclient.streams.state.directory import StateDirectory
-    from kafkaclient.streams.topology import TaskId, Topology
+    from kafkaclient.streams.tasks import TaskId
+    from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)

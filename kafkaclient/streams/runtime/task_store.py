@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams.declarations import Store
     from kafkaclient.streams.state.directory import ChangelogTopic, StoreDirectory
-    from kafkaclient.streams.topology import TaskId
+    from kafkaclient.streams.tasks import TaskId
     from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from crc32c import crc32c
 from filelock import FileLock, Timeout
 
 from kafkaclient.errors import StateStoreError
-from kafkaclient.streams.topology import TaskId
+from kafkaclient.streams.tasks import TaskId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

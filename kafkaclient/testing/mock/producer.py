@@ -28,7 +28,7 @@ from kafkaclient.testing.mock.records import (
     records_in,
 )
 from kafkaclient.testing.mock.transactions import MockOffsets, MockTransactions
-from kafkaclient.types import check_topic_name
+from kafkaclient.topic_names import check_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from kafkaclient.admin import Admin
-from kafkaclient.admin.reassign.throttle import (
+from kafkaclient.admin.reassign.throttle_marks import (
     EVERY_REPLICA,
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,

@@ -18,7 +18,7 @@ from experiments.task_handover.plan import (
 )
 from kafkaclient.errors import ConfigError
 from kafkaclient.streams import StreamsConfig
-from kafkaclient.streams.topology import MAX_LAG
+from kafkaclient.streams.tasks import MAX_LAG
 
 
 def test_the_modes_differ_in_who_counts_as_caught_up() -> None:

@@ -1,0 +1,54 @@
+"""The names that a topic can have."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkaclient.errors import InvalidTopicError
+from kafkaclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+# --- The names that a topic can have. ---
+
+_MAX_LENGTH = 249
+_LEGAL = re.compile(rf"[a-zA-Z0-9._-]{{1,{_MAX_LENGTH}}}")
+
+
+def check_topic_name(name: object) -> None:
+    """Raises :class:`InvalidTopicError` for an invalid topic name.
+
+    Legal are 1 to 249 ASCII letters, digits, ``.``, ``_`` and ``-``, but not ``.`` and ``..``
+    (Java: ``org.apache.kafka.common.internals.Topic.validate``).
+    """
+    if isinstance(name, str) and _LEGAL.fullmatch(name) and name not in (".", ".."):
+        return
+    if not isinstance(name, str) or not name:
+        raise InvalidTopicError(f"a topic's name is a non-empty str, not {name!r}")
+    if len(name) > _MAX_LENGTH:
+        shown = f"{name[:40]!r}..."
+        why = f"it has {len(name)} characters, and at most {_MAX_LENGTH} are allowed"
+    else:
+        shown, why = repr(name), "legal are ASCII letters, digits, '.', '_' and '-'"
+        if name in (".", ".."):
+            why = "'.' and '..' are not allowed"
+    raise InvalidTopicError(f"no topic can be named {shown}: {why}; nothing was sent")
+
+
+# --- Arguments that are several names or partitions. ---
+
+T = TypeVar("T")
+
+
+def several(values: Iterable[T], what: str) -> tuple[T, ...]:
+    """The values in order, each once. Raises TypeError for a single value that is iterable itself:
+    a str would otherwise be taken for the names of one character that it consists of."""
+    if isinstance(values, (str, bytes, TopicPartition)):
+        raise TypeError(
+            f"{what} must be several, not {values!r}: for a single one give [{values!r}]; nothing "
+            "was sent"
+        )
+    return tuple(dict.fromkeys(values))

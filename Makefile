@@ -22,7 +22,6 @@ install: $(STAMP) ## make .venv with everything in it
 
 build: $(STAMP) ## rebuild the compiled part after a change to one of its sources
 	$(BIN)/python setup.py --quiet build_ext --inplace
-	touch -c kafkaclient/_native__mypyc.*.so  # it is as new as its sources, also if only comments have changed
 
 demo: $(STAMP) ## a real dataset through three real brokers, one of them slow
 	$(BIN)/python -m experiments demo --out build/demo
@@ -36,6 +35,7 @@ mypy: $(STAMP)
 	$(BIN)/mypy
 
 lint: $(STAMP)
+	$(BIN)/python release/extensions.py
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
@@ -56,13 +56,8 @@ docs-serve: $(STAMP) ## the same on http://127.0.0.1:8000, built again after eac
 # A test that never ends may be stuck inside a callback, where asyncio swallows what a signal raises.
 UNIT = $(BIN)/pytest -q -n 2 --timeout-method=thread --durations=15
 
-# Of what has a way in pure Python, all but the longest, which look at partitions and memory.
-SLOW_IN_PURE_PYTHON = $(patsubst %,--ignore=tests/producer/scenarios/test_%.py,overload late partitioning)
-PURE = tests/wire tests/perf tests/producer tests/reader tests/aiokafka_dropin $(SLOW_IN_PURE_PYTHON) -k "not nothing_is_leaked and not mypy"
-
-unit: $(STAMP) ## no network; compiled, then once more what has a way in pure Python
+unit: $(STAMP) ## no network
 	$(UNIT) tests
-	KAFKACLIENT_PURE_PYTHON=1 HYPOTHESIS_PROFILE=quick $(UNIT) $(PURE)
 
 FAUST := build/faust
 QUIX := build/quix
@@ -114,12 +109,11 @@ streams-chaos: $(STAMP) ## ten minutes of faults on instances and brokers, then 
 soak: $(STAMP) ## half an hour of faults at 20,000 records/s: memory, tasks and files stay flat; SOAK="--seconds 600 ..."
 	$(BIN)/python -m experiments chaos --seconds 1800 --seed 1 --rate 20000 --producers 1 --flat --out build/soak $(SOAK)
 
-# Without mypyc: its C code has no pointers of ours.
 sanitize: $(STAMP) ## the compiled part under AddressSanitizer and with bounds checks
 	rm -rf build/sanitize && mkdir -p build/sanitize
-	git ls-files -z kafkaclient tests setup.py pyproject.toml | xargs -0 cp --parents -t build/sanitize
+	git ls-files -z kafkaclient tests release setup.py pyproject.toml | xargs -0 cp --parents -t build/sanitize
 	grep -rlZ boundscheck=False build/sanitize/kafkaclient | xargs -0 sed -i 's/boundscheck=False/boundscheck=True/'
-	cd build/sanitize && CFLAGS="-fsanitize=address -fno-omit-frame-pointer -O1 -g" KAFKACLIENT_MYPYC=0 $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
+	cd build/sanitize && CFLAGS="-fsanitize=address -fno-omit-frame-pointer -O1 -g" $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
 	cd build/sanitize && PYTHONPATH=. PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$$(gcc -print-file-name=libasan.so) \
 	  $(CURDIR)/$(BIN)/pytest -q -p no:cacheprovider -W ignore::pytest.PytestUnraisableExceptionWarning -k "not memory_is_not_taken" \
 	  tests/wire tests/metrics tests/reader tests/producer/unit/batches/test_delivery*.py tests/producer/unit/batches/test_direct_append.py

@@ -49,6 +49,7 @@ def extensions() -> list[Extension]:
             "annotation_typing": False,
             "nonecheck": True,
             "auto_pickle": False,
+            "profile": os.environ.get("KAFKACLIENT_PROFILE", "0") not in ("", "0"),
         },
     )
     for extension in found:

@@ -1,8 +1,10 @@
 """How many calls one record makes, and through how many files: ``python -m benchmarks.call_path``.
 
-A warm producer (late binding, linger 0, pure Python) on three in-memory brokers sends one record
-that opens a batch, and awaits it. Counted are the calls of Python functions of ``kafkaclient``, but
-for the in-memory cluster, from ``send`` to the awaiting task's next step.
+A warm producer (late binding, linger 0) on three in-memory brokers sends one record that opens a
+batch, and awaits it. Counted are the calls of functions of ``kafkaclient``, but for the in-memory
+cluster and for functions in C alone, from ``send`` to the awaiting task's next step. For this the
+package is compiled once more, in a temporary folder, so that the profiler sees the calls of
+compiled code; that takes a minute.
 """
 
 from __future__ import annotations
@@ -10,9 +12,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shutil
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,21 +25,19 @@ if TYPE_CHECKING:
 
 __all__ = ["count_calls", "main"]
 
-os.environ.setdefault("KAFKACLIENT_PURE_PYTHON", "1")  # compiled calls are not seen
+_ROOT = Path(__file__).parents[1]
 
 
 async def count_calls() -> Counter[tuple[str, str]]:
-    """Calls by (file, function)."""
-    import kafkaclient  # noqa: PLC0415 - after the environment is set
-    from kafkaclient import Producer  # noqa: PLC0415
+    """Calls by (file, function), in a package that was compiled with KAFKACLIENT_PROFILE=1."""
+    from kafkaclient import Producer  # noqa: PLC0415 - the package is another one there
     from kafkaclient.testing.fake import FakeCluster  # noqa: PLC0415
 
-    package = Path(kafkaclient.__file__).parent
     calls: Counter[tuple[str, str]] = Counter()
 
     def file_of(frame: FrameType) -> str:
-        path = Path(frame.f_code.co_filename)
-        return str(path.relative_to(package)) if path.is_relative_to(package) else ""
+        _, found, file = frame.f_code.co_filename.rpartition("kafkaclient/")
+        return file if found else ""
 
     def is_broker(frame: FrameType | None) -> bool:
         """Whether the in-memory cluster makes the call, perhaps through a codec."""
@@ -45,7 +48,7 @@ async def count_calls() -> Counter[tuple[str, str]]:
     def profile(frame: FrameType, event: str, _arg: Any) -> None:
         file = file_of(frame) if event == "call" else ""
         if file and not is_broker(frame):
-            calls[file, frame.f_code.co_qualname] += 1
+            calls[file, frame.f_code.co_name] += 1
 
     fake = FakeCluster(3)
     fake.create_topic("t", assignments=[(0,), (1,), (2,)])
@@ -60,14 +63,34 @@ async def count_calls() -> Counter[tuple[str, str]]:
     return calls
 
 
+def _show(top: int) -> None:
+    calls = asyncio.run(count_calls())
+    print(f"{calls.total()} calls, {len(calls)} functions, {len({f for f, _ in calls})} files")
+    for (file, function), count in calls.most_common(top):
+        print(f"{count:5} {file}:{function}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, epilog="example: %(prog)s --top 40")
     parser.add_argument("--top", type=int, default=0, help="show the N functions called most")
+    parser.add_argument("--compiled", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    calls = asyncio.run(count_calls())
-    print(f"{calls.total()} calls, {len(calls)} functions, {len({f for f, _ in calls})} files")
-    for (file, function), count in calls.most_common(arguments.top):
-        print(f"{count:5} {file}:{function}")
+    if arguments.compiled:
+        _show(arguments.top)
+        return
+    with TemporaryDirectory() as folder:
+        for name in ("kafkaclient", "release", "benchmarks"):
+            ignored = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "results")
+            shutil.copytree(_ROOT / name, Path(folder) / name, ignore=ignored)
+        for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(_ROOT / name, folder)
+        environment = os.environ | {"KAFKACLIENT_PROFILE": "1", "PYTHONPATH": folder}
+        build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
+        subprocess.run(build, cwd=folder, env=environment, check=True, stderr=subprocess.DEVNULL)
+        count = [sys.executable, "-m", "benchmarks.call_path", "--compiled"]
+        subprocess.run(
+            [*count, "--top", str(arguments.top)], cwd=folder, env=environment, check=True
+        )
 
 
 if __name__ == "__main__":

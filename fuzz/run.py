@@ -1,14 +1,13 @@
 """Fuzz the decoders, guided by coverage: ``python -m fuzz.run --inputs 1000000``.
 
-Each target is run by atheris (libFuzzer for Python) in a process of its own, on the pure-Python
-forms, which it can look into; their compiled twins are shown the same bytes. An input that takes
+Each target is run by atheris (libFuzzer for Python) in a process of its own. It looks into what is
+interpreted; what is compiled is shown the same bytes. An input that takes
 more than ten seconds, or more memory than is granted, counts as a defect like an exception does.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import resource
 import subprocess
@@ -83,8 +82,7 @@ def _fuzz(target: str, inputs: int, out: Path, seed: int, keep: bool) -> bool:
 
 def _child(target: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fuzz.run", "--run", target, *map(str, arguments)]
-    environment = os.environ | {"KAFKACLIENT_PURE_PYTHON": "1"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def _run(target: str, arguments: list[str]) -> int:

@@ -2,8 +2,7 @@
 the bytes do not account for, that is a defect.
 
 The invariant of every decoder: bytes give a result or :class:`~kafkaclient.errors.ProtocolError`.
-Where there are two forms of one, compiled and pure, both must say the same. The first bytes of an
-input choose versions and the like.
+The first bytes of an input choose versions and the like.
 """
 
 from __future__ import annotations
@@ -13,22 +12,20 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.forms import load_form
-
 from kafkaclient.errors import KafkaError, ProtocolError, UnreadableBatchError
 from kafkaclient.net.connection import Connection
 from kafkaclient.net.pending_request import PendingRequest
 from kafkaclient.net.sasl.mechanisms import OAuthBearer, Plain, RefusedError
 from kafkaclient.net.sasl.scram import KeyCache, Scram256, Scram512
 from kafkaclient.net.sasl.tokens import Token
-from kafkaclient.reader import part as part_module
 from kafkaclient.reader.part import Part
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire import api_versions, codec, offsets, topics, transactions
+from kafkaclient.wire import api_versions, codec, offsets, produce, topics, transactions
 from kafkaclient.wire import api_versions as sasl
 from kafkaclient.wire.compression import Codec, decompress
 from kafkaclient.wire.fetch import AbortedTransaction, FetchCall, FetchTopic
 from kafkaclient.wire.metadata import MetadataCall, TopicCache
+from kafkaclient.wire.reader import Reader
 from kafkaclient.wire.record_reader import batch_header, iter_records, verify_crc
 
 if TYPE_CHECKING:
@@ -43,14 +40,6 @@ _LIMIT = 1 << 20
 
 _READS = ("int8", "int16", "int32", "int64", "uvarint", "nullable_string", "string")
 _READS += ("tagged_fields", "array")
-
-
-# Both forms of what has two; the pure one twice where nothing is compiled.
-_produce, _pure_produce = (load_form("kafkaclient.wire.produce", compiled=c) for c in (True, False))
-_reader, _pure_reader = (load_form("kafkaclient.wire.reader", compiled=c) for c in (True, False))
-_columns, _pure_columns = (
-    load_form("kafkaclient.wire.record_columns", compiled=c) for c in (True, False)
-)
 
 
 def _outcome(read: Callable[[], Any]) -> Any:
@@ -69,11 +58,9 @@ def _choice(data: bytes, at: int, options: int) -> int:
 
 
 def produce_response(data: bytes) -> None:
-    versions = range(_pure_produce.MIN_VERSION, _pure_produce.MAX_VERSION + 1)
+    versions = range(produce.MIN_VERSION, produce.MAX_VERSION + 1)
     version = versions[_choice(data, 0, len(versions))]
-    pure = _outcome(lambda: _pure_produce.decode_response(version, data[1:]))
-    compiled = _outcome(lambda: _produce.decode_response(version, data[1:]))
-    assert pure == compiled
+    _outcome(lambda: produce.decode_response(version, data[1:]))
 
 
 def metadata_response(data: bytes) -> None:
@@ -157,34 +144,16 @@ def record_batch(data: bytes) -> None:
 def fetched_part(data: bytes) -> None:
     """What a reader makes of the bytes of a partition: batches of columns up to an error."""
     aborted = (AbortedTransaction(1, 0),) if _choice(data, 0, 2) else None
-    read = partial(_read_part, data[1:], aborted)
-    with _columns_by(_pure_columns):
-        pure = read()
-    with _columns_by(_columns):
-        assert read() == pure
-
-
-def _read_part(data: bytes, aborted: Any) -> list[Any]:
+    data = data[1:]
     where = TopicPartition("t", 0)
     part = Part(where, memoryview(data), 0, aborted=aborted, check_crcs=False)
-    position, seen = 0, list[Any]()
+    position, seen = 0, 0
     with contextlib.suppress(UnreadableBatchError):
         while part:
             columns, after = part.take(position, 2**63 - 1, 200, True)
             assert after >= position
-            assert len(seen) <= len(data)
-            position = after
-            seen.append(columns)
-    return [position, *seen]
-
-
-@contextlib.contextmanager
-def _columns_by(form: Any) -> Iterator[None]:
-    before, part_module.RecordColumns = part_module.RecordColumns, form.RecordColumns
-    try:
-        yield
-    finally:
-        part_module.RecordColumns = before
+            assert seen <= len(data)
+            position, seen = after, seen + columns.rows
 
 
 def decompression(data: bytes) -> None:
@@ -198,22 +167,12 @@ def decompression(data: bytes) -> None:
 
 def primitive_types(data: bytes) -> None:
     flexible, steps = bool(_choice(data, 0, 2)), data[1:17]
-    assert _read(_pure_reader.Reader, steps, data[17:], flexible) == _read(
-        _reader.Reader, steps, data[17:], flexible
-    )
-
-
-def _read(kind: Any, steps: bytes, data: bytes, flexible: bool) -> list[Any]:
-    reader = kind(data, flexible=flexible)
-    seen: list[Any] = []
+    reader = Reader(data[17:], flexible=flexible)
     for step in steps:
         name = _READS[step % len(_READS)]
         read = getattr(reader, name)
-        value = _outcome(partial(read, 1 + step % 7) if name == "array" else read)
-        seen.append({k: bytes(v) for k, v in value.items()} if type(value) is dict else value)
+        _outcome(partial(read, 1 + step % 7) if name == "array" else read)
         assert 0 <= reader.position <= reader.end
-        seen.append(reader.position)
-    return seen
 
 
 # --- a connection ---------------------------------------------------------------------------

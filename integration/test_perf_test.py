@@ -233,15 +233,13 @@ def test_producers_in_processes_end_with_their_parent(
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("form", ["compiled", "pure"])
 @pytest.mark.parametrize(
     ("rate", "records"), [("2", "3"), ("1000", "1000"), ("100000", "50000"), ("-1", "100000")]
 )
 def test_the_lines_say_what_the_json_says(
-    kafka_cluster, topic: str, tmp_path, monkeypatch, form: str, rate: str, records: str
+    kafka_cluster, topic: str, tmp_path, rate: str, records: str
 ) -> None:
     """From a record or two a second to the client's limit."""
-    monkeypatch.setenv("KAFKACLIENT_PURE_PYTHON", "1" if form == "pure" else "0")
     path = tmp_path / "run.json"
     words = ("--num-records", records, "--throughput", rate, "--record-size", "100")
     result = perf_test(kafka_cluster, topic, *words, "--json", str(path))

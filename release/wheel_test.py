@@ -130,7 +130,6 @@ def test_wheel(
     begun = time.monotonic()
     subprocess.run(
         [uv, "build", "--quiet", "--wheel", "--python", python, "--out-dir", folder, sdist],
-        env={**os.environ, "KAFKACLIENT_REQUIRE_COMPILED": "1"},
         check=True,
     )
     outcome.build_s = round(time.monotonic() - begun, 1)

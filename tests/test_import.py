@@ -64,13 +64,6 @@ def test_the_package_alone_loads_no_client() -> None:
     assert {name for name in modules if name.startswith("kafkaclient")} == {"kafkaclient"}
 
 
-def test_whether_it_is_compiled_is_told_without_loading_a_client() -> None:
-    modules = loaded("import kafkaclient\nkafkaclient.compiled")
-    assert "asyncio" not in modules
-    ours = {name for name in modules if name.startswith("kafkaclient")}
-    assert ours == {"kafkaclient", "kafkaclient.compiled_modules"}
-
-
 def test_a_producer_loads_only_what_it_uses() -> None:
     before = loaded("pass")  # an editable installation has modules of its own
     modules = producer() - before

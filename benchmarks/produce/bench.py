@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from asyncio.subprocess import PIPE
 from dataclasses import dataclass, replace
@@ -167,16 +166,11 @@ class _Runner:
 
 
 async def _in_worker(job: Job) -> Measured:
-    environment = dict(os.environ)
-    environment.pop("KAFKACLIENT_PURE_PYTHON", None)
-    if job.entry.pure_python:
-        environment["KAFKACLIENT_PURE_PYTHON"] = "1"
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "benchmarks.produce.worker"),
         stdin=PIPE,
         stdout=PIPE,
         stderr=PIPE,
-        env=environment,
     )
     try:
         told, complaint = await process.communicate(job.to_json().encode())

@@ -50,7 +50,6 @@ ALL = (
     Entry(client=JAVA, setting="perf tool", way="perf_tool"),
     Entry(client=PEER, setting="send", way="send"),
     Entry(client=DROP_IN, setting="send", way="send"),
-    Entry(client=OURS, setting="send_nowait, pure Python", way="send_nowait", pure_python=True),
     Entry(client=PEER, setting="send, futures awaited", way="send_awaited"),
     Entry(client=DROP_IN, setting="send, futures awaited", way="send_awaited"),
     Entry(client=OURS, setting="send, handles awaited", way="send"),

@@ -29,7 +29,6 @@ class Entry:
     tasks: int = 1
     partitions: int = 6
     loop: Literal["uvloop", "asyncio"] = "uvloop"
-    pure_python: bool = False
     batch_bytes: int = 0
     """The raw sender's; 0: as in the run of ``like`` before it."""
     like: str | None = None

@@ -11,8 +11,6 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.compiled_modules import why_pure_python
-
 from benchmarks.produce.meter import Meter, cpu_share, latencies, rss_sampled, ticking
 from benchmarks.produce.result import WARM_UP, Measured, UnavailableError
 from benchmarks.produce.supply import Supply
@@ -53,7 +51,7 @@ class Run:
         self.supply = supply
         self.topic = topic
         self.meter = Meter()
-        self.extras: dict[str, Any] = {"compiled": why_pure_python() is None}
+        self.extras: dict[str, Any] = {}
 
     def measured(self) -> Measured:
         metrics = self.producer.metrics()

@@ -84,7 +84,6 @@ def run_fields(job: Job, measured: Measured, run: int) -> dict[str, Any]:
         "keyed": entry.keyed,
         "compression": entry.compression,
         "loop": entry.loop,
-        "pure_python": entry.pure_python,
         "tasks": entry.tasks,
         "partitions": entry.partitions,
         "cpu_us_per_record": 1e6 * measured.cpu_seconds / measured.records

@@ -123,12 +123,6 @@ def judge(runs: Sequence[Mapping[str, Any]]) -> list[Line]:
         *found.memory(),
         found.many_partitions(),
         found.idle(),
-        rate(
-            "pure Python",
-            "send_nowait, pure Python",
-            (f"{PEER}: send", f"{PEER}: send, futures awaited"),
-            1.0,
-        ),
         *_drop_in(medians(runs)),
     ]
     return lines

@@ -16,11 +16,6 @@ def connection(**facts: Any) -> Any:
     return SimpleNamespace(**{"closed": False, "writable": True, "throttled_until": 0.0, **facts})
 
 
-pytestmark = pytest.mark.skipif(
-    hasattr(BrokerLanes, "__mypyc_attrs__"), reason="compiled lanes take no stand-in for a class"
-)
-
-
 class World:
     """Broker 0 and its lane. ``asked`` counts how often the router was asked for a connection."""
 

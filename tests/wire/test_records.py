@@ -65,9 +65,7 @@ def test_batch_equals_the_reference_byte_for_byte(rows):
     sequence=st.integers(0, 2**31 - 1),
     transactional=st.booleans(),
 )
-def test_stamped_batch_equals_the_reference(
-    records, rows, producer_id, epoch, sequence, transactional
-):
+def test_stamped_batch_equals_the_reference(rows, producer_id, epoch, sequence, transactional):
     builder = build(rows)
     builder.seal()
     builder.buffer()

@@ -8,8 +8,8 @@ from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 
 @cython.final
 cdef class IncompleteBatches:
-    cdef public dict _batches, flushes
-    cdef public object _settings, _observer, _on_failed, _order
+    cdef public dict _batches
+    cdef public object _settings, _observer, _on_failed, _order, flushes
     cdef public BufferPool _buffer_pool
     cdef public ReadyQueues _ready_queues
     cdef public BatchFactory _batch_factory

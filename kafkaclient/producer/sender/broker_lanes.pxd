@@ -44,7 +44,7 @@ cdef class BrokerLanes:
     @cython.locals(full=bint, lane=BrokerLane)
     cpdef current_state(self, Py_ssize_t number)
     @cython.locals(available=dict, eligible=set, free=Py_ssize_t, lane=BrokerLane, large=bint, last_resort=set, next_look=double, number=Py_ssize_t, pending=bint, saturated=set, side=bint)
-    cpdef BrokerSurvey survey(self, wanted, ReadyQueues ready_queues, double unblocked_since, double now)
+    cpdef BrokerSurvey survey(self, wanted, ready_queues, double unblocked_since, double now)
     @cython.locals(overdue=bint, waited=double)
     cpdef update_state(self, BrokerLane lane, connection, double unblocked_since, double now)
     @cython.locals(rests_until=double)

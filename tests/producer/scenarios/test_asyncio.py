@@ -20,7 +20,9 @@ from kafkaclient.errors import (
     ProducerStateError,
     SerializationError,
 )
+from kafkaclient.producer.batches import batch as batch_module
 from kafkaclient.producer.producer import Producer
+from kafkaclient.producer.sender import responses
 from kafkaclient.testing.clock import VirtualTimeLoop, run_virtual, virtual_time
 from kafkaclient.testing.fake import FakeCluster, delay
 from kafkaclient.testing.inspect import inspect
@@ -184,9 +186,9 @@ async def test_a_codec_that_fails_costs_its_batch_only(
         await producer.send_and_wait("t", b"first", partition=0)
         bad = await producer.send("t", b"bad", partition=0)
         good = await producer.send("t", b"good", partition=1)
-        [batch] = inspect(producer).accumulator.topics["t"].queues[0].batches
         with monkeypatch.context() as patch:
-            patch.setattr(type(batch), "seal", failing(type(batch).seal, lambda b: b is batch))
+            pack = failing(batch_module.pack, lambda _codec, plain, _level: b"bad" in plain)
+            patch.setattr(batch_module, "pack", pack)
             await good
             with pytest.raises(KafkaError, match="gzip failed: ZeroDivisionError"):
                 await bad
@@ -212,13 +214,10 @@ async def test_a_defect_in_handling_an_answer_costs_its_batch_only(
     fake = one_topic(round_trip_s=0.002)
     async with producing(fake) as producer:
         await producer.send_and_wait("t", b"first", partition=0)
-        code = {"complete": 0, "retry": 19, "fail": 87}[where]
-        if code:
-            fake.fail_produce("t", 0, code)
-        incomplete = inspect(producer).accumulator.incomplete
-        for name in ("complete", "retry", "fail"):
-            broken = failing(getattr(incomplete, name), lambda b, *_: b.queue.partition == 0)
-            monkeypatch.setattr(type(incomplete), name, lambda _, *a, b=broken: b(*a))
+        code = {"complete": 46, "retry": 19, "fail": 87}[where]
+        fake.fail_produce("t", 0, code)
+        broken = failing(responses.action_for, lambda given: given == code)
+        monkeypatch.setattr(responses, "action_for", broken)
         bad = await producer.send("t", b"bad", partition=0)
         good = await producer.send("t", b"good", partition=1)
         with pytest.raises(KafkaError, match="this is a defect"):

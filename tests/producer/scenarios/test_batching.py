@@ -220,13 +220,14 @@ async def test_concurrent_sends_beyond_the_buffer_make_full_batches(
 
 
 def counting_appends(producer: Any) -> list[int]:
-    attempts, append = [0], inspect(producer).accumulator.append
+    admission = inspect(producer).admission
+    attempts, append = [0], admission._append
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         attempts[0] += 1
         return append(*args, **kwargs)
 
-    inspect(producer).accumulator.append = counted
+    admission._append = counted
     return attempts
 
 

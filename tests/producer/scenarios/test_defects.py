@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.errors import DeliveryTimeoutError, KafkaError
-from kafkaclient.producer.batches.batch import ProducerBatch
+from kafkaclient.producer.batches import batch as batch_module
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.inspect import inspect
 from tests.producer.support import now, one_topic
@@ -66,15 +66,15 @@ async def test_halves_that_cannot_be_made_fail_the_whole(
     fake = one_topic(1, brokers=1, max_message_bytes=700)
     async with producing(fake, linger_ms=5) as producer:
         await producer.send_and_wait("t", b"0")
-        real, calls = ProducerBatch.seal, []
+        real, calls = batch_module.pack, []
 
-        def seal(batch: ProducerBatch) -> None:
-            calls.append(batch)
+        def pack(*args: Any) -> bytearray | None:
+            calls.append(args)
             if len(calls) == 3:  # the whole, its first half, its second half
                 raise RuntimeError("defect")
-            real(batch)
+            return real(*args)
 
-        monkeypatch.setattr(ProducerBatch, "seal", seal)
+        monkeypatch.setattr(batch_module, "pack", pack)
         deliveries = [await producer.send("t", bytes(100)) for _ in range(10)]
         results = await asyncio.wait_for(outcomes(deliveries), 5)
         assert [type(result) for result in results] == [KafkaError] * 10
@@ -91,14 +91,14 @@ async def test_what_gets_ready_during_a_pass_is_sent_at_once(
     options = {"partitioner": partitioner, "adaptive_partitioning_enable": partitioner == "kip794"}
     async with producing(fake, linger_ms=0, batch_size=200, **options) as producer:
         await producer.send_and_wait("t", b"0")
-        real, broken = ProducerBatch.seal, [True]
+        real, broken = batch_module.pack, [True]
 
-        def seal(batch: ProducerBatch) -> None:
+        def pack(*args: Any) -> bytearray | None:
             if broken and broken.pop():
                 raise RuntimeError("defect")
-            real(batch)
+            return real(*args)
 
-        monkeypatch.setattr(ProducerBatch, "seal", seal)
+        monkeypatch.setattr(batch_module, "pack", pack)
         partition = 0 if partitioner == "kip794" else None
         deliveries = [producer.send_nowait("t", bytes(150), partition=partition) for _ in range(2)]
         started = now()
@@ -115,17 +115,15 @@ async def test_a_record_sent_from_within_a_pass_keeps_its_deadline(
     fake = one_topic(1, round_trip_s=0.002)
     async with producing(fake, linger_ms=0, delivery_timeout_ms=31_000) as producer:
         await producer.send_and_wait("t", b"0")
-        sender, sent = inspect(producer).sender, []
-        real = sender._fill
+        metadata, sent = inspect(producer).metadata, []
 
-        def fill(at: float) -> float:
+        def add_topic(_name: str) -> None:  # called in a pass, for each batch that is sent
             if not sent:
                 fake.stop_broker(fake.leader("t", 0), elect=False)
-                sent.append(producer.send_nowait("t", b"1"))
-            return real(at)
+                sent.append(producer.send_nowait("t", b"2"))
 
-        monkeypatch.setattr(sender, "_fill", fill)
-        sender.wake()
+        monkeypatch.setattr(metadata, "add_topic", add_topic)
+        producer.send_nowait("t", b"1")
         await asyncio.sleep(0.01)
         started = now()
         with pytest.raises(DeliveryTimeoutError):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkaclient.errors import BrokerConnectionError
-from kafkaclient.producer.batches.batch import ProducerBatch
+from kafkaclient.producer.batches import batch as batch_module
 from kafkaclient.producer.batches.partition_queue import QueueState
 
 if TYPE_CHECKING:
@@ -240,15 +240,17 @@ def test_a_queue_whose_only_batch_fails_in_drain_takes_no_other_along(
     bench: type[Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     b = bench()
-    (bad,), (good,) = b.put_batches(0), b.put_batches(1)
-    seal = ProducerBatch.seal
+    b.put_batches(0)
+    (good,) = b.put_batches(1)
+    pack, packed = batch_module.pack, []
 
-    def failing(batch: ProducerBatch) -> None:
-        if batch is bad:
+    def failing(*args: Any) -> bytearray | None:
+        packed.append(args)
+        if len(packed) == 1:
             raise RuntimeError("codec")
-        seal(batch)
+        return pack(*args)
 
-    monkeypatch.setattr(ProducerBatch, "seal", failing)
+    monkeypatch.setattr(batch_module, "pack", failing)
     assert b.drain(0) == [good]
     assert [b.queue(p).state for p in (0, 1)] == [QueueState.IDLE, QueueState.IDLE]
     assert not b.lines.ready[0]

@@ -38,13 +38,12 @@ _scripts = st.lists(_steps, max_size=25)
 
 
 @pytest.fixture(
-    params=[f"{kind}-{loop}" for kind in ("compiled", "pure") for loop in ("asyncio", "uvloop")],
+    params=["asyncio", "uvloop"],
     scope="module",
 )
 def form(request: pytest.FixtureRequest) -> Form:
-    kind, loop = request.param.split("-")
-    module = pytest.importorskip(loop)
-    return Form(compiled=kind == "compiled", new_loop=module.new_event_loop)
+    module = pytest.importorskip(request.param)
+    return Form(new_loop=module.new_event_loop)
 
 
 class Ours:

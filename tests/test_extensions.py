@@ -1,0 +1,73 @@
+"""Which modules are compiled, and what the build says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from release.extensions import sources, stale
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The build script with one small module."""
+    (tmp_path / "release").mkdir()
+    shutil.copy(ROOT / "release" / "extensions.py", tmp_path / "release")
+    shutil.copy(ROOT / "setup.py", tmp_path)
+    package = tmp_path / "kafkaclient"
+    package.mkdir()
+    for name, text in (
+        ("__init__.py", ""),
+        ("plain.py", "X = 1\n"),
+        ("typed.py", "def double(n: int) -> int:\n    return 2 * n\n"),
+        ("typed.pxd", "cpdef Py_ssize_t double(Py_ssize_t n) except? -1\n"),
+        ("types_only.pxd", "ctypedef int number\n"),
+    ):
+        (package / name).write_text(text)
+    return tmp_path
+
+
+def build(project: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"],
+        cwd=project,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_what_is_compiled_is_of_todays_sources(project: Path) -> None:
+    """A change of the source, or of any C types, makes it old; so does a missing extension."""
+    assert list(sources(project)) == ["kafkaclient.typed"]
+    assert stale(project) == ["kafkaclient.typed"]
+    assert build(project).returncode == 0
+    assert stale(project) == []
+    for name in ("typed.py", "types_only.pxd"):
+        file = project / "kafkaclient" / name
+        before = file.read_text()
+        file.write_text(f"{before}# another\n")
+        assert stale(project) == ["kafkaclient.typed"]
+        assert build(project).returncode == 0
+        assert stale(project) == []
+
+
+def test_an_install_without_a_compiler_says_what_it_needs(project: Path) -> None:
+    done = build(project, CC="/nonexistent/compiler")
+    assert done.returncode != 0
+    assert "kafkaclient needs a wheel or a C compiler" in done.stderr
+
+
+def test_an_extension_of_a_module_that_is_gone_is_removed(project: Path) -> None:
+    left = project / "kafkaclient" / "gone.abi3.so"
+    left.touch()
+    assert build(project).returncode == 0
+    assert not left.exists()

@@ -1,4 +1,4 @@
-"""One request for all that ask for the same at the same time."""
+"""Lets concurrent callers share one request."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-_AGAIN_S = 60.0  # seconds until an outage that `reminds` is news again; doubled each time
+_AGAIN_S = 60.0  # seconds until an outage is logged again with `reminds`; doubled each time
 
 
 class Outages:
@@ -17,10 +17,10 @@ class Outages:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._failing: dict[Hashable, list[float]] = {}
-        """When each began to fail, and when it is news again."""
+        """When each began to fail, and when it is to be logged again."""
 
-    def is_news(self, key: Hashable, *, reminds: bool = False) -> bool:
-        """Note a failure. Whether it is the first one since the last success, or with ``reminds``
+    def note_failure(self, key: Hashable, *, reminds: bool = False) -> bool:
+        """Returns whether the failure is the first one since the last success, or with ``reminds``
         the first one after 1, 2, 4, ... minutes."""
         now = self._clock()
         outage = self._failing.get(key)
@@ -33,7 +33,7 @@ class Outages:
         outage[1] = now + (now - began)
         return True
 
-    def end(self, key: Hashable) -> float | None:
-        """Note a success. For how many seconds it had failed; None if it had not."""
+    def note_success(self, key: Hashable) -> float | None:
+        """Returns for how many seconds the key had failed; None if it had not."""
         outage = self._failing.pop(key, None)
         return None if outage is None else self._clock() - outage[0]

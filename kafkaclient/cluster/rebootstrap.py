@@ -7,7 +7,7 @@ There are two reasons:
   ``HEAD_START_S`` each, and before brokers whose last attempt failed (``Router.metadata``).
 - Known brokers can be connected, but have not answered for
   ``metadata.recovery.rebootstrap.trigger.ms``, or a broker requires it (KIP-1102). Then the next
-  Metadata request goes to the bootstrap servers (:meth:`Rebootstrap.is_due`).
+  Metadata request goes to the bootstrap servers (:meth:`Rebootstrap.take_turn`).
 
 Only Metadata requests go to bootstrap servers once brokers are known. identity.py decides whether
 the client then moves to the cluster that answers.
@@ -42,28 +42,28 @@ class Rebootstrap:
         self._enabled = is_enabled(config)
         self._trigger_s = config.metadata_recovery_rebootstrap_trigger_ms / 1000
         self._failing_since = 0.0
-        self._told = False
+        self._warned = False
 
     def require(self) -> None:
         """A broker has answered REBOOTSTRAP_REQUIRED."""
         self.required = self._enabled
 
-    def is_due(self, now: float, failures: int, known_brokers: Sized) -> bool:
-        """Whether this request goes to the bootstrap servers, after ``failures`` failed requests in
-        a row. Unless it is required, every second request goes to a known broker, because known
-        brokers may come back, too. Without known brokers the router asks the bootstrap servers
-        anyway.
+    def take_turn(self, now: float, failures: int, known_brokers: Sized) -> bool:
+        """Returns whether this request goes to the bootstrap servers, after ``failures`` failed
+        requests in a row. Unless it is required, every second request goes to a known broker,
+        because known brokers may come back, too. Without known brokers the router asks the
+        bootstrap servers anyway.
         """
         if not failures:
             self._failing_since = now  # the requests fail from now on, if this one does
-            self._told = False
+            self._warned = False
         if self.required:
             return True
         silent_s = now - self._failing_since
         turn = failures % 2 == 1 and len(known_brokers) > 0
         if not (self._enabled and turn and silent_s >= self._trigger_s):
             return False
-        level, self._told = logging.DEBUG if self._told else logging.WARNING, True
+        level, self._warned = logging.DEBUG if self._warned else logging.WARNING, True
         _log.log(
             level, "no broker has answered for %.0f s: asking the bootstrap servers again", silent_s
         )

@@ -7,11 +7,11 @@ import asyncio
 from kafkaclient.errors import safe_repr
 
 
-def contained(error: BaseException) -> str:
-    """The text of an exception of the application's code, which the caller has caught and does not
-    raise again: no record may be lost half way. Call it in ``except BaseException``.
+def text_of_user_error(error: BaseException) -> str:
+    """The text of an exception that application code raised, for an error that replaces it. A
+    KeyboardInterrupt or SystemExit is raised again from the event loop.
 
-    KeyboardInterrupt and SystemExit ask the program to end: the event loop raises them soon.
+    Call it in ``except BaseException``, where no record may be lost half way.
     """
     loop = asyncio._get_running_loop()
     if isinstance(error, (KeyboardInterrupt, SystemExit)) and loop is not None:

@@ -7,7 +7,8 @@ another broker, or to another cluster. These are all cases:
 Which cluster (Router applies these rules)
 =====================================================  =============================================
 The first answer of a bootstrap server                 Its cluster is the client's.
-An answer without cluster id                           It counts as the same cluster.
+An answer without cluster id                           It counts as the same cluster, but proves
+                                                       nothing.
 A new connection to a known broker                     It proves its cluster before its first other
                                                        request: by ApiVersions v5 (KIP-1242), which
                                                        also proves the broker's id (with SASL a

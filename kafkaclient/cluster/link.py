@@ -9,7 +9,7 @@ import socket
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaclient.broker_errors import broker_error
-from kafkaclient.cluster.identity import REBOOTSTRAP_REQUIRED, WrongBrokerError, differs
+from kafkaclient.cluster.identity import REBOOTSTRAP_REQUIRED, WrongBrokerError
 from kafkaclient.cluster.reconnect_backoff import ReconnectBackoff
 from kafkaclient.errors import (
     AuthenticationError,
@@ -356,7 +356,7 @@ class Link:
         else:
             result = await connection.call(MetadataCall((), allow_auto_topic_creation=False))
             code = result.error_code
-            if not code and differs(cluster_id, result.cluster_id):
+            if not code and result.cluster_id != cluster_id:  # a proof names the cluster
                 what = f"is a broker of cluster {result.cluster_id!r}"
                 code = REBOOTSTRAP_REQUIRED
         if code == REBOOTSTRAP_REQUIRED:

@@ -84,7 +84,7 @@ class Submission:
             try:
                 return await self._submit(seen)
             except BaseException:
-                await self._undo()
+                await self._undo(seen)
                 raise
 
     async def _submit(self, seen: str | None) -> Begun:
@@ -140,10 +140,10 @@ class Submission:
             unthrottled,
         )
 
-    async def _undo(self) -> None:
+    async def _undo(self, seen: str | None = None) -> None:
         """Undo the reassignments of this plan that may have started."""
         if self._sent:
-            await undo_partial_start(self.running, self._sent, self._before)
+            await undo_partial_start(self.running, self._sent, self._before, self.quota, seen)
             self._sent = {}
 
 

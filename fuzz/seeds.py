@@ -12,9 +12,9 @@ from kafkaclient.wire.api_versions import ApiVersionsCall
 from kafkaclient.wire.compression import Codec, compress
 from kafkaclient.wire.metadata import MetadataCall
 from kafkaclient.wire.offsets import ListOffsetsCall
+from kafkaclient.wire.producer_ids import InitProducerIdCall
 from kafkaclient.wire.records import BatchBuilder
 from kafkaclient.wire.topics import CreateTopicsCall, DeleteTopicsCall, NewTopic
-from kafkaclient.wire.transactions import InitProducerIdCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,8 +27,8 @@ _MOST_GRACE_S = 1.0
 
 
 class PatientTimer:
-    """Calls ``callback()`` after ``seconds``. If the event loop was blocked at that moment, it gets
-    as long as it was late to read its sockets before: from 20 ms to 1 s."""
+    """Calls ``callback()`` after ``seconds``. If the event loop was blocked at that moment, it
+    first gets time to read its sockets: as long as the timer was late, from 20 ms to 1 s."""
 
     __slots__ = ("_callback", "_due", "_handle", "_loop")
 

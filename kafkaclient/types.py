@@ -8,6 +8,22 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from uuid import UUID
 
+__all__ = [
+    "NO_OFFSET",
+    "NO_TIMESTAMP",
+    "Buffer",
+    "BulkMetadata",
+    "ConsumerGroupMetadata",
+    "Headers",
+    "HeadersLike",
+    "OffsetAndMetadata",
+    "OffsetRange",
+    "PreparedTransaction",
+    "RecordMetadata",
+    "TopicListing",
+    "TopicPartition",
+]
+
 
 # --- Small public value types without behavior. ---
 

@@ -197,7 +197,7 @@ async def _coordinator(session: Session, group: str, right: str = "Describe") ->
 async def _not_classic(
     session: Session, group: str, node: int, missing: DescribedGroup
 ) -> DescribedGroup:
-    """The group, of which the coordinator says that no classic group has its name (``missing``)."""
+    """The description of a group that DescribeGroups does not know (``missing`` is its answer)."""
     with suppress(UnsupportedVersionError):  # brokers before 3.7
         (found,) = (await session.once(ConsumerGroupDescribeCall((group,)), node)).groups
         if found.error_code != GROUP_ID_NOT_FOUND:

@@ -131,9 +131,11 @@ class Usage:
         partitions = 0
         for topic in cluster.topics:
             counts = not topic.is_internal and topic.name not in exempt
-            partitions += counts * len(topic.partitions)
+            if counts:
+                partitions += len(topic.partitions)
             for partition in topic.partitions:
-                hosted.update(dict.fromkeys(partition.replicas, int(counts)))
+                # Exempt replicas count 0, but keep a broker that is down in `hosted`.
+                hosted.update(dict.fromkeys(partition.replicas, 1 if counts else 0))
         racks = {broker.node_id: broker.rack for broker in cluster.brokers}
         return cls(racks, hosted, partitions, hosted.total())
 
@@ -162,8 +164,9 @@ class Usage:
         nodes = self.racks if brokers is None else brokers
         return {broker: max(0, limit - self.hosted.get(broker, 0)) for broker in nodes}
 
-    def has_room_anywhere(self, limits: Limits, partitions: int) -> bool:
-        """Whether no placement of so many new partitions can exceed ``max.broker.partitions``."""
+    def any_placement_fits(self, limits: Limits, partitions: int) -> bool:
+        """Whether every placement of this many new partitions stays within
+        ``max.broker.partitions``."""
         limit = limits.max_broker_partitions
         return limit is None or max(self.hosted.values(), default=0) + partitions <= limit
 

@@ -77,7 +77,7 @@ class LimitsGuard:
         usage = usage_of(cluster)
         new = sum(max(topic.partitions, len(topic.assignments)) for topic in settled)
         cordoned = None  # the controller places, because every broker has room for everything
-        if not usage.has_room_anywhere(limits, new):
+        if not usage.any_placement_fits(limits, new):
             cordoned = await cordoned_brokers(self._session, usage.racks)
         requests: dict[str, Request] = {}
         for topic in settled:
@@ -176,7 +176,7 @@ class LimitsGuard:
         if limited and more > 0:
             usage, first = usage_of(cluster), min(topic.partitions).replicas
             request = Request(what, more, more * len(first))
-            if not replicas and not usage.has_room_anywhere(limits, more):
+            if not replicas and not usage.any_placement_fits(limits, more):
                 cordoned = await cordoned_brokers(self._session, usage.racks)
                 usable = list(usage.racks.keys() - cordoned)
                 start = start_of_extension(usable, existing, first[0])

@@ -208,7 +208,7 @@ class Session:
                 await self.metadata((), failed)
         except AdminTimeoutError as error:
             cause, token = error.__cause__, self._router.missing_token()
-            why = cause or self._router.unfinished()
+            why = cause or self._router.pending_step()
             raise bootstrap_error(servers, limit, why, token) from cause
 
     async def metadata(

@@ -13,14 +13,9 @@ from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import BrokerError, KafkaError, TransactionLostError
 from kafkaclient.topic_names import several
 from kafkaclient.wire.api_versions import ApiVersionsCall
+from kafkaclient.wire.producer_ids import InitProducerIdCall
 from kafkaclient.wire.transaction_states import DescribeTransactionsCall, ListTransactionsCall
-from kafkaclient.wire.transactions import (
-    CoordinatorKind,
-    EndTxnCall,
-    EndTxnV2Call,
-    InitProducerIdCall,
-    TxnIdentity,
-)
+from kafkaclient.wire.transactions import CoordinatorKind, EndTxnCall, EndTxnV2Call, TxnIdentity
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable

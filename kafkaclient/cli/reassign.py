@@ -154,7 +154,10 @@ async def execute(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
     plan = state.read_plan(reassignment_json_file)
     plan.check()
     if rollback_file is not None and rollback_file.is_file():
-        raise ConfigError(f"{rollback_file} exists: it may be the rollback plan of an earlier try")
+        raise ConfigError(
+            f"{rollback_file} exists: it may be the rollback plan of an earlier try; give another "
+            "--rollback-file"
+        )
     told: dict[str, Any] = {}  # the JSON object, as soon as anything may have changed
 
     def save_rollback(present: ReassignmentPlan) -> None:

@@ -87,7 +87,9 @@ def print_estimate(found: Estimate, quota: int | None, network: int | None) -> N
             "--add-config min.insync.replicas=1)",
         )
     if found.skipped:
-        print_message("warning", f"{some(found.skipped)}: left out, a new broker is down")
+        print_message(
+            "warning", f"{some(found.skipped)}: left out, because a target broker is down"
+        )
     if quota is not None and found.is_coarse(quota, network):
         print_message(
             "note",

@@ -183,20 +183,20 @@ async def describe(
         chosen = [t for t in found if not (exclude_internal and t.internal)]
         if not only_some:
             configs = await admin.describe_topic_configs(t.name for t in chosen)
-    gone = wanted.gone(if_exists)
+    ignored = wanted.ignored_errors(if_exists)
     shown = []
     for each in chosen:
         entries = configs.get(each.name, {})
         behind = each.under_replicated if under_replicated_partitions else ()
         leaderless = each.unavailable if unavailable_partitions else ()
         partitions = tuple(sorted({*behind, *leaderless})) if only_some else each.partitions
-        if not isinstance(entries, gone) and (partitions or not only_some):
+        if not isinstance(entries, ignored) and (partitions or not only_some):
             shown.append((each, partitions, _own_configs(entries)))
     if as_json:
         print_json([_topic_json(*each) for each in shown])
     for described in () if as_json else shown:
         _print_topic(*described)
-    _say_failed(each for each in configs.values() if not isinstance(each, gone))
+    _say_failed(each for each in configs.values() if not isinstance(each, ignored))
 
 
 @app.command()
@@ -232,8 +232,8 @@ async def delete(
             what = f"topic {shown}" if len(names) == 1 else f"{len(names)} topics ({shown})"
             confirm(f"Delete {what} with {total} partitions and all their records?", yes=yes)
         results = await admin.delete_topics(names) if names else {}
-    gone = wanted.gone(if_exists)
-    failed = [error for error in results.values() if error and not isinstance(error, gone)]
+    ignored = wanted.ignored_errors(if_exists)
+    failed = [error for error in results.values() if error and not isinstance(error, ignored)]
     deleted = [name for name in names if results[name] is None]
     if as_json:
         errors = {name: str(error) for name, error in results.items() if error in failed}
@@ -310,8 +310,8 @@ class _Wanted(NamedTuple):
         except re.error as error:
             raise ConfigError(f"--pattern {pattern!r} is no regular expression: {error}") from error
 
-    def gone(self, if_exists: bool) -> tuple[type[KafkaError], ...]:
-        """The errors of a topic that is no failure because it was deleted meanwhile."""
+    def ignored_errors(self, if_exists: bool) -> tuple[type[KafkaError], ...]:
+        """The errors to ignore: the topic was deleted meanwhile."""
         return (UnknownTopicError,) if if_exists or self.topic is None else ()
 
     async def described(

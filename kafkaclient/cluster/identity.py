@@ -7,7 +7,8 @@ another broker, or to another cluster. These are all cases:
 Which cluster (Router applies these rules)
 =====================================================  =============================================
 The first answer of a bootstrap server                 Its cluster is the client's.
-An answer without cluster id                           It counts as the same cluster.
+An answer without cluster id                           It counts as the same cluster, but proves
+                                                       nothing.
 A new connection to a known broker                     It proves its cluster before its first other
                                                        request: by ApiVersions v5 (KIP-1242), which
                                                        also proves the broker's id (with SASL a
@@ -15,12 +16,13 @@ A new connection to a known broker                     It proves its cluster bef
                                                        Metadata without topics. Otherwise it is
                                                        closed, and made again after the backoff.
 A known broker answers for another cluster             The answer is refused, the connection closed.
-REBOOTSTRAP_REQUIRED, another error, no brokers        The answer is refused, and the connection
-                                                       closed: with REBOOTSTRAP_REQUIRED all to that
-                                                       broker. The next server is asked.
-A bootstrap server names another cluster, and asking   The client moves.
-it was required by a broker, or no broker had
-answered for the time of KIP-1102
+REBOOTSTRAP_REQUIRED, another error, no brokers        The answer is refused and its connection is
+                                                       closed. After REBOOTSTRAP_REQUIRED all
+                                                       connections to that broker are closed. The
+                                                       next server is asked.
+A bootstrap server names another cluster, after        The client moves.
+REBOOTSTRAP_REQUIRED, or after no broker answered for
+``metadata.recovery.rebootstrap.trigger.ms``
 A bootstrap server names another cluster otherwise     The client moves, unless one of up to
                                                        ``MAX_DIALED`` known brokers can be connected
                                                        within ``CONFIRM_S``.
@@ -115,7 +117,7 @@ class Identity:
         self.cluster_id: str | None = None
         """None: not known."""
         self.newest_api_versions: int = -1
-        """The newest version of ApiVersions that the broker knows that was connected last."""
+        """The newest ApiVersions version of the broker that connected last."""
 
     def problem(self, result: MetadataResult, server: str, *, known: bool) -> KafkaError | None:
         """Why a Metadata response is refused; None if it is not. ``known``: it came from a known
@@ -139,17 +141,17 @@ class Identity:
 
 
 def is_final(error: KafkaError, failures: int, servers: int) -> bool:
-    """Whether a start fails with this error of a Metadata request, after ``failures`` in a row. If
-    one bootstrap server is not a broker, or has a problem, the others may answer."""
+    """Whether ``start`` gives up after this error, the last of ``failures`` in a row. An error of a
+    single server is final only after as many failures as there are servers."""
     if error.retriable and not isinstance(error, ProtocolError):
         return False
     is_of_server = isinstance(error, (BrokerError, ProtocolError, UnsupportedVersionError))
     return failures >= servers or not is_of_server
 
 
-def differs(known: T | None, told: T | None) -> bool:
+def differs(known: T | None, answered: T | None) -> bool:
     """Whether these are the ids of two clusters, or of two topics. None: not known."""
-    return known is not None and told is not None and known != told
+    return known is not None and answered is not None and known != answered
 
 
 def merge(
@@ -164,13 +166,13 @@ def merge(
     if differs(old.cluster_id, result.cluster_id):
         old = ClusterView()
     topics = {name: topic for name, topic in old.topics.items() if keep is None or name in keep}
-    told = {name: info for name, info in old.told.items() if name in topics}
+    last_infos = {name: info for name, info in old.last_infos.items() if name in topics}
     doubts = {name: doubt for name, doubt in old.doubts.items() if name in topics}
     for info in result.topics:
         name = info.name
         if info.error_code or not info.partitions or (keep is not None and name not in keep):
             continue
-        if told.get(name) is info:
+        if last_infos.get(name) is info:
             doubts.pop(name, None)
             continue
         if impossible(info):
@@ -178,14 +180,14 @@ def merge(
         topic, looks_old = _merge_topic(topics.get(name), info)
         if not looks_old:
             doubts.pop(name, None)
-            told[name] = info
+            last_infos[name] = info
         else:
-            told.pop(name, None)
+            last_infos.pop(name, None)
             doubt = doubts.get(name, Doubt(now, 0))
             doubts[name] = doubt = Doubt(doubt.since, doubt.answers + 1)
             if doubt.answers >= BELIEVED_ANSWERS and now - doubt.since >= BELIEVED_AFTER_S:
                 del doubts[name]
-                topic, told[name] = _believed(topics[name], info), info
+                topic, last_infos[name] = _believed(topics[name], info), info
         topics[name] = topic
     return ClusterView(
         brokers=MappingProxyType({b.node_id: Broker(*b) for b in result.brokers}),
@@ -193,7 +195,7 @@ def merge(
         controller_id=result.controller_id,
         cluster_id=old.cluster_id if result.cluster_id is None else result.cluster_id,
         fetched_at=now,
-        told=MappingProxyType(told),
+        last_infos=MappingProxyType(last_infos),
         doubts=MappingProxyType(doubts),
     )
 
@@ -292,7 +294,7 @@ def with_leaders(
         view,
         brokers=MappingProxyType(brokers),
         topics=MappingProxyType(topics),
-        told=MappingProxyType({k: v for k, v in view.told.items() if k not in changed}),
+        last_infos=MappingProxyType({k: v for k, v in view.last_infos.items() if k not in changed}),
     )
 
 
@@ -317,28 +319,28 @@ class Rebootstrap:
         self._enabled = is_enabled(config)
         self._trigger_s = config.metadata_recovery_rebootstrap_trigger_ms / 1000
         self._failing_since = 0.0
-        self._told = False
+        self._warned = False
 
     def require(self) -> None:
         """A broker has answered REBOOTSTRAP_REQUIRED."""
         self.required = self._enabled
 
-    def is_due(self, now: float, failures: int, known_brokers: Sized) -> bool:
-        """Whether this request goes to the bootstrap servers, after ``failures`` failed requests in
-        a row. Unless it is required, every second request goes to a known broker, because known
-        brokers may come back, too. Without known brokers the router asks the bootstrap servers
-        anyway.
+    def take_turn(self, now: float, failures: int, known_brokers: Sized) -> bool:
+        """Returns whether this request goes to the bootstrap servers, after ``failures`` failed
+        requests in a row. Unless it is required, every second request goes to a known broker,
+        because known brokers may come back, too. Without known brokers the router asks the
+        bootstrap servers anyway.
         """
         if not failures:
             self._failing_since = now  # the requests fail from now on, if this one does
-            self._told = False
+            self._warned = False
         if self.required:
             return True
         silent_s = now - self._failing_since
         turn = failures % 2 == 1 and len(known_brokers) > 0
         if not (self._enabled and turn and silent_s >= self._trigger_s):
             return False
-        level, self._told = logging.DEBUG if self._told else logging.WARNING, True
+        level, self._warned = logging.DEBUG if self._warned else logging.WARNING, True
         _log.log(
             level, "no broker has answered for %.0f s: asking the bootstrap servers again", silent_s
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.backoff import ReconnectBackoff
-from kafkaclient.cluster.identity import REBOOTSTRAP_REQUIRED, WrongBrokerError, differs
+from kafkaclient.cluster.identity import REBOOTSTRAP_REQUIRED, WrongBrokerError
 from kafkaclient.errors import (
     AuthenticationError,
     BrokerConnectionError,
@@ -110,8 +110,8 @@ class Link:
         """Since when each attempt was refused, or did not find an address; None: it is not so."""
         self._session: Session | None = None
         self._lost_early = False
-        self._late = _NOT_CONNECTED
-        """What is late if the attempt takes too long."""
+        self._stage = _NOT_CONNECTED
+        """The step of the attempt that is under way, for the error when the time is over."""
         self.attempt: asyncio.Task[None] | None = None
         """The attempt under way. It never raises; see :attr:`connection` and :attr:`error`."""
         self._api_versions_version = _NEWEST_API_VERSIONS
@@ -144,7 +144,7 @@ class Link:
         return self.established is None and (self.attempt is None or self.attempt.done())
 
     @property
-    def unfinished(self) -> str | None:
+    def pending_step(self) -> str | None:
         """What the attempt under way, or the caller of the open connection, waits for."""
         if self.attempt is not None:
             return self._late_by("")
@@ -231,15 +231,16 @@ class Link:
             self._log_failure("failed", logging.INFO, error)
 
     def _log_failure(self, kind: str, level: int, error: KafkaError) -> None:
-        if not self._outages.is_news((*self.broker[1:3], kind)):
+        if not self._outages.note_failure((*self.broker[1:3], kind)):
             level = logging.DEBUG
         text = "%s (the connection for %s)"
         _log.log(level, text, error, self.purpose, extra=self._log_fields(error))
 
     def _log_success(self) -> None:
-        kinds = ("failed", "denied", "wrong", "lost")
-        *failed, _ = (self._outages.end((*self.broker[1:3], kind)) or 0.0 for kind in kinds)
-        if failed_s := max(failed):
+        address, kinds = self.broker[1:3], ("failed", "denied", "wrong")
+        self._outages.note_success((*address, "lost"))
+        failed_s = max(self._outages.note_success((*address, kind)) or 0.0 for kind in kinds)
+        if failed_s:
             text = "%s can be connected again, %.1f s after that first failed"
             _log.info(text, self.name, failed_s, extra=self._log_fields())
 
@@ -248,7 +249,7 @@ class Link:
 
     async def _connect_in_time(self) -> Connection:
         """A new connection after its handshake. Every error is a :class:`KafkaError`."""
-        self._late = _NOT_CONNECTED
+        self._stage = _NOT_CONNECTED
         limit_s = self._backoff.setup_timeout_s()
         try:
             async with time_limit(limit_s):
@@ -280,15 +281,15 @@ class Link:
 
     def _late_by(self, limit: str) -> str:
         advice = ""
-        if self._late == _NOT_CONNECTED:
+        if self._stage == _NOT_CONNECTED:
             advice = "; check that it is up, and its port open from here"
-        elif self._late == _NOT_ANSWERED:
+        elif self._stage == _NOT_ANSWERED:
             tls = "expects TLS" if self._security.tls is None else "has no TLS"
             advice = (
                 "; perhaps it is not a Kafka broker, its listener "
                 f"{tls} (see security.protocol), or it is paused or overloaded"
             )
-        return f"{self.name} {self._late}{limit}{advice}"
+        return f"{self.name} {self._stage}{limit}{advice}"
 
     async def _dial_and_shake_hands(self) -> Connection:
         cluster_id = self._identity.cluster_id if self.broker.node_id >= 0 else None
@@ -320,15 +321,15 @@ class Link:
         raise AssertionError("the last version returns or raises")
 
     async def _authenticate(self, connection: Connection) -> None:
-        self._late = _NOT_AUTHENTICATED
+        self._stage = _NOT_AUTHENTICATED
         try:
             if self._lost_early:
                 self._lost_early = False
                 await self._security.explain_loss(connection)
             if provider := self._security.token_provider:
-                self._late = f"needs a token, and the provider {provider} returned none"
+                self._stage = f"needs a token, and the provider {provider} returned none"
             mechanism = await self._security.mechanism()
-            self._late = _NOT_AUTHENTICATED
+            self._stage = _NOT_AUTHENTICATED
             self._session = await self._security.authenticate(connection, mechanism)
         except BaseException as error:
             connection.close(error if isinstance(error, KafkaError) else None)
@@ -347,7 +348,7 @@ class Link:
         )
         if self.broker.node_id < 0 or cluster_id is None or by_handshake:
             return
-        self._late = _NOT_ANSWERED
+        self._stage = _NOT_ANSWERED
         what = _ANOTHER_BROKER
         if newest >= FIRST_WITH_NODE:
             again = ApiVersionsCall(cluster_id=cluster_id, node_id=self.broker.node_id)
@@ -355,7 +356,7 @@ class Link:
         else:
             result = await connection.call(MetadataCall((), allow_auto_topic_creation=False))
             code = result.error_code
-            if not code and differs(cluster_id, result.cluster_id):
+            if not code and result.cluster_id != cluster_id:  # a proof names the cluster
                 what = f"is a broker of cluster {result.cluster_id!r}"
                 code = REBOOTSTRAP_REQUIRED
         if code == REBOOTSTRAP_REQUIRED:
@@ -365,7 +366,7 @@ class Link:
 
     def _new_connection(self) -> Connection:
         # Dialers call this once TCP is connected, before TLS.
-        self._late, self.refused_since = _NOT_ANSWERED, None
+        self._stage, self.refused_since = _NOT_ANSWERED, None
         return Connection(
             node=self.name,
             node_id=self.broker.node_id,

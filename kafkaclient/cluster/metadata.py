@@ -133,7 +133,7 @@ class Metadata:
         if not answered:
             cause, token = self._last_error, self._router.missing_token()
             limit = self._config.start_limit
-            why = cause or self._router.unfinished()
+            why = cause or self._router.pending_step()
             raise bootstrap_error(self._config.bootstrap_servers, limit, why, token) from cause
 
     async def stop(self) -> None:
@@ -194,7 +194,7 @@ class Metadata:
         return self.view.topics.get(name, found)
 
     async def refresh(self, *, max_age_s: float = 0.0, forget_topics: bool = False) -> None:
-        """Fetch all topics in use, unless that was done within the last ``max_age_s``. With
+        """Fetch the metadata of all topics in use, unless it is less than ``max_age_s`` old. With
         ``forget_topics``, topics that nothing waits for are forgotten first.
 
         Raises MetadataTimeoutError when no broker has answered within the config's ``call_limit``.
@@ -210,7 +210,7 @@ class Metadata:
         if not await self._until_answered(self._refreshes + 1, self._config.call_limit):
             cause = self._last_error or "no answer yet"
             raise MetadataTimeoutError(
-                f"no broker told what has changed within {self._config.call_limit}: {cause}"
+                f"no broker answered a metadata request within {self._config.call_limit}: {cause}"
             ) from self._last_error
 
     async def _until_answered(self, refresh: int, limit: Limit) -> bool:
@@ -230,8 +230,9 @@ class Metadata:
             del self._awaited[answered]
         return True
 
-    def _why_late(self, topic_error: KafkaError | None = None) -> object:
-        return self._last_error or topic_error or self._router.unfinished() or "no answer yet"
+    def _why_late(self, topic_error: KafkaError | None = None) -> str:
+        why = self._last_error or topic_error or self._router.pending_step() or "no answer yet"
+        return str(why)
 
     def topic_error(self, name: str) -> KafkaError | None:
         """The topic's error in the last response; None without error."""
@@ -333,7 +334,7 @@ class Metadata:
                 changed |= self._absorb(replace(result, topics=infos), portion)
         self._last_error = None
         self._schedule.succeeded(changed=changed)
-        if (failed_s := self._outages.end(self)) is not None:
+        if (failed_s := self._outages.note_success(self)) is not None:
             _log.warning(
                 "the cluster answers again: no metadata could be fetched for %.1f s", failed_s
             )
@@ -383,7 +384,7 @@ class Metadata:
     def _failed(self, error: KafkaError) -> None:
         self._last_error = error
         self._schedule.failed(self._clock())
-        level = logging.WARNING if self._outages.is_news(self, reminds=True) else logging.DEBUG
+        level = logging.WARNING if self._outages.note_failure(self, reminds=True) else logging.DEBUG
         limit = self._config.connect_limit
         servers = self._config.bootstrap_servers
         if is_final(error, self._schedule.failures, len(servers)):

@@ -171,9 +171,9 @@ class Router:
         links = (self._links.get((node_id, purpose)) for purpose in _PRODUCE)
         return next((link.error for link in links if link is not None and link.error), None)
 
-    def unfinished(self) -> str | None:
+    def pending_step(self) -> str | None:
         """What the bootstrap servers have not done yet; None if none of them was tried."""
-        return "; ".join(filter(None, (link.unfinished for link in self._bootstrap))) or None
+        return "; ".join(filter(None, (link.pending_step for link in self._bootstrap))) or None
 
     def refused_s(self) -> float:
         """For how many seconds all bootstrap servers have refused connections, or their names could
@@ -256,7 +256,7 @@ class Router:
         If the client moves to another cluster by it, every connection to the former one is closed
         when this returns. Raises as :meth:`call` does, and the broker's error.
         """
-        forced = self.rebootstrap.is_due(self._clock(), failures, self.brokers)
+        forced = self.rebootstrap.take_turn(self._clock(), failures, self.brokers)
         links = self._bootstrap_links() if forced else self._links_for_any_broker(bootstrap=True)
         link, result = await self._exchange(call, links, None, timeout_s)
         known = link.broker.node_id >= 0
@@ -338,7 +338,7 @@ class Router:
             if link is None:
                 dialed = self._dialed(node_id)
                 _raise_if_all_refused(dialed)
-                why = "".join(f": {link.unfinished}" for link in dialed[:1])
+                why = "".join(f": {link.pending_step}" for link in dialed[:1])
             raise RequestTimedOutError(
                 f"{call.api_key.name} to {whom} was not answered within {limit_s:.3g} s{why}"
             ) from None

@@ -95,7 +95,7 @@ class TopicsInUse:
         absurd: dict[str, str] = {}
         for info in result.topics:
             codes[info.name] = info.error_code
-            if info.error_code or view.told.get(info.name) is info:
+            if info.error_code or view.last_infos.get(info.name) is info:
                 continue
             if info.name not in view.topics or impossible(info):
                 codes[info.name] = _LEADER_NOT_AVAILABLE  # requested again after a pause

@@ -81,7 +81,7 @@ class ClusterView:
     controller_id: int = -1
     cluster_id: str | None = None
     fetched_at: float = float("-inf")
-    told: Mapping[str, TopicInfo] = field(
+    last_infos: Mapping[str, TopicInfo] = field(
         default_factory=lambda: MappingProxyType({}), compare=False, repr=False
     )
     """The last response about each topic that is unchanged since then. The same response again

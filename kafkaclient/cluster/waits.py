@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-TOLD_AFTER_S = 5.0  # a wait that lasts longer is told
-_AGAIN_S = 600.0  # seconds until the next wait for the same is told
+LOGGED_AFTER_S = 5.0  # a wait that lasts longer is logged
+_AGAIN_S = 600.0  # seconds until the next wait for the same is logged
 
 
 class Wait:
     """One caller's wait: ``with waits.wait(...):``."""
 
-    __slots__ = ("_key", "_waits", "_why", "began")
+    __slots__ = ("_key", "_waits", "began", "why")
 
-    def __init__(self, waits: Waits, key: _Key, why: Callable[[], object]) -> None:
-        self._waits, self._key, self._why = waits, key, why
+    def __init__(self, waits: Waits, key: _Key, why: Callable[[], str | None]) -> None:
+        self._waits, self._key, self.why = waits, key, why
         self.began = 0.0
 
     def __enter__(self) -> None:
@@ -35,10 +35,6 @@ class Wait:
     def __exit__(self, _kind: object, error: BaseException | None, _: object) -> None:
         self._waits._end(self, self._key, error)
 
-    def why(self) -> str | None:
-        """Why it lasts, now; None: that is nothing to tell of."""
-        return None if (why := self._why()) is None else str(why)
-
 
 _Key = tuple[str, str | None]  # what is waited for, and the topic if it is one topic's
 
@@ -46,41 +42,42 @@ _Key = tuple[str, str | None]  # what is waited for, and the topic if it is one 
 class Waits:
     """All waits of one client, which ``repr(producer)`` and health checks show, too.
 
-    The first wait for something that lasts longer than ``TOLD_AFTER_S`` is told at WARNING. When no
-    call waits for it any more, that is told at WARNING, or at INFO if the last call has failed: the
-    caller has the error. Waits for the same are then not told for ten minutes. One timer looks at
-    the oldest wait for each thing, so that a wait itself costs little. ``clock`` returns seconds.
+    The first wait for something that lasts longer than ``LOGGED_AFTER_S`` is logged at WARNING.
+    When no call waits for it any more, that is logged at WARNING, or at INFO if the last call has
+    failed: the caller has the error. Waits for the same are then not logged for ten minutes. One
+    timer looks at the oldest wait for each thing, so that a wait itself costs little. ``clock``
+    returns seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._waiting: dict[_Key, dict[Wait, None]] = {}  # the oldest first
-        self._told: dict[_Key, float] = {}
-        """When the wait that was told began."""
+        self._logged: dict[_Key, float] = {}
+        """When the wait that was logged began."""
         self._quiet_until: dict[_Key, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def wait(self, what: str, why: Callable[[], object], *, topic: str | None = None) -> Wait:
-        """Tell of the ``with`` block that it waits for ``what``. ``why()`` is called if the wait
-        lasts: the last error, what is late, or None if the wait may well take long."""
+    def wait(self, what: str, why: Callable[[], str | None], *, topic: str | None = None) -> Wait:
+        """For the ``with`` block that waits for ``what``. ``why()`` is called if the wait lasts. It
+        returns the last error, or what is late; None if a long wait is usual: it is not logged."""
         return Wait(self, (what, topic), why)
 
     def lasting(self, min_s: float = 0.0) -> list[tuple[str, str | None]]:
-        """Text about everything that is waited for since ``min_s`` seconds, with its topic."""
+        """Text about each wait that has lasted for ``min_s`` seconds, with its topic."""
         now, found = self._clock(), []
         for (what, topic), waits in self._waiting.items():
             oldest = next(iter(waits))
             why, lasted = oldest.why(), now - oldest.began
             if why is not None and lasted >= min_s:
                 callers = f"{len(waits)} calls" if len(waits) > 1 else "1 call"
-                found.append((f"{callers} waiting for {what} since {lasted:.1f} s: {why}", topic))
+                found.append((f"{callers} waiting for {what} for {lasted:.1f} s: {why}", topic))
         return found
 
     def _begin(self, wait: Wait, key: _Key) -> None:
         wait.began = self._clock()
         self._waiting.setdefault(key, {})[wait] = None
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(TOLD_AFTER_S, self._check)
+            self._timer = asyncio.get_running_loop().call_later(LOGGED_AFTER_S, self._check)
 
     def _end(self, wait: Wait, key: _Key, error: BaseException | None) -> None:
         waits = self._waiting[key]
@@ -90,27 +87,27 @@ class Waits:
         if not self._waiting and self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if key in self._told and not waits:
-            lasted = self._clock() - self._told.pop(key)
+        if key in self._logged and not waits:
+            lasted = self._clock() - self._logged.pop(key)
             self._quiet_until[key] = self._clock() + _AGAIN_S
-            level, outcome = (logging.INFO, "ended") if error else (logging.WARNING, "is over")
+            level, outcome = (logging.INFO, "failed") if error else (logging.WARNING, "succeeded")
             text = "the wait for %s %s after %.1f s"
             _log.log(level, text, key[0], outcome, lasted, extra=log_fields(topic=key[1]))
 
     def _check(self) -> None:
-        """Tell the oldest wait for each thing, if it has lasted."""
+        """Log the oldest wait for each thing, if it has lasted."""
         now, self._timer = self._clock(), None
         self._quiet_until = {key: end for key, end in self._quiet_until.items() if end > now}
-        due = now + TOLD_AFTER_S
+        due = now + LOGGED_AFTER_S
         for key, waits in self._waiting.items():
             oldest = next(iter(waits))
-            if oldest.began + TOLD_AFTER_S > now:
-                due = min(due, oldest.began + TOLD_AFTER_S)
-            elif key not in self._told and key not in self._quiet_until:
+            if oldest.began + LOGGED_AFTER_S > now:
+                due = min(due, oldest.began + LOGGED_AFTER_S)
+            elif key not in self._logged and key not in self._quiet_until:
                 why = oldest.why()
                 if why is not None:
-                    self._told[key] = oldest.began
-                    text, lasted = "waiting for %s since %.0f s: %s", now - oldest.began
+                    self._logged[key] = oldest.began
+                    text, lasted = "still waiting for %s after %.0f s: %s", now - oldest.began
                     _log.warning(text, key[0], lasted, why, extra=log_fields(topic=key[1]))
         if self._waiting:
             delay_s = max(0.1, due - now)
@@ -119,7 +116,7 @@ class Waits:
 
 # --- Which failures are news: an outage costs a line when it begins, and one when it ... ---
 
-_REMINDS_AFTER_S = 60.0  # seconds until an outage that `reminds` is news again; doubled each time
+_REMINDS_AFTER_S = 60.0  # seconds until an outage is logged again with `reminds`; doubled
 
 
 class Outages:
@@ -128,10 +125,10 @@ class Outages:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._failing: dict[Hashable, list[float]] = {}
-        """When each began to fail, and when it is news again."""
+        """When each began to fail, and when it is to be logged again."""
 
-    def is_news(self, key: Hashable, *, reminds: bool = False) -> bool:
-        """Note a failure. Whether it is the first one since the last success, or with ``reminds``
+    def note_failure(self, key: Hashable, *, reminds: bool = False) -> bool:
+        """Returns whether the failure is the first one since the last success, or with ``reminds``
         the first one after 1, 2, 4, ... minutes."""
         now = self._clock()
         outage = self._failing.get(key)
@@ -144,7 +141,7 @@ class Outages:
         outage[1] = now + (now - began)
         return True
 
-    def end(self, key: Hashable) -> float | None:
-        """Note a success. For how many seconds it had failed; None if it had not."""
+    def note_success(self, key: Hashable) -> float | None:
+        """Returns for how many seconds the key had failed; None if it had not."""
         outage = self._failing.pop(key, None)
         return None if outage is None else self._clock() - outage[0]

@@ -27,7 +27,7 @@ from kafkaclient.producer.topic_waiters import (
     TopicWaiter,
     TopicWaiters,
 )
-from kafkaclient.producer.user_code import contained
+from kafkaclient.producer.user_code import text_of_user_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -338,8 +338,8 @@ class PendingSends:
             except KafkaError as error:
                 self._fail(topic, held, error)
             except BaseException as error:  # noqa: BLE001 - no record may stay without an outcome
-                what = f"appending a record of topic {topic.name!r} failed: {contained(error)}"
-                failure = defect(what)
+                why = text_of_user_error(error)
+                failure = defect(f"appending a record of topic {topic.name!r} failed: {why}")
                 failure.__cause__ = error
                 self._fail(topic, held, failure)
             else:

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 # --- The guard at every place where the producer calls code of the application in its own ... ---
 
 
-def contained(error: BaseException) -> str:
-    """The text of an exception of the application's code, which the caller has caught and does not
-    raise again: no record may be lost half way. Call it in ``except BaseException``.
+def text_of_user_error(error: BaseException) -> str:
+    """The text of an exception that application code raised, for an error that replaces it. A
+    KeyboardInterrupt or SystemExit is raised again from the event loop.
 
-    KeyboardInterrupt and SystemExit ask the program to end: the event loop raises them soon.
+    Call it in ``except BaseException``, where no record may be lost half way.
     """
     loop = asyncio._get_running_loop()
     if isinstance(error, (KeyboardInterrupt, SystemExit)) and loop is not None:

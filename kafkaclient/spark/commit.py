@@ -16,12 +16,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkaclient.errors import TransactionLostError
-from kafkaclient.spark.ledger import check_contents, check_order
+from kafkaclient.spark.decisions import check_contents, check_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kafkaclient.spark.ledger import Decision
+    from kafkaclient.spark.decisions import Decision
     from kafkaclient.types import PreparedTransaction
 
 _log = logging.getLogger(__name__)

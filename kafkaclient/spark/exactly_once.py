@@ -34,8 +34,9 @@ from kafkaclient.errors import (
 from kafkaclient.producer.producer import Producer
 from kafkaclient.spark.client_cache import WORKER_CACHE
 from kafkaclient.spark.commit import abort_batch, commit_batch
+from kafkaclient.spark.decisions import Contents, Decision
 from kafkaclient.spark.garbage import freeze_objects
-from kafkaclient.spark.ledger import Contents, Decision, KafkaLedger, make_ledger
+from kafkaclient.spark.ledger import KafkaLedger, make_ledger
 from kafkaclient.spark.offsets import end_offsets
 from kafkaclient.spark.sink import TaskWriter, write_rows
 from kafkaclient.spark.transactions import KafkaTransactions

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.spark.filters import Condition
+    from kafkaclient.spark.group_progress import GroupProgress
     from kafkaclient.spark.offsets import OffsetLimit
     from kafkaclient.spark.options import ReadOptions
-    from kafkaclient.spark.progress import GroupProgress
     from kafkaclient.types import TopicPartition
 
 # A broker that has just started may have old metadata: how often and how late (in seconds) to ask
@@ -55,7 +55,7 @@ class Planner:
         await self._reader.start()
         if self._options.group is not None:
             # The admin client takes longer to import than everything else of a query's process.
-            from kafkaclient.spark.progress import GroupProgress, new_admin  # noqa: PLC0415
+            from kafkaclient.spark.group_progress import GroupProgress, new_admin
 
             admin = new_admin(self._options.client, self._dialer)
             self._group = GroupProgress(admin, self._options.group, self._clock)

@@ -114,7 +114,7 @@ def instant(monkeypatch: pytest.MonkeyPatch) -> type[InstantClient]:
     async def reachable(_options: Mapping[str, str], _timeout_s: float | None) -> None:
         """The client has no cluster."""
 
-    for name in ("perf_test", "perf_producers"):
+    for name in ("perf_test", "perf_report"):
         monkeypatch.setattr(import_module(f"kafkaclient.cli.{name}"), "check_reachable", reachable)
     return InstantClient
 

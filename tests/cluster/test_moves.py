@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kafkaclient import Producer
@@ -504,6 +504,7 @@ _event = st.sampled_from(
     st.sampled_from([KAFKA_4_4, KAFKA_4_0, KAFKA_2_1]),
     st.lists(st.tuples(_event, st.sampled_from([0.1, 1.0, 7.0])), min_size=2, max_size=8),
 )
+@example(KAFKA_2_1, [("swap", 0.1), ("switch", 0.1), ("129", 0.1)])  # a proof without cluster id
 def test_nothing_is_written_to_a_cluster_that_was_left(
     profile: str, events: list[tuple[str, float]]
 ) -> None:

@@ -172,11 +172,11 @@ async def test_a_send_to_a_missing_topic_says_what_it_waits_for(
         sends = [asyncio.create_task(producer.send("absent", b"v")) for _ in range(100)]
         await asyncio.sleep(4.5)
         assert _told(caplog) == []
-        assert "100 calls waiting for metadata of topic 'absent' since 4.5 s" in repr(producer)
+        assert "100 calls waiting for metadata of topic 'absent' for 4.5 s" in repr(producer)
         await asyncio.sleep(20)
         (told,) = _told(caplog)
         assert told.startswith(
-            "waiting for metadata of topic 'absent' since 5 s: metadata of topic"
+            "still waiting for metadata of topic 'absent' after 5 s: metadata of topic"
         )
         assert "UNKNOWN_TOPIC_OR_PARTITION" in told
         (record,) = caplog.records
@@ -185,7 +185,7 @@ async def test_a_send_to_a_missing_topic_says_what_it_waits_for(
         fake.create_topic("absent", 1)
         await asyncio.gather(*sends)
         assert _told(caplog)[1].startswith(
-            "the wait for metadata of topic 'absent' is over after 2"
+            "the wait for metadata of topic 'absent' succeeded after 2"
         )
         assert len(caplog.records) == 2
         assert "waiting for" not in repr(producer)
@@ -206,7 +206,7 @@ async def test_sends_that_fail_one_after_the_other_are_not_told_each(
                 await producer.send("absent", b"v")
     told = _told(caplog)
     assert len(told) == 4  # 1000 s: two are told, each with its end
-    assert told[1] == "the wait for metadata of topic 'absent' ended after 10.0 s"
+    assert told[1] == "the wait for metadata of topic 'absent' failed after 10.0 s"
 
 
 @virtual_time
@@ -226,7 +226,9 @@ async def test_a_full_buffer_names_the_broker_that_holds_it(
         sends = [asyncio.create_task(producer.send("t", bytes(30_000))) for _ in range(9)]
         await asyncio.sleep(8)
         (told,) = _told(caplog)
-        assert told.startswith("waiting for buffer space for records of topic 't' since 5 s: ")
+        assert told.startswith(
+            "still waiting for buffer space for records of topic 't' after 5 s: "
+        )
         assert "bytes of buffer.memory are used; of the oldest batches, most wait for" in told
         assert producer.metrics().producer["waiting-threads"] > 0
         assert "waiting for buffer space" in repr(producer)
@@ -244,7 +246,7 @@ async def test_a_producer_id_that_does_not_come(caplog: pytest.LogCaptureFixture
         delivery = await producer.send("t", b"v")
         await asyncio.sleep(20)
         (told,) = _told(caplog)
-        assert told.startswith("waiting for a producer id (idempotence)")
+        assert told.startswith("still waiting for a producer id (idempotence)")
         assert "UNKNOWN_SERVER_ERROR" in told
         assert "producer id" in str(await producer.healthy())
         control.remove()
@@ -259,9 +261,9 @@ async def test_a_coordinator_that_does_not_come(caplog: pytest.LogCaptureFixture
     asyncio.get_running_loop().call_later(20, control.remove)
     async with Producer(fake.bootstrap, dialer=fake, transactional_id="x") as producer:
         begun, over = _told(caplog)
-        assert begun.startswith("waiting for the coordinator of transaction 'x' since 5 s: ")
+        assert begun.startswith("still waiting for the coordinator of transaction 'x' after 5 s: ")
         assert "COORDINATOR_NOT_AVAILABLE" in begun
-        assert over.startswith("the wait for the coordinator of transaction 'x' is over after 2")
+        assert over.startswith("the wait for the coordinator of transaction 'x' succeeded after 2")
         assert producer.metrics()
 
 
@@ -282,5 +284,5 @@ async def test_calls_of_a_reader_and_an_admin_client(caplog: pytest.LogCaptureFi
             asyncio.get_running_loop().call_later(20, control.remove)
             await call()
             begun, over = _told(caplog)
-            assert begun.startswith(f"waiting for {what} since 5 s: ")
-            assert over.startswith(f"the wait for {what} is over after ")
+            assert begun.startswith(f"still waiting for {what} after 5 s: ")
+            assert over.startswith(f"the wait for {what} succeeded after ")

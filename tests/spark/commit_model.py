@@ -14,7 +14,7 @@ from kafkaclient.errors import (
     TransactionLostError,
 )
 from kafkaclient.spark.commit import State, TransactionStatus, abort_batch, commit_batch
-from kafkaclient.spark.ledger import Contents, Decision
+from kafkaclient.spark.decisions import Contents, Decision
 from kafkaclient.types import PreparedTransaction
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.spark import commit as commit_module
 from kafkaclient.spark.commit import State, abort_batch, commit_batch
-from kafkaclient.spark.ledger import Decision
+from kafkaclient.spark.decisions import Decision
 from tests.spark.commit_model import TIMEOUT_S, Driver, Kafka, batch, commit
 
 if TYPE_CHECKING:

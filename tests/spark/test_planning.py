@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.errors import ConfigError, KafkaError, OffsetOutOfRangeError, UnknownTopicError
+from kafkaclient.spark.group_progress import GroupProgress
 from kafkaclient.spark.planning import Planner, plan_batch
-from kafkaclient.spark.progress import GroupProgress
 from kafkaclient.testing.fake.log import ErrorCode
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey

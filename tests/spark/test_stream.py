@@ -22,8 +22,8 @@ from pyspark.sql.streaming.datasource import (
 from kafkaclient import Producer
 from kafkaclient.errors import OffsetOutOfRangeError
 from kafkaclient.spark import planning, stream
+from kafkaclient.spark.group_progress import GroupProgress
 from kafkaclient.spark.planning import Planner
-from kafkaclient.spark.progress import GroupProgress
 from kafkaclient.spark.stream import KafkaStreamReader
 
 if TYPE_CHECKING:

@@ -282,7 +282,7 @@ class Member:
             info = SubscriptionInfo(
                 process_id=self.process_id, task_offset_sums=sums, unique_field=self._joins % 100
             )
-            claimed = self.claims.tell()
+            claimed = self.claims.claim()
             told = ConsumerSubscription(("t",), info.encode(), claimed, self.claims.generation_id)
             self.asking = self._request("join", told=told)
         elif self.state is MemberState.SYNCING:

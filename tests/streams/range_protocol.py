@@ -45,7 +45,7 @@ class RangeProtocol:
         return self.claims.owned
 
     def subscription(self) -> bytes:
-        claimed = self.claims.tell()
+        claimed = self.claims.claim()
         return ConsumerSubscription(
             (self.topic,), None, claimed, self.claims.generation_id
         ).encode()

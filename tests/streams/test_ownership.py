@@ -60,23 +60,23 @@ def test_at_most_one_member_may_have_an_owned_partition(members, partition) -> N
 
 def test_a_member_joins_again_if_a_claim_is_not_met() -> None:
     claims = Claims()
-    assert claims.tell() == ()
+    assert claims.claim() == ()
     assert not claims.take({P, Q}, 1)
-    assert (claims.tell(), claims.generation_id) == ((P, Q), 1)
+    assert (claims.claim(), claims.generation_id) == ((P, Q), 1)
     assert claims.take({P}, 2)
     assert claims.owned == {P, Q}
     claims.keep({P})
-    assert claims.tell() == (P,)
+    assert claims.claim() == (P,)
 
 
 def test_a_member_that_lost_what_it_claimed_joins_again() -> None:
     """The leader has withheld it from the other members."""
     claims = Claims()
     claims.take({P, Q}, 1)
-    claims.tell()
+    claims.claim()
     claims.lose()
     assert claims.take({P}, 3)
     claims.keep({P})
     assert claims.owned == {P}
-    claims.tell()
+    claims.claim()
     assert not claims.take({P}, 4)

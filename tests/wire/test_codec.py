@@ -15,6 +15,7 @@ from kafkaclient.wire.api_versions import ApiVersions, ApiVersionsCall
 from kafkaclient.wire.codec import decode_request, encode_response
 from kafkaclient.wire.metadata import MetadataCall
 from kafkaclient.wire.offsets import ListOffsetsCall, ListOffsetsResult, PartitionOffset
+from kafkaclient.wire.producer_ids import InitProducerIdCall, InitProducerIdResult
 from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
 from kafkaclient.wire.topics import (
     CreateTopicsCall,
@@ -23,7 +24,6 @@ from kafkaclient.wire.topics import (
     TopicOutcome,
     TopicOutcomes,
 )
-from kafkaclient.wire.transactions import InitProducerIdCall, InitProducerIdResult
 from tests.wire.conftest import sent
 
 TOPIC_ID = uuid.UUID(int=77)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kafkaclient.errors import ProtocolError
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkaclient.wire.codec import CodecCall, encode_response
+from kafkaclient.wire.producer_ids import InitTransactionsCall
 from kafkaclient.wire.transaction_states import (
     DescribedTransactions,
     DescribeTransactionsCall,
@@ -28,7 +29,6 @@ from kafkaclient.wire.transactions import (
     EndTxnV2Call,
     FetchedOffset,
     FindCoordinatorCall,
-    InitTransactionsCall,
     OffsetFetchCall,
     PartitionCodes,
     TxnEnded,

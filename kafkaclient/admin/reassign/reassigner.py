@@ -25,8 +25,9 @@ from kafkaclient.admin.reassign.plan import (
     with_replication_factor,
 )
 from kafkaclient.admin.reassign.progress import Tracker
-from kafkaclient.admin.reassign.submission import Submission, cancel_moves, undo, warn_of
+from kafkaclient.admin.reassign.submission import Submission
 from kafkaclient.admin.reassign.throttle import Throttle, check_rate
+from kafkaclient.admin.reassign.undo import cancel_moves, undo, warn_of
 from kafkaclient.admin.topics import (
     cordoned_brokers,
     known_brokers,
@@ -182,7 +183,8 @@ class Reassigner:
         change; if it raises, nothing is started.
 
         If this call raises or is cancelled, no reassignment is started and no throttle of this call
-        is left. Raises ConfigError for an invalid plan, BrokerError REASSIGNMENT_IN_PROGRESS,
+        is left, except that partitions with their new replicas move back, throttled. Raises
+        ConfigError for an invalid plan, BrokerError REASSIGNMENT_IN_PROGRESS,
         INVALID_REPLICA_ASSIGNMENT for new replicas on brokers that are down and for moves that need
         ``allow_fewer_in_sync``, UnknownTopicError, AuthorizationError, PolicyViolationError if a
         broker would exceed ``max.broker.partitions``, PartitionLimitRaceError if a concurrent

@@ -1,4 +1,4 @@
-"""Submits the reassignments of a plan, all or none, and undoes them.
+"""Submits the reassignments of a plan to the controller: all of them, or none.
 
 Throttles are set before the reassignments start. During that time no other operator sets or clears
 throttles (:mod:`kafkaclient.admin.announcements`). If the submission fails, the reassignments that
@@ -8,17 +8,14 @@ have started are undone, then the throttles that no reassignment needs are clear
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkaclient.admin.error_codes import (
     INVALID_REPLICA_ASSIGNMENT,
-    NO_REASSIGNMENT_IN_PROGRESS,
     REASSIGNMENT_IN_PROGRESS,
 )
-from kafkaclient.admin.reassign.clearing import clear_throttles
 from kafkaclient.admin.reassign.cluster_reader import known_partitions
 from kafkaclient.admin.reassign.outcome import Begun, some
 from kafkaclient.admin.reassign.plan import (
@@ -31,18 +28,21 @@ from kafkaclient.admin.reassign.plan import (
     throttle_map,
 )
 from kafkaclient.admin.reassign.throttle import Throttle
+from kafkaclient.admin.reassign.undo import (
+    clear_after_failed_start,
+    undo_partial_start,
+)
 from kafkaclient.admin.topics import live_brokers, partitions_of
 from kafkaclient.broker_errors import broker_error
-from kafkaclient.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from kafkaclient.admin.reassign.outcome import Lifted
     from kafkaclient.admin.running import RunningAdmin
+    from kafkaclient.errors import KafkaError
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.admin import OngoingReassignment
-    from kafkaclient.wire.results import MetadataResult, PartitionView
+    from kafkaclient.wire.results import PartitionView
 
 
 # --- Submits the reassignments of a plan to the controller: all of them, or none. ---
@@ -93,7 +93,7 @@ class Submission:
             try:
                 return await self._submit(seen)
             except BaseException:
-                await self._undo()
+                await self._undo(seen)
                 raise
 
     async def _submit(self, seen: str | None) -> Begun:
@@ -149,10 +149,10 @@ class Submission:
             unthrottled,
         )
 
-    async def _undo(self) -> None:
+    async def _undo(self, seen: str | None = None) -> None:
         """Undo the reassignments of this plan that may have started."""
         if self._sent:
-            await undo_partial_start(self.running, self._sent, self._before)
+            await undo_partial_start(self.running, self._sent, self._before, self.quota, seen)
             self._sent = {}
 
 
@@ -182,97 +182,3 @@ def _before(
 
 
 # --- Undoes a reassignment: cancels its moves, restores the replicas, and clears its ... ---
-
-_log = logging.getLogger(__name__)
-
-_RESTORE_S = 30.0  # seconds to restore the replicas of a plan that did not start completely
-_CLEAR_S = 30.0  # seconds to clear the throttles of a plan that did not start completely
-
-
-async def undo(running: RunningAdmin, begun: Begun) -> dict[str, KafkaError]:
-    """Undo a started plan. Moves that are complete stay. Returns the errors by what is left."""
-    ongoing = await running.reassignments.ongoing()
-    errors = await _restore(running, begun.before, begun.started & ongoing.keys())
-    nodes = begun.with_rates
-    cleared = await clear_throttles(running, completed=begun.moves, brokers=nodes, force=True)
-    return {f"the replicas of {p}": error for p, error in errors.items()} | cleared.left
-
-
-async def undo_partial_start(
-    running: RunningAdmin,
-    targets: Mapping[TopicPartition, tuple[int, ...]],
-    before: Mapping[TopicPartition, tuple[int, ...]],
-) -> None:
-    """Undo the moves to ``targets``, also complete ones: a small partition moves within
-    milliseconds. A partition whose target another operator has changed meanwhile stays. Logs a
-    warning for each error. Throttles remain: see :func:`clear_after_failed_start`."""
-    try:
-        async with asyncio.timeout(_RESTORE_S):
-            ongoing = await running.reassignments.ongoing()
-            moving = {
-                p
-                for p in targets.keys() & ongoing.keys()
-                if set(ongoing[p].replicas) - set(ongoing[p].removing) == set(targets[p])
-            }
-            errors = await _restore(running, before, moving, targets.keys() - ongoing.keys())
-    except (KafkaError, TimeoutError) as error:
-        _log.warning(
-            "reassignments may have started, and could not be cancelled; `reassign list` shows "
-            "them: %s",
-            error,
-        )
-    else:
-        for partition, why in errors.items():
-            _log.warning("the replicas of %s could not be restored: %s", partition, why)
-
-
-async def clear_after_failed_start(running: RunningAdmin, brokers: Collection[int]) -> None:
-    """Clear the throttles of a plan that did not start, even after the operation's time limit.
-    ``brokers`` are those that may have its quota."""
-    try:
-        async with asyncio.timeout(_CLEAR_S):
-            cleared = await clear_throttles(running, brokers=brokers, force=True)
-    except (KafkaError, TimeoutError) as error:
-        _log.warning("throttles may remain, `throttle clear` removes them: %s", error)
-    else:
-        warn_of(cleared)
-
-
-def warn_of(cleared: Lifted) -> None:
-    """Log a warning for each throttle that could not be removed."""
-    for what, error in cleared.failures.items():
-        _log.warning(
-            "the throttle of %s was not removed, `throttle clear` removes it: %s", what, error
-        )
-
-
-async def cancel_moves(
-    running: RunningAdmin, moving: Collection[TopicPartition], cluster: MetadataResult
-) -> dict[TopicPartition, KafkaError | None]:
-    """Cancel ongoing reassignments. Returns by partition None, or the error if it continues."""
-    results = await running.reassignments.alter(dict.fromkeys(sorted(moving)), cluster)
-    return {
-        # It may have completed since it was listed.
-        partition: None if error and error.code == NO_REASSIGNMENT_IN_PROGRESS else error
-        for partition, error in results.items()
-    }
-
-
-async def _restore(
-    running: RunningAdmin,
-    before: Mapping[TopicPartition, tuple[int, ...]],
-    moving: Collection[TopicPartition],
-    completed: Collection[TopicPartition] = (),
-) -> dict[TopicPartition, KafkaError]:
-    """Cancel the reassignments of ``moving``, then give these and the ``completed`` partitions the
-    replicas that they had ``before``, in their original order. Partitions that no longer exist are
-    left out. Returns the errors."""
-    if not moving and not completed:
-        return {}
-    cluster = await running.session.metadata(None)
-    results = await cancel_moves(running, moving, cluster) if moving else {}
-    exist = partitions_of(cluster)
-    restored = {p: before[p] for p in (*moving, *completed) if p in exist and not results.get(p)}
-    if restored:  # regardless of the partition limits
-        results |= await running.reassignments.alter(restored, cluster)
-    return {p: error for p, error in results.items() if error is not None}

@@ -242,7 +242,7 @@ class IncompleteBatches:
         self, now: float, error_of: Callable[[ProducerBatch], KafkaError], only_unsent: bool = False
     ) -> None:
         """Fail every batch that is older than the delivery timeout, wherever it is. With
-        ``only_unsent``, up to the first one that was sent."""
+        ``only_unsent``, stop at the first batch that was sent."""
         while (batch := self._oldest()) and batch.created + self._settings.delivery_timeout <= now:
             if only_unsent and batch.attempts:
                 break
@@ -353,6 +353,6 @@ def largest_backlog(oldest_first: Iterable[ProducerBatch]) -> str:
     for batch in islice(oldest_first, _OLDEST):
         backlog[batch.queue.waits_for] += batch.size
     if not backlog:
-        return "all of it is taken by records that wait for metadata, or behind others that do"
+        return "all of it is used by records that wait for metadata, or behind such records"
     awaited, nbytes = backlog.most_common(1)[0]
     return f"of the oldest batches, most wait for {awaited} ({nbytes} bytes)"

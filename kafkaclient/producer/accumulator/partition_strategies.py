@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 from kafkaclient.errors import PartitionerError
 from kafkaclient.producer.batches.partition_strategy import PartitionStrategy
 from kafkaclient.producer.partitioning.kip794 import BuiltInPartitioner, load_table
-from kafkaclient.producer.user_code import contained
+from kafkaclient.producer.user_code import text_of_user_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -333,7 +333,7 @@ class CustomPartitioner(PartitionStrategy):
             answer = self._partition(name, record.key, record.value, self._cluster(), self._load)
             partition = answer if answer.__class__ is int else _as_int(answer)
         except BaseException as error:
-            raise self._refused(f"raised {contained(error)}") from error
+            raise self._refused(f"raised {text_of_user_error(error)}") from error
         if partition is None:
             raise self._refused(f"gave a {type(answer).__name__}, not an int")
         if not 0 <= partition < count:
@@ -349,7 +349,7 @@ class CustomPartitioner(PartitionStrategy):
         try:
             self._on_new_batch(self._topic.name, self._cluster(), queue.partition)
         except BaseException as error:
-            raise self._refused(f"raised {contained(error)} in on_new_batch") from error
+            raise self._refused(f"raised {text_of_user_error(error)} in on_new_batch") from error
         return self.choose_queue(record, view)
 
     def _refused(self, what: str) -> PartitionerError:

@@ -119,8 +119,8 @@ class AppendSlot:
 
 class TopicAppendSlots:
     """The slots of one topic: for records without partition, and by partition. With
-    ``ignore_keys`` the partition does not depend on the key. ``clock`` gives the time in seconds by
-    which slots grow old; None: the system's clock, which a record without timestamp reads anyway.
+    ``ignore_keys`` the partition does not depend on the key. ``clock`` (seconds) decides when a
+    slot expires. None: the system clock, which a record without timestamp reads anyway.
     """
 
     __slots__ = ("_by_partition", "_clock_s", "_ignore_keys", "_unkeyed", "_until_ms")
@@ -142,12 +142,12 @@ class TopicAppendSlots:
         self._until_ms = _LAST_TIMESTAMP
 
     def now_ms(self) -> int:
-        """The time by which slots grow old."""
+        """The current time of the clock that expires slots."""
         return _coarse_ms() if self._clock_s is None else int(self._clock_s() * 1000)
 
     def use_for(self, seconds: float) -> None:
         """No slot may be used later than ``seconds`` from now: its batch would be too old. A timer
-        cannot see to that, if the event loop is blocked, or the process suspended."""
+        would be too late while the event loop is blocked or the process is suspended."""
         self._until_ms = min(self._until_ms, self.now_ms() + int(seconds * 1000))
 
     def remove_old(self, now_ms: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import InvalidRecordError, RecordTooLargeError, SerializationError
 from kafkaclient.producer.batches.serializers import AwaitedFields, record_text
-from kafkaclient.producer.user_code import contained
+from kafkaclient.producer.user_code import text_of_user_error
 from kafkaclient.topic_names import check_topic_name
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
 
@@ -193,5 +193,5 @@ def _checked_number(name: str, number: Any, *, bits: int) -> int:
             return plain
         given = repr(number)
     except BaseException as error:  # noqa: BLE001
-        given = f"a {type(number).__name__}: {contained(error)}"
+        given = f"a {type(number).__name__}: {text_of_user_error(error)}"
     raise InvalidRecordError(f"{name} must be an int from 0 to 2**{bits} - 1, not {given}")

@@ -12,7 +12,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kafkaclient.errors import InvalidRecordError, SerializationError
-from kafkaclient.producer.user_code import contained
+from kafkaclient.producer.user_code import text_of_user_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,7 +195,7 @@ def failed(topic: str, field: str, error: object) -> SerializationError:
     """The error for a key or value whose serializer has failed with ``error``."""
     return SerializationError(
         f"the {field} of {record_text(topic)} could not be serialized: "
-        f"{contained(error) if isinstance(error, BaseException) else error}"
+        f"{text_of_user_error(error) if isinstance(error, BaseException) else error}"
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkaclient.cluster.view import NO_LEADER
-from kafkaclient.cluster.waits import TOLD_AFTER_S
+from kafkaclient.cluster.waits import LOGGED_AFTER_S
 from kafkaclient.errors import KafkaError
 from kafkaclient.time_limit import time_limit
 
@@ -93,7 +93,7 @@ async def check_brokers(
         "has (it was created again)"
         for tp in removed
     ]
-    lasting = metadata.waits.lasting(TOLD_AFTER_S)
+    lasting = metadata.waits.lasting(LOGGED_AFTER_S)
     warnings += [text for text, topic in lasting if topic not in told]
     return Health(tuple(problems), tuple(warnings))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkaclient.hooks import FinishedBatch, FinishedRequest, Hooks
 from kafkaclient.log_fields import log_fields
 from kafkaclient.producer.batches.batch import BindingFacts
-from kafkaclient.producer.user_code import contained
+from kafkaclient.producer.user_code import text_of_user_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -148,7 +148,7 @@ def _call(hooks: Sequence[Callable[[T], object]], seen: T) -> None:
                 "the hook %r failed on %r: %s",
                 hook,
                 seen,
-                contained(error),
+                text_of_user_error(error),
                 extra=log_fields(topic=topic, partition=partition, broker=broker),
             )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.log_fields import log_fields
-from kafkaclient.producer.user_code import contained
+from kafkaclient.producer.user_code import text_of_user_error
 
 if TYPE_CHECKING:
     import asyncio
@@ -90,7 +90,7 @@ class UnobservedFailures:
                 _log.exception(
                     "the on_error hook failed on %r: %s",
                     failure,
-                    contained(error),
+                    text_of_user_error(error),
                     extra=_fields(failure),
                 )
 

@@ -125,7 +125,7 @@ class BrokerLiveness:
 
     def _mark_dead(self, node_id: int) -> None:
         if node_id not in self.dead:
-            level = logging.INFO if self._outages.is_news(node_id) else logging.DEBUG
+            level = logging.INFO if self._outages.note_failure(node_id) else logging.DEBUG
             text = "broker %d gives no sign of life"
             _log.log(level, text, node_id, extra=log_fields(broker=node_id))
             self.dead |= {node_id}
@@ -139,7 +139,7 @@ class BrokerLiveness:
         del self.suspected_at[node_id]
         self._alive_at[node_id] = self._clock()
         if node_id in self.dead:
-            if presumed or self._outages.end(node_id) is None:
+            if presumed or self._outages.note_success(node_id) is None:
                 level, text = logging.DEBUG, "broker %d is not probed any more"
             else:
                 level, text = logging.INFO, "broker %d gives signs of life again"

@@ -21,7 +21,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.log_fields import log_fields
 from kafkaclient.producer.batches.idempotence import ProducerIdentity
-from kafkaclient.wire.transactions import InitProducerIdCall
+from kafkaclient.wire.producer_ids import InitProducerIdCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.waits import Waits
     from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.batches.idempotence import PartitionSequence
-    from kafkaclient.wire.transactions import InitProducerIdResult
+    from kafkaclient.wire.producer_ids import InitProducerIdResult
 
 
 # --- The producer id and epoch of a transactional producer. ---

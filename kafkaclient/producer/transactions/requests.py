@@ -10,13 +10,13 @@ from kafkaclient.errors import KafkaError, ProducerFencedError, UnsupportedVersi
 from kafkaclient.producer.batches.idempotence import NO_PRODUCER_ID
 from kafkaclient.types import OffsetAndMetadata, PreparedTransaction
 from kafkaclient.wire.api_versions import ApiVersionsCall
+from kafkaclient.wire.producer_ids import InitTransactionsCall
 from kafkaclient.wire.transactions import (
     AddOffsetsToTxnCall,
     AddPartitionsToTxnCall,
     CoordinatorKind,
     EndTxnCall,
     EndTxnV2Call,
-    InitTransactionsCall,
     OffsetFetchCall,
     TxnIdentity,
     TxnOffsetCommitCall,

@@ -27,9 +27,10 @@ class CommitGate:
     """Closed while the group begins a generation: the coordinator refuses commits until all members
     have their assignments, and commits of the generation before. The member opens and closes it.
 
-    What the coordinator does not check, such as records in a changelog, is written only while the
-    member is surely in its group: :meth:`while_certain`. ``timeout_s``: how long the coordinator
-    keeps a member after an answer (the shorter one of session.timeout.ms and rebalance.timeout.ms).
+    The coordinator checks only offset commits. Other writes, such as changelog records, are made
+    only while the member is surely in its group: :meth:`while_certain`. ``timeout_s``: how long the
+    coordinator keeps a member after an answer (the shorter one of session.timeout.ms and
+    rebalance.timeout.ms).
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class CommitGate:
         self._timeout_s = timeout_s
         self._clock = clock
         self._certain_until = -math.inf
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         """The coordinator has answered, or the partitions are lost."""
         self._writing: asyncio.Timeout | None = None
         """Ends what is written when the member may be out of its group."""
@@ -106,7 +107,7 @@ class CommitGate:
     def lose(self) -> None:
         """The partitions are lost: refuse the commits that wait."""
         self.losses += 1
-        self._news.set()
+        self._changed.set()
         self._set_certain_until(-math.inf)
 
     def _check(self, losses: int) -> None:
@@ -125,15 +126,16 @@ class CommitGate:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the member is surely in its group: the coordinator's last answer is younger than
-        the session. Reads the clock: after a pause of the process the answer is No."""
+        """Whether the member is surely in its group: the last answered request was sent less than
+        ``timeout_s`` ago. Compares with the clock, so it is also correct after the process was
+        stopped."""
         return self._clock() < self._certain_until
 
     def answered(self, asked_at: float) -> None:
-        """The coordinator has told that the member is in the current generation, in an answer to a
-        request that was sent at ``asked_at`` by the gate's clock: it may be read much later."""
+        """The coordinator confirmed the member's generation. ``asked_at`` is when the request was
+        sent (the gate's clock), because the answer may be read much later."""
         self._set_certain_until(max(self._certain_until, asked_at + self._timeout_s))
-        self._news.set()
+        self._changed.set()
 
     def _set_certain_until(self, time: float) -> None:
         self._certain_until = time
@@ -145,8 +147,8 @@ class CommitGate:
         if losses is None:
             losses = self.losses
         while losses == self.losses and not self.is_certain:
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         self._check(losses)
 
     @asynccontextmanager

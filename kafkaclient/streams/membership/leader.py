@@ -154,10 +154,10 @@ def compute_assignments(
     ``subscriptions``: by member id. ``partitions``: input topic -> number of partitions, 0
     if the topic does not exist. ``end_offsets``: task -> end offset of its changelog; None if the
     offsets could not be fetched, and then tasks stay where they were. ``next_probing_ms``: when to
-    rebalance again if the assignment is not balanced. ``follow_up_ms``: when at the latest, if a
-    task is withheld: its owner may have restarted, and not know that it was to give the task up.
-    All members get the earlier time: to them it means that standbys may be warm-ups. Only the
-    leader acts on it.
+    rebalance again if the assignment is not balanced. ``follow_up_ms``: the latest time of the next
+    rebalance if a task is withheld, because a restarted owner may not know that it must give up the
+    task. All members get the earlier of both times. It tells them that standbys may be warm-ups.
+    Only the leader acts on it.
     """
     processes: dict[UUID, _ClientMembers] = {}
     answers: dict[str, MemberAssignment] = {}

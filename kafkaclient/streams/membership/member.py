@@ -135,8 +135,8 @@ class Member:
         self._wake.set()
 
     def commit_refused(self, code: int, group: ConsumerGroupMetadata) -> None:
-        """The coordinator has refused a commit of this member as ``group``. What is not news is
-        ignored: in a rebalance, the answer to JoinGroup or SyncGroup tells more."""
+        """The coordinator has refused a commit of this member as ``group``. During a rebalance the
+        error is ignored, because the answer to JoinGroup or SyncGroup is more precise."""
         event = error_event(code)
         if self.state is MemberState.JOINING:
             if event in (MemberEvent.REBALANCE, MemberEvent.GENERATION_OVER):
@@ -301,7 +301,7 @@ class Member:
         await asyncio.wait({applying})
         self._applying = None
         if applying.result():
-            self.request_rejoin("partitions that it claimed are free")
+            self.request_rejoin("this member gave up partitions that it had claimed")
 
     # --- transitions ----------------------------------------------------------------------------
 

@@ -159,19 +159,19 @@ class Claims:
         """Assigned, and not given up or lost yet. Until then no other member gets them."""
         self.generation_id = -1
         """The generation of the last assignment."""
-        self._told: frozenset[TopicPartition] = frozenset()
+        self._claimed: frozenset[TopicPartition] = frozenset()
         """Claimed in the last JoinGroup: what the leader of its generation believes."""
 
-    def tell(self) -> tuple[TopicPartition, ...]:
+    def claim(self) -> tuple[TopicPartition, ...]:
         """The partitions to claim in a JoinGroup."""
-        self._told = frozenset(self.owned)
-        return tuple(sorted(self._told))
+        self._claimed = frozenset(self.owned)
+        return tuple(sorted(self._claimed))
 
     def take(self, assigned: Set[TopicPartition], generation_id: int) -> bool:
         """Own what is assigned. Call :meth:`keep` when the rest is given up. Returns whether the
         leader may withhold partitions because of this member's claims: then the member must join
         again, even if it has lost these partitions since it claimed them."""
-        is_complete = self._told | self.owned <= assigned
+        is_complete = self._claimed | self.owned <= assigned
         self.owned |= assigned
         self.generation_id = generation_id
         return not is_complete

@@ -78,7 +78,7 @@ class Inputs:
         """Whether a task without offset in the log begins behind the last record. A partition that
         was added while this instance ran has no record that is older than the application."""
         topic, number = partition
-        is_new = number >= self._partitions.get(topic, number + 1)
+        is_new = topic in self._partitions and number >= self._partitions[topic]
         return self._auto_offset_reset == LATEST and not (topic in self._internal_topics or is_new)
 
     async def beginning(self, partition: TopicPartition) -> int:

@@ -118,7 +118,7 @@ class StreamsProtocol:
         )
         topics, claims = tuple(sorted(self._topology.topics)), self._claims
         return ConsumerSubscription(
-            topics, info.encode(), claims.tell(), claims.generation_id
+            topics, info.encode(), claims.claim(), claims.generation_id
         ).encode()
 
     async def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:

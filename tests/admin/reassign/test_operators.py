@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 )
 
 from kafkaclient.admin import Admin
+from kafkaclient.admin.reassign.outcome import Begun
 from kafkaclient.admin.reassign.throttle_marks import (
     EVERY_REPLICA,
     FOLLOWER_RATE,
@@ -109,6 +110,7 @@ class Operators(RuleBasedStateMachine):
         self.bad: list[str] = []
         self.admins: list[Admin] = []
         self.tasks: dict[int, asyncio.Task[Any]] = {}
+        self.begun: dict[int, Begun] = {}
 
     @initialize(seed=st.integers(0, 10_000))
     def start(self, seed: int) -> None:
@@ -140,6 +142,10 @@ class Operators(RuleBasedStateMachine):
         self.collect(operator)
         self.tasks[operator] = self.loop.create_task(call)
 
+    def collect_done(self, operator: int) -> None:
+        if operator in self.tasks and self.tasks[operator].done():
+            self.collect(operator)
+
     def collect(self, operator: int) -> None:
         task = self.tasks.pop(operator, None)
         if task is None or task.cancelled():
@@ -149,6 +155,8 @@ class Operators(RuleBasedStateMachine):
         assert error is None or isinstance(error, BrokerError), error
         if error is None and hasattr(task.result(), "failures"):
             assert not task.result().failures
+        if error is None and isinstance(task.result(), Begun):
+            self.begun[operator] = task.result()
 
     @rule(
         operator=st.sampled_from(OPERATORS),
@@ -169,6 +177,13 @@ class Operators(RuleBasedStateMachine):
     @rule(operator=st.sampled_from(OPERATORS), partitions=st.sets(st.sampled_from(PARTITIONS)))
     def cancel(self, operator, partitions) -> None:
         self.begin_task(operator, self.admins[operator].reassigner.cancel(partitions or None))
+
+    @rule(operator=st.sampled_from(OPERATORS))
+    def undo(self, operator) -> None:
+        """What the operator began last, whatever the others have done since."""
+        self.collect_done(operator)
+        if operator in self.begun:
+            self.begin_task(operator, self.admins[operator].reassigner.undo(self.begun[operator]))
 
     @rule(operator=st.sampled_from(OPERATORS))
     def clear(self, operator) -> None:

@@ -17,7 +17,7 @@ from kafkaclient.errors import (
     UnknownTopicError,
 )
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import DROP, delay
+from kafkaclient.testing.fake import DROP, delay, delay_answer
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
@@ -68,9 +68,13 @@ async def test_a_limit_race_is_undone_also_for_moves_that_have_completed(fake, n
         await one.set_limits({"max.broker.partitions": 4})
         fake.create_topic("full", assignments=[(4,)] * 3)
         fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: delay(0.2), keep=True)
-        fake.control(
-            ApiKey.LIST_PARTITION_REASSIGNMENTS, lambda _: fake.finish_reassignments(), keep=True
-        )
+        bad = []
+
+        def arrive(_request) -> None:
+            bad.extend(each for each in unthrottled(fake) if each.startswith("foo-0"))
+            fake.finish_reassignments()
+
+        fake.control(ApiKey.LIST_PARTITION_REASSIGNMENTS, arrive, keep=True)
         outcomes = await asyncio.gather(
             one.reassigner.begin({FOO0: [0, 1, 4]}, 1000, additional=True),
             two.reassigner.begin({FOO1: [1, 2, 4]}, additional=True),
@@ -83,6 +87,7 @@ async def test_a_limit_race_is_undone_also_for_moves_that_have_completed(fake, n
         ):
             there = await replicas(one, partition)
             assert there == (was if isinstance(outcome, Exception) else wanted)
+        assert not bad  # the way back copies again, within the quota
 
 
 @pytest.mark.parametrize(
@@ -377,3 +382,113 @@ async def test_the_rest_is_undone_when_a_topic_was_deleted(fake, new_admin) -> N
         assert "bar-0 no longer exists: its topic was deleted" in str(failures[BAR0])
         with pytest.raises(UnknownTopicError, match="reassigning partition bar-0"):
             await admin.reassigner.begin({BAR0: [3, 2, 4]})
+
+
+# --- partitions that have arrived when they are undone -------------------------------------------
+
+
+async def began(fake) -> None:
+    while not inspect(fake).partition(*FOO0).moving_to:
+        await asyncio.sleep(0.01)
+
+
+@virtual_time
+@pytest.mark.parametrize("at", ["the end", "the answer", "the cancellation"])
+@pytest.mark.parametrize("wanted", [[4, 0, 1], [0, 1]], ids=str)
+async def test_what_had_arrived_moves_back_within_the_quota(
+    fake, new_admin, configured, caplog, at, wanted
+) -> None:
+    """Interrupted while it begins: after its moves have begun; before it knows of that; and a
+    partition that arrives while its move is being cancelled."""
+    async with new_admin() as one, new_admin(rng=Random(2)) as two:
+        await one.reassigner.begin({BAR0: [3, 2, 0]}, 1000)
+        fake.finish_reassignments()  # the other operator has something to clear
+
+        def on_alter(request) -> object:
+            if request.message.topics[0].partitions[0].replicas is None:
+                return fake.finish_reassignments() if at == "the cancellation" else None
+            if at == "the answer":
+                return delay_answer(4)
+            fake.control(ApiKey.INCREMENTAL_ALTER_CONFIGS, lambda _: delay(1))  # it withdraws
+            return None
+
+        fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, on_alter, keep=True)
+        beginning = asyncio.create_task(
+            one.reassigner.begin({FOO0: wanted, FOO1: [4, 2, 3]}, 1000, additional=True)
+        )
+        await began(fake)
+        verifying = asyncio.create_task(two.reassigner.verify({BAR0: (3, 2, 0)}))
+        await asyncio.sleep(0.3)
+        if at != "the cancellation":
+            fake.finish_reassignments()
+        beginning.cancel()
+        await asyncio.wait({beginning, verifying})
+        assert beginning.cancelled()
+        assert inspect(fake).partition(*FOO0).moving_to == [0, 1, 2]
+        assert unthrottled(fake) == []
+        assert "foo-0, foo-1: moving back within the quota" in caplog.text
+        fake.finish_reassignments()
+        await two.replication_quotas.clear()
+        assert configured() == {}
+        assert await replicas(one, FOO0) == (0, 1, 2)
+
+
+@virtual_time
+async def test_what_cannot_be_throttled_does_not_move_back(
+    fake, new_admin, configured, caplog
+) -> None:
+    """Another operator died while it set throttles."""
+    async with new_admin() as admin:
+
+        def on_alter(_request) -> None:
+            fake.control(ApiKey.INCREMENTAL_ALTER_CONFIGS, lambda _: delay(1))  # it withdraws
+
+        fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, on_alter)
+        beginning = asyncio.create_task(admin.reassigner.begin({FOO0: [4, 0, 1]}, 1000))
+        await began(fake)
+        fake.finish_reassignments()
+        inspect(fake).broker_configs[""]["kafkaclient.throttle.setting.300.00aa"] = "1"
+        beginning.cancel()
+        await asyncio.wait({beginning})
+        assert beginning.cancelled()
+        assert "could not be undone" in caplog.text
+        assert await replicas(admin, FOO0) == (4, 0, 1)
+        assert unthrottled(fake) == []
+        await asyncio.sleep(300)
+        await admin.replication_quotas.clear()
+        assert configured() == {}
+
+
+@virtual_time
+async def test_undoing_a_plan_whose_partition_had_first_arrived_elsewhere_is_throttled(
+    fake, new_admin, configured
+) -> None:
+    """The first move was complete before its target was replaced: the way back copies."""
+    async with new_admin() as admin:
+        await admin.reassigner.begin({FOO0: [3, 4, 0]}, 1000)
+        fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: delay(3))
+        again = asyncio.create_task(
+            admin.reassigner.begin({FOO0: [3, 0, 1]}, 1000, additional=True)
+        )
+        await asyncio.sleep(1)
+        fake.finish_reassignments()
+        assert await admin.reassigner.undo(await again) == {}
+        assert sorted(inspect(fake).partition(*FOO0).moving_from) == [0, 3, 4]
+        assert inspect(fake).partition(*FOO0).moving_to == [0, 1, 2]
+        assert unthrottled(fake) == []
+        fake.finish_reassignments()
+        await admin.replication_quotas.clear()
+        assert configured() == {}
+
+
+@virtual_time
+async def test_what_arrives_while_it_is_undone_stays(fake, new_admin, configured) -> None:
+    async with new_admin() as admin:
+        begun = await admin.reassigner.begin({FOO0: [4, 0, 1]}, 1000)
+        fake.control(
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: fake.finish_reassignments(), keep=True
+        )
+        assert await admin.reassigner.undo(begun) == {}
+        assert await replicas(admin, FOO0) == (4, 0, 1)
+        assert await admin.list_partition_reassignments() == {}
+        assert configured() == {}

@@ -25,8 +25,8 @@ from kafkaclient.wire.api_versions import ApiVersionsCall
 from kafkaclient.wire.codec import encode_response
 from kafkaclient.wire.metadata import MetadataCall
 from kafkaclient.wire.offsets import LATEST_TIMESTAMP, ListOffsetsCall
+from kafkaclient.wire.producer_ids import InitProducerIdCall
 from kafkaclient.wire.topics import CreateTopicsCall, NewTopic
-from kafkaclient.wire.transactions import InitProducerIdCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,6 +10,7 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import ErrorCode, FakeCluster
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkaclient.wire.api_versions import ApiVersionsCall
+from kafkaclient.wire.producer_ids import InitProducerIdCall
 from kafkaclient.wire.transactions import (
     AddOffsetsToTxnCall,
     AddPartitionsToTxnCall,
@@ -17,7 +18,6 @@ from kafkaclient.wire.transactions import (
     EndTxnCall,
     EndTxnV2Call,
     FindCoordinatorCall,
-    InitProducerIdCall,
     OffsetFetchCall,
     TxnIdentity,
     TxnOffsetCommitCall,

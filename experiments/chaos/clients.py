@@ -8,9 +8,9 @@ from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from benchmarks.perf_peers import aiokafka_options, import_peer
 from experiments.clients import OURS
 from kafkaclient.errors import BrokerError, KafkaError
-from kafkaclient.perf.peers import aiokafka_options, import_peer
 from kafkaclient.producer.producer import Producer
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from kafkaclient.cli.profile_file import BOOTSTRAP
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf import traffic as payload
-from kafkaclient.perf.clients import CLIENTS, KafkaclientClient
+from kafkaclient.perf.clients import KafkaclientClient, client_maker
 from kafkaclient.perf.load import LoadSpec
 from kafkaclient.perf.run import Labels
 
@@ -90,8 +90,7 @@ def either(name: str, value: T | None, old_name: str, old_value: T | None) -> T 
 def check_client(name: str, config: Mapping[str, str]) -> None:
     """Raise ConfigError for an unknown client, and for options that this package's producer does
     not take."""
-    if name not in CLIENTS:
-        raise ConfigError(f"no client {name!r}; there are {', '.join(CLIENTS)}")
+    client_maker(name)
     if name == KafkaclientClient.name:
         ProducerConfig.build(config)
 

@@ -25,7 +25,7 @@ from kafkaclient.cli.perf_plan import (
     transaction_length,
 )
 from kafkaclient.cli.perf_report import run_shared
-from kafkaclient.perf.clients import CLIENTS, make_client
+from kafkaclient.perf.clients import make_client
 from kafkaclient.perf.load import Load
 from kafkaclient.perf.run import measure, write_runs
 from kafkaclient.perf.shared_load import ProducerPlan
@@ -114,7 +114,9 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
             f"[default: {DEFAULT_TRANSACTION_MS}, if there is a transactional id]",
         ),
     ] = None,
-    producer: Annotated[str, f"Client to drive: {', '.join(CLIENTS)}."] = "kafkaclient",
+    producer: Annotated[
+        str, "Client to drive. A clone of the repository has aiokafka and confluent as well."
+    ] = "kafkaclient",
     json: Annotated[Path | None, "Write the run's record to this file."] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Number of runs, one after the other.")] = 1,
     spark_master: Annotated[
@@ -135,8 +137,7 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
 
     Takes the flags of Kafka's kafka-producer-perf-test. Prints only that tool's lines on stdout; on
     stderr a progress bar and, at the end, tables of brokers and partitions. On a terminal, the bar
-    has the view of `kafkaclient top` above it. The other producers run
-    with acks=all, enable.idempotence=true and linger.ms=5 as well, unless other values are given.
+    has the view of `kafkaclient top` above it.
 
     Exit status 1: a record could not be delivered, or the test failed.
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import fields
 from functools import partial
+from importlib import import_module
 from math import isnan, nan
+from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from kafkaclient.errors import BufferFullError, ConfigError, KafkaError
-from kafkaclient.perf.peers import AiokafkaClient, ConfluentClient
 from kafkaclient.perf.slices import BatchShare, Slice
 from kafkaclient.perf.traffic import BrokerTraffic, PartitionTraffic, Traffic, unheard
 from kafkaclient.producer.batches.waiters import Callback
@@ -181,12 +183,31 @@ class KafkaclientClient:
         self._completed(started, perf_counter(), 1, 0, error)
 
 
-CLIENTS: Mapping[str, Callable[[Mapping[str, str], str], LoadClient]] = {
-    "kafkaclient": KafkaclientClient,
-    "aiokafka": AiokafkaClient,
-    "confluent": ConfluentClient,
-}
-"""Client name -> ``make(config by Kafka's dotted names, topic)``."""
+MakeClient: TypeAlias = "Callable[[Mapping[str, str], str], LoadClient]"
+"""``make(config by Kafka's dotted names, topic)``: the client, not started."""
+
+CLIENTS: dict[str, MakeClient] = {KafkaclientClient.name: KafkaclientClient}
+"""The clients of an installation, by name."""
+
+
+def client_maker(name: str) -> MakeClient:
+    """Makes the client of this name: one of :data:`CLIENTS`, or in a clone of the repository one of
+    ``benchmarks/perf_peers.py``. Raises ConfigError for an unknown name."""
+    if name in CLIENTS:
+        return CLIENTS[name]
+    root = str(Path(__file__).parents[2])
+    if root not in sys.path:  # as with ``python -m`` in a clone
+        sys.path.append(root)
+    try:
+        peers: Mapping[str, MakeClient] = import_module("benchmarks.perf_peers").PEERS
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"no client {name!r}; there is {', '.join(CLIENTS)}: other producers are driven from a "
+            "clone of the repository"
+        ) from error
+    if name not in peers:
+        raise ConfigError(f"no client {name!r}; there are {', '.join([*CLIENTS, *peers])}")
+    return peers[name]
 
 
 def make_client(
@@ -199,6 +220,4 @@ def make_client(
     clients do without. Raises ConfigError for an unknown name or option."""
     if metrics is not None and name == KafkaclientClient.name:
         return KafkaclientClient(config, topic, metrics=metrics)
-    if name not in CLIENTS:
-        raise ConfigError(f"no client {name!r}; there are {', '.join(CLIENTS)}")
-    return CLIENTS[name](config, topic)
+    return client_maker(name)(config, topic)

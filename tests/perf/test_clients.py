@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from itertools import cycle
+from pathlib import Path
 
 import pytest
 
 from kafkaclient.errors import ConfigError, RecordTooLargeError
+from kafkaclient.perf import clients
 from kafkaclient.perf.clients import KafkaclientClient, make_client
 from kafkaclient.perf.load import Load, LoadSpec
 from kafkaclient.perf.run import Labels, measure
@@ -136,6 +139,22 @@ async def test_a_run_that_fails_stops_its_client() -> None:
     with pytest.raises(RuntimeError, match="no more records"):
         await measure(ours, load, records(), Labels("x", 5))
     assert len(asyncio.all_tasks()) == 1
+
+
+def test_other_producers_are_driven_from_a_clone(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The command ``kafkaclient`` starts without the clone on the path.
+    root = Path(clients.__file__).parents[2]
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if Path(each).resolve() != root])
+    monkeypatch.delitem(sys.modules, "benchmarks.perf_peers", raising=False)
+    monkeypatch.delitem(sys.modules, "benchmarks", raising=False)
+    assert make_client("aiokafka", {"bootstrap.servers": "h:1"}, "t").name == "aiokafka"
+
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(clients, "import_module", missing)
+    with pytest.raises(ConfigError, match="driven from a clone of the repository"):
+        make_client("aiokafka", {"bootstrap.servers": "h:1"}, "t")
 
 
 def test_an_unknown_client_or_option_is_a_config_error() -> None:

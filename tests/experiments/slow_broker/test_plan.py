@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks import perf_peers
 from experiments.slow_broker.plan import Plan, parse_rates, refusal
 from experiments.slow_broker.settings import SETTINGS, Setting, choose
 from kafkaclient.errors import ConfigError
-from kafkaclient.perf import peers
 
 OURS = Setting("kafkaclient", "default", {})
 
@@ -66,6 +66,6 @@ def test_a_peer_that_is_not_installed_ends_it(monkeypatch: pytest.MonkeyPatch) -
     def missing(name: str) -> Any:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(peers, "import_module", missing)
+    monkeypatch.setattr(perf_peers, "import_module", missing)
     with pytest.raises(ConfigError, match=r"kafkaclient\[bench\]"):
         refusal(SETTINGS["aiokafka"][0])

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.perf_peers import AiokafkaClient, aiokafka_options
 from kafkaclient.errors import ConfigError
-from kafkaclient.perf.peers import AiokafkaClient, aiokafka_options
 
 BOOTSTRAP = {"bootstrap.servers": "127.0.0.1:9092"}
 

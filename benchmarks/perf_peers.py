@@ -1,4 +1,4 @@
-"""Other Kafka clients for Python behind the load loop's protocol.
+"""Other Kafka clients for Python behind the load loop's protocol: ``perf-test --producer``.
 
 They get the guarantees and the linger that are the defaults of Java's producer and of this package
 (acks=all, idempotence, 5 ms), and keep their own batch sizes and buffers. Options have Kafka's
@@ -22,6 +22,7 @@ from kafkaclient.perf.traffic import BrokerTraffic, PartitionTraffic, Traffic, s
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from kafkaclient.perf.clients import MakeClient
     from kafkaclient.perf.traffic import Completed, KeyValue
 
 _LEVEL = {"acks": "all", "enable.idempotence": "true", "linger.ms": "5"}
@@ -341,7 +342,7 @@ class ConfluentClient:
 
 async def _until(condition: Callable[[], bool]) -> None:
     # librdkafka notifies its own threads, not an event loop.
-    while not condition():  # noqa: ASYNC110
+    while not condition():
         await asyncio.sleep(_ASK_EVERY_S)
 
 
@@ -379,3 +380,6 @@ def _aiokafka_value(name: str, value: str) -> Any:
     if name == "acks" and value == "all":
         return value
     raise ConfigError(f"{name}={value}: not a whole number")
+
+
+PEERS: Mapping[str, MakeClient] = {"aiokafka": AiokafkaClient, "confluent": ConfluentClient}

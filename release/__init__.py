@@ -1,1 +1,1 @@
-"""Checks of what is released: wheels, the sdist, extras, types (docs/get-started/install.md)."""
+"""Checks of what is released (docs/get-started/install.md), and Kafka versions' lock files."""

@@ -1,9 +1,8 @@
 """Downloads Kafka's jars, which a lock file lists, into the user's cache.
 
-A lock file has every jar with its SHA-256; ``lock.py`` creates lock files. ``jgo`` downloads each
-jar from a Maven repository into a temporary directory. The jar is checked and moved into the cache
-atomically, so the cache never contains a partial jar. An interrupted download continues with the
-missing jars.
+A lock file has every jar with its SHA-256. ``jgo`` downloads each jar from a Maven repository into
+a temporary directory. The jar is checked and moved into the cache atomically, so the cache never
+contains a partial jar. An interrupted download continues with the missing jars.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ def read_lock(version: str) -> tuple[Jar, ...]:
             return parse_lock(path.read_text("utf-8"))
     raise ConfigError(
         f"no lock for Kafka {version}; there are locks for {', '.join(shipped_versions())}. Create "
-        f"one on a machine with Maven: python -m kafkaclient.testing.lock {version}"
+        f"one with Maven in a clone of the repository: python -m release.kafka_lock {version}"
     )
 
 
@@ -111,18 +110,6 @@ def parse_lock(text: str) -> tuple[Jar, ...]:
         group, artifact, version = match["group"], match["artifact"], match["version"]
         jars.append(Jar(group, artifact, version, match["sha256"], int(match["size"])))
     return tuple(jars)
-
-
-def format_lock(version: str, jars: Sequence[Jar]) -> str:
-    """The text of a lock file. Kafka's jars are first, which makes class loading faster."""
-    ordered = sorted(jars, key=lambda jar: (jar.group != "org.apache.kafka", jar.coordinates))
-    lines = [f"{jar.sha256} {jar.size:>8} {jar.coordinates}" for jar in ordered]
-    head = (
-        f"# The jars of a Kafka {version} broker with its tools, in the order of the class path.\n"
-        "# SHA-256, size in bytes, Maven coordinates.\n"
-        f"# Made by: python -m kafkaclient.testing.lock {version}\n"
-    )
-    return head + "\n".join(lines) + "\n"
 
 
 def fetch_with_jgo(repository: str | None = None) -> Fetch:

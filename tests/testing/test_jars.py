@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.testing import lock
 from kafkaclient.testing.errors import JarsUnavailableError
 from kafkaclient.testing.jars import (
     Jar,
     JarCache,
-    format_lock,
     parse_lock,
     read_lock,
     shipped_versions,
 )
-from kafkaclient.testing.lock import scan
 from kafkaclient.testing.settings import DEFAULT_VERSION
+from release.kafka_lock import format_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -155,41 +152,6 @@ def test_two_at_once_fetch_once(tmp_path: Path, repository: Repository) -> None:
 
 
 @pytest.mark.parametrize(
-    ("slf4j", "core", "bridge"),
-    [
-        ("1.7.36", None, "log4j-slf4j-impl:2.25.4"),
-        ("1.7.36", "2.24.0", "log4j-slf4j-impl:2.24.0"),
-        ("2.0.16", "2.24.0", "log4j-slf4j2-impl:2.24.0"),
-    ],
-)
-def test_every_broker_logs_through_log4j_2(
-    slf4j: str, core: str | None, bridge: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Up to Kafka 3 the poms bring another binding, later ones none."""
-
-    def resolve(roots: Sequence[tuple[str, str, str]], _maven: str) -> list[Jar]:
-        found = [*roots, ("org.slf4j", "slf4j-api", slf4j)]
-        if core is not None:
-            found.append(("org.apache.logging.log4j", "log4j-core", core))
-        if slf4j.startswith("1."):
-            found.append(("org.slf4j", "slf4j-reload4j", slf4j))
-        return [Jar(*names, "0" * 64, 1) for names in found]
-
-    monkeypatch.setattr(lock, "_resolve", resolve)
-    names = [jar.coordinates for jar in parse_lock(lock.make_lock("3.9.2", "mvn"))]
-    assert f"org.apache.logging.log4j:{bridge}" in names
-    assert not any("reload4j" in name for name in names)
-    assert "org.apache.kafka:kafka_2.13:3.9.2" in names
-
-
-def test_a_lock_survives_writing_and_reading() -> None:
-    jars = [jar("z"), jar("kafka-clients", "org.apache.kafka"), jar("a")]
-    again = parse_lock(format_lock("4.3.1", jars))
-    assert set(again) == set(jars)
-    assert [item.artifact for item in again] == ["kafka-clients", "a", "z"]
-
-
-@pytest.mark.parametrize(
     "line", ["kafka", "abc 1 g:a:v", f"{'0' * 64} x g:a:v", f"{'0' * 64} 1 g:a"]
 )
 def test_a_malformed_lock_names_its_line(line: str) -> None:
@@ -209,7 +171,7 @@ def test_the_shipped_lock_is_a_broker_with_its_tools_and_its_logging() -> None:
 
 
 def test_a_version_without_a_lock_says_how_to_make_one() -> None:
-    with pytest.raises(ConfigError, match=r"python -m kafkaclient\.testing\.lock 0\.0\.7"):
+    with pytest.raises(ConfigError, match=r"python -m release\.kafka_lock 0\.0\.7"):
         read_lock("0.0.7")
 
 
@@ -218,11 +180,3 @@ def test_a_lock_made_by_the_user_is_found(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "locks").mkdir()
     (tmp_path / "locks" / "kafka-0.0.7.lock").write_text(format_lock("0.0.7", [jar("a")]))
     assert read_lock("0.0.7") == (jar("a"),)
-
-
-def test_scan_reads_maven_s_layout(tmp_path: Path) -> None:
-    expected = jar("thing", "org.example.deep")
-    path = tmp_path / expected.path
-    path.parent.mkdir(parents=True)
-    path.write_bytes(content("thing"))
-    assert scan(tmp_path) == [expected]

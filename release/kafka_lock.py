@@ -1,7 +1,7 @@
-"""Creates the lock file of a Kafka version: ``python -m kafkaclient.testing.lock 4.3.1``.
+"""Creates the lock file of a Kafka version: ``python -m release.kafka_lock 4.3.1``.
 
 Maven resolves and copies the jars once, and this module writes their hashes into the lock file.
-Brokers run without this module and without Maven.
+Installations only read it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkaclient.testing.errors import JarsUnavailableError
-from kafkaclient.testing.jars import Jar, cache_dir, format_lock
+from kafkaclient.testing.jars import Jar, cache_dir
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +53,18 @@ def make_lock(version: str, maven: str) -> str:
     return format_lock(version, jars)
 
 
+def format_lock(version: str, jars: Sequence[Jar]) -> str:
+    """The text of a lock file. Kafka's jars are first, which makes class loading faster."""
+    ordered = sorted(jars, key=lambda jar: (jar.group != "org.apache.kafka", jar.coordinates))
+    lines = [f"{jar.sha256} {jar.size:>8} {jar.coordinates}" for jar in ordered]
+    head = (
+        f"# The jars of a Kafka {version} broker with its tools, in the order of the class path.\n"
+        "# SHA-256, size in bytes, Maven coordinates.\n"
+        f"# Made by: python -m release.kafka_lock {version}\n"
+    )
+    return head + "\n".join(lines) + "\n"
+
+
 def scan(repository: Path) -> list[Jar]:
     """The jars in a directory with Maven's layout."""
     jars = []
@@ -72,19 +83,19 @@ def _resolve(roots: Sequence[tuple[str, str, str]], maven: str) -> list[Jar]:
         command = [maven, "--quiet", "--batch-mode", "--file", str(pom)]
         command += ["dependency:copy-dependencies", "-DincludeScope=runtime"]
         command += [f"-DoutputDirectory={repository}", "-Dmdep.useRepositoryLayout=true"]
-        subprocess.run(command, check=True, stdout=sys.stderr)  # noqa: S603 - the user's Maven
+        subprocess.run(command, check=True, stdout=sys.stderr)
         return scan(repository)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line entry point."""
-    parser = argparse.ArgumentParser(prog="python -m kafkaclient.testing.lock", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m release.kafka_lock", description=__doc__)
     parser.add_argument("version", help="a Kafka version, for example 4.3.1")
     parser.add_argument("--output", type=Path, help="the file to write; default: the user's cache")
     options = parser.parse_args(arguments)
     maven = shutil.which("mvn")
     if maven is None:
-        raise JarsUnavailableError("creating a lock needs Maven: there is no `mvn` on the PATH")
+        sys.exit("creating a lock needs Maven: there is no `mvn` on the PATH")
     output: Path = options.output or cache_dir() / "locks" / f"kafka-{options.version}.lock"
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(make_lock(options.version, maven), "utf-8")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pyspark
 
-from kafkaclient.testing import jvm as jre
+from kafkaclient.testing import jre
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

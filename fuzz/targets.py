@@ -153,7 +153,7 @@ def fetched_part(data: bytes) -> None:
             columns, after = part.take(position, 2**63 - 1, 200, True)
             assert after >= position
             assert seen <= len(data)
-            position, seen = after, seen + columns.rows
+            position, seen = after, seen + (0 if columns is None else columns.rows)
 
 
 def decompression(data: bytes) -> None:

@@ -73,7 +73,7 @@ def test_a_wheel_from_the_sdist_has_what_is_needed_and_no_more(unpacked: Path) -
     packages = ("kafkaclient/", "pyspark_kafkaclient/", "pytest_kafkaclient/")
     sources = {name for name in tracked() if name.startswith(packages)}
     others = {name for name in sources if Path(name).suffix in OTHERS}
-    python = {name for name in sources if Path(name).suffix == ".py"}
+    python = {name for name in sources if Path(name).suffix in (".py", ".pyi")}
     typed = {f"{package}py.typed" for package in packages}
     assert names == python | others | typed
     # Sources in Cython are for a build only; everything else is in the wheel.

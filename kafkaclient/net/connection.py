@@ -16,7 +16,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.net.pending_request import PendingRequest
 from kafkaclient.net.pipeline import Pipeline
-from kafkaclient.net.tls import explain_tls_error
+from kafkaclient.net.tls_failures import explain_tls_error
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.api_versions import ApiVersions, ApiVersionsCall
 

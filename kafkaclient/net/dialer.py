@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from kafkaclient.errors import SslAuthenticationError
 from kafkaclient.net.off_loop import OffLoop, guard
-from kafkaclient.net.tls import explain_tls_error, is_plain_kafka
+from kafkaclient.net.tls_failures import explain_tls_error, is_plain_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

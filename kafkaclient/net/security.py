@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.errors import AuthenticationError, SslAuthenticationError
 from kafkaclient.net.authentication import Session, authenticate, demanded_mechanisms
 from kafkaclient.net.dialer import TcpDialer
-from kafkaclient.net.tls import is_tls
+from kafkaclient.net.tls_failures import is_tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable

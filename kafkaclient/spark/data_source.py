@@ -20,7 +20,7 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.spark.garbage import freeze_objects
 from kafkaclient.spark.given_options import without_effect
 from kafkaclient.spark.options import ENDING, SUBSCRIPTIONS, TRIGGER, ReadOptions, WriteOptions
-from kafkaclient.spark.rows import read_schema
+from kafkaclient.spark.schema import read_schema
 from kafkaclient.spark.session import REMEDY
 
 if TYPE_CHECKING:

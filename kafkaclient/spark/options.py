@@ -31,7 +31,7 @@ from kafkaclient.spark.offsets import (
     parse_offsets,
     parse_partitions,
 )
-from kafkaclient.spark.rows import read_schema
+from kafkaclient.spark.schema import read_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -55,7 +55,7 @@ class Planner:
         await self._reader.start()
         if self._options.group is not None:
             # The admin client takes longer to import than everything else of a query's process.
-            from kafkaclient.spark.group_progress import GroupProgress, new_admin
+            from kafkaclient.spark.group_progress import GroupProgress, new_admin  # noqa: PLC0415
 
             admin = new_admin(self._options.client, self._dialer)
             self._group = GroupProgress(admin, self._options.group, self._clock)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType
 
 from kafkaclient.errors import ConfigError, InvalidRecordError
+from kafkaclient.spark.schema import arrow_schema, read_schema
 from kafkaclient.wire.compression import crc32c
 
 if TYPE_CHECKING:
@@ -20,26 +21,6 @@ if TYPE_CHECKING:
 
 
 # --- The columns of a read. ---
-
-
-def read_schema(*, headers: bool, columns: AbstractSet[str] | None = None) -> StructType:
-    """The columns of a read, as in spark-sql-kafka; with ``columns`` only those."""
-    schema = StructType().add("key", "binary").add("value", "binary").add("topic", "string")
-    schema = schema.add("partition", "integer").add("offset", "long")
-    schema = schema.add("timestamp", "timestamp").add("timestampType", "integer")
-    if headers:
-        schema.add("headers", ArrayType(StructType().add("key", "string").add("value", "binary")))
-    return StructType([each for each in schema if columns is None or each.name in columns])
-
-
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow types in which Spark takes these columns. Times are in UTC."""
-    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - slow, only for tasks
-
-    try:
-        return to_arrow_schema(schema, timezone="UTC")
-    except TypeError:  # Spark 4.0 and 4.1, where they always are
-        return to_arrow_schema(schema)
 
 
 # --- Converts fetched records to Spark's columns, and Spark's rows to records, all as Arrow. ---

@@ -90,7 +90,7 @@ def test_the_commands_about_a_cluster(block: Block, run: Run) -> None:
 @runs("docs/how-to/command-line.md", "console", having="--version")
 def test_the_version(block: Block, run: Run) -> None:
     (command,) = block.commands
-    printed = re.sub("compiled: .*", "compiled: yes", run(command.line)[0].strip())
+    printed = run(command.line)[0].strip()
     assert re.sub(r"[\d.]+", "", printed) == re.sub(r"[\d.]+", "", "\n".join(command.output))
 
 

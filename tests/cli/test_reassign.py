@@ -343,7 +343,7 @@ def test_cancel_tells_throttles_that_stay(
 
 def test_set_tells_throttles_that_stay(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("throttle", "set", "--broker", 2, "--replication-quota", 500, "--wait")
-    monkeypatch.setattr(CLEAR.format("quotas"), nothing_cleared)
+    monkeypatch.setattr(CLEAR.format("throttled_reassignment"), nothing_cleared)
     waited = run(*words)
     assert waited.exit_code == 1
     assert "the throttle of broker 3 could not be removed: no answer" in waited.stderr

@@ -20,7 +20,8 @@ from kafkaclient.errors import BrokerConnectionError, SslAuthenticationError
 from kafkaclient.net.connection import Connection
 from kafkaclient.net.dialer import TcpDialer
 from kafkaclient.net.pending_request import PendingRequest
-from kafkaclient.net.tls import TlsContexts, is_plain_kafka, is_tls
+from kafkaclient.net.tls import TlsContexts
+from kafkaclient.net.tls_failures import is_plain_kafka, is_tls
 from kafkaclient.wire.codec import decode_request, encode_response
 
 if TYPE_CHECKING:

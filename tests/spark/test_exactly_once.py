@@ -35,13 +35,13 @@ from kafkaclient.spark.commit import (  # noqa: E402
     abort_batch,
     commit_batch,
 )
-from kafkaclient.spark.decisions import Contents, Decision
+from kafkaclient.spark.decisions import Contents, Decision  # noqa: E402
 from kafkaclient.spark.exactly_once import (  # noqa: E402
     ExactlyOnceWriter,
     Prepared,
     TransactionalTaskWriter,
 )
-from kafkaclient.spark.ledger import KafkaLedger, make_ledger
+from kafkaclient.spark.ledger import KafkaLedger, make_ledger  # noqa: E402
 from kafkaclient.spark.offsets import end_offsets  # noqa: E402
 from kafkaclient.spark.options import WriteOptions  # noqa: E402
 from kafkaclient.spark.rows import WriteColumns  # noqa: E402

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.spark import session as jobs
+from kafkaclient.spark import jobs
 from kafkaclient.spark.jobs import report_progress
 
 if TYPE_CHECKING:

@@ -22,11 +22,8 @@ from pyspark.sql.types import (  # noqa: E402
 )
 
 from kafkaclient.errors import ConfigError, InvalidRecordError  # noqa: E402
-from kafkaclient.spark.rows import (  # noqa: E402
-    ReadColumns,
-    WriteColumns,
-    read_schema,
-)
+from kafkaclient.spark.rows import ReadColumns, WriteColumns  # noqa: E402
+from kafkaclient.spark.schema import read_schema  # noqa: E402
 from kafkaclient.types import TopicPartition  # noqa: E402
 
 

@@ -20,7 +20,7 @@ from kafkaclient.errors import ConfigError, KafkaError, MetadataTimeoutError
 from kafkaclient.spark import register, session, source
 from kafkaclient.spark.data_source import KafkaDataSource
 from kafkaclient.spark.offsets import OffsetRange
-from kafkaclient.spark.rows import read_schema
+from kafkaclient.spark.schema import read_schema
 from kafkaclient.spark.source import read_range
 from kafkaclient.testing.fake import ErrorCode
 

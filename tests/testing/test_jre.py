@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.testing import jvm as jre
+from kafkaclient.testing import jre
 from kafkaclient.testing.errors import JavaNotFoundError
 from kafkaclient.testing.jre import find_java, parse_major_version
 

@@ -14,7 +14,6 @@ cdef class BrokerConditions:
 
 
 cdef class LateBinding(PartitionStrategy):
-    cdef public bint may_move
     cdef public TopicBuffer _topic
     cdef public MinimumShare _minimum_share
     cdef public BrokerConditions _conditions
@@ -45,7 +44,6 @@ cdef class RoundRobinBinding(LateBinding):
 
 
 cdef class Kip794(PartitionStrategy):
-    cdef public bint may_move
     cdef public object partitioner, _near
     cdef public _Eligible _eligible
     cdef public TopicBuffer _topic
@@ -66,7 +64,6 @@ cdef class _Eligible:
 
 cdef class CustomPartitioner(PartitionStrategy):
     cdef public TopicBuffer _topic
-    cdef public bint may_move
     cdef public object _cluster, _load, _who, _partition, _on_new_batch
     @cython.locals(count=Py_ssize_t)
     cpdef PartitionQueue choose_queue(self, record, view)

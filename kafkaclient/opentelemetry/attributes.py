@@ -9,10 +9,6 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from opentelemetry.semconv._incubating.attributes import messaging_attributes as names
-from opentelemetry.semconv.attributes.error_attributes import ERROR_TYPE
-from opentelemetry.semconv.attributes.server_attributes import SERVER_ADDRESS, SERVER_PORT
-
 from kafkaclient.types import NO_OFFSET
 
 if TYPE_CHECKING:
@@ -20,8 +16,17 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.view import ClusterView
 
-MAYBE_WRITTEN = "kafkaclient.maybe_written"
-"""Of a failed span: whether the record may be in the log all the same. No name of a convention."""
+BATCH_COUNT = "messaging.batch.message_count"
+
+
+def topic_attributes(topic: str) -> dict[str, AttributeValue]:
+    """What spans and metrics of a topic have in common."""
+    return {
+        "messaging.system": "kafka",
+        "messaging.operation.name": "send",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": topic,
+    }
 
 
 def span_description(client_id: str, topic: Any) -> tuple[str, dict[str, AttributeValue]]:
@@ -32,23 +37,17 @@ def span_description(client_id: str, topic: Any) -> tuple[str, dict[str, Attribu
 
 @lru_cache(maxsize=4096)
 def _span_description(client_id: str, topic: str) -> tuple[str, dict[str, AttributeValue]]:
-    return f"send {topic}", {
-        names.MESSAGING_SYSTEM: names.MessagingSystemValues.KAFKA.value,
-        names.MESSAGING_OPERATION_NAME: "send",
-        names.MESSAGING_OPERATION_TYPE: names.MessagingOperationTypeValues.SEND.value,
-        names.MESSAGING_DESTINATION_NAME: topic,
-        names.MESSAGING_CLIENT_ID: client_id,
-    }
+    return f"send {topic}", {**topic_attributes(topic), "messaging.client.id": client_id}
 
 
 def record_attributes(*, tombstone: bool, key: Any) -> dict[str, AttributeValue]:
     """What a span says about the record itself. ``key`` None: nothing about the key."""
     attributes: dict[str, AttributeValue] = {}
     if tombstone:
-        attributes[names.MESSAGING_KAFKA_MESSAGE_TOMBSTONE] = True
-    text = None if key is None else key_text(key)
+        attributes["messaging.kafka.message.tombstone"] = True
+    text = None if key is None else _key_text(key)
     if text is not None:
-        attributes[names.MESSAGING_KAFKA_MESSAGE_KEY] = text
+        attributes["messaging.kafka.message.key"] = text
     return attributes
 
 
@@ -59,26 +58,18 @@ def place_attributes(
     partition's leader in ``view``."""
     attributes: dict[str, AttributeValue] = {}
     if partition >= 0:
-        attributes[names.MESSAGING_DESTINATION_PARTITION_ID] = str(partition)
+        attributes["messaging.destination.partition.id"] = str(partition)
     if offset != NO_OFFSET:
-        attributes[names.MESSAGING_KAFKA_OFFSET] = offset
-    leader = None if view is None else view.leader(topic, partition)
-    if leader is not None:
-        attributes[SERVER_ADDRESS] = leader.host
-        attributes[SERVER_PORT] = leader.port
-    return attributes
+        attributes["messaging.kafka.offset"] = offset
+    return attributes | broker_attributes(None if view is None else view.leader(topic, partition))
 
 
-def failure_attributes(error: BaseException) -> dict[str, AttributeValue]:
-    """An error's kind, not its text: user code may have put a value into the text."""
-    attributes: dict[str, AttributeValue] = {ERROR_TYPE: error_type(error)}
-    maybe_written = getattr(error, "maybe_written", None)
-    if maybe_written is not None:
-        attributes[MAYBE_WRITTEN] = bool(maybe_written)
-    return attributes
+def broker_attributes(broker: Any) -> dict[str, AttributeValue]:
+    """The address of a broker; nothing if it is None."""
+    return {} if broker is None else {"server.address": broker.host, "server.port": broker.port}
 
 
-def key_text(key: Any) -> str | None:
+def _key_text(key: Any) -> str | None:
     """A key as text; None if it has no text."""
     if isinstance(key, str):
         return key
@@ -86,12 +77,6 @@ def key_text(key: Any) -> str | None:
         return bytes(key).decode() if isinstance(key, (bytes, bytearray, memoryview)) else None
     except ValueError:  # no UTF-8, or a released memoryview
         return None
-
-
-def error_type(error: BaseException) -> str:
-    """Kafka's name of a broker's error, else the name of the exception's class."""
-    name = getattr(error, "name", None) if getattr(error, "code", None) is not None else None
-    return name if isinstance(name, str) and name else type(error).__qualname__
 
 
 def is_traced_elsewhere(producer: Any) -> bool:

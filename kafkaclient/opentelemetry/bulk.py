@@ -7,16 +7,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from opentelemetry import trace
-from opentelemetry.semconv._incubating.attributes import messaging_attributes as names
 
-from kafkaclient.opentelemetry.attributes import (
+from kafkaclient.opentelemetry.attributes import BATCH_COUNT, place_attributes
+from kafkaclient.opentelemetry.failures import (
     MAYBE_WRITTEN,
+    end_failed,
     failure_attributes,
-    place_attributes,
+    harmless,
 )
-from kafkaclient.opentelemetry.failures import harmless
 from kafkaclient.opentelemetry.headers import own_context, readable, with_pairs
-from kafkaclient.opentelemetry.spans import RecordSpan, end_failed, metadata_of
+from kafkaclient.opentelemetry.spans import RecordSpan, metadata_of
 from kafkaclient.producer.producer import Producer
 from kafkaclient.types import NO_OFFSET
 
@@ -69,9 +69,7 @@ class BulkSpan:
         if appended is not None:
             self.follow(appended)
             return
-        attributes: dict[str, AttributeValue] = {
-            names.MESSAGING_BATCH_MESSAGE_COUNT: self._records or 0
-        }
+        attributes: dict[str, AttributeValue] = {BATCH_COUNT: self._records or 0}
         if not isinstance(error, Exception):
             # It was cancelled. How many records it had appended is not known.
             attributes[MAYBE_WRITTEN] = True
@@ -95,7 +93,7 @@ class BulkSpan:
         failures, written = delivery.peek()
         appended = delivery.records
         count = appended if self._refusal is None else max(appended, self._records or 0)
-        attributes: dict[str, AttributeValue] = {names.MESSAGING_BATCH_MESSAGE_COUNT: count}
+        attributes: dict[str, AttributeValue] = {BATCH_COUNT: count}
         if not failures and self._refusal is None:
             if len(written.partitions) == 1:
                 ((partition, ranges),) = written.partitions.items()

@@ -1,7 +1,8 @@
-"""Errors that a user's sampler, propagator or span processor raises: logged, never raised.
+"""Errors: those of records as attributes of spans, and those of tracing itself.
 
-OpenTelemetry's specification forbids the SDK to raise at run time. The SDK does not catch what
-other code raises inside of it.
+What a user's sampler, propagator or span processor raises is logged, never raised: OpenTelemetry's
+specification forbids the SDK to raise at run time, and the SDK does not catch what other code
+raises inside of it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,22 @@ from functools import wraps
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from opentelemetry.trace import Status, StatusCode
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from opentelemetry.trace import Span
+    from opentelemetry.util.types import AttributeValue
 
 _log = logging.getLogger(__name__)
 
 S = TypeVar("S")
 P = ParamSpec("P")
+
+ERROR_TYPE = "error.type"
+MAYBE_WRITTEN = "kafkaclient.maybe_written"
+"""Of a failed span: whether the record may be in the log all the same. No name of a convention."""
 
 # None of the guarded calls awaits, so a CancelledError does not come from the event loop.
 FAILURES = (Exception, asyncio.CancelledError)
@@ -26,6 +36,28 @@ _MOST_KINDS = 1000
 _OWN = ("kafkaclient", "opentelemetry")
 
 _logged: set[tuple[str, str, type[BaseException]]] = set()
+
+
+def failure_attributes(error: BaseException) -> dict[str, AttributeValue]:
+    """An error's kind, not its text: user code may have put a value into the text."""
+    attributes: dict[str, AttributeValue] = {ERROR_TYPE: error_type(error)}
+    maybe_written = getattr(error, "maybe_written", None)
+    if maybe_written is not None:
+        attributes[MAYBE_WRITTEN] = bool(maybe_written)
+    return attributes
+
+
+def error_type(error: BaseException) -> str:
+    """Kafka's name of a broker's error, else the name of the exception's class."""
+    name = getattr(error, "name", None) if getattr(error, "code", None) is not None else None
+    return name if isinstance(name, str) and name else type(error).__qualname__
+
+
+def end_failed(span: Span, attributes: dict[str, AttributeValue]) -> None:
+    """End a span with these attributes, as failed."""
+    span.set_attributes(attributes)
+    span.set_status(Status(StatusCode.ERROR))
+    span.end()
 
 
 def report(doing: str, error: BaseException) -> None:

@@ -8,19 +8,14 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics
-from opentelemetry.semconv._incubating.attributes import messaging_attributes as names
-from opentelemetry.semconv._incubating.metrics import messaging_metrics
-from opentelemetry.semconv.attributes.error_attributes import ERROR_TYPE
-from opentelemetry.semconv.attributes.server_attributes import SERVER_ADDRESS, SERVER_PORT
 
 from kafkaclient.hooks import FinishedBatch, Hooks
-from kafkaclient.opentelemetry.attributes import error_type
-from kafkaclient.opentelemetry.failures import harmless
+from kafkaclient.opentelemetry.attributes import broker_attributes, topic_attributes
+from kafkaclient.opentelemetry.failures import ERROR_TYPE, error_type, harmless
 from kafkaclient.producer.producer import Producer
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.util.types import AttributeValue
 
 _plain_start = Producer.start
 
@@ -59,27 +54,27 @@ class BatchMetrics(Hooks):
     """Measures the batches of one producer."""
 
     def __init__(self, meter: metrics.Meter, producer: Any, measuring: Measuring) -> None:
-        self._duration = messaging_metrics.create_messaging_client_operation_duration(meter)
-        self._sent = messaging_metrics.create_messaging_client_sent_messages(meter)
+        self._duration = meter.create_histogram(
+            "messaging.client.operation.duration",
+            "s",
+            "Duration of messaging operation initiated by a producer or consumer client.",
+        )
+        self._sent = meter.create_counter(
+            "messaging.client.sent.messages",
+            "{message}",
+            "Number of messages producer attempted to send to the broker.",
+        )
         self._producer = weakref.ref(producer)
         self._measuring = measuring
 
     def on_batch(self, batch: FinishedBatch) -> None:
         if self._measuring.stopped:
             return
-        attributes: dict[str, AttributeValue] = {
-            names.MESSAGING_SYSTEM: names.MessagingSystemValues.KAFKA.value,
-            names.MESSAGING_OPERATION_NAME: "send",
-            names.MESSAGING_OPERATION_TYPE: names.MessagingOperationTypeValues.SEND.value,
-            names.MESSAGING_DESTINATION_NAME: batch.topic,
-        }
+        attributes = topic_attributes(batch.topic)
         producer = self._producer()
         core = None if producer is None else producer._core
         if core is not None:
-            broker = core.metadata.view.brokers.get(batch.broker)
-            if broker is not None:
-                attributes[SERVER_ADDRESS] = broker.host
-                attributes[SERVER_PORT] = broker.port
+            attributes |= broker_attributes(core.metadata.view.brokers.get(batch.broker))
         if batch.error is not None:
             attributes[ERROR_TYPE] = error_type(batch.error)
         self._duration.record(batch.done_s - batch.created_s, attributes)

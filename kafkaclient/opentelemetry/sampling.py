@@ -4,12 +4,12 @@ The SDK's samplers answer by the parent's span context, and by the trace id alon
 without parent. So their answer is kept for all records of one context. For records without parent,
 ``TraceIdRatioBased`` samples each trace id with the same probability: the number of records up to
 the next sampled one is drawn at once, and that record gets a trace id that the sampler accepts.
-Other samplers are asked about each record.
+Other samplers are asked about each record. What a sampler does is told by its description.
 """
 
 from __future__ import annotations
 
-import logging
+import re
 from random import randrange
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +24,14 @@ from kafkaclient.opentelemetry.headers import pairs_of, unsampled_pairs_of
 from kafkaclient.opentelemetry.sending import Gate
 
 if TYPE_CHECKING:
-    from contextvars import ContextVar
-
     from opentelemetry.trace import Tracer, TracerProvider
 
     from kafkaclient.opentelemetry.headers import Pairs
 
-_log = logging.getLogger(__name__)
+_SDK = "opentelemetry.sdk.trace.sampling"
+_PART = r"AlwaysOnSampler|AlwaysOffSampler|TraceIdRatioBased\{[^{}]*\}"
+_KNOWN = re.compile(rf"({_PART})|ParentBased\{{root:({_PART})(?:,\w+:(?:{_PART}))*\}}")
+"""Descriptions of samplers whose answer depends on the context alone."""
 
 
 class Sampling:
@@ -50,10 +51,7 @@ class Sampling:
         self._by_context = False
         """Whether the sampler's answer is the same for all records of one context."""
         self._stopped = False
-        self.bound = 2**64
-        """The trace ids of sampled records without parent are below it in their lower 64 bits."""
-        self.variable = _context_variable()
-        self.gate = Gate(self.variable, self._decide)
+        self.gate = Gate(context_api.get_current, self._decide)
 
     def stop(self) -> None:
         """No record gets a span or a context any more."""
@@ -73,36 +71,19 @@ class Sampling:
             self._tracer = tracer  # last: another thread uses what is set by now
         return tracer
 
-    @property
-    def is_final(self) -> bool:
-        """Whether a record that the gate samples is sampled: the tracer would say the same."""
-        return self._ratio is not None
-
     def _use(self, tracer: Any) -> None:
         """Find out which of the sampler's answers are known. Two threads may do so at once."""
-        try:
-            self._learn_sampler(tracer)
-        except Exception as error:  # noqa: BLE001 - an SDK whose private names have changed
-            self._by_context, self._ratio = False, None
-            _log.info("the sampler is asked about each record: %r", error)
-
-    def _learn_sampler(self, tracer: Any) -> None:
         sampler = getattr(tracer, "sampler", None)
-        self._by_context = sampler is not None and _is_known(sampler)
-        if not self._by_context:
-            return  # a sampler of the user's own, or a tracer that is not the SDK's
-        root: Any = getattr(sampler, "_root", sampler)
-        ratio = _ratio_of(root)
-        if ratio is not None and 0 < ratio < 1:
-            # No other code starts spans with this scope's tracer.
-            ids = accepted_ids(tracer.id_generator, root.bound)
-            if ids is None:
+        try:
+            ratio = _root_ratio(sampler)
+            self._by_context = ratio is not None
+            if ratio is None or (0 < ratio < 1 and not _accepts_drawn_ids(tracer, ratio)):
                 return
-            tracer.id_generator = ids
-            self.bound = root.bound
+        except FAILURES as error:
+            report("looking at the sampler", error)
+            return
         self._ratio = ratio
-        if ratio is not None:
-            self.gate.sample(ratio)
+        self.gate.sample(ratio)
 
     def _decide(self, context: Context) -> Pairs | None:
         """For :class:`Gate`: None if a record in this context gets a span, else its headers."""
@@ -140,61 +121,36 @@ class Sampling:
         return bool(result.decision.is_recording())
 
 
-def _context_variable() -> ContextVar[Context]:
-    """The variable that has OpenTelemetry's current context."""
-    variable: ContextVar[Context] | None
-    runtime = getattr(context_api, "_RUNTIME_CONTEXT", None)
-    variable = getattr(runtime, "_current_context", None)
-    return variable or _OtherRuntime()  # type: ignore[return-value]
+def _root_ratio(sampler: Any) -> float | None:
+    """The share of records without parent that a sampler of the SDK's samples. None: it has to be
+    asked about each record, also about those with a parent."""
+    if type(sampler).__module__ != _SDK:
+        return None  # a sampler of the user's own, or a tracer that is not the SDK's
+    found = _KNOWN.fullmatch(sampler.get_description())
+    if found is None:
+        return None
+    root = found[1] or found[2]
+    always = {"AlwaysOnSampler": 1.0, "AlwaysOffSampler": 0.0}.get(root)
+    return float(root.partition("{")[2].rstrip("}")) if always is None else always
 
 
-class _OtherRuntime:
-    """In place of the variable, for a runtime context that is not made of context variables."""
-
-    def get(self) -> Context:
-        try:
-            return context_api.get_current()
-        except FAILURES as error:
-            report("reading the current context", error)
-            return Context()
-
-
-def _is_known(sampler: Any) -> bool:
-    """Whether this is a sampler of the SDK whose answer depends on the context alone."""
-    try:
-        from opentelemetry.sdk.trace import sampling  # noqa: PLC0415 - the SDK may be missing
-    except ImportError:
-        return False
-    methods = (
-        sampling.StaticSampler.should_sample,
-        sampling.TraceIdRatioBased.should_sample,
-    )
-    if type(sampler).should_sample is sampling.ParentBased.should_sample:
-        parts = [value for value in vars(sampler).values() if isinstance(value, sampling.Sampler)]
-        return all(type(part).should_sample in methods for part in parts)
-    return getattr(type(sampler), "should_sample", None) in methods
-
-
-def _ratio_of(root: Any) -> float | None:
-    """The probability with which a root sampler of the SDK samples a record."""
-    from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON  # noqa: PLC0415
-
-    descriptions = {ALWAYS_ON.get_description(): 1.0, ALWAYS_OFF.get_description(): 0.0}
-    return descriptions.get(root.get_description(), getattr(root, "rate", None))
-
-
-def accepted_ids(ids: Any, bound: int) -> Any:
-    """An id generator whose trace ids are below ``bound`` in their lower 64 bits, so that
-    TraceIdRatioBased accepts them; None if ``ids`` makes other than random ids."""
-    from opentelemetry.sdk.trace.id_generator import RandomIdGenerator  # noqa: PLC0415
+def _accepts_drawn_ids(tracer: Any, ratio: float) -> bool:
+    """Give the tracer trace ids that the sampler accepts. False: they could not be known, or the
+    program makes ids of its own."""
+    from opentelemetry.sdk.trace.id_generator import RandomIdGenerator  # noqa: PLC0415 - no SDK
+    from opentelemetry.sdk.trace.sampling import TraceIdRatioBased  # noqa: PLC0415
 
     class AcceptedIds(RandomIdGenerator):
         accepted = True
 
         def generate_trace_id(self) -> int:
             upper = super().generate_trace_id() >> 64
-            return (upper or 1) << 64 | randrange(max(1, bound))
+            return (upper or 1) << 64 | randrange(bound)
 
-    if getattr(ids, "accepted", False):
-        return ids  # of an earlier instrumentation with the same provider
-    return AcceptedIds() if type(ids) is RandomIdGenerator else None
+    bound = TraceIdRatioBased.get_bound_for_rate(ratio)  # of the lower 64 bits
+    results = [tracer.sampler.should_sample(Context(), n, "send") for n in (bound - 1, bound)]
+    if [result.decision.is_sampled() for result in results] != [True, False]:
+        return False
+    if type(tracer.id_generator) is RandomIdGenerator:
+        tracer.id_generator = AcceptedIds()  # no other code starts spans with this scope's tracer
+    return hasattr(tracer.id_generator, "accepted")  # also of an earlier instrumentation

@@ -1,6 +1,5 @@
 cimport cython
 
-from kafkaclient.opentelemetry.pending_spans cimport PendingSpans, _current
 from kafkaclient.producer.batches.delivery cimport Delivery
 from kafkaclient.producer.batches.direct_append cimport DirectAppend
 
@@ -13,13 +12,12 @@ cdef object random
 
 @cython.final
 cdef class Gate:
-    cdef object _variable
+    cdef object _current
     cdef object _decide
     cdef tuple _known
     cdef long long _records_to_skip
     cdef double _log_refused
     cdef bint _samples_all
-    cdef public PendingSpans pending_spans
 
     @cython.locals(known=tuple)
     cpdef tuple unsampled_headers(self)
@@ -31,8 +29,6 @@ cdef class Gate:
 
 
 cdef tuple _unsampled_headers(Gate gate)
-@cython.locals(pending_spans=PendingSpans, started=tuple)
-cdef tuple _start(Gate gate, start, producer, topic, value, key, partition, headers)
 cdef object _try_append(
     DirectAppend producer, topic, value, key, partition, timestamp_ms, headers
 )

@@ -3,7 +3,7 @@
 :class:`Gate` says whether a record gets a span, before anything is allocated for it.
 :func:`traced_methods` makes the methods that take the place of a producer's own.
 
-This file is the source of the compiled ``_sending`` as well; ``_sending.pxd`` has the C types.
+``sending.pxd`` has the C types.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import cython
 
+from kafkaclient.opentelemetry.failures import FAILURES, report
 from kafkaclient.opentelemetry.headers import with_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextvars import ContextVar
 
     from opentelemetry.context import Context
 
@@ -32,8 +32,7 @@ _ALWAYS = 2**62  # records: more than any producer sends
 # What is called in C is read from a variable of C.
 _with_pairs = with_pairs
 
-if not cython.compiled:  # in C, see _sending.pxd
-    from kafkaclient.opentelemetry.pending_spans import PendingSpans, _current
+if not cython.compiled:  # in C, see sending.pxd
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.direct_append import DirectAppend  # noqa: TC001 - C needs it
 
@@ -43,39 +42,40 @@ if not cython.compiled:  # in C, see _sending.pxd
 class Gate:
     """Whether the next record gets a span. Producers in several threads share one gate.
 
-    ``variable`` has OpenTelemetry's current context. ``decide(context)`` is asked about each record
-    that the gate cannot decide itself. Its answer is that of :meth:`unsampled_headers`. With
+    ``current()`` gives OpenTelemetry's current context. ``decide(context)`` is asked about each
+    record that the gate cannot decide itself. Its answer is that of :meth:`unsampled_headers`. With
     :meth:`remember_unsampled` it tells the gate which of the following records have this answer.
     """
 
     # Threads: no answer about a record is in a field that another record's answer could replace
     # before it is read. What belongs together is one tuple, which is replaced as a whole.
     __slots__ = (
+        "_current",
         "_decide",
         "_known",
         "_log_refused",
         "_records_to_skip",
         "_samples_all",
-        "_variable",
-        "pending_spans",
     )
 
     def __init__(
-        self, variable: ContextVar[Context], decide: Callable[[Context], Pairs | None]
+        self, current: Callable[[], Context], decide: Callable[[Context], Pairs | None]
     ) -> None:
-        self._variable = variable
+        self._current = current
         self._decide = decide
         self._known: tuple[Context | None, Pairs] = (None, ())
         self._records_to_skip = 0
         self._log_refused = 0.0
         self._samples_all = False
-        self.pending_spans: PendingSpans | None = None
-        """Starts the spans of most records; None: the tracer starts each span."""
 
     def unsampled_headers(self) -> Pairs | None:
         """The headers with the context of the record that is being sent, if it gets no span; None
         if it gets one. Call it once for each record."""
-        context = _current(self._variable)
+        try:
+            context = self._current()
+        except FAILURES as error:
+            report("reading the current context", error)
+            return ()
         if not context:
             if self.skip_record():
                 return ()
@@ -141,7 +141,7 @@ def traced_methods(gate: Gate, start: Callable[..., tuple[Any, HeadersLike]]) ->
                 headers = _with_pairs(headers, context_headers)
             done = _try_append(self, topic, value, key, partition, timestamp_ms, headers)
             return done if isinstance(done, Delivery) else self._send_slowly(done)
-        span, headers = _start(gate, start, self, topic, value, key, partition, headers)
+        span, headers = start(self, topic, value, key, partition, headers)
         try:
             done = _try_append(self, topic, value, key, partition, timestamp_ms, headers)
             delivery = done if isinstance(done, Delivery) else self._send_slowly(done)
@@ -167,7 +167,7 @@ def traced_methods(gate: Gate, start: Callable[..., tuple[Any, HeadersLike]]) ->
                 headers = _with_pairs(headers, context_headers)
             done = _try_append(self, topic, value, key, partition, timestamp_ms, headers)
             return done if isinstance(done, Delivery) else await self._append(done)
-        span, headers = _start(gate, start, self, topic, value, key, partition, headers)
+        span, headers = start(self, topic, value, key, partition, headers)
         try:
             done = _try_append(self, topic, value, key, partition, timestamp_ms, headers)
             delivery = done if isinstance(done, Delivery) else await self._append(done)
@@ -203,24 +203,6 @@ def traced_methods(gate: Gate, start: Callable[..., tuple[Any, HeadersLike]]) ->
 
 def _unsampled_headers(gate: Gate) -> Pairs | None:
     return gate.unsampled_headers()
-
-
-def _start(
-    gate: Gate,
-    start: Callable[..., tuple[Any, HeadersLike]],
-    producer: Any,
-    topic: Any,
-    value: Any,
-    key: Any,
-    partition: Any,
-    headers: HeadersLike,
-) -> tuple[Any, HeadersLike]:
-    pending_spans = gate.pending_spans
-    if pending_spans is not None and not headers:
-        started = pending_spans.start(producer, topic, value, key, partition)
-        if started is not None:
-            return started
-    return start(producer, topic, value, key, partition, headers)
 
 
 def _try_append(

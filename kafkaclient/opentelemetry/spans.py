@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context as context_api
 from opentelemetry import trace
-from opentelemetry.semconv._incubating.attributes.messaging_attributes import (
-    MESSAGING_BATCH_MESSAGE_COUNT,
-)
-from opentelemetry.trace import Link, SpanKind, Status, StatusCode
+from opentelemetry.trace import Link, SpanKind
 
 from kafkaclient.opentelemetry.attributes import (
-    failure_attributes,
+    BATCH_COUNT,
     is_traced_elsewhere,
     place_attributes,
     record_attributes,
     span_description,
 )
-from kafkaclient.opentelemetry.failures import FAILURES, harmless, report
+from kafkaclient.opentelemetry.failures import (
+    FAILURES,
+    end_failed,
+    failure_attributes,
+    harmless,
+    report,
+)
 from kafkaclient.opentelemetry.headers import (
     own_context,
     pairs_of,
@@ -31,18 +33,14 @@ from kafkaclient.producer.producer import Producer
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
-    from opentelemetry.trace import Span, Tracer
+    from opentelemetry.trace import Span
     from opentelemetry.util.types import AttributeValue
 
     from kafkaclient.cluster.metadata import Metadata
     from kafkaclient.opentelemetry.headers import Pairs
-    from kafkaclient.opentelemetry.pending_spans import PendingSpan, PendingSpans
     from kafkaclient.opentelemetry.sampling import Sampling
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.types import HeadersLike
-
-
-_log = logging.getLogger(__name__)
 
 
 class Spans:
@@ -51,7 +49,6 @@ class Spans:
     def __init__(self, sampling: Sampling, *, record_keys: bool) -> None:
         self._sampling = sampling
         self._record_keys = record_keys
-        self._tracer: Tracer | None = None
 
     def start_record(
         self,
@@ -61,45 +58,18 @@ class Spans:
         key: Any,
         partition: Any,
         headers: HeadersLike,
-    ) -> tuple[RecordSpan | PendingSpan, HeadersLike]:
+    ) -> tuple[RecordSpan, HeadersLike]:
         """The span of a record that was sampled, and the record's headers with its context."""
         if type(producer) is not Producer and is_traced_elsewhere(producer):
             return RecordSpan(trace.INVALID_SPAN, None), headers
         headers = readable(headers)
         caller_context = own_context(headers) if headers else None
-        if caller_context is None:
-            pending_spans = self._pending_spans()
-            if pending_spans is not None:
-                started = pending_spans.start(producer, topic, value, key, partition)
-                if started is not None:
-                    pending, pairs = started
-                    return pending, with_pairs(headers, pairs)
         attributes = record_attributes(
             tombstone=value is None, key=key if self._record_keys else None
         )
         span, pairs = self.start(producer, topic, partition, attributes, caller_context)
         record_span = RecordSpan(span, metadata_of(producer))
         return record_span, with_pairs(headers, pairs) if pairs else headers
-
-    def _pending_spans(self) -> PendingSpans | None:
-        """What starts spans that are made at their end; None: the tracer has to start them."""
-        tracer, gate = self._sampling.tracer, self._sampling.gate
-        if tracer is not self._tracer:
-            if self._sampling.is_final:
-                gate.pending_spans = self._direct_spans(tracer)
-            self._tracer = tracer
-        return gate.pending_spans
-
-    def _direct_spans(self, tracer: Tracer) -> PendingSpans | None:
-        try:
-            from kafkaclient.opentelemetry.direct_spans import (  # noqa: PLC0415 - needs the SDK
-                direct_spans,
-            )
-
-            return direct_spans(tracer, self._sampling, record_keys=self._record_keys)
-        except Exception as error:  # noqa: BLE001 - an SDK whose private names have changed
-            _log.info("the SDK makes all spans, which takes longer: %r", error)
-            return None
 
     def start(
         self,
@@ -169,7 +139,7 @@ class RecordSpan:
     @harmless("starting a span")
     def set_count(self, records: int) -> None:
         """The number of records in a batch that is sent as one."""
-        self._span.set_attribute(MESSAGING_BATCH_MESSAGE_COUNT, records)
+        self._span.set_attribute(BATCH_COUNT, records)
 
     @harmless("following a record")
     def follow(self, delivery: Delivery) -> None:
@@ -195,13 +165,6 @@ class RecordSpan:
         view = None if self._metadata is None else self._metadata.view
         self._span.set_attributes(place_attributes(topic, partition, offset, view))
         self._span.end()
-
-
-def end_failed(span: Span, attributes: dict[str, AttributeValue]) -> None:
-    """End a span with these attributes, as failed."""
-    span.set_attributes(attributes)
-    span.set_status(Status(StatusCode.ERROR))
-    span.end()
 
 
 def metadata_of(producer: Any) -> Metadata | None:

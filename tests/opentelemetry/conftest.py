@@ -1,4 +1,4 @@
-"""Tracing is off before and after each test; each form of a span is tested."""
+"""Tracing is off before and after each test."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture(params=[pytest.param(False, id="direct"), pytest.param(True, id="sdk")])
-def seen(request: pytest.FixtureRequest) -> Seen:
-    """Spans of both kinds: made at their end, and started by the SDK."""
-    return Seen(own=request.param)
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
 
 
 @pytest.fixture

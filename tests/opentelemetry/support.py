@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import format_span_id, format_trace_id
@@ -16,26 +16,13 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake import FakeCluster, FakeRecord
 
 
-class Watched(SpanProcessor):
-    """Does something at the start of a span, so that spans must be the tracer's own."""
-
-    def __init__(self) -> None:
-        self.started: list[Any] = []
-
-    def on_start(self, span: Any, parent_context: Any = None) -> None:
-        self.started.append(span)
-
-
 class Seen:
-    """A tracer provider, and the spans that ended. ``own``: the tracer has to make the spans."""
+    """A tracer provider, and the spans that ended."""
 
-    def __init__(self, sampler: Sampler | None = None, *, own: bool = False) -> None:
+    def __init__(self, sampler: Sampler | None = None) -> None:
         self._exporter = InMemorySpanExporter()
         self.provider = TracerProvider(sampler=sampler, shutdown_on_exit=False)
         self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.watched = Watched()
-        if own:
-            self.provider.add_span_processor(self.watched)
 
     @property
     def spans(self) -> list[ReadableSpan]:

@@ -9,11 +9,18 @@ import pytest
 from opentelemetry import baggage, context, propagate
 from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
+from opentelemetry.sdk.trace.sampling import (
+    ALWAYS_ON,
+    Decision,
+    ParentBased,
+    Sampler,
+    StaticSampler,
+)
 from opentelemetry.trace import NonRecordingSpan, NoOpTracer
 
 from kafkaclient.errors import InvalidRecordError
 from kafkaclient.opentelemetry import KafkaclientInstrumentor, failures
+from kafkaclient.opentelemetry.sending import Gate
 from kafkaclient.testing.clock import virtual_time
 from tests.opentelemetry.support import Seen, header, records
 from tests.producer.support import start_producer
@@ -160,6 +167,29 @@ async def test_a_record_is_sent_although_the_propagator_fails(
     steps = {record.getMessage().partition(":")[0] for record in caplog.records}
     assert "tracing failed while reading the context in headers" in steps
     assert "tracing failed while starting a span" in steps
+
+
+def test_a_context_that_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
+    gate = Gate(fail, lambda _: None)
+    assert [gate.unsampled_headers() for _ in range(3)] == [(), (), ()]
+    (record,) = caplog.records
+    assert "tracing failed while reading the current context" in record.getMessage()
+
+
+@virtual_time
+async def test_a_sampler_that_cannot_describe_itself_is_asked(
+    fake: FakeCluster, instrumentor: KafkaclientInstrumentor, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Nameless(StaticSampler):
+        get_description = fail
+
+    seen = Seen(sampler=ParentBased(Nameless(Decision.RECORD_AND_SAMPLE)))
+    instrumentor.instrument(tracer_provider=seen.provider)
+    async with start_producer(fake) as producer:
+        sent = await send_in_all_ways(producer)
+    assert len(records(fake)) == sent
+    assert len(seen.spans) == 6
+    assert "tracing failed while looking at the sampler" in caplog.text
 
 
 @virtual_time

@@ -18,7 +18,6 @@ from kafkaclient.opentelemetry import (
     instrument_producer,
     uninstrument_producer,
 )
-from kafkaclient.opentelemetry.direct_spans import DirectSpan
 from kafkaclient.sync import SyncProducer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import ErrorCode, FakeCluster
@@ -329,23 +328,6 @@ async def test_a_full_buffer(fake: FakeCluster, traced: Seen) -> None:
     failed = [fact for fact in traced.facts() if "error.type" in fact]
     assert [fact["error.type"] for fact in failed] == ["BufferFullError"]
     assert len(traced.spans) == len(records(fake)) + 1
-
-
-@pytest.mark.parametrize("own", [False, True])
-@virtual_time
-async def test_a_span_is_made_at_its_end_unless_a_processor_wants_its_start(
-    fake: FakeCluster, instrumentor: KafkaclientInstrumentor, own: bool
-) -> None:
-    seen = Seen()
-    instrumentor.instrument(tracer_provider=seen.provider)
-    async with start_producer(fake) as producer:
-        await producer.send_and_wait("t", b"1")
-        if own:  # it may be added at any time
-            seen.provider.add_span_processor(seen.watched)
-        await send_in_each_way(producer)
-    assert len(seen.watched.started) == (3 if own else 0)
-    direct = [isinstance(span, DirectSpan) for span in seen.spans]
-    assert direct == [True, not own, not own, not own]
 
 
 # --- switching it on and off ----------------------------------------------------------------------

@@ -213,6 +213,34 @@ async def test_a_sampler_of_the_programs_own_is_asked_about_each_record(fake: Fa
     assert flags == {b"yes": "03", b"no": ""}
 
 
+class Changed(TraceIdRatioBased):
+    """A known description, and another choice."""
+
+    def should_sample(self, *given: Any, **others: Any) -> SamplingResult:
+        return ALWAYS_ON.should_sample(*given, **others)
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        Changed(0.01),
+        ParentBased(Changed(0.01)),
+        ParentBased(ParentBased(ALWAYS_ON)),
+        ParentBased(ALWAYS_ON, remote_parent_sampled=Never()),
+    ],
+)
+@virtual_time
+async def test_a_sampler_is_asked_about_each_record_if_its_description_does_not_tell(
+    sampler: Sampler, fake: FakeCluster
+) -> None:
+    seen = Seen(sampler)
+    async with start_producer(fake) as producer:
+        instrument_producer(producer, tracer_provider=seen.provider)
+        for _ in range(20):
+            await producer.send_and_wait("t", b"")
+    assert len(seen.spans) == 20
+
+
 class Counting(RandomIdGenerator):
     """A program's own ids."""
 

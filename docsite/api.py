@@ -83,7 +83,6 @@ PAGES = (
             "OffsetRange",
             "ConsumerGroupMetadata",
             "PreparedTransaction",
-            "compiled",
             "ClusterView",
             "Health",
             "MetricsSnapshot",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.bulk.batch_builder import RecordBatchBuilder
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
     from kafkaclient.producer.observability.health import Health
-    from kafkaclient.producer.observability.unobserved_failures import UnseenFailure
+    from kafkaclient.producer.observability.reports import UnseenFailure
     from kafkaclient.producer.partitioning.partitioners import (
         BrokerLoad,
         LoadSnapshot,
@@ -97,7 +97,7 @@ _HOMES = {
     "producer.bulk.batch_builder": ("RecordBatchBuilder",),
     "producer.bulk.bulk_delivery": ("BulkDelivery",),
     "producer.observability.health": ("Health",),
-    "producer.observability.unobserved_failures": ("UnseenFailure",),
+    "producer.observability.reports": ("UnseenFailure",),
     "producer.partitioning.partitioners": (
         "BrokerLoad",
         "LoadSnapshot",

@@ -1,7 +1,6 @@
 """The futures that ``send`` returns: deliveries as asyncio futures, with aiokafka's outcomes.
 
-This file is the source of the compiled ``_futures`` as well; ``_futures.pxd`` has the C types. So
-reading the metadata of a written record runs no Python function.
+``futures.pxd`` has the C types.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["SendFuture", "UnacknowledgedFuture", "future_class"]
 
-if not cython.compiled:  # in C, see _futures.pxd
+if not cython.compiled:  # for the type checker: these names are in C (see the .pxd)
     from kafkaclient import DeliveryFuture
 
-# Compiled, these names are C variables (_futures.pxd): a module attribute would be looked up in a
+# These names are C variables (futures.pxd): a module attribute would be looked up in a
 # dictionary for each record.
 _new = tuple.__new__  # the classes' own __new__ are Python functions
 _metadata = RecordMetadata

@@ -32,7 +32,7 @@ _ALWAYS = 2**62  # records: more than any producer sends
 # What is called in C is read from a variable of C.
 _with_pairs = with_pairs
 
-if not cython.compiled:  # in C, see sending.pxd
+if not cython.compiled:  # for the type checker: these names are in C (see the .pxd)
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.direct_append import DirectAppend  # noqa: TC001 - C needs it
 

@@ -3,7 +3,7 @@
 A load at the client's limit has no time for a callback per record. All records of a batch are
 acknowledged together, so one callback for the records of a slice in one batch is enough.
 
-This file is the source of the compiled ``_slices`` as well; ``_slices.pxd`` has the C types.
+``slices.pxd`` has the C types.
 """
 
 from __future__ import annotations

@@ -22,8 +22,11 @@ from kafkaclient.producer.admission import Admission
 from kafkaclient.producer.batches.batch_result import BatchResult
 from kafkaclient.producer.batches.idempotence import ProducerIdentity
 from kafkaclient.producer.observability.load import LiveLoad, bind_load_gauges, exclusions
-from kafkaclient.producer.observability.reports import batch_reports, request_reports
-from kafkaclient.producer.observability.unobserved_failures import UnobservedFailures
+from kafkaclient.producer.observability.reports import (
+    UnobservedFailures,
+    batch_reports,
+    request_reports,
+)
 from kafkaclient.producer.partitioning.partitioners import named_partitioner
 from kafkaclient.producer.sender.sender import Sender
 from kafkaclient.producer.sender.wakeup import Wakeup

@@ -30,7 +30,7 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-# --- A coroutine for modules that mypyc compiles, whose own coroutines must not wait. ---
+# --- A coroutine for methods that are called at once and awaited later ---
 
 
 async def wait_between(

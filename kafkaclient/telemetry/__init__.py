@@ -19,12 +19,12 @@ from kafkaclient.telemetry.file_systems import open_root
 from kafkaclient.telemetry.format import (
     EXCLUSIONS_KEY,
     SAMPLE_KEY,
+    SCHEMA,
     SCHEMA_VERSION,
     STARTED_KEY,
     VERSION_KEY,
     decode,
 )
-from kafkaclient.telemetry.rows import SCHEMA
 
 __all__ = [
     "EXCLUSIONS_KEY",

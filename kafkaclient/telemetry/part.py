@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from kafkaclient.telemetry.rows import Columns
+    from kafkaclient.telemetry.format import Columns
 
 
 # --- What the recorder hands to a store: the rows of one file or message. ---

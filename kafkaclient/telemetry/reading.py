@@ -128,7 +128,7 @@ def read(
 ) -> pa.Table:
     """All batches in the :func:`files` of a folder of telemetry, as one ``pyarrow.Table``.
 
-    The column ``started``, after those of :data:`~kafkaclient.telemetry.rows.SCHEMA`, is the
+    The column ``started``, after those of :data:`~kafkaclient.telemetry.format.SCHEMA`, is the
     wall-clock time at which the times of a row start: they are seconds of its producer's own clock.
     The batches of each producer are in the order of their outcomes. The table has the metadata that
     all files share, without exclusions, which are those of one file. A file that is deleted

@@ -18,9 +18,8 @@ from math import inf
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from kafkaclient.telemetry.format import STARTED_KEY
+from kafkaclient.telemetry.format import ROWS_AT_A_TIME, STARTED_KEY, Columns
 from kafkaclient.telemetry.part import Part, PartRefusedError, PartTooLargeError, named
-from kafkaclient.telemetry.rows import ROWS_AT_A_TIME, Columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

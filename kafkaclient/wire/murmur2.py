@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """The hash that gives keyed records their partition, equal to the Java client's.
 
-This file is also the source of the compiled ``_murmur2``; ``_murmur2.pxd`` has the C types.
+``murmur2.pxd`` has the C types.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["murmur2", "partition_for_key"]
 
-if not cython.compiled:  # in C: see _murmur2.pxd
+if not cython.compiled:  # for the type checker: these names are in C (see the .pxd)
 
     def _uint32(data: bytes, at: int) -> int:
         """Four bytes as a little-endian number."""

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled form of ``record_buffer.py``, which has the docstrings.
+"""Encodes records into the buffer of a batch; ``record_buffer.pyi`` has the docstrings.
 
 ``append`` writes a record directly into the buffer, without a Python object in between. It computes
 sizes first: a record begins with its length, and a record that does not fit must change nothing.
@@ -32,7 +32,7 @@ cdef Py_ssize_t MAX_CAPACITY = 2**31 - 1
 
 
 cdef class RecordBuffer:
-    """See ``record_buffer.py``. The whole capacity is allocated with the first record."""
+    """See ``record_buffer.pyi``. The whole capacity is allocated with the first record."""
 
     def __init__(self, capacity):
         self.capacity = checked_capacity(capacity)

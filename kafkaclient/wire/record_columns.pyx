@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled form of ``record_columns.py``, which has the docstrings.
+"""Decodes the records of batches into columns; ``record_columns.pyi`` has the docstrings.
 
 The bytes come from a peer: every length is checked against the end of its record before it is used.
 Memory is reserved once per batch: a column of bytes cannot be larger than the batch's bytes.
@@ -91,7 +91,7 @@ cdef class Blobs:
         cdef Py_ssize_t size = (rows + 7) // 8
         valid = None
         if self.nulls:
-            if rows & 7:  # as in the pure form: the bits behind the last row are ones
+            if rows & 7:  # the bits behind the last row are ones
                 self._valid.at[size - 1] |= <uint8_t>(0xFF << (rows & 7))
             valid = self._valid.take(size)
         return BlobColumn(

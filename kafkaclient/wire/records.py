@@ -1,7 +1,7 @@
 """Builds record batches (format 2, KIP-98), the unit in which Kafka stores and sends records.
 
-This module has the work per batch, ``record_buffer.py`` the work per record. It is the source of
-the compiled ``_records`` as well; ``_records.pxd`` has the C types.
+This module has the work per batch, ``record_buffer.py`` the work per record.
+``records.pxd`` has the C types.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kafkaclient.wire.record_reader import (
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer, Headers
 
-if not cython.compiled:  # in C, see _records.pxd: it has the compiled class
+if not cython.compiled:  # for the type checker: these names are in C (see the .pxd)
     from kafkaclient.wire.record_buffer import RecordBuffer
 
 __all__ = [

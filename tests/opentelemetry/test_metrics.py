@@ -10,7 +10,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from kafkaclient.hooks import FinishedBatch, Hooks
 from kafkaclient.opentelemetry import instrument_producer
-from kafkaclient.opentelemetry.metrics import BatchMetrics
+from kafkaclient.opentelemetry.instrumentor import BatchMetrics
 from kafkaclient.testing.clock import virtual_time
 from tests.producer.support import start_producer
 

@@ -38,6 +38,7 @@ from kafkaclient.spark.commit import (  # noqa: E402
 from kafkaclient.spark.decisions import Contents, Decision  # noqa: E402
 from kafkaclient.spark.exactly_once import (  # noqa: E402
     ExactlyOnceWriter,
+    KafkaTransactions,
     Prepared,
     TransactionalTaskWriter,
 )
@@ -45,7 +46,6 @@ from kafkaclient.spark.ledger import KafkaLedger, make_ledger  # noqa: E402
 from kafkaclient.spark.offsets import end_offsets  # noqa: E402
 from kafkaclient.spark.options import WriteOptions  # noqa: E402
 from kafkaclient.spark.rows import WriteColumns  # noqa: E402
-from kafkaclient.spark.transactions import KafkaTransactions  # noqa: E402
 from kafkaclient.testing.fake import FakeCluster  # noqa: E402
 from kafkaclient.testing.inspect import inspect  # noqa: E402
 from kafkaclient.types import PreparedTransaction  # noqa: E402

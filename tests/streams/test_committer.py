@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from kafkaclient.errors import BufferFullError, StreamsError, TransactionAbortableError
 from kafkaclient.streams.listeners import AppState
-from kafkaclient.streams.runtime.commit_states import TRANSITIONS, CommitEvent, CommitState
-from kafkaclient.streams.runtime.committer import Committer
+from kafkaclient.streams.runtime.committer import TRANSITIONS, CommitEvent, CommitState, Committer
 from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.outputs import OutgoingRecord, Work
 from kafkaclient.streams.runtime.task_states import is_recoverable

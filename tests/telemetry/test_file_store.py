@@ -16,10 +16,15 @@ import pytest
 from kafkaclient.config.options import TelemetryTarget
 from kafkaclient.errors import ConfigError
 from kafkaclient.telemetry import file_store, files, open_root, read, reading, started_at
-from kafkaclient.telemetry.format import EXCLUSIONS_KEY, SCHEMA_VERSION, STARTED_KEY, VERSION_KEY
+from kafkaclient.telemetry.format import (
+    EXCLUSIONS_KEY,
+    SCHEMA_VERSION,
+    STARTED_KEY,
+    VERSION_KEY,
+    Columns,
+)
 from kafkaclient.telemetry.part import Part
 from kafkaclient.telemetry.reading import folder_of
-from kafkaclient.telemetry.rows import Columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,9 +15,9 @@ from kafkaclient.telemetry.format import (
     SCHEMA_VERSION,
     STARTED_KEY,
     VERSION_KEY,
+    Columns,
     as_message,
 )
-from kafkaclient.telemetry.rows import Columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

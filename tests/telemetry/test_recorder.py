@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.telemetry import recorder as recorder_module
-from kafkaclient.telemetry.format import EXCLUSIONS_KEY, STARTED_KEY
+from kafkaclient.telemetry.format import EXCLUSIONS_KEY, STARTED_KEY, Columns
 from kafkaclient.telemetry.part import Part, PartRefusedError, PartTooLargeError
 from kafkaclient.telemetry.recorder import Recorder
-from kafkaclient.telemetry.rows import Columns
 from kafkaclient.testing.clock import virtual_time
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkaclient.errors import DeliveryTimeoutError
 from kafkaclient.hooks import FinishedBatch
-from kafkaclient.telemetry.rows import SCHEMA, Columns
+from kafkaclient.telemetry.format import SCHEMA, Columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from kafkaclient import Producer
 from kafkaclient.config import ProducerConfig
+from kafkaclient.telemetry.format import Columns
 from kafkaclient.telemetry.part import Part
-from kafkaclient.telemetry.rows import Columns
 from kafkaclient.telemetry.topic_store import TopicStore
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster

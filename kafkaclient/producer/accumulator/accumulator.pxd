@@ -1,6 +1,6 @@
 cimport cython
 
-from kafkaclient.producer.accumulator.batch_factory cimport BatchFactory, Linger
+from kafkaclient.producer.accumulator.buffer_pool cimport BatchFactory, Linger
 from kafkaclient.producer.accumulator.binding cimport BatchBinding, Detours
 from kafkaclient.producer.accumulator.buffer_pool cimport BufferPool
 from kafkaclient.producer.accumulator.compressor cimport BatchCompressor

@@ -11,9 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import defect
-from kafkaclient.producer.accumulator.batch_factory import BatchFactory, Linger
 from kafkaclient.producer.accumulator.binding import BatchBinding, Detours
-from kafkaclient.producer.accumulator.buffer_pool import BufferPool
+from kafkaclient.producer.accumulator.buffer_pool import BatchFactory, BufferPool, Linger
 from kafkaclient.producer.accumulator.compressor import BatchCompressor, InlineCompression
 from kafkaclient.producer.accumulator.incomplete import IncompleteBatches
 from kafkaclient.producer.accumulator.partition_strategies import (

@@ -1,4 +1,4 @@
-"""The bytes of ``buffer.memory`` that are free, with first-come, first-served waiters.
+"""The memory of batches, bounded by bytes: who takes and waits for it, and how large batches are.
 
 Java: ``BufferPool``. Unlike Java's, it pools no memory: a batch is charged by the capacity of its
 buffer and gives the charge back with its outcome.
@@ -7,10 +7,21 @@ buffer and gives the charge back with its outcome.
 from __future__ import annotations
 
 from collections import deque
+from itertools import count
 from typing import TYPE_CHECKING
 
+from kafkaclient.producer.batches.batch import ProducerBatch
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
+
+    from kafkaclient.producer.batches.batch_result import BatchResult
+    from kafkaclient.producer.batches.delivery_errors import Make
+    from kafkaclient.producer.batches.partition_queue import PartitionQueue
+    from kafkaclient.producer.settings import AccumulatorSettings
+
+
+# --- The bytes of ``buffer.memory`` that are free, with first-come, first-served waiters. ---
 
 
 class Claim:
@@ -121,3 +132,131 @@ class Spending:
     def __exit__(self, *exc: object) -> None:
         self._buffer_pool._spendable = 0
         self._buffer_pool.admit()
+
+
+# --- New batches, with the settings that all batches of a producer share. ---
+
+# --- How long a batch waits for more records before it may be sent (``linger.ms``). ---
+
+
+class Linger:
+    """Decides how long a batch waits for more records (``linger.ms``).
+
+    No batch waits during a flush, while callers wait for buffer memory, or after :meth:`close`.
+    ``flushes``: the pending flushes.
+    """
+
+    __slots__ = ("_buffer_pool", "_flushes", "_never_lingers", "_seconds")
+
+    def __init__(
+        self, settings: AccumulatorSettings, buffer_pool: BufferPool, flushes: Collection[object]
+    ) -> None:
+        self._seconds = settings.linger
+        # batch.size 0 means "do not batch": no batch lingers (KAFKA-14303).
+        self._never_lingers = settings.batch_size == 0
+        self._buffer_pool = buffer_pool
+        self._flushes = flushes
+
+    def until(self, queue: PartitionQueue, now: float, rebindable: bool) -> float:
+        """Until when a batch lingers that is opened now. A batch that was opened in a partition and
+        may yet go to another (``rebindable``) may linger for longer."""
+        seconds = self._seconds
+        if rebindable and not queue.unbound:
+            seconds = max(seconds, queue.topic.strategy.extra_linger(queue))
+        return now + seconds
+
+    def lingers(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
+        """Whether ``head``, the queue's first batch, waits for more records while its linger time
+        lasts. A retry, a full batch, and a batch with another one behind it do not."""
+        return not (
+            self._never_lingers
+            or self._flushes
+            or self._buffer_pool.waiters
+            or head.attempts
+            or len(queue.batches) > 1
+            or head.full
+        )
+
+    def close(self) -> None:
+        """From now on no batch lingers: the producer takes no more records."""
+        self._never_lingers = True
+
+
+# --- New batches, with the settings that all batches of a producer share. ---
+
+_INITIAL_CAPACITY = 1024  # bytes: there may be thousands of quiet topics
+
+
+class BatchFactory:
+    """``small_batch_bytes``: the most bytes of a batch that is compressed at once."""
+
+    __slots__ = (
+        "_batch_size",
+        "_compression",
+        "_elastic_limit",
+        "_serials",
+        "_small_batch_bytes",
+        "_transactional",
+    )
+
+    def __init__(
+        self, settings: AccumulatorSettings, *, small_batch_bytes: int, transactional: bool
+    ) -> None:
+        self._batch_size = settings.batch_size
+        self._compression = (settings.codec, settings.level)
+        self._small_batch_bytes = small_batch_bytes
+        self._transactional = transactional
+        elastic = settings.late and settings.adaptive and settings.batch_size
+        self._elastic_limit = settings.elastic_limit if elastic else 0
+        self._serials = count(1)
+
+    def capacity_for(self, queue: PartitionQueue, upper_bound: int, room: int, now: float) -> int:
+        """The first buffer size of a batch whose first record needs ``upper_bound`` bytes, with
+        ``room`` bytes of free buffer memory: small, unless the queue's last batch was larger."""
+        limit = max(self._batch_size, upper_bound)
+        capacity, usual = min(limit, _INITIAL_CAPACITY), queue.typical_batch_size
+        if usual > capacity:
+            # A batch is looked at when it gets large, in case it is compressed ahead.
+            elastic_limit = min(self._elastic_limit, queue.topic.batch_limit.at(now))
+            most = min(max(limit, elastic_limit), self._small_batch_bytes)
+            capacity = max(capacity, min(usual, most))
+        return max(upper_bound, min(capacity, room))
+
+    def new(
+        self,
+        queue: PartitionQueue,
+        batch_result: BatchResult,
+        limit: int,
+        capacity: int,
+        created: float,
+        rebindable: bool = False,
+        serial: int | None = None,
+    ) -> ProducerBatch:
+        """An open batch that is full at ``limit`` bytes, with a buffer of ``capacity`` bytes."""
+        return ProducerBatch(
+            batch_result,
+            queue,
+            serial=next(self._serials) if serial is None else serial,
+            created=created,
+            limit=limit,
+            capacity=capacity,
+            elastic_limit=min(self._elastic_limit, queue.topic.batch_limit.at(created)),
+            compression=self._compression,
+            rebindable=rebindable,
+            transactional=self._transactional,
+        )
+
+    def in_place_of(self, batch: ProducerBatch) -> Make:
+        """Makes open batches with the queue, the age and the serial number of ``batch``."""
+
+        def make(capacity: int, batch_result: BatchResult) -> ProducerBatch:
+            return self.new(
+                batch.queue,
+                batch_result,
+                limit=capacity,
+                capacity=capacity,
+                created=batch.created,
+                serial=batch.serial,
+            )
+
+        return make

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 
     from kafkaclient.errors import KafkaError
-    from kafkaclient.producer.accumulator.batch_factory import BatchFactory
-    from kafkaclient.producer.accumulator.buffer_pool import BufferPool
+    from kafkaclient.producer.accumulator.buffer_pool import BatchFactory, BufferPool
     from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.partition_strategy import BatchObserver

@@ -1,6 +1,6 @@
 cimport cython
 
-from kafkaclient.producer.accumulator.batch_factory cimport Linger
+from kafkaclient.producer.accumulator.buffer_pool cimport Linger
 from kafkaclient.producer.accumulator.compressor cimport BatchCompressor
 from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.idempotence cimport ProducerIdentity

@@ -18,7 +18,7 @@ from kafkaclient.producer.settings import SOON
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kafkaclient.producer.accumulator.batch_factory import Linger
+    from kafkaclient.producer.accumulator.buffer_pool import Linger
     from kafkaclient.producer.accumulator.compressor import BatchCompressor
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.idempotence import ProducerIdentity

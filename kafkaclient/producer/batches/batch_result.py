@@ -1,8 +1,7 @@
 # cython: nonecheck=True
 """The outcome of one batch, which the deliveries of all its records share.
 
-This file is the source of the compiled ``_batch_result`` as well; ``_batch_result.pxd`` has the C
-types.
+``batch_result.pxd`` has the C types.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ count."""
 # Compiled, __name__ is another.
 _log = logging.getLogger("kafkaclient.producer.batches.batch_result")
 
-if not cython.compiled:  # in C, see _batch_result.pxd
+if not cython.compiled:  # for the type checker: these names are in C (see the .pxd)
     from kafkaclient.producer.batches.waiters import Callback, Waiter, home_loop, wake_soon
 
 

@@ -4,7 +4,7 @@
 A record costs no asyncio future. Its :class:`Delivery` points at the :class:`BatchResult` of the
 batch that holds the record. All tasks that await deliveries of one batch are woken together.
 
-This file is the source of the compiled ``_delivery`` as well; ``_delivery.pxd`` has the C types. A
+``delivery.pxd`` has the C types. A
 compiled :class:`Delivery` is one small allocation. The garbage collector does not visit it until it
 can be part of a cycle: a program that holds a million deliveries would stop during each collection.
 """
@@ -29,7 +29,7 @@ __all__ = ["Delivery", "delivery_for_last", "new_delivery"]
 _running_loop = asyncio.get_running_loop
 _new_metadata = tuple.__new__  # RecordMetadata's own __new__ is a Python function
 
-if not cython.compiled:  # in C, see _delivery.pxd
+if not cython.compiled:  # for the type checker: these names are in C (see the .pxd)
     from kafkaclient.producer.batches.batch_result import BatchResult  # noqa: TC001 - C needs it
     from kafkaclient.producer.batches.waiters import Callback, TaskWaiter
 
@@ -90,9 +90,6 @@ class Delivery:
         if self._unseen and part.error is not None and part.on_unseen is not None:
             records = part.count if part.atomic else 1
             part.on_unseen(part, part.error_of(index) or part.error, records)
-
-    if not cython.compiled:
-        __del__ = __dealloc__
 
     def done(self) -> bool:
         """Whether the record is acknowledged or has failed."""

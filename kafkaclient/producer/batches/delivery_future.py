@@ -9,8 +9,7 @@ the futures that they were given, and would end the waiting of all others. A
 The future is one waiter of its batch's result. When the result wakes the future, the future wakes
 its own waiters.
 
-This file is the source of the compiled ``_delivery_future`` as well; ``_delivery_future.pxd`` has
-the C types.
+``delivery_future.pxd`` has the C types.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ __all__ = ["DeliveryFuture"]
 _log = logging.getLogger("kafkaclient.producer.batches.delivery_future")
 _running_loop = asyncio.get_running_loop
 
-if not cython.compiled:  # in C, see _delivery_future.pxd
+if not cython.compiled:  # for the type checker: these names are in C (see the .pxd)
     from kafkaclient.producer.batches.delivery import Delivery  # noqa: TC001 - C needs it here
     from kafkaclient.producer.batches.waiters import (
         Callback,

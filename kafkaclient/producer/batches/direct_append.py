@@ -8,9 +8,8 @@ the batch's buffer.
 
 A record's way through this file: :meth:`DirectAppend.send_nowait` -> ``DirectAppend._try_append``
 (may it use a slot? its serializers) -> ``DirectAppend._append_bytes`` (is it a usual record?) ->
-``TopicAppendSlots.slot_for`` (which batch?) -> ``AppendSlot.put`` (into its buffer). This file is
-the source of the compiled ``_direct_append`` as well;
-``_direct_append.pxd`` has the C types.
+``TopicAppendSlots.slot_for`` (which batch?) -> ``AppendSlot.put`` (into its buffer).
+``direct_append.pxd`` has the C types.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ __all__ = ["AppendSlot", "DirectAppend", "TopicAppendSlots"]
 _LAST_TIMESTAMP = 2**63 - 1
 _system_clock = time.time
 
-if not cython.compiled:  # compiled, these names are C functions, see _direct_append.pxd
+if not cython.compiled:  # for the type checker: these names are in C (see the .pxd)
     from kafkaclient.producer.batches.delivery import Delivery, delivery_for_last
     from kafkaclient.producer.batches.waiters import runs_here
     from kafkaclient.wire.murmur2 import hash_bytes
@@ -198,7 +197,7 @@ class DirectAppend:
     """The producer's ``send`` and ``send_nowait``; the producer has the slow ways, ``_append`` and
     ``_send_slowly``. Compiled, a coroutine costs half as much as one of Python's."""
 
-    if not cython.compiled:  # in C these are the initial values
+    if not cython.compiled:  # for the type checker: these names are in C (see the .pxd)
         _slots: dict[str, TopicAppendSlots] | None = None
         _home: asyncio.AbstractEventLoop | None = None
         _largest = 0
@@ -369,7 +368,7 @@ class DirectAppend:
         done = self._try_append(topic, value, key, partition, timestamp_ms, headers)
         return done if isinstance(done, Delivery) else self._send_slowly(done)
 
-    if not cython.compiled:  # in C the producer's own are called
+    if not cython.compiled:  # for the type checker: these names are in C (see the .pxd)
 
         async def _append(self, raw: RawRecord) -> Delivery:
             raise NotImplementedError

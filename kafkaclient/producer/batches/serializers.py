@@ -1,7 +1,6 @@
 """Applies a producer's serializers to the key and the value of a record.
 
-This file is the source of the compiled ``_serializers`` as well; ``_serializers.pxd`` has the C
-types.
+``serializers.pxd`` has the C types.
 """
 
 from __future__ import annotations

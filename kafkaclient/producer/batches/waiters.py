@@ -1,6 +1,6 @@
 """The tasks and callbacks that wait for a batch's outcome. One call wakes all of them.
 
-This file is the source of the compiled ``_waiters`` as well; ``_waiters.pxd`` has the C types.
+``waiters.pxd`` has the C types.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 _running_loop = asyncio.get_running_loop
 _running_loop_or_none = asyncio._get_running_loop
 
-if not cython.compiled:  # in C, see _waiters.pxd
+if not cython.compiled:  # for the type checker: these names are in C (see the .pxd)
 
     def is_kept_loop(loop: asyncio.AbstractEventLoop | None) -> bool:
         """Whether the loop runs in this thread, by what asyncio keeps in the thread's state."""

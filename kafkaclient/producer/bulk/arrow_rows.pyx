@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled form of ``arrow_rows.py``: the same names and behavior.
+"""The rows of an Arrow stream; ``arrow_rows.pyi`` has the docstrings.
 
 Rows are read where they are, in Arrow's buffers (arrow.apache.org/docs/format/Columnar.html).
 The stream's producer is not trusted with memory: every offset is checked before it is followed.

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled form of ``rows.py``: the same names and behavior.
+"""Records in bulk, into the open batches of a topic; ``rows.pyi`` has the docstrings.
 
 A record's way through this file: :meth:`Rows.pour` -> ``Rows.put`` -> ``locate`` (where are its key
 and value?) -> ``TopicAppendSlots.find`` (which batch?) -> ``RecordBuffer.begin`` (is there room?),

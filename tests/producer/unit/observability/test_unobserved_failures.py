@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import BrokerConnectionError, KafkaError
 from kafkaclient.producer.batches.batch_result import BatchResult
-from kafkaclient.producer.observability.unobserved_failures import UnobservedFailures, UnseenFailure
+from kafkaclient.producer.observability.reports import UnobservedFailures, UnseenFailure
 from kafkaclient.testing.clock import virtual_time
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import PartitionOutOfRangeError
+from kafkaclient.group.commit_gate import CommitGate
 from kafkaclient.producer.batches.record import RawRecord, checked_record
 from kafkaclient.streams.declarations import Store, Topic
-from kafkaclient.streams.membership.commit_gate import CommitGate
 from kafkaclient.streams.runtime.committer import Committer
 from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, Checkpoint

@@ -13,10 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from kafkaclient.streams import AssignmentConfigs, TaskId
-from kafkaclient.streams.group_protocol import NO_REBALANCE, SubscriptionInfo
-from kafkaclient.streams.membership.leader import MemberAssignment, compute_assignments
-from kafkaclient.streams.membership.ownership import (
+from kafkaclient.group.ownership import (
     TRANSITIONS,
     Claims,
     Loss,
@@ -25,6 +22,9 @@ from kafkaclient.streams.membership.ownership import (
     error_event,
     join_event,
 )
+from kafkaclient.streams import AssignmentConfigs, TaskId
+from kafkaclient.streams.group_protocol import NO_REBALANCE, SubscriptionInfo
+from kafkaclient.streams.leader import MemberAssignment, compute_assignments
 from kafkaclient.streams.tasks import LATEST_OFFSET
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.groups import ConsumerSubscription

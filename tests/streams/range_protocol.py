@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.config.reader import AdminConfig
-from kafkaclient.streams.membership.commit_gate import CommitGate
-from kafkaclient.streams.membership.connection import GroupConnection, GroupOffsets
-from kafkaclient.streams.membership.member import Generation, Member, MemberOptions
-from kafkaclient.streams.membership.ownership import Claims, Ownership
+from kafkaclient.group.commit_gate import CommitGate
+from kafkaclient.group.connection import GroupConnection, GroupOffsets
+from kafkaclient.group.member import Generation, Member, MemberOptions
+from kafkaclient.group.ownership import Claims, Ownership
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.groups import (
     ConsumerAssignment,

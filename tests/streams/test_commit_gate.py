@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from kafkaclient.errors import BrokerError, KafkaTimeoutError
-from kafkaclient.streams.membership.commit_gate import CommitGate
+from kafkaclient.group.commit_gate import CommitGate
 from kafkaclient.testing.clock import virtual_time
 
 

@@ -19,7 +19,7 @@ from kafkaclient.errors import BrokerError, StreamsError
 from kafkaclient.streams import AssignmentConfigs, Role, TaskId, describe_application
 from kafkaclient.streams.description import build_description, decode_members
 from kafkaclient.streams.group_protocol import AssignmentInfo, SubscriptionInfo
-from kafkaclient.streams.membership.leader import compute_assignments
+from kafkaclient.streams.leader import compute_assignments
 from kafkaclient.testing.fake import Control, FakeCluster
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey

@@ -15,7 +15,7 @@ from kafkaclient.streams.group_protocol import (
     HostInfo,
     SubscriptionInfo,
 )
-from kafkaclient.streams.membership.leader import MemberAssignment, compute_assignments
+from kafkaclient.streams.leader import MemberAssignment, compute_assignments
 from kafkaclient.streams.tasks import LATEST_OFFSET
 from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.types import TopicPartition

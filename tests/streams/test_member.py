@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kafkaclient.errors import BrokerError, StreamsError
-from kafkaclient.streams.membership.ownership import MemberState
+from kafkaclient.group.ownership import MemberState
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake.cluster import FakeCluster
 from kafkaclient.testing.fake.interceptors import (

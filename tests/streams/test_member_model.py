@@ -23,7 +23,7 @@ from kafkaclient.wire.groups import assignment_in
 from tests.streams.range_protocol import RangeProtocol, RunningMember, member
 
 if TYPE_CHECKING:
-    from kafkaclient.streams.membership.member import Generation
+    from kafkaclient.group.member import Generation
     from kafkaclient.types import TopicPartition
 
 COUNT = 5

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from kafkaclient.streams.membership.ownership import (
+from kafkaclient.group.ownership import (
     TRANSITIONS,
     Loss,
     MemberEvent,

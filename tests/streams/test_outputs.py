@@ -19,8 +19,8 @@ from kafkaclient.errors import (
     RecordTooLargeError,
     TransactionAbortableError,
 )
-from kafkaclient.streams.membership.commit_gate import CommitGate
-from kafkaclient.streams.membership.connection import GroupConnection, GroupOffsets
+from kafkaclient.group.commit_gate import CommitGate
+from kafkaclient.group.connection import GroupConnection, GroupOffsets
 from kafkaclient.streams.runtime.outputs import (
     OutgoingRecord,
     PlainOutput,

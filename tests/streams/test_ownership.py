@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.streams.membership.ownership import Claims, Ownership
+from kafkaclient.group.ownership import Claims, Ownership
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.groups import ConsumerSubscription
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.group_protocol import NO_REBALANCE
-from kafkaclient.streams.membership.leader import RebalanceSchedule
+from kafkaclient.streams.leader import RebalanceSchedule
 
 A, B = TaskId(0, 0), TaskId(0, 1)
 WALL = 1_700_000_000.0

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from kafkaclient.errors import AdminTimeoutError, ProtocolError, StateStoreError, StreamsError
+from kafkaclient.group.member import Generation
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.config import StreamsConfig
 from kafkaclient.streams.declarations import Topic
@@ -19,8 +20,7 @@ from kafkaclient.streams.group_protocol import (
     SubscriptionInfo,
     decode_subscription,
 )
-from kafkaclient.streams.membership.leader import RebalanceSchedule
-from kafkaclient.streams.membership.member import Generation
+from kafkaclient.streams.leader import RebalanceSchedule
 from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.streams_protocol import StreamsProtocol
 from kafkaclient.streams.runtime.task_manager import TaskManager

@@ -26,7 +26,7 @@ from kafkaclient.streams.runtime.task_states import is_recoverable
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from kafkaclient.streams.membership.commit_gate import CommitGate
+    from kafkaclient.group.commit_gate import CommitGate
     from kafkaclient.streams.runtime.observer import Observer
     from kafkaclient.streams.runtime.outputs import OutgoingRecord, Output, Work
     from kafkaclient.streams.runtime.task import Task

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.admin.admin import Admin
 from kafkaclient.errors import KafkaError, StreamsError, TransactionAbortableError
+from kafkaclient.group.commit_gate import CommitGate, session_clock
+from kafkaclient.group.connection import GroupConnection, GroupOffsets
+from kafkaclient.group.member import Member, MemberOptions
 from kafkaclient.producer.producer import Producer
 from kafkaclient.reader.reader import Reader
-from kafkaclient.streams.membership.commit_gate import CommitGate, session_clock
-from kafkaclient.streams.membership.connection import GroupConnection, GroupOffsets
-from kafkaclient.streams.membership.leader import RebalanceSchedule
-from kafkaclient.streams.membership.member import Member, MemberOptions
+from kafkaclient.streams.leader import RebalanceSchedule
 from kafkaclient.streams.metrics import TaskGauges
 from kafkaclient.streams.positions import PositionsPublisher
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader, to_the_end

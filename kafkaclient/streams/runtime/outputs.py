@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkaclient.config import ProducerConfig
+    from kafkaclient.group.commit_gate import CommitGate
+    from kafkaclient.group.connection import GroupOffsets
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.producer import Producer
-    from kafkaclient.streams.membership.commit_gate import CommitGate
-    from kafkaclient.streams.membership.connection import GroupOffsets
     from kafkaclient.streams.runtime.dead_transactions import DeadTransactions
     from kafkaclient.types import HeadersLike
 

@@ -9,14 +9,14 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import KafkaError, StateStoreError, StreamsError
+from kafkaclient.group.ownership import Claims
 from kafkaclient.streams.group_protocol import (
     AssignmentInfo,
     AssignorError,
     SubscriptionInfo,
     tasks_by_partition,
 )
-from kafkaclient.streams.membership.leader import compute_assignments
-from kafkaclient.streams.membership.ownership import Claims
+from kafkaclient.streams.leader import compute_assignments
 from kafkaclient.streams.tasks import LATEST_OFFSET
 from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.groups import (
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from kafkaclient.cluster.topics import FetchEnds
+    from kafkaclient.group.member import Generation
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.group_protocol import Hosts
-    from kafkaclient.streams.membership.leader import RebalanceSchedule
-    from kafkaclient.streams.membership.member import Generation
+    from kafkaclient.streams.leader import RebalanceSchedule
     from kafkaclient.streams.runtime.observer import Observer
     from kafkaclient.streams.runtime.task_manager import TaskManager
     from kafkaclient.streams.state.directory import StateDirectory
@@ -56,7 +56,7 @@ _ERROR_MEANINGS: Mapping[int, str] = {
 
 
 class StreamsProtocol:
-    """The :class:`~kafkaclient.streams.membership.member.GroupProtocol` of an instance: which tasks
+    """The :class:`~kafkaclient.group.member.GroupProtocol` of an instance: which tasks
     it has and reports, and how assignments reach the tasks. What it raises ends the instance.
 
     ``fetch_counts`` returns the input topics' numbers of partitions; ``partitions`` has those of

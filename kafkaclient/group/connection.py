@@ -19,7 +19,7 @@ from kafkaclient.wire.transactions import CoordinatorKind, OffsetFetchCall
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from kafkaclient.streams.membership.commit_gate import CommitGate
+    from kafkaclient.group.commit_gate import CommitGate
     from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
 

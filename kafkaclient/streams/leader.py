@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import KafkaError
+from kafkaclient.group.ownership import Ownership
 from kafkaclient.streams.assignment.assignor import (
     PriorOwner,
     assign,
@@ -24,7 +25,6 @@ from kafkaclient.streams.group_protocol import (
     align,
     decode_subscription,
 )
-from kafkaclient.streams.membership.ownership import Ownership
 from kafkaclient.streams.tasks import LATEST_OFFSET
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import KafkaError, StreamsError
-from kafkaclient.streams.membership.ownership import (
+from kafkaclient.group.ownership import (
     TRANSITIONS,
     Loss,
     MemberEvent,
@@ -24,8 +24,8 @@ from kafkaclient.wire.membership import HeartbeatCall, JoinGroupCall, LeaveGroup
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkaclient.streams.membership.commit_gate import CommitGate
-    from kafkaclient.streams.membership.connection import GroupConnection
+    from kafkaclient.group.commit_gate import CommitGate
+    from kafkaclient.group.connection import GroupConnection
     from kafkaclient.types import ConsumerGroupMetadata
     from kafkaclient.wire.membership import JoinedGroup
 
@@ -84,7 +84,7 @@ class MemberOptions:
 
 
 class Member:
-    """Runs until cancelled. Owns the member's state; the table in ``member_states`` has the rules.
+    """Runs until cancelled. Owns the member's state; the table in ``ownership`` has the rules.
 
     Rebalances are cooperative (KIP-429): only an assignment or a loss changes what the protocol
     has. Commits go on, except in the first half second of a join, which may end at once, and while

@@ -1,0 +1,1 @@
+"""A member of a classic consumer group: joining, claims, commits; what is assigned is another's."""

@@ -1,1 +1,0 @@
-"""Membership in a consumer group: the classic protocol, cooperative (KIP-429), also static."""

@@ -31,8 +31,7 @@ from kafkaclient.streams.description import (
     describe_application,
 )
 from kafkaclient.streams.group_protocol import HostInfo
-from kafkaclient.streams.listeners import AppState, RestoreListener
-from kafkaclient.streams.metrics import StreamsMetricsSnapshot
+from kafkaclient.streams.metrics import AppState, RestoreListener, StreamsMetricsSnapshot
 from kafkaclient.streams.tasks import TaskId
 
 if TYPE_CHECKING:

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from kafkaclient.streams.group_protocol import HostInfo
-    from kafkaclient.streams.listeners import AppState
-    from kafkaclient.streams.metrics import StreamsMetricsSnapshot
+    from kafkaclient.streams.metrics import AppState, StreamsMetricsSnapshot
     from kafkaclient.streams.records import Emit, Record
     from kafkaclient.streams.runtime.instance import TaskDescription
     from kafkaclient.streams.serdes import TypeLike

@@ -17,7 +17,7 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.streams.assignment.clients import AssignmentConfigs
 from kafkaclient.streams.declarations import checked_name
 from kafkaclient.streams.group_protocol import HostInfo
-from kafkaclient.streams.listeners import (
+from kafkaclient.streams.metrics import (
     RestoreListener,
     StateListener,
     checked_restore_listener,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.streams.listeners import AppState
-from kafkaclient.streams.metrics import StreamsMetrics, StreamsMetricsSnapshot, TaskGauges
+from kafkaclient.streams.metrics import AppState, StreamsMetrics, StreamsMetricsSnapshot, TaskGauges
 from kafkaclient.streams.tasks import TaskId
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from kafkaclient.prometheus import StreamsMetricsCollector
 from kafkaclient.prometheus.names import STREAMS, STREAMS_STATES, STREAMS_TASK
-from kafkaclient.streams.listeners import AppState
+from kafkaclient.streams.metrics import AppState
 from tests.prometheus.streams_scrape import App
 
 if TYPE_CHECKING:

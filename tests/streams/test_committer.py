@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import BufferFullError, StreamsError, TransactionAbortableError
-from kafkaclient.streams.listeners import AppState
+from kafkaclient.streams.metrics import AppState
 from kafkaclient.streams.runtime.committer import TRANSITIONS, CommitEvent, CommitState, Committer
 from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.outputs import OutgoingRecord, Work

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.streams.listeners import (
+from kafkaclient.streams.metrics import (
     AppState,
     RestoreListener,
+    StreamsMetrics,
     checked_restore_listener,
     checked_state_listener,
 )
-from kafkaclient.streams.metrics import StreamsMetrics
 from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
 from kafkaclient.streams.tasks import TaskId

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from kafkaclient.streams.listeners import AppState
-from kafkaclient.streams.metrics import StreamsMetrics, TaskGauges
+from kafkaclient.streams.metrics import AppState, StreamsMetrics, TaskGauges
 from kafkaclient.streams.tasks import TaskId
 from tests.streams.test_listeners import Clock
 

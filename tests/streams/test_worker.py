@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kafkaclient.errors import StreamsError
 from kafkaclient.streams import DeadLetter, Serde
-from kafkaclient.streams.listeners import AppState
+from kafkaclient.streams.metrics import AppState
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.testing.clock import virtual_time
 from tests.streams.fakes import topology_of

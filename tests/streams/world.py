@@ -13,7 +13,7 @@ from kafkaclient.errors import (
     TransactionAbortableError,
 )
 from kafkaclient.streams import TaskId
-from kafkaclient.streams.listeners import AppState
+from kafkaclient.streams.metrics import AppState
 from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager

@@ -7,15 +7,14 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.streams.listeners import AppState
-from kafkaclient.streams.metrics import StreamsMetrics
+from kafkaclient.streams.metrics import AppState, StreamsMetrics
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkaclient.reader.batch import FetchedRecord
-    from kafkaclient.streams.listeners import RestoreListener, StateListener
+    from kafkaclient.streams.metrics import RestoreListener, StateListener
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.types import TopicPartition
 

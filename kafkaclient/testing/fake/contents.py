@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaclient.testing.fake.interceptors import PartitionFailure
-from kafkaclient.testing.fake.serving import runs_in_its_thread
-from kafkaclient.testing.fake.topics import (
+from kafkaclient.testing.fake.log import (
     DEFAULT_MAX_MESSAGE_BYTES,
     NO_LEADER,
     FakePartition,
     FakeTopic,
 )
+from kafkaclient.testing.fake.serving import runs_in_its_thread
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

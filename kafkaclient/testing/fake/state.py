@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import UUID
 
 from kafkaclient.testing.fake.consumer_groups import GroupCoordinator
-from kafkaclient.testing.fake.topics import (
+from kafkaclient.testing.fake.log import (
     DEFAULT_MAX_MESSAGE_BYTES,
     NO_LEADER,
     FakePartition,

@@ -23,7 +23,7 @@ from kafkaclient.testing.fake.log import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kafkaclient.testing.fake.topics import FakePartition
+    from kafkaclient.testing.fake.log import FakePartition
 
 MAX_EPOCH = 2**15 - 1
 _NO_PRODUCER = -1

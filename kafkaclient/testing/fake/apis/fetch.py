@@ -37,8 +37,8 @@ from kafkaclient.wire.fetch import FETCH_FIRST_WITH_TOPIC_IDS
 if TYPE_CHECKING:
     from kafkaclient.testing.fake.apis.api import Fields
     from kafkaclient.testing.fake.interceptors import Request
+    from kafkaclient.testing.fake.log import FakePartition
     from kafkaclient.testing.fake.state import ClusterState
-    from kafkaclient.testing.fake.topics import FakePartition
 
 _IDENTITY = ("topic", "topic_id")
 _COMMITTED = 1

@@ -24,10 +24,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.testing.fake.apis.api import Api
-from kafkaclient.testing.fake.log import ErrorCode
-from kafkaclient.testing.fake.topics import (
+from kafkaclient.testing.fake.log import (
     INTERNAL_TOPICS,
     NO_LEADER,
+    ErrorCode,
     FakePartition,
     FakeTopic,
     is_valid_topic_name,

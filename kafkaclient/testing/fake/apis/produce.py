@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.fake.apis.api import Fields
     from kafkaclient.testing.fake.interceptors import PartitionFailure, Request
+    from kafkaclient.testing.fake.log import FakePartition
     from kafkaclient.testing.fake.state import ClusterState
-    from kafkaclient.testing.fake.topics import FakePartition
 
 _FIRST_ZSTD_VERSION = 7
 _FIRST_OF_TRANSACTIONS_V2 = 12

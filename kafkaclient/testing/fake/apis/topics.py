@@ -27,8 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.testing.fake.apis.api import Api, by_partition
-from kafkaclient.testing.fake.log import ErrorCode
-from kafkaclient.testing.fake.topics import DEFAULT_MAX_MESSAGE_BYTES, is_valid_topic_name
+from kafkaclient.testing.fake.log import DEFAULT_MAX_MESSAGE_BYTES, ErrorCode, is_valid_topic_name
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
+from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -31,7 +33,7 @@ from kafkaclient.spark.offsets import (
 from kafkaclient.spark.source import read_range
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -45,34 +47,57 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
+class FirstBatch(Enum):
+    """What Spark has asked about the first batch.
+
+    For a new query Spark calls initialOffset, latestOffset and partitions, in this order. After a
+    restart it may have to repeat the first batch. It then knows the batch's end from the
+    checkpoint, and calls only initialOffset and partitions.
+    """
+
+    UNKNOWN = "nothing: the query is new, or goes on after its first batch"
+    STARTED = "its start, and no end since: if Spark plans a batch now, it repeats the first one"
+    ENDED = "its start, and then its end (if the first batch was repeated: the next one's end)"
+
+
+TRANSITIONS: Mapping[FirstBatch, frozenset[FirstBatch]] = {
+    FirstBatch.UNKNOWN: frozenset({FirstBatch.STARTED}),
+    FirstBatch.STARTED: frozenset({FirstBatch.ENDED}),
+    FirstBatch.ENDED: frozenset(),
+}
+
+
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Corresponds to ``KafkaMicroBatchStream`` of spark-sql-kafka."""
 
     def __init__(self, options: ReadOptions) -> None:
+        self.first_batch = FirstBatch.UNKNOWN
         self._options = options
         self._planning: tuple[LoopThread, Planner] | None = None
         self._target: dict[TopicPartition, int] | None = None
         """availableNow: where the query ends. None for other triggers."""
-        self._start: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] = {}
         self._recreated: set[str] = set()
         """Topics that were deleted and created again since the last batch was planned."""
         self._last_batch_at = float("-inf")
-        self._repeats_first_batch = False
-        """Spark calls initialOffset, latestOffset and partitions for a new query, but initialOffset
-        and partitions when it repeats the first batch after a restart. latestOffset therefore
-        clears the flag."""
+
+    def move(self, state: FirstBatch) -> None:
+        """Move to ``state``, as the table allows."""
+        assert state in TRANSITIONS[self.first_batch], f"{self.first_batch.name} to {state.name}"
+        self.first_batch = state
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
         """Start of the first batch. Spark calls this when it determines that batch's end, and again
         when it plans the batch. Both results must be the same."""
-        if self._start is None:
-            self._start = self._run(self._initial)
-            self._repeats_first_batch = True
-        return offsets_as_json(self._start)
+        start = self._start
+        if self.first_batch is FirstBatch.UNKNOWN:
+            self.move(FirstBatch.STARTED)
+        return start
 
-    async def _initial(self, planner: Planner) -> dict[TopicPartition, int]:
-        return await planner.resolve(self._options.start, await planner.partitions(), "starting")
+    @cached_property
+    def _start(self) -> dict[str, dict[str, int]]:
+        found, start = self._run(lambda planner: planner.partitions()), self._options.start
+        return offsets_as_json(self._run(lambda planner: planner.resolve(start, found, "starting")))
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._run(lambda planner: planner.end_offsets())
@@ -87,7 +112,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """End of the next batch. Spark stores it before it plans the batch, and plans the same
         batch after a restart: only here a lost partition can end the query without harm."""
-        self._repeats_first_batch = False
+        if self.first_batch is FirstBatch.STARTED:
+            self.move(FirstBatch.ENDED)
         begin = parse_offsets(start) if start else {}
         # Spark kills this process at the end of a query: the last commit must be done before.
         self._commit_to_group(begin, wait=begin == self._target)
@@ -164,7 +190,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         report_loss = self._options.report_loss
         begin, until = parse_offsets(start) if start else {}, parse_offsets(end) if end else {}
-        if self._repeats_first_batch and _start_can_move(self._options):
+        if self.first_batch is FirstBatch.STARTED and _start_can_move(self._options):
             report_loss(
                 "the query was stopped in its first batch, and its checkpoint does not have the "
                 "start of that batch (startingOffsets=latest means another offset now). Use a new "
@@ -194,8 +220,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             from kafkaclient.spark.client_cache import LoopThread  # noqa: PLC0415
             from kafkaclient.spark.planning import Planner  # noqa: PLC0415
 
-            loop, planner = LoopThread("kafkaclient-plan"), Planner(self._options)
-            self._planning = loop, planner
+            loop, planner = self._planning = LoopThread("kafkaclient-plan"), Planner(self._options)
             loop.run(planner.start())
         loop, planner = self._planning
         return loop.run(plan(planner))

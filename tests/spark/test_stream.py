@@ -6,6 +6,7 @@ import asyncio
 import pickle
 import threading
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,7 +25,7 @@ from kafkaclient.errors import OffsetOutOfRangeError
 from kafkaclient.spark import planning, stream
 from kafkaclient.spark.group_progress import GroupProgress
 from kafkaclient.spark.planning import Planner
-from kafkaclient.spark.stream import KafkaStreamReader
+from kafkaclient.spark.stream import TRANSITIONS, FirstBatch, KafkaStreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -391,6 +392,39 @@ def test_a_repeated_first_batch(opened, fill, given: dict[str, str], moves: bool
     start = reader.initialOffset()
     end = reader.latestOffset(start, ALL)
     reader.partitions(start, end)  # the usual way
+
+
+@pytest.mark.parametrize(("before", "after"), list(product(FirstBatch, FirstBatch)))
+def test_the_first_batch_moves_as_its_table_says(
+    opened, before: FirstBatch, after: FirstBatch
+) -> None:
+    reader = opened()
+    reader.first_batch = before
+    if after in TRANSITIONS[before]:
+        reader.move(after)
+        assert reader.first_batch is after
+    else:
+        with pytest.raises(AssertionError, match=f"{before.name} to {after.name}"):
+            reader.move(after)
+        assert reader.first_batch is before
+
+
+def test_calls_of_spark_move_the_first_batch(opened, fill) -> None:
+    """A query that goes on after its first batch never asks for the start."""
+    reader = opened()
+    start = at(0, 0, 0)
+    fill(0, 1)
+    end = reader.latestOffset(start, ALL)
+    assert ranges(reader.partitions(start, end)) == [(0, 0, 1)]
+    assert reader.first_batch is FirstBatch.UNKNOWN
+    new = opened()
+    states = []
+    for _ in range(2):
+        start = new.initialOffset()
+        states.append(new.first_batch)
+        new.partitions(start, new.latestOffset(start, ALL))
+        states.append(new.first_batch)
+    assert states == [FirstBatch.STARTED, FirstBatch.ENDED, FirstBatch.ENDED, FirstBatch.ENDED]
 
 
 @pytest.mark.parametrize("start", ["earliest", '{"t": {"0": 0, "1": 0, "2": 0, "3": 7}}'])

@@ -91,6 +91,6 @@ def test_each_record_carries_the_context_of_its_own_thread(
         for wrong in threads.map(send, range(_THREADS)):
             assert not wrong
     # A loop may stand still: the threads take turns.
-    assert not [record for record in caplog.records if "loop_monitor" not in record.name]
+    assert not [record for record in caplog.records if "wakeup" not in record.name]
     span_ids = {span.context.span_id for span in ended.spans if span.context is not None}
     assert len(span_ids) == len(ended.spans) == flags * _THREADS * _RECORDS

@@ -1,8 +1,7 @@
 cimport cython
 
-from kafkaclient.producer.accumulator.buffer_pool cimport BatchFactory, Linger
 from kafkaclient.producer.accumulator.binding cimport BatchBinding, Detours
-from kafkaclient.producer.accumulator.buffer_pool cimport BufferPool
+from kafkaclient.producer.accumulator.buffer_pool cimport BatchFactory, BufferPool, Linger
 from kafkaclient.producer.accumulator.compressor cimport BatchCompressor
 from kafkaclient.producer.accumulator.incomplete cimport IncompleteBatches
 from kafkaclient.producer.accumulator.partition_strategies cimport BrokerConditions

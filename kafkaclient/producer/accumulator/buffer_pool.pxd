@@ -1,5 +1,9 @@
 cimport cython
 
+from kafkaclient.producer.batches.batch cimport ProducerBatch
+from kafkaclient.producer.batches.batch_result cimport BatchResult
+from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
+
 @cython.final
 cdef class Claim:
     cdef public Py_ssize_t nbytes
@@ -25,3 +29,25 @@ cdef class BufferPool:
 cdef class Spending:
     cdef public BufferPool _buffer_pool
     cdef public Py_ssize_t _nbytes
+
+
+@cython.final
+cdef class Linger:
+    cdef public double _seconds
+    cdef public bint _never_lingers
+    cdef public BufferPool _buffer_pool
+    cdef public object _flushes
+    @cython.locals(seconds=double)
+    cpdef double until(self, PartitionQueue queue, double now, bint rebindable) except? -1
+    cpdef bint lingers(self, PartitionQueue queue, ProducerBatch head) except -1
+    cpdef close(self)
+
+
+@cython.final
+cdef class BatchFactory:
+    cdef public Py_ssize_t _batch_size, _small_batch_bytes, _elastic_limit
+    cdef public object _compression, _serials
+    cdef public bint _transactional
+    @cython.locals(capacity=Py_ssize_t, elastic_limit=Py_ssize_t, limit=Py_ssize_t, most=Py_ssize_t, usual=Py_ssize_t)
+    cpdef Py_ssize_t capacity_for(self, PartitionQueue queue, Py_ssize_t upper_bound, Py_ssize_t room, double now) except? -1
+    cpdef ProducerBatch new(self, PartitionQueue queue, BatchResult batch_result, Py_ssize_t limit, Py_ssize_t capacity, double created, bint rebindable=*, serial=*)

@@ -1,7 +1,6 @@
 cimport cython
 
-from kafkaclient.producer.accumulator.buffer_pool cimport BatchFactory
-from kafkaclient.producer.accumulator.buffer_pool cimport BufferPool
+from kafkaclient.producer.accumulator.buffer_pool cimport BatchFactory, BufferPool
 from kafkaclient.producer.accumulator.ready_queues cimport ReadyQueues
 from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue

@@ -2,6 +2,7 @@ cimport cython
 
 from kafkaclient.metrics.stats cimport Windowed
 
+
 @cython.final
 cdef class ProducerMetrics:
     cdef public object _clock, _windows, _read_nodes, _read_topics, _read_partitions
@@ -11,8 +12,12 @@ cdef class ProducerMetrics:
     cdef public Windowed _batch_size, _compression, _record_size, _queue_time, _sent, _errors
     cdef public Windowed _retries, _latency, _requests, _responses, _opened, _closed
     cdef public dict _transactions
+
     @cython.locals(entry=_Topic, now=double)
-    cpdef batch_sent(self, topic, Py_ssize_t records, Py_ssize_t nbytes, double queue_time_s, Py_ssize_t partition, raw_bytes)
+    cpdef batch_sent(
+        self, topic, Py_ssize_t records, Py_ssize_t nbytes, double queue_time_s, Py_ssize_t
+        partition, raw_bytes
+    )
     cpdef partition_switched(self, topic)
     cpdef records_failed(self, topic, Py_ssize_t records)
     cpdef records_retried(self, topic, Py_ssize_t records)

@@ -1,4 +1,4 @@
-"""Which records of a slice went to which batch: the compiled form and the pure one."""
+"""Which records of a slice went to which batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records as columns, against the plain reader of records, in both forms."""
+"""Records as columns, against the plain reader of records."""
 
 from __future__ import annotations
 

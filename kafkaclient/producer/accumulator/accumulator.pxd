@@ -17,6 +17,7 @@ from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
 from kafkaclient.producer.partitioning.fair_share cimport FairShare
 from kafkaclient.wire.records cimport BatchBuilder
 
+
 @cython.final
 cdef class RecordAccumulator:
     cdef public object settings, observer, _wake, _random31, _new_result
@@ -34,23 +35,41 @@ cdef class RecordAccumulator:
     cdef public Detours detours
     cdef public Py_ssize_t _sticky_bytes
     cdef public double _open_for
+
     @cython.locals(buffer=TopicBuffer, fair_share=FairShare, slots=TopicAppendSlots)
     cpdef TopicBuffer topic(self, name)
     cpdef close_append_slots(self, TopicBuffer topic)
     cpdef open_append_slots(self, TopicBuffer topic)
-    @cython.locals(batch=ProducerBatch, before=Py_ssize_t, chosen=bint, created=double, elsewhere=PartitionQueue, final=bint, queue=PartitionQueue, sticky=bint, strategy=PartitionStrategy)
-    cpdef Delivery append(self, TopicBuffer topic, partition, record, double now, bint force=*, since=*)
+    @cython.locals(
+        batch=ProducerBatch, before=Py_ssize_t, chosen=bint, created=double,
+        elsewhere=PartitionQueue, final=bint, queue=PartitionQueue, sticky=bint,
+        strategy=PartitionStrategy
+    )
+    cpdef Delivery append(
+        self, TopicBuffer topic, partition, record, double now, bint force=*, since=*
+    )
     @cython.locals(slot=AppendSlot, slots=TopicAppendSlots)
-    cpdef _install_append_slot(self, PartitionQueue queue, ProducerBatch batch, double now, bint unkeyed)
+    cpdef _install_append_slot(
+        self, PartitionQueue queue, ProducerBatch batch, double now, bint unkeyed
+    )
     @cython.locals(best=Py_ssize_t, granted=Py_ssize_t, least=Py_ssize_t)
     cpdef _fit(self, ProducerBatch batch, record, double created, bint force)
-    @cython.locals(batch=ProducerBatch, batch_result=BatchResult, buffer_pool=BufferPool, capacity=Py_ssize_t, fits=bint, rebindable=bint, records=BatchBuilder, strategy=PartitionStrategy, upper_bound=Py_ssize_t)
-    cpdef ProducerBatch _open(self, PartitionQueue queue, record, double now, double created, bint chosen, bint force)
+    @cython.locals(
+        batch=ProducerBatch, batch_result=BatchResult, buffer_pool=BufferPool, capacity=Py_ssize_t,
+        fits=bint, rebindable=bint, records=BatchBuilder, strategy=PartitionStrategy,
+        upper_bound=Py_ssize_t
+    )
+    cpdef ProducerBatch _open(
+        self, PartitionQueue queue, record, double now, double created, bint chosen, bint force
+    )
     @cython.locals(batch=ProducerBatch)
     cpdef take_sealed(self, double now)
     @cython.locals(topic=TopicBuffer)
     cpdef update_brokers(self, brokers)
-    @cython.locals(changed=list, epoch=Py_ssize_t, leader=Py_ssize_t, queue=PartitionQueue, recreated=bint, topic=TopicBuffer)
+    @cython.locals(
+        changed=list, epoch=Py_ssize_t, leader=Py_ssize_t, queue=PartitionQueue, recreated=bint,
+        topic=TopicBuffer
+    )
     cpdef TopicBuffer update_topic(self, view, double now)
     @cython.locals(queue=PartitionQueue, topic=TopicBuffer)
     cpdef leave_cluster(self, double now)

@@ -7,6 +7,7 @@ from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 from kafkaclient.producer.batches.partition_strategy cimport PartitionStrategy
 from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
 
+
 @cython.final
 cdef class Detours:
     cdef public object _topics, _dead, _clean_leaders
@@ -14,10 +15,14 @@ cdef class Detours:
     cdef public bint _adaptive, _detoured
     cdef public dict _clean
     cdef public set side_lanes
+
     cpdef set_dead_brokers(self, dead, double now)
     @cython.locals(before=dict, clean=dict, stale=list, t=TopicBuffer, topic=TopicBuffer)
     cpdef update(self, changed, double now)
-    @cython.locals(avoid=bint, lane=Py_ssize_t, partition=Py_ssize_t, queue=PartitionQueue, side_lane_of=dict, unclean=list)
+    @cython.locals(
+        avoid=bint, lane=Py_ssize_t, partition=Py_ssize_t, queue=PartitionQueue, side_lane_of=dict,
+        unclean=list
+    )
     cpdef _update_topic(self, TopicBuffer topic, double now)
     @cython.locals(leader=Py_ssize_t)
     cpdef bint _is_clean(self, partition) except -1
@@ -28,17 +33,24 @@ cdef class BatchBinding:
     cdef public ReadyQueues _ready_queues
     cdef public BrokerConditions _conditions
     cdef public object _on_switch, _observer
-    cpdef bind(self, ProducerBatch batch, PartitionQueue queue, bound_by, double now, bint rebindable=*)
+
+    cpdef bind(
+        self, ProducerBatch batch, PartitionQueue queue, bound_by, double now, bint rebindable=*
+    )
     cpdef opened(self, ProducerBatch batch, PartitionQueue queue, double now, bint chosen)
     @cython.locals(strategy=PartitionStrategy)
     cpdef reserve(self, ProducerBatch batch, PartitionQueue queue, double now)
     @cython.locals(batch=ProducerBatch)
     cpdef end_reservation(self, PartitionQueue queue, double now)
-    @cython.locals(avoided=bint, leaderless=dict, queue=PartitionQueue, reserved=dict, retrying=bint)
+    @cython.locals(
+        avoided=bint, leaderless=dict, queue=PartitionQueue, reserved=dict, retrying=bint
+    )
     cpdef unbind_unsendable(self, double now)
     @cython.locals(batch=ProducerBatch)
     cpdef _unbind_reserved(self, PartitionQueue queue, double now)
-    @cython.locals(b=ProducerBatch, batches=list, certain=bint, strategy=PartitionStrategy, topic=TopicBuffer)
+    @cython.locals(
+        b=ProducerBatch, batches=list, certain=bint, strategy=PartitionStrategy, topic=TopicBuffer
+    )
     cpdef _rescue_from_deleted_partition(self, PartitionQueue queue, double now)
     cpdef _unbind(self, list batches, PartitionQueue queue, double now)
     @cython.locals(q=PartitionQueue, queue=PartitionQueue)

@@ -4,6 +4,7 @@ from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.batch_result cimport BatchResult
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 
+
 @cython.final
 cdef class Claim:
     cdef public Py_ssize_t nbytes
@@ -14,6 +15,7 @@ cdef class Claim:
 cdef class BufferPool:
     cdef public Py_ssize_t total, available, _spendable
     cdef public object waiters
+
     cpdef bint try_take(self, Py_ssize_t nbytes) except -1
     cpdef force(self, Py_ssize_t nbytes)
     @cython.locals(claim=Claim)
@@ -37,6 +39,7 @@ cdef class Linger:
     cdef public bint _never_lingers
     cdef public BufferPool _buffer_pool
     cdef public object _flushes
+
     @cython.locals(seconds=double)
     cpdef double until(self, PartitionQueue queue, double now, bint rebindable) except? -1
     cpdef bint lingers(self, PartitionQueue queue, ProducerBatch head) except -1
@@ -48,6 +51,15 @@ cdef class BatchFactory:
     cdef public Py_ssize_t _batch_size, _small_batch_bytes, _elastic_limit
     cdef public object _compression, _serials
     cdef public bint _transactional
-    @cython.locals(capacity=Py_ssize_t, elastic_limit=Py_ssize_t, limit=Py_ssize_t, most=Py_ssize_t, usual=Py_ssize_t)
-    cpdef Py_ssize_t capacity_for(self, PartitionQueue queue, Py_ssize_t upper_bound, Py_ssize_t room, double now) except? -1
-    cpdef ProducerBatch new(self, PartitionQueue queue, BatchResult batch_result, Py_ssize_t limit, Py_ssize_t capacity, double created, bint rebindable=*, serial=*)
+
+    @cython.locals(
+        capacity=Py_ssize_t, elastic_limit=Py_ssize_t, limit=Py_ssize_t, most=Py_ssize_t,
+        usual=Py_ssize_t
+    )
+    cpdef Py_ssize_t capacity_for(
+        self, PartitionQueue queue, Py_ssize_t upper_bound, Py_ssize_t room, double now
+    ) except? -1
+    cpdef ProducerBatch new(
+        self, PartitionQueue queue, BatchResult batch_result, Py_ssize_t limit, Py_ssize_t capacity,
+        double created, bint rebindable=*, serial=*
+    )

@@ -4,6 +4,7 @@ from kafkaclient.producer.accumulator.buffer_pool cimport BufferPool
 from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 
+
 @cython.final
 cdef class InlineCompression:
     cpdef run(self, work, done)
@@ -16,6 +17,7 @@ cdef class CompressionThreads:
     cdef public object _loop, _executor
     cdef public set _jobs
     cdef public bint _closed
+
     cpdef run(self, work, done)
     cpdef close(self)
 
@@ -27,6 +29,7 @@ cdef class BatchCompressor:
     cdef public Py_ssize_t small_batch_bytes, _allowance, _at_work
     cdef public BufferPool _buffer_pool
     cdef public list _finished
+
     @cython.locals(raw_size=Py_ssize_t)
     cpdef compress_now(self, ProducerBatch batch)
     cpdef bint start_if_large(self, ProducerBatch batch) except -1

@@ -5,6 +5,7 @@ from kafkaclient.producer.accumulator.ready_queues cimport ReadyQueues
 from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 
+
 @cython.final
 cdef class IncompleteBatches:
     cdef public dict _batches
@@ -15,11 +16,15 @@ cdef class IncompleteBatches:
     cdef public double _newest
     cdef public list _early, _landings
     cdef public set _failed_in_flight
+
     @cython.locals(created=double)
     cpdef add(self, ProducerBatch batch)
     cpdef flush(self, double now)
     cpdef wait_landed(self)
-    cpdef complete(self, ProducerBatch batch, Py_ssize_t base_offset, Py_ssize_t log_append_time, double now, Py_ssize_t log_start_offset=*)
+    cpdef complete(
+        self, ProducerBatch batch, Py_ssize_t base_offset, Py_ssize_t log_append_time, double now,
+        Py_ssize_t log_start_offset=*
+    )
     cpdef fail(self, ProducerBatch batch, error, double now, record_errors=*)
     @cython.locals(queue=PartitionQueue)
     cpdef retry(self, ProducerBatch batch, error, double retry_at, double now, bint counts=*)

@@ -6,6 +6,7 @@ from kafkaclient.producer.batches.partition_strategy cimport PartitionStrategy
 from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
 from kafkaclient.producer.partitioning.fair_share cimport MinimumShare
 
+
 @cython.final
 cdef class BrokerConditions:
     cdef public object rack, kip794_unavailable, brokers, accepts_new_batch
@@ -19,6 +20,7 @@ cdef class LateBinding(PartitionStrategy):
     cdef public BrokerConditions _conditions
     cdef public PartitionQueue _reserved
     cdef public Py_ssize_t _searched_in_pass
+
     @cython.locals(queue=PartitionQueue)
     cpdef PartitionQueue choose_queue(self, record, view)
     @cython.locals(conditions=BrokerConditions, queue=PartitionQueue, topic=TopicBuffer)
@@ -49,6 +51,7 @@ cdef class Kip794(PartitionStrategy):
     cdef public TopicBuffer _topic
     cdef public BrokerConditions _conditions
     cdef public Py_ssize_t _load_as_of
+
     cpdef PartitionQueue choose_queue(self, record, view)
     cpdef PartitionQueue queue_for_new_batch(self, PartitionQueue queue, record, view)
     cpdef on_append(self, PartitionQueue queue, ProducerBatch batch, Py_ssize_t nbytes, view)
@@ -59,12 +62,14 @@ cdef class Kip794(PartitionStrategy):
 cdef class _Eligible:
     cdef public object _view, _unavailable, partitions
     cdef public dict index_of
+
     cpdef bint is_current(self, view, unavailable) except -1
 
 
 cdef class CustomPartitioner(PartitionStrategy):
     cdef public TopicBuffer _topic
     cdef public object _cluster, _load, _who, _partition, _on_new_batch
+
     @cython.locals(count=Py_ssize_t)
     cpdef PartitionQueue choose_queue(self, record, view)
     cpdef PartitionQueue queue_for_new_batch(self, PartitionQueue queue, record, view)

@@ -6,6 +6,7 @@ from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.idempotence cimport ProducerIdentity
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 
+
 @cython.final
 cdef class ReadyQueues:
     cdef public object ready, unbound, blocked, gate, _wake, _order
@@ -15,6 +16,7 @@ cdef class ReadyQueues:
     cdef public BatchCompressor _compressor
     cdef public Linger _linger
     cdef public list _timers
+
     cpdef schedule(self, PartitionQueue queue, double now, bint had_turn=*)
     @cython.locals(soon=double)
     cpdef _enter_state(self, PartitionQueue queue, ProducerBatch head, double now)

@@ -6,6 +6,7 @@ from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 from kafkaclient.producer.batches.topic_buffer cimport CompressionRatio
 from kafkaclient.wire.records cimport BatchBuilder
 
+
 @cython.final
 cdef class ProducerBatch:
     cdef public BatchResult result
@@ -21,6 +22,7 @@ cdef class ProducerBatch:
     cdef public object binding_facts, last_error, topic_id, _compression
     cdef public AppendSlot append_slot
     cdef public CompressionRatio _ratio
+
     @cython.locals(raw=Py_ssize_t)
     cpdef Py_ssize_t _raw_size_of(self, Py_ssize_t size) except? -1
     @cython.locals(timestamp=Py_ssize_t)
@@ -45,7 +47,9 @@ cdef class ProducerBatch:
     @cython.locals(raw=Py_ssize_t)
     cpdef end_compression(self, packed)
     cpdef reset_compression_estimate(self)
-    cpdef stamp(self, Py_ssize_t producer_id, Py_ssize_t producer_epoch, Py_ssize_t base_sequence, order=*)
+    cpdef stamp(
+        self, Py_ssize_t producer_id, Py_ssize_t producer_epoch, Py_ssize_t base_sequence, order=*
+    )
     cpdef begin_flight(self, Py_ssize_t leader_epoch, topic_id)
     cpdef land(self)
     cpdef mark_uncertain(self)

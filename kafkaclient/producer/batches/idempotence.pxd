@@ -2,10 +2,12 @@ cimport cython
 
 from kafkaclient.producer.batches.batch cimport ProducerBatch
 
+
 cdef class ProducerIdentity:
     cdef public bint abort_only, enabled
     cdef public Py_ssize_t producer_id, epoch
     cdef public object _forgotten
+
     cpdef assign(self, Py_ssize_t producer_id, Py_ssize_t epoch)
     cpdef bint raise_epoch(self) except -1
     cpdef leave_cluster(self)
@@ -16,6 +18,7 @@ cdef class ProducerIdentity:
 cdef class PartitionSequence:
     cdef public Py_ssize_t producer_id, epoch, next, numbered, last_acked
     cdef public bint unresolved, restart_due
+
     @cython.locals(ahead=Py_ssize_t)
     cpdef bint may_stamp(self, unacked, ProducerIdentity identity) except -1
     @cython.locals(used=bint)

@@ -4,6 +4,7 @@ from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.idempotence cimport PartitionSequence, ProducerIdentity
 from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
 
+
 @cython.final
 cdef class PartitionQueue:
     cdef public TopicBuffer topic
@@ -14,6 +15,7 @@ cdef class PartitionQueue:
     cdef public bint unbound
     cdef public double timer
     cdef public PartitionSequence sequence
+
     cpdef bint is_oldest(self, ProducerBatch batch) except -1
     cpdef enqueue(self, ProducerBatch batch)
     cpdef ProducerBatch take_unbound(self)

@@ -1,8 +1,10 @@
 from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 
+
 cdef class PartitionStrategy:
     cdef public bint may_move
+
     cpdef PartitionQueue choose_queue(self, record, view)
     cpdef PartitionQueue queue_for_new_batch(self, PartitionQueue queue, record, view)
     cpdef on_append(self, PartitionQueue queue, ProducerBatch batch, Py_ssize_t nbytes, view)

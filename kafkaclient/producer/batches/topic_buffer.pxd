@@ -5,9 +5,11 @@ from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 from kafkaclient.producer.batches.partition_strategy cimport PartitionStrategy
 from kafkaclient.producer.partitioning.fair_share cimport FairShare
 
+
 @cython.final
 cdef class CompressionRatio:
     cdef public double value
+
     cpdef observe(self, double ratio)
 
 
@@ -15,6 +17,7 @@ cdef class CompressionRatio:
 cdef class BatchLimit:
     cdef public Py_ssize_t _value
     cdef public double _rises_at
+
     cpdef forget(self)
     cpdef lower(self, Py_ssize_t size, double now)
     cpdef Py_ssize_t at(self, double now) except? -1
@@ -33,6 +36,7 @@ cdef class TopicBuffer:
     cdef public CompressionRatio ratio
     cdef public PartitionStrategy strategy
     cdef public Py_ssize_t last_bound_partition
+
     @cython.locals(lane=Py_ssize_t, routes=list)
     cpdef lanes_by_partition(self, view)
     @cython.locals(epoch=Py_ssize_t, lane=Py_ssize_t, leader=Py_ssize_t, queue=PartitionQueue)

@@ -1,11 +1,16 @@
 cimport cython
 
+
 @cython.final
 cdef class MinimumShare:
     cdef public double _fraction, _batch, _total, _price
     cdef public Py_ssize_t _usual
     cdef public dict _due, _heaps
-    @cython.locals(before=dict, d=double, due=double, fresh=double, heap=list, leader=Py_ssize_t, n=Py_ssize_t, partition=Py_ssize_t)
+
+    @cython.locals(
+        before=dict, d=double, due=double, fresh=double, heap=list, leader=Py_ssize_t, n=Py_ssize_t,
+        partition=Py_ssize_t
+    )
     cpdef update(self, partitions)
     @cython.locals(most=double)
     cpdef add(self, Py_ssize_t partition, Py_ssize_t nbytes)
@@ -22,7 +27,12 @@ cdef class FairShare:
     cdef public list _bytes_given, _lanes, _routes
     cdef public Py_ssize_t _least_of_all
     cdef public dict _reset_to, _heaps
-    @cython.locals(before=list, competing=set, f=Py_ssize_t, given=Py_ssize_t, heap=list, heaps=dict, lane=Py_ssize_t, lanes=list, led=set, missing=Py_ssize_t, n=Py_ssize_t, reset_to=dict, stayed=bint, was=Py_ssize_t)
+
+    @cython.locals(
+        before=list, competing=set, f=Py_ssize_t, given=Py_ssize_t, heap=list, heaps=dict,
+        lane=Py_ssize_t, lanes=list, led=set, missing=Py_ssize_t, n=Py_ssize_t, reset_to=dict,
+        stayed=bint, was=Py_ssize_t
+    )
     cpdef bint update(self, view, near=*, routes=*) except -1
     @cython.locals(lanes=list)
     cpdef list _stayed(self, Py_ssize_t lane)
@@ -34,5 +44,7 @@ cdef class FairShare:
     cpdef reset_to_average(self, Py_ssize_t lane)
     @cython.locals(closed=list, first=list, lane=Py_ssize_t)
     cpdef pick(self, lanes, is_open)
-    @cython.locals(given=Py_ssize_t, heap=list, noted=Py_ssize_t, partition=Py_ssize_t, tie=Py_ssize_t)
+    @cython.locals(
+        given=Py_ssize_t, heap=list, noted=Py_ssize_t, partition=Py_ssize_t, tie=Py_ssize_t
+    )
     cpdef _first(self, Py_ssize_t lane)

@@ -3,6 +3,7 @@ cimport cython
 from kafkaclient.net.pending_request cimport PendingRequest
 from kafkaclient.producer.sender.in_flight_window cimport InFlightWindow
 
+
 @cython.final
 cdef class ProduceRequest(PendingRequest):
     cdef public BrokerLane lane
@@ -20,6 +21,7 @@ cdef class BrokerLane:
     cdef public object latencies, _p95_latency, newest_latencies, in_flight, connection, state
     cdef public object exclusions
     cdef public bint ignore_disconnect, share_reset_due
+
     cpdef bint can_take(self, connection, Py_ssize_t window_size, double now) except -1
     @cython.locals(busy_for=double, free=Py_ssize_t, in_flight=Py_ssize_t, window=InFlightWindow)
     cpdef Py_ssize_t free_slots(self, bint has_large, double now) except? -1

@@ -3,11 +3,13 @@ cimport cython
 from kafkaclient.producer.accumulator.ready_queues cimport ReadyQueues
 from kafkaclient.producer.sender.broker_lane cimport BrokerLane
 
+
 @cython.final
 cdef class Kip794Outages:
     cdef public BrokerLanes _lanes
     cdef public object _router, unavailable
     cdef public double _timeout
+
     @cython.locals(number=Py_ssize_t)
     cpdef surveyed(self, wanted, available, double now)
     @cython.locals(found=list, lane=BrokerLane)
@@ -30,6 +32,7 @@ cdef class BrokerLanes:
     cdef public set side_lanes
     cdef public object _router, _metadata, _settings, _liveness, _on_recovery
     cdef public double _unavailable_after, _refreshed_at
+
     cpdef BrokerLane get(self, Py_ssize_t number)
     @cython.locals(lane=BrokerLane, primary=BrokerLane)
     cpdef BrokerLane lane(self, Py_ssize_t number, double now)
@@ -43,7 +46,10 @@ cdef class BrokerLanes:
     cpdef bint may_be_waited_for(self, Py_ssize_t number) except -1
     @cython.locals(full=bint, lane=BrokerLane)
     cpdef current_state(self, Py_ssize_t number)
-    @cython.locals(available=dict, eligible=set, free=Py_ssize_t, lane=BrokerLane, large=bint, last_resort=set, next_look=double, number=Py_ssize_t, pending=bint, saturated=set, side=bint)
+    @cython.locals(
+        available=dict, eligible=set, free=Py_ssize_t, lane=BrokerLane, large=bint, last_resort=set,
+        next_look=double, number=Py_ssize_t, pending=bint, saturated=set, side=bint
+    )
     cpdef BrokerSurvey survey(self, wanted, ready_queues, double unblocked_since, double now)
     @cython.locals(overdue=bint, waited=double)
     cpdef update_state(self, BrokerLane lane, connection, double unblocked_since, double now)

@@ -1,11 +1,13 @@
 cimport cython
 
+
 @cython.final
 cdef class InFlightWindow:
     cdef public Py_ssize_t limit
     cdef public bint fixed
     cdef public object _round_trips, round_trip, service
     cdef public double probed_at
+
     @cython.locals(after=double)
     cpdef on_round_trip(self, double round_trip)
     @cython.locals(service=double)

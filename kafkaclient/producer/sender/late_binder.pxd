@@ -11,6 +11,7 @@ from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
 from kafkaclient.producer.partitioning.fair_share cimport FairShare
 from kafkaclient.producer.sender.broker_lanes cimport BrokerSurvey
 
+
 @cython.final
 cdef class LateBinder:
     cdef public ReadyQueues ready_queues
@@ -18,7 +19,10 @@ cdef class LateBinder:
     cdef public ProducerIdentity identity
     cdef public BatchCompressor _compressor
     cdef public IncompleteBatches _incomplete
-    @cython.locals(filler=_RequestFiller, lane=Py_ssize_t, queue=PartitionQueue, ready=ReadyQueues, turns=list)
+
+    @cython.locals(
+        filler=_RequestFiller, lane=Py_ssize_t, queue=PartitionQueue, ready=ReadyQueues, turns=list
+    )
     cpdef drain(self, BrokerSurvey survey, Py_ssize_t max_bytes, double now)
     @cython.locals(bound=bint, source=PartitionQueue)
     cpdef rotate(self, double now)
@@ -33,11 +37,15 @@ cdef class _RequestFiller:
     cdef public BrokerSurvey _survey
     cdef public double _now
     cdef public set _unsaturated, _must_send, _taken
+
     @cython.locals(head=ProducerBatch, lane=Py_ssize_t, now=double)
     cpdef take_first(self, PartitionQueue queue)
     @cython.locals(binder=LateBinder, head=ProducerBatch, now=double, target=PartitionQueue)
     cpdef bind_first(self, PartitionQueue source)
-    @cython.locals(any_eligible=bint, candidates=set, fair_share=FairShare, lane=Py_ssize_t, reserved=PartitionQueue, survey=BrokerSurvey, usable=list, usual=bint)
+    @cython.locals(
+        any_eligible=bint, candidates=set, fair_share=FairShare, lane=Py_ssize_t,
+        reserved=PartitionQueue, survey=BrokerSurvey, usable=list, usual=bint
+    )
     cpdef PartitionQueue _target_for(self, TopicBuffer topic, ProducerBatch batch)
     cpdef bint _fits(self, ProducerBatch batch, Py_ssize_t lane) except -1
     cpdef _add(self, ProducerBatch batch, PartitionQueue queue)

@@ -6,12 +6,14 @@ from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.idempotence cimport ProducerIdentity
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 
+
 @cython.final
 cdef class ResponseHandler:
     cdef public object _misrouting, _metadata, _settings, _rng, _on_fatal
     cdef public IncompleteBatches _incomplete
     cdef public ProducerIdentity _identity
     cdef public ProducerMetrics _metrics
+
     @cython.locals(answers=dict, batch=ProducerBatch, hinted=bint)
     cpdef response(self, batches, result, Py_ssize_t node_id, double now)
     @cython.locals(appended_at=Py_ssize_t, log_start=Py_ssize_t)

@@ -14,6 +14,7 @@ from kafkaclient.producer.sender.late_binder cimport LateBinder
 from kafkaclient.producer.sender.responses cimport ResponseHandler
 from kafkaclient.producer.sender.wakeup cimport LoopMonitor, Wakeup
 
+
 @cython.final
 cdef class Sender:
     cdef public RecordAccumulator _accumulator
@@ -31,17 +32,31 @@ cdef class Sender:
     cdef public LateAnswers _late_answers
     cdef public LoopMonitor loop_monitor
     cdef public Kip794Outages _outages
+
     cpdef run(self)
     cpdef close(self)
-    @cython.locals(accumulator=RecordAccumulator, batches=list, due=double, number=Py_ssize_t, ready_queues=ReadyQueues, requests=dict, survey=BrokerSurvey, unblocked_since=double, wanted=set)
+    @cython.locals(
+        accumulator=RecordAccumulator, batches=list, due=double, number=Py_ssize_t,
+        ready_queues=ReadyQueues, requests=dict, survey=BrokerSurvey, unblocked_since=double,
+        wanted=set
+    )
     cpdef double _fill(self, double now) except? -1
     @cython.locals(batch=ProducerBatch)
     cpdef _send(self, BrokerLane lane, connection, list batches, double now)
-    @cython.locals(batch=ProducerBatch, buffers=list, by_id=bint, by_topic=dict, correlation_id=Py_ssize_t, names=dict, newest=Py_ssize_t, oldest=Py_ssize_t, partitions=list, queue=PartitionQueue, request=ProduceRequest, topic=TopicBuffer, topics=list, version=Py_ssize_t)
+    @cython.locals(
+        batch=ProducerBatch, buffers=list, by_id=bint, by_topic=dict, correlation_id=Py_ssize_t,
+        names=dict, newest=Py_ssize_t, oldest=Py_ssize_t, partitions=list, queue=PartitionQueue,
+        request=ProduceRequest, topic=TopicBuffer, topics=list, version=Py_ssize_t
+    )
     cpdef _write(self, BrokerLane lane, connection, list batches, double now)
-    @cython.locals(batch=ProducerBatch, count=Py_ssize_t, metrics=ProducerMetrics, partition=Py_ssize_t, records=Py_ssize_t, size=Py_ssize_t)
+    @cython.locals(
+        batch=ProducerBatch, count=Py_ssize_t, metrics=ProducerMetrics, partition=Py_ssize_t,
+        records=Py_ssize_t, size=Py_ssize_t
+    )
     cpdef _count(self, list batches, double now)
-    @cython.locals(b=ProducerBatch, lane=BrokerLane, node_id=Py_ssize_t, now=double, unblocked_since=double)
+    @cython.locals(
+        b=ProducerBatch, lane=BrokerLane, node_id=Py_ssize_t, now=double, unblocked_since=double
+    )
     cpdef _answered(self, ProduceRequest request, payload, error)
     @cython.locals(at_once=bint, lane=BrokerLane, throttle=double)
     cpdef _handle(self, ProduceRequest request, payload, error, double unblocked_since, double now)

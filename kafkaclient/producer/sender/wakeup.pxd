@@ -1,9 +1,11 @@
 cimport cython
 
+
 @cython.final
 cdef class LoopMonitor:
     cdef public object _clock, _on_tick, _on_lag, _timer
     cdef public double _unblocked_since, _due
+
     cpdef start(self)
     cpdef stop(self)
     cpdef double unblocked_since(self, double now) except? -1
@@ -20,6 +22,7 @@ cdef class Wakeup:
     cdef public object _clock, _work, _ended, _timer
     cdef public double _at, _timer_at, _asked_at, _rest_until
     cdef public bint _will_look, _stopped
+
     cpdef run(self, work)
     cpdef stop(self)
     cpdef clear(self)

@@ -48,8 +48,7 @@ def owners_of(attribute: str) -> set[str]:
 
 
 def attributes(owner: type) -> tuple[str, ...]:
-    """mypyc keeps no ``__slots__``, but a list of its own."""
-    names: tuple[str, ...] = vars(owner).get("__mypyc_attrs__") or vars(owner)["__slots__"]
+    names: tuple[str, ...] = vars(owner)["__slots__"]
     return names
 
 

@@ -1,4 +1,4 @@
-"""A delivery as an asyncio future: the same in both forms, in both event loops, and the same as
+"""A delivery as an asyncio future: the same in both event loops, and the same as
 asyncio's own futures except where a task that awaits is cancelled."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tasks that await deliveries, and coroutines that are run by hand: the same in both forms."""
+"""Tasks that await deliveries, and coroutines that are run by hand."""
 
 from __future__ import annotations
 

@@ -10,9 +10,7 @@ cdef extern from *:
        before Python 3.12 inside of an object of its own. 0: it does not, or asyncio has to be
        asked, which takes a Python call, and before 3.12 a system call. */
     static CYTHON_INLINE int kafkaclient_is_kept_loop(PyObject *loop) {
-    #if PY_VERSION_HEX < 0x030E0000 && defined(
-        CYTHON_COMPILING_IN_CPYTHON
-    ) && CYTHON_COMPILING_IN_CPYTHON
+    #if PY_VERSION_HEX < 0x030E0000 && defined(CYTHON_COMPILING_IN_CPYTHON) && CYTHON_COMPILING_IN_CPYTHON
         static PyObject *key = NULL;
         PyObject *dict, *kept;
         if (key == NULL) key = PyUnicode_InternFromString("__asyncio_running_event_loop__");

@@ -116,7 +116,7 @@ sanitize: $(STAMP) ## the compiled part under AddressSanitizer and with bounds c
 	cd build/sanitize && CFLAGS="-fsanitize=address -fno-omit-frame-pointer -O1 -g" $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
 	cd build/sanitize && PYTHONPATH=. PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$$(gcc -print-file-name=libasan.so) \
 	  $(CURDIR)/$(BIN)/pytest -q -p no:cacheprovider -W ignore::pytest.PytestUnraisableExceptionWarning -k "not memory_is_not_taken" \
-	  tests/wire tests/metrics tests/reader tests/producer/unit/batches/test_delivery*.py tests/producer/unit/batches/test_direct_append.py
+	  tests/wire tests/metrics tests/reader tests/producer/unit
 
 fuzz: $(STAMP) ## a million inputs over all decoders, guided by coverage, some minutes; FUZZ="--inputs 10000000 --keep ..."
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --group fuzz

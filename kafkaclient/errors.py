@@ -118,7 +118,7 @@ def defect(
     return error
 
 
-# --- errors that arise in this client --------------------------------------------------------
+# --- errors that arise in this client -------------------------------------------------------------
 
 
 class ConfigError(KafkaError, ValueError):
@@ -363,7 +363,7 @@ class FlushTimeoutError(KafkaTimeoutError):
     """How many records were still undelivered."""
 
 
-# --- a broker's error codes -------------------------------------------------------------------
+# --- a broker's error codes -----------------------------------------------------------------------
 
 
 class BrokerError(KafkaError):

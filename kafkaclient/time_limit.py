@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 
-# --- Time limits that count an answer which lay in a socket while the event loop was ... ---
+# --- time limits that do not expire because the event loop was blocked ----------------------------
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ async def wait_within(task: asyncio.Future[T], seconds: float) -> bool:
     return task.done()
 
 
-# --- The monotonic clock for waits of threads. ---
+# --- the monotonic clock for waits of threads -----------------------------------------------------
 
 if sys.platform == "win32":
     monotonic = time.monotonic
@@ -83,7 +83,7 @@ else:
     and time-machine before 3.0, replace ``time.monotonic``, with which a wait would never end."""
 
 
-# --- The event loop of this project's own programs. ---
+# --- The event loop of this project's own programs ------------------------------------------------
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -94,7 +94,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-# --- Threads for calls that may hang. They do not keep a program from ending, and they ... ---
+# --- Threads for calls that may hang. They do not keep a program from ending ----------------------
 
 P = ParamSpec("P")
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-# --- The names that a topic can have. ---
+# --- The names that a topic can have --------------------------------------------------------------
 
 _MAX_LENGTH = 249
 _LEGAL = re.compile(rf"[a-zA-Z0-9._-]{{1,{_MAX_LENGTH}}}")
@@ -38,7 +38,7 @@ def check_topic_name(name: object) -> None:
     raise InvalidTopicError(f"no topic can be named {shown}: {why}; nothing was sent")
 
 
-# --- Arguments that are several names or partitions. ---
+# --- Arguments that are several names or partitions -----------------------------------------------
 
 T = TypeVar("T")
 

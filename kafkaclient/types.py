@@ -1,4 +1,4 @@
-"""Small public value types, and checks of topic names and of arguments that are several."""
+"""Small public value types without behavior."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-# --- Small public value types without behavior. ---
+# --- Small public value types without behavior ----------------------------------------------------
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
@@ -144,9 +144,3 @@ class PreparedTransaction(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
-
-
-# --- The names that a topic can have. ---
-
-
-# --- Arguments that are several names or partitions. ---

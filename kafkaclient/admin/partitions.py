@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.offsets import ListOffsetsResult
 
 
-# --- The methods of :class:`~kafkaclient.admin.Admin` for the offsets that partitions have. ---
+# --- The methods of ``Admin`` for the offsets that partitions have --------------------------------
 
 _FETCH_BYTES = 64 * 1024
 _MAX_FETCHES = 16  # of a partition; a longer tail without visible records counts as lag
@@ -199,7 +199,7 @@ def _headers(records: memoryview) -> Iterator[BatchHeader]:
         records = records[header.size :]
 
 
-# --- The method of :class:`~kafkaclient.admin.Admin` that deletes records. ---
+# --- The method of ``Admin`` that deletes records -------------------------------------------------
 
 
 class RecordAdmin(Runnable):

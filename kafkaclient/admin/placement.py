@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from random import Random
 
 
-# --- Kafka's rack-aware replica assignment (KIP-36), for brokers without limits. ---
+# --- Kafka's rack-aware replica assignment (KIP-36), for brokers without limits -------------------
+# The algorithm is ``AdminUtils.assignReplicasToBrokers``, which ``kafka-reassign-partitions
+# --generate`` uses. Leaders are assigned round robin. Each further round shifts the followers by
+# one broker, so that all other brokers follow the partitions of a broker.
 
 
 class Start(NamedTuple):
@@ -137,7 +140,7 @@ def start_of_extension(brokers: Sequence[int], existing: int, first_leader: int)
     return Start(at, at, existing)
 
 
-# --- Replica placement on brokers with limited capacity (KIP-578). No I/O. ---
+# --- Replica placement on brokers with limited capacity (KIP-578). No I/O -------------------------
 
 Placement = tuple[tuple[int, ...], ...]
 """The replicas of every partition, the preferred leader first."""

@@ -41,10 +41,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.results import MetadataResult
 
 
-# --- Kafka's error codes that the admin client treats in a special way, under Kafka's names. ---
-
-
-# --- One request for all that ask for the same at the same time. ---
+# --- calls that concurrent callers share ----------------------------------------------------------
 
 T = TypeVar("T")
 
@@ -74,7 +71,7 @@ class Shared(Generic[T]):
                 del self._callers[task]
 
 
-# --- Sends requests to a cluster, and retries them within the time limit of an operation. ---
+# --- Sends requests to a cluster ------------------------------------------------------------------
 
 _log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-# --- aiokafka's argument ``partitioner`` as an option, and the partition that a record ... ---
+# --- aiokafka's argument ``partitioner`` as an option, and the partition --------------------------
 
 _Choose: TypeAlias = "Callable[[bytes | None, list[int], list[int]], int]"
 
@@ -91,7 +91,7 @@ def _chosen_later(*_: object) -> None:
     return None
 
 
-# --- aiokafka's ``BatchBuilder``, on the builder of ... ---
+# --- aiokafka's ``BatchBuilder``, on the builder of ``create_batch`` ------------------------------
 
 
 class AppendedRecord(NamedTuple):

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-# --- aiokafka's constructor arguments as options of :class:`kafkaclient.Producer`. ---
+# --- aiokafka's constructor arguments as options of ``Producer`` ----------------------------------
 
 MISSING: Any = getattr(aiokafka.producer.producer, "_missing", object())
 """aiokafka's own default of ``acks``, which FastStream passes on."""
@@ -156,7 +156,7 @@ def _check_sasl(sasl: Mapping[str, Any], further: Mapping[str, Any]) -> None:
         raise ValueError("sasl_plain_username and sasl_plain_password required for PLAIN sasl")
 
 
-# --- aiokafka's token provider, which returns a str, as a token provider of ours. ---
+# --- aiokafka's token provider, which returns a str, as a token provider of ours ------------------
 
 _IN_MILLISECONDS = 1e12  # a claim from here on is against RFC 7519; aiokafka reads no claims
 
@@ -205,7 +205,7 @@ def _expiry(token: str) -> float | None:
     return seconds if seconds < _IN_MILLISECONDS else None
 
 
-# --- A record's partition and timestamp as aiokafka's callers give them. ---
+# --- A record's partition and timestamp as aiokafka's callers give them ---------------------------
 
 
 def checked_partition(partition: Any) -> int:

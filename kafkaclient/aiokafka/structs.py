@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["ClientFacade", "ClusterFacade", "RecordMetadata", "TopicPartition"]
 
 
-# --- aiokafka's RecordMetadata and TopicPartition. aiokafka has no type annotations: the ... ---
+# --- aiokafka's RecordMetadata and TopicPartition. aiokafka has no type annotations ---------------
 
 if TYPE_CHECKING:
 
@@ -38,7 +38,7 @@ else:
     from aiokafka.structs import RecordMetadata, TopicPartition
 
 
-# --- ``AIOKafkaProducer.client``: what instrumentations and frameworks read of aiokafka's ... ---
+# --- ``AIOKafkaProducer.client``: what instrumentations -------------------------------------------
 
 
 class ClusterFacade:

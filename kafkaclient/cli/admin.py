@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafkaclient.cli.connection import Connection
 
 
-# --- What the commands of the admin client share: a started client, confirming, writing ... ---
+# --- What the commands of the admin client share: a started client, confirming --------------------
 
 OVER_LIMIT = 3  # exit status if partition limits are exceeded, or do not allow a request
 
@@ -110,7 +110,7 @@ def write_file(file: Path, text: str) -> None:
         raise ConfigError(f"{file} cannot be written: {error.strerror}") from error
 
 
-# --- ``kafkaclient cluster describe``: the brokers of any cluster. ---
+# --- ``kafkaclient cluster describe``: the brokers of any cluster ---------------------------------
 
 
 @on_cluster

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
 
-# --- What commands print: consoles, messages on stderr, tables and JSON. ---
+# --- What commands print: consoles, messages on stderr, tables and JSON ---------------------------
 
 WIDE = 200  # columns of a pipe for tables with long lines
 _PIPE_WIDTH = 160
@@ -114,7 +114,7 @@ def progress_bar(console: Console, *columns: ProgressColumn, auto_refresh: bool 
     )
 
 
-# --- Runs a command, with or without an event loop, and turns signals and exceptions into ... ---
+# --- Runs a command, with or without an event loop, and turns signals -----------------------------
 
 T = TypeVar("T")
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkaclient.perf.traffic import KeyValue
 
 
-# --- What a ``perf-test`` will do: its options, checked before anything starts. ---
+# --- What a ``perf-test`` will do: its options, checked before anything starts --------------------
 
 T = TypeVar("T")
 
@@ -140,7 +140,7 @@ def records(
     return partial(payload.file_payloads, found)
 
 
-# --- ``perf-test --flame-graph``: a flame graph of the load's process, by pyinstrument. ---
+# --- ``perf-test --flame-graph``: a flame graph of the load's process -----------------------------
 
 _INTERVAL_S = 0.001  # between two samples
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kafkaclient.perf.traffic import Traffic
 
 
-# --- The output of ``perf-test``: lines of results on stdout, a bar and tables on stderr. ---
+# --- The output of ``perf-test``: lines of results on stdout, a bar -------------------------------
 
 _REFRESH_S = 0.25
 _LOOK_EVERY = 4  # refreshes: the view changes each second
@@ -210,7 +210,7 @@ def _share(part: int, total: int) -> str:
     return f"{part / total:.1%}" if total else ""
 
 
-# --- ``perf-test --producers N``: a load through many producers, in processes or in ... ---
+# --- ``perf-test --producers N``: a load through many producers -----------------------------------
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""``kafkaclient perf-test``: Kafka's ``kafka-producer-perf-test``: options, plan and profile."""
+"""``kafkaclient perf-test``: Kafka's ``kafka-producer-perf-test``, with tables on stderr."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafkaclient.perf.run import Run
 
 
-# --- ``kafkaclient perf-test``: Kafka's ``kafka-producer-perf-test``, with tables on stderr. ---
+# --- ``kafkaclient perf-test``: Kafka's ``kafka-producer-perf-test`` ------------------------------
 
 _MANY_WORDS = ("--producer-props", "--command-property")
 
@@ -204,9 +204,3 @@ async def run_perf_test(plan: PerfTestPlan) -> list[Run]:
         values = [run.record.as_json() for run in runs]
         write_runs(plan.json, values, **values[-1])
     return runs
-
-
-# --- What a ``perf-test`` will do: its options, checked before anything starts. ---
-
-
-# --- ``perf-test --flame-graph``: a flame graph of the load's process, by pyinstrument. ---

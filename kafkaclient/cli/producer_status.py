@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 
-# --- Reads the state of producers back from the metric families of a page, or of a registry. ---
+# --- Reads the state of producers back from the metric families of a page -------------------------
 
 _Labels = frozenset[tuple[str, str]]
 
@@ -144,7 +144,7 @@ def _broker(node_id: int, series: _Series) -> BrokerStatus:
     )
 
 
-# --- What changed from one scrape of producers to the next: rates, shares and ... ---
+# --- What changed from one scrape of producers to the next: rates, shares -------------------------
 
 _WINDOW_S = 10.0  # seconds that shares and percentiles cover
 _HISTORY = 60  # scrapes that the history of a rate covers

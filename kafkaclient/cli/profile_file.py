@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 
-# --- Client options as Kafka's tools take them: ``.properties`` files and ``NAME=VALUE`` ... ---
+# --- Client options as Kafka's tools take them: ``.properties`` files -----------------------------
 
 BOOTSTRAP = "bootstrap.servers"
 
@@ -82,7 +82,7 @@ def _split(text: str) -> list[str]:
     return [part for part in parts if part.strip()]
 
 
-# --- Profiles: named connections in ``profiles.toml`` of the user's configuration directory. ---
+# --- Profiles: named connections in ``profiles.toml`` of the user's configuration -----------------
 
 _FILE = "command-config"
 _TIMEOUT = "timeout"

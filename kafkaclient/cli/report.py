@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kafkaclient.spark.report.findings import Findings
 
 
-# --- ``kafkaclient report``: Spark aggregates telemetry into tables and a page. ---
+# --- ``kafkaclient report``: Spark aggregates telemetry into tables and a page --------------------
 
 _FOLLOWED = "10m"
 _POLL_S = 0.5
@@ -306,7 +306,7 @@ def _share(value: float | None) -> str:
     return "" if value is None else f"{value:.1%}"
 
 
-# --- A Spark session with a progress bar, for the commands that run on Spark. ---
+# --- A Spark session with a progress bar, for the commands that run on Spark ----------------------
 
 
 def job_progress(*fields: str) -> Progress:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
 
 
-# --- ``kafkaclient streams``: which instance runs which task of a streams application, ... ---
+# --- ``kafkaclient streams``: which instance runs which task of a streams application -------------
 
 UNBALANCED = 3  # exit status of --check if tasks are yet to move, or active nowhere
 
@@ -170,7 +170,7 @@ def _outlook(found: ApplicationDescription) -> str:
     )
 
 
-# --- ``kafkaclient streams reset``: an application processes its input topics again. ---
+# --- ``kafkaclient streams reset``: an application processes its input topics again ---------------
 
 
 @on_cluster

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkaclient.config import ClientConfig
 
 
-# --- Exponential backoff with jitter (KIP-580), after Java's ``ExponentialBackoff``. ---
+# --- Exponential backoff with jitter (KIP-580), after Java's ``ExponentialBackoff`` ---------------
 
 _JITTER = 0.2
 _MAX_DOUBLINGS = 32
@@ -41,7 +41,7 @@ def retry_pause_s(failures: int, config: ClientConfig, rng: Random) -> float:
     return exponential_s(failures, first_s, max_s, rng)
 
 
-# --- Repeats a call to the cluster until a broker answers it. ---
+# --- Repeats a call to the cluster until a broker answers it --------------------------------------
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ async def set_within(event: asyncio.Event, seconds: float) -> bool:
     return event.is_set()
 
 
-# --- When a client may connect to a broker again, and how long the attempt may take. ---
+# --- When a client may connect to a broker again, and how long the attempt may take ---------------
 
 _AUTHENTICATION_FACTOR = 10.0
 """The longest pause after failed authentication is ``reconnect.backoff.max.ms`` times this: a
@@ -147,7 +147,7 @@ class ReconnectBackoff:
         self._not_before = self._clock() + exponential_s(self.failures, first_s, max_s, self._rng)
 
 
-# --- When the metadata is requested next, and how long the answer may take. ---
+# --- When the metadata is requested next, and how long the answer may take ------------------------
 
 _FIRST_TIMEOUT_S = 3.0
 """How long the first broker may take to answer. It doubles with each consecutive failure, up to the

@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.results import MetadataResult, TopicInfo
 
 
-# --- Which cluster the client is in, and which of its brokers' answers is newer. ---
+# --- Which cluster the client is in, and which of its brokers' answers is newer -------------------
 
 T = TypeVar("T")
 
@@ -298,7 +298,18 @@ def with_leaders(
     )
 
 
-# --- When a client goes back to the bootstrap servers ... ---
+# --- When a client goes back to the bootstrap servers ---------------------------------------------
+# There are two reasons:
+#
+# - No known broker can be connected (KIP-899). A Metadata request then dials the bootstrap
+#   servers, after at most ``MAX_DIALED`` known brokers with a head start of
+#   ``HEAD_START_S`` each, and before brokers whose last attempt failed (``Router.metadata``).
+# - Known brokers can be connected, but have not answered for
+#   ``metadata.recovery.rebootstrap.trigger.ms``, or a broker requires it (KIP-1102). Then the next
+#   Metadata request goes to the bootstrap servers (``take_turn``).
+#
+# Only Metadata requests go to bootstrap servers once brokers are known. identity.py decides whether
+# the client then moves to the cluster that answers.
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.results import MetadataResult
 
 
-# --- The topics in use: their errors, the callers that wait for them, and when to retry. ---
+# --- The topics in use: their errors, the callers that wait for them ------------------------------
 
 _UNKNOWN_TOPIC = 3
 _LEADER_NOT_AVAILABLE = 5
@@ -200,7 +200,10 @@ def no_metadata(
     return error
 
 
-# --- Whether a log has become shorter: one low answer of one broker is not believed. ---
+# --- Whether a log has become shorter: one low answer of one broker is not believed ---------------
+# A broker that was paused or cut off, and does not know yet that another one leads the partition
+# now, answers ListOffsets with its own, lower end. Its leader epoch is no proof: the metadata may
+# come from the same broker.
 
 _LOW_ANSWERS = 3  # in a row, before a log counts as shorter
 _PAUSE_S = 1.0  # between them; a broker that goes on after a pause knows its leaders within ms

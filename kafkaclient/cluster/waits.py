@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
 
-# --- What the callers of a client wait for: a wait that lasts is told in the log, once, ... ---
+# --- waits ----------------------------------------------------------------------------------------
 
 _log = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class Waits:
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._check)
 
 
-# --- Which failures are news: an outage costs a line when it begins, and one when it ... ---
+# --- Which failures are news: an outage costs a line when it begins -------------------------------
 
 _REMINDS_AFTER_S = 60.0  # seconds until an outage is logged again with `reminds`; doubled
 

@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from kafkaclient.hooks import Hooks
 
-# --- A time limit with the name of its option, if it has one. ---
+# --- A time limit with the name of its option, if it has one --------------------------------------
 
 
 class Limit(NamedTuple):
@@ -31,7 +31,7 @@ class Limit(NamedTuple):
         return f"{self.seconds:g} s ({self.setting})" if self.setting else f"{self.seconds:g} s"
 
 
-# --- Kinds of option values: how a value is read, and the description of accepted values. ---
+# --- Kinds of option values: how a value is read --------------------------------------------------
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-# --- How options are declared, and how a user's values are checked against the declarations. ---
+# --- How options are declared ---------------------------------------------------------------------
 
 _KEY = "kafkaclient.option"
 
@@ -157,7 +157,7 @@ def show(value: object, *, secret: bool = False) -> str:
     return _repr.repr(value)
 
 
-# --- Where telemetry goes: a folder, a URI or a topic. Secrets in a URI are never shown. ---
+# --- Where telemetry goes: a folder ---------------------------------------------------------------
 
 _HIDDEN = "[hidden]"
 _TOPIC = "topic:"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkaclient.config.options import Given
 
 
-# --- The options of :class:`kafkaclient.reader.Reader`, each declared once. ---
+# --- The options of ``Admin`` ---------------------------------------------------------------------
 
 _FETCHING = Section("Fetching")
 _LARGEST_FETCH = 64 * 1024 * 1024
@@ -83,7 +83,7 @@ class ReaderConfig(ClientConfig):
 ReaderConfig.OPTIONS = options_of(ReaderConfig)
 
 
-# --- The options of :class:`kafkaclient.admin.Admin`. ---
+# --- The options of ``Admin`` ---------------------------------------------------------------------
 
 _ADMIN = Section("Admin")
 _SHARED = frozenset({"Connections", "Metadata", "Encryption", "Authentication"})

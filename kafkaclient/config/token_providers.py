@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkaclient.config.options import Given
 
 
-# --- Makes the token provider that options name: by its path, or as Java's clients name ... ---
+# --- Makes the token provider that options name: by its path --------------------------------------
 
 _MSK_PROVIDER = "kafkaclient.aws:MskIamTokenProvider"
 
@@ -82,7 +82,8 @@ def _load(path: str, **arguments: str) -> Any:
     return provider
 
 
-# --- Reads credentials from ``sasl.jaas.config``, as Java's clients have them. ---
+# --- Reads credentials from ``sasl.jaas.config``, as Java's clients have them ---------------------
+# The whole text is a secret: messages say where it is wrong, and never quote it.
 
 MSK_IAM = "AWS_MSK_IAM"
 """The mechanism of aws-msk-iam-auth, Amazon's library for Java."""

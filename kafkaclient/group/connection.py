@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
 
-# --- A member's connections to its group's coordinator. ---
+# --- A member's connections to its group's coordinator --------------------------------------------
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +110,7 @@ class GroupConnection:
         await self._router.close()
 
 
-# --- The group's committed offsets, for its member. ---
+# --- The group's committed offsets, for its member ------------------------------------------------
 
 _NEW_GENERATION = frozenset({22, 27})  # ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from kafkaclient.wire.groups import ConsumerSubscription
 
 
-# --- The states of a group member, and what follows from each answer of the coordinator. ... ---
+# --- The states of a group member -----------------------------------------------------------------
+# The protocol is the classic one of Java's ``ConsumerCoordinator`` with cooperative rebalances
+# (KIP-429): a member that joins again keeps what it has, unless the table says that it is lost.
 
 
 class MemberState(Enum):
@@ -119,7 +121,7 @@ def join_event(code: int, generation_id: int, last_generation_id: int) -> Member
     return MemberEvent.JOINED_LATE if is_late else MemberEvent.JOINED
 
 
-# --- Who owns which partitions, and what the leader withholds until it is given up ... ---
+# --- Who owns which partitions, and what the leader withholds until it is given up ----------------
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
 
 
-# --- ``MetricsSnapshot``: what ``Producer.metrics()`` returns. ---
+# --- ``MetricsSnapshot``: what ``Producer.metrics()`` returns -------------------------------------
 
 Values: TypeAlias = "dict[str, float]"
 """Metrics by name, sorted. Averages and maxima without recorded values are NaN.
@@ -43,7 +43,7 @@ class MetricsSnapshot(NamedTuple):
     ``commit``, ``abort``. ``producer`` has the same times as ``txn-CALL-time-ns-total``."""
 
 
-# --- A group of named metrics that are read together. ---
+# --- A group of named metrics that are read together ----------------------------------------------
 
 Reading: TypeAlias = Callable[[float], float]
 """The value of a metric at the time ``now``."""

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-# --- Releases sockets and records in a forked child. ---
+# --- Releases sockets and records in a forked child -----------------------------------------------
+# A forked child has copies of the parent's connections and of the records that the parent will
+# send. Each owner of such copies is called once in the child, before other code runs there.
+# Nothing is checked in the parent, or while records are sent.
 
 
 class Forkable(Protocol):
@@ -41,7 +44,7 @@ def _in_child() -> None:
 os.register_at_fork(after_in_child=_in_child)
 
 
-# --- Runs a blocking call in a thread, one at a time. ---
+# --- Runs a blocking call in a thread, one at a time ----------------------------------------------
 
 T = TypeVar("T")
 

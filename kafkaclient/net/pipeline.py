@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import Buffer
 
 
-# --- The statistics that a connection reports. ---
+# --- The statistics that a connection reports -----------------------------------------------------
 
 
 class Meter(Protocol):
@@ -57,7 +57,7 @@ class NoMeter(Meter):
     """A meter that ignores all events."""
 
 
-# --- Requests and responses on one connection: frames, order, back-pressure and time limits. ---
+# --- Requests and responses on one connection: frames, order, back-pressure -----------------------
 
 _log = logging.getLogger(__name__)
 

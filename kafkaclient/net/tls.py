@@ -1,4 +1,4 @@
-"""TLS contexts for the ``ssl`` options, and what a failed handshake means."""
+"""TLS contexts for the ``ssl`` options, from PEM files or text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkaclient.config.security import SecurityOptions
 
 
-# --- TLS contexts for the ``ssl`` options, from PEM files or text. ---
+# --- TLS contexts for the ``ssl`` options, from PEM files or text ---------------------------------
 
 _log = logging.getLogger(__name__)
 
@@ -214,6 +214,3 @@ def _as_file(text: str) -> Iterator[str]:
         path.touch(mode=0o600)
         path.write_text(text, "utf-8")
         yield str(path)
-
-
-# --- Explains a failed TLS handshake, and finds out whether a listener has TLS. ---

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkaclient.aiokafka import AIOKafkaProducer
 
 
-# --- The metrics of the semantic conventions, measured for each batch by the producer's ... ---
+# --- The metrics of the semantic conventions ------------------------------------------------------
 
 _plain_start = Producer.start
 
@@ -100,7 +100,7 @@ class BatchMetrics(Hooks):
             self._sent.add(batch.records, attributes)
 
 
-# --- Switches tracing on and off: for all producers of the process, or for one. ---
+# --- Switches tracing on and off: for all producers of the process, or for one --------------------
 
 _SCOPE = "kafkaclient.opentelemetry"
 

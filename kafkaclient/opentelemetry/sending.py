@@ -43,8 +43,8 @@ class Gate:
     """Whether the next record gets a span. Producers in several threads share one gate.
 
     ``current()`` gives OpenTelemetry's current context. ``decide(context)`` is asked about each
-    record that the gate cannot decide itself. Its answer is that of :meth:`unsampled_headers`. With
-    :meth:`remember_unsampled` it tells the gate which of the following records have this answer.
+    record that the gate cannot decide, and answers as :meth:`unsampled_headers` does. By
+    :meth:`remember_unsampled`, ``decide`` tells the gate for which later records the answer holds.
     """
 
     # Threads: no answer about a record is in a field that another record's answer could replace

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# --- An HTML page that needs no other file and no network: text, tables and plotly's ... ---
+# --- An HTML page that needs no other file and no network: text, tables ---------------------------
 
 
 def write_page(
@@ -93,7 +93,8 @@ def _plotly_js() -> str:
     return script
 
 
-# --- Pictures for a page: plotly figures as plain ``data`` and ``layout``. ---
+# --- Pictures for a page: plotly figures as plain ``data`` and ``layout`` -------------------------
+# The page sets the colors of text, grid and background, for the reader's light or dark setting.
 
 Figure: TypeAlias = dict[str, Any]
 """``data`` and ``layout`` for ``Plotly.react``."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
 
 
-# --- The number of records that arrive in a topic: the progress of producers on other ... ---
+# --- The number of records that arrive in a topic -------------------------------------------------
 
 _EVERY_S = 0.5
 _TIMEOUT_MS = 5_000
@@ -113,7 +113,7 @@ async def _follow(growth: TopicGrowth, on_progress: Callable[[int], None]) -> No
         await growth.close()
 
 
-# --- Latencies of acknowledged records: windows during the run, and a distribution at its ... ---
+# --- Latencies of acknowledged records: windows during the run ------------------------------------
 
 _MB = 1024.0 * 1024.0
 _HIGHEST_US = 3_600_000_000

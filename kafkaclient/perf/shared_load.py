@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkaclient.perf.traffic import KeyValue
 
 
-# --- A load through many producers on this machine, each in its own process, which start ... ---
+# --- A load through many producers on this machine, each in its own process -----------------------
 
 _together: Barrier | None = None
 """In a producer's process: where it waits until all processes have started."""
@@ -83,7 +83,7 @@ def _work(plan: ProducerPlan) -> Run | KafkaError:
         return KafkaError(str(error))  # not every error can be pickled
 
 
-# --- A load that many producers share: their plans, and their runs as one run. ---
+# --- A load that many producers share: their plans, and their runs as one run ---------------------
 
 
 @dataclass(frozen=True, slots=True)

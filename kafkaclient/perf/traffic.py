@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# --- The records of a load, which are made before the run, so that they cost little ... ---
+# --- The records of a load, which are made before the run, so -------------------------------------
 
 KeyValue: TypeAlias = tuple[bytes | None, bytes]
 
@@ -53,7 +53,7 @@ def file_payloads(payloads: Iterable[bytes], seed: int = 0) -> Iterator[KeyValue
     return cycle(drawn)
 
 
-# --- The bytes and requests that a client has sent to each broker and partition. ---
+# --- The bytes and requests that a client has sent to each broker and partition -------------------
 
 Completed: TypeAlias = Callable[[float, float, int, int, BaseException | None], None]
 """``completed(started, finished, count, nbytes, error)``: ``count`` records, ``nbytes`` bytes

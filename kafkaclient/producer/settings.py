@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
 
 
-# --- Converts the user's options (milliseconds, names) to internal settings (seconds, ... ---
+# --- Converts the user's options (milliseconds, names) to internal settings -----------------------
 
 MAX_OPEN_SHARE = 0.1
 """The fraction of delivery.timeout.ms for which a batch takes records. They expire with its first
@@ -139,7 +139,7 @@ def _built_in(config: ProducerConfig) -> bool:
     return config.partitioner in ("late", "kip794")
 
 
-# --- The states of a producer's life. ---
+# --- The states of a producer's life --------------------------------------------------------------
 
 
 class ProducerState(Enum):
@@ -153,7 +153,7 @@ class ProducerState(Enum):
     FORKED = "belongs to the process that started it; create a new producer in a forked child"
 
 
-# --- Constants of time, in seconds of the clock. ---
+# --- Constants of time, in seconds of the clock ---------------------------------------------------
 
 NEVER = float("inf")
 
@@ -162,7 +162,8 @@ SOON = 0.0005
 another timer would fire later than the work is due."""
 
 
-# --- The number of a lane: one int for a broker and one of the two Produce connections to ... ---
+# --- The number of a lane: one int for a broker ---------------------------------------------------
+# The primary lane of a broker has the broker's own id; the side lane has ``side_of(id)``.
 
 NO_LANE = -1
 """No lane: the partition has no leader, or unkeyed records avoid the partition."""

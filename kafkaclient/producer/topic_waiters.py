@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 
 
-# --- A serializer that is at work for one record, as a task with a time limit. ---
+# --- A serializer that is at work for one record, as a task with a time limit ---------------------
 
 Outcome: TypeAlias = Record | KafkaError
 
@@ -119,7 +119,7 @@ async def run_serializer(
     return outcome
 
 
-# --- The waiters of one topic: callers and held records that need metadata or buffer space. ---
+# --- The waiters of one topic: callers and held records -------------------------------------------
 
 
 class TopicWaiters:
@@ -319,7 +319,7 @@ class TopicWaiter:
             self._admitted.exception()  # mark it retrieved: the caller may never await it
 
 
-# --- Waits for the metadata of topics whose records are held, with a task for each topic. ---
+# --- Waits for the metadata of topics whose records are held --------------------------------------
 
 
 class HeldWatches:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-# --- The guard at every place where the producer calls code of the application in its own ... ---
+# --- The guard at every place where the producer calls code of the application --------------------
 
 
 def text_of_user_error(error: BaseException) -> str:
@@ -30,7 +30,7 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-# --- A coroutine for methods that are called at once and awaited later ---
+# --- a coroutine for methods that are called at once and awaited later ----------------------------
 
 
 async def wait_between(

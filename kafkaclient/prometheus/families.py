@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
 
 
-# --- ``Histogram``: counts values in buckets with fixed bounds. ---
+# --- ``Histogram``: counts values in buckets with fixed bounds ------------------------------------
 
 SECONDS = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
@@ -75,7 +75,7 @@ class Histogram:
         return Counts(self._bounds, tuple(self._counts), self._sum)
 
 
-# --- Turns what was read of producers into prometheus-client's metric families. ---
+# --- Turns what was read of producers into prometheus-client's metric families --------------------
 
 _CLIENT = ("client_id",)
 _BROKER = ("client_id", "broker")
@@ -288,7 +288,7 @@ class Families:
         family.add_metric(labels, buckets, counts.sum)
 
 
-# --- One page for each registry: a page may have each family once only, whatever it is ... ---
+# --- One page for each registry: a page may have each family once only ----------------------------
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkaclient.reader import Reader
 
 
-# --- An event loop on its own thread, for blocking code that Spark calls. ---
+# --- An event loop on its own thread, for blocking code that Spark calls --------------------------
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -123,7 +123,7 @@ async def _cancel(task: asyncio.Future[Any] | None) -> None:
         await asyncio.gather(task, return_exceptions=True)
 
 
-# --- Keeps an event loop and clients in a Spark worker, from task to task. ---
+# --- Keeps an event loop and clients in a Spark worker, from task to task -------------------------
 
 # Names, because a worker that writes need not import the reader, and the other way round.
 C = TypeVar("C", "Producer", "Reader")

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.transaction_states import TransactionDescription
 
 
-# --- The transactions of an exactly-once write's tasks, as their coordinators report them. ---
+# --- The transactions of an exactly-once write's tasks --------------------------------------------
 
 _MAX_REQUESTS = 200  # in flight; with thousands, responses would time out
 
@@ -129,7 +129,7 @@ def _status(
     return TransactionStatus(state, max(0.0, 1 - (now_ms - found.started_ms) / found.timeout_ms))
 
 
-# --- A streaming write whose records read-committed consumers see exactly once. ---
+# --- A streaming write whose records read-committed consumers see exactly once --------------------
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The ledger: a topic that stores a query's decisions, and their records."""
+"""The ledger: a topic that stores a query's decisions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.admin import Admin
     from kafkaclient.net.dialer import Dialer
-
-
-# --- Decisions on the batches of an exactly-once write, and their check against repeated ... ---
-
-
-# --- The ledger: a topic that stores a query's decisions. ---
 
 
 _CONFIGS = {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-# --- Spark's offsets: their JSON, start and end of a read, and the division into tasks. ---
+# --- Spark's offsets: their JSON, start and end of a read -----------------------------------------
 
 EARLIEST, LATEST = -2, -1  # in place of an offset, as in ListOffsets requests
 
@@ -158,7 +158,7 @@ def limit_offsets(
     }
 
 
-# --- Reads a batch's end offsets from a query's checkpoint, if the checkpoint is on this ... ---
+# --- Reads a batch's end offsets from a query's checkpoint ----------------------------------------
 
 _HEADER_LINES = 2  # the version and the metadata; then there is one line per source
 

@@ -1,4 +1,4 @@
-"""How far a streaming query is: its lag, rows and bytes, also for tools that show groups.
+"""How far a streaming query is: its lag, rows and bytes, from the progress that Spark reports.
 
 Spark asks only JVM sources for metrics of their own (``ReportsSourceMetrics``). What
 ``KafkaMicroBatchStream.metrics`` would answer is computed from the offsets in Spark's progress.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
 
 
-# --- How far a streaming query is: its lag, rows and bytes, from the progress that Spark ... ---
+# --- How far a streaming query is: its lag, rows and bytes, from the progress ---------------------
 
 _OBSERVED = "kafkaclient"
 
@@ -119,6 +119,3 @@ def _source(given: Mapping[str, Any]) -> SourceProgress | None:
 def _offsets(given: Any) -> dict[TopicPartition, int]:
     decoded = json.loads(given) if isinstance(given, str) and given not in ("", "null") else given
     return parse_offsets(decoded) if decoded and decoded != "null" else {}
-
-
-# --- Commits how far a streaming read is to a consumer group, for tools that show the ... ---

@@ -1,4 +1,4 @@
-"""Spark's columns and Kafka's records, each made of the other, as Arrow."""
+"""Converts fetched records to Spark's columns, and Spark's rows to records, all as Arrow."""
 
 from __future__ import annotations
 
@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from kafkaclient.reader import FetchedBatch
-
-
-# --- The columns of a read. ---
-
-
-# --- Converts fetched records to Spark's columns, and Spark's rows to records, all as Arrow. ---
 
 
 def _uint64(number: int) -> pa.Scalar:

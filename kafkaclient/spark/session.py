@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-# --- Says which packages Spark's Python workers lack. ---
+# --- Says which packages Spark's Python workers lack ----------------------------------------------
+# Without this, a read fails in PySpark's own code, with a traceback that names pyarrow and no
+# remedy.
 
 NEEDED = ("kafkaclient", "kafka", "crc32c", "lz4", "cramjam", "pyarrow")
 """Modules that a task imports, apart from PySpark's."""
@@ -61,7 +63,7 @@ def check_workers(spark: Any) -> None:
         )
 
 
-# --- Spark sessions: one that works after ``pip install``, and the data source in any ... ---
+# --- Spark sessions: one that works after ``pip install`` -----------------------------------------
 
 # JVM options for short jobs: without the optimizing compiler, which takes half of two cores.
 QUICK_START = "-XX:TieredStopAtLevel=1"
@@ -210,6 +212,3 @@ def _environment(name: str, value: str) -> Iterator[None]:
         del os.environ[name]
         if before is not None:
             os.environ[name] = before
-
-
-# --- Spark's jobs: their errors as one error of this package, and their progress. ---

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkaclient.spark.rows import Records, WriteColumns
 
 
-# --- Writes rows to topics: one producer per task, which the worker reuses for its next ... ---
+# --- Writes rows to topics: one producer per task -------------------------------------------------
 
 _MAX_UNACKNOWLEDGED = 64  # batches; buffer.memory limits their size
 
@@ -124,7 +124,7 @@ def _task_name() -> str:
     return f"partition {context.partitionId()} of the frame" if context else "the task"
 
 
-# --- Streaming writes, at least once. Not in :mod:`kafkaclient.spark.sink`, because Spark ... ---
+# --- Streaming writes, at least once. Not in ``sink`` ---------------------------------------------
 
 
 class KafkaStreamWriter(TopicWriter, DataSourceStreamArrowWriter):

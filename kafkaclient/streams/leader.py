@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.groups import ConsumerSubscription
 
 
-# --- When this member requests a rebalance. Pure: the clock is an argument. ---
+# --- When this member requests a rebalance: the clock is an argument ------------------------------
 
 _DEBOUNCE_S = 0.1  # requests within this time share a rebalance
 _GATHER_S = 0.5  # copies that catch up within this time share a rebalance
@@ -112,7 +112,7 @@ class RebalanceSchedule:
         self.due_at = time if self.due_at is None else min(self.due_at, time)
 
 
-# --- How the group's leader computes assignments from subscriptions. Pure: no I/O, no clock. ---
+# --- How the group's leader computes assignments from subscriptions: no I/O -----------------------
 
 _log = logging.getLogger(__name__)
 

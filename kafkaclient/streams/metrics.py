@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
 
 
-# --- What an application can be told while it runs: its state, and how its stores are ... ---
+# --- What an application can be told while it runs: its state -------------------------------------
 
 
 class AppState(Enum):
@@ -115,7 +115,7 @@ def _is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
-# --- What an application counts, under Kafka Streams' and its consumers' names. ---
+# --- What an application counts, under Kafka Streams' and its consumers' names --------------------
 
 _WINDOW_S = 30.0
 _WINDOWS = 2

@@ -20,11 +20,6 @@ from kafkaclient.streams.declarations import (
 from kafkaclient.streams.tasks import TaskId
 from kafkaclient.types import TopicPartition
 
-# --- Task ids, and the special values of offsets and lags. ---
-
-
-# --- An application's processors, and the subtopologies, tasks and topics that follow. ---
-
 Process: TypeAlias = Callable[..., Awaitable[None]]
 """``async def process(record, emit)``, with the stores between the two."""
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-# --- Calls that wait for the producer's thread. ---
+# --- Calls that wait for the producer's thread ----------------------------------------------------
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ def check_may_wait(what: str, timeout: float | None = None) -> None:
             raise ValueError(f"{what}: timeout must be a number of seconds, not NaN")
 
 
-# --- The futures that :class:`~kafkaclient.SyncProducer` returns. ---
+# --- The futures that ``SyncProducer`` returns ----------------------------------------------------
 
 
 _log = logging.getLogger(__name__)

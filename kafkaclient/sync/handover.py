@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import HeadersLike
 
 
-# --- What the calling threads hand over to the producer's thread. ---
+# --- What the calling threads hand over to the producer's thread ----------------------------------
 
 # Plain tuples: a NamedTuple takes as long to make as everything else in a send.
 One: TypeAlias = "tuple[str, Any, Any, int | None, int | None, HeadersLike]"
@@ -57,7 +57,7 @@ def records_in(entries: list[Entry]) -> int:
     return len([work for _, work, *_ in entries if work is not None])
 
 
-# --- How records go from the calling threads to the producer's thread. ---
+# --- How records go from the calling threads to the producer's thread -----------------------------
 
 E = TypeVar("E")
 

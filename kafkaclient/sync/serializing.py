@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import Headers
 
 
-# --- Applies serializers in the calling thread, which waits for those that are async. ---
+# --- Applies serializers in the calling thread, which waits for those that are async --------------
 
 Wait: TypeAlias = "Callable[[Callable[[], Coroutine[Any, Any, Record]], float], Record]"
 
@@ -106,7 +106,7 @@ def _waited(record: PendingRecord, deadline: float, wait: Wait) -> Record:
         record.close()
 
 
-# --- The arguments of ``SyncProducer.send_many``, copied: the caller may change its own ... ---
+# --- The arguments of ``SyncProducer.send_many``, copied ------------------------------------------
 
 
 class Columns:

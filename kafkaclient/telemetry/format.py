@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkaclient.hooks import FinishedBatch
 
 
-# --- The rows of telemetry: their columns, and rows on their way into a file or a message. ---
+# --- The rows of telemetry: their columns ---------------------------------------------------------
 
 ROWS_AT_A_TIME = 256
 """How many rows are converted together, on the event loop: 0.2 ms."""
@@ -103,7 +103,7 @@ class Columns:
         return table.replace_schema_metadata(dict(metadata))
 
 
-# --- The two forms of telemetry, a Parquet file and a Kafka message, and the version of ... ---
+# --- The two forms of telemetry, a Parquet file and a Kafka message -------------------------------
 
 SCHEMA_VERSION = 1
 """The schema that this version of kafkaclient writes and reads."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkaclient.telemetry.format import Columns
 
 
-# --- What the recorder hands to a store: the rows of one file or message. ---
+# --- What the recorder hands to a store: the rows of one file or message --------------------------
 
 
 class PartRefusedError(Exception):
@@ -67,7 +67,7 @@ def named(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
-# --- What writes parts: files (file_store.py), or messages (topic_store.py). ---
+# --- What writes parts: files (file_store.py), or messages (topic_store.py) -----------------------
 
 
 class Store(Protocol):

@@ -1,4 +1,4 @@
-"""A Java runtime, found or fetched, and Kafka's classes on it: brokers and tools."""
+"""Runs the Java classes of Kafka: its brokers and its tools."""
 
 from __future__ import annotations
 
@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-
-# --- Finds the Java runtime for the brokers. ---
-
-
-# --- Runs the Java classes of Kafka: its brokers and its tools. ---
 
 _AOT_VERSION = 25  # the first Java version with AOT caches
 _TOOL_HEAP_MB = 512

@@ -12,7 +12,7 @@ from kafkaclient.testing.errors import LocalClusterError
 from kafkaclient.testing.settings import HOST
 from kafkaclient.wire.metadata import MetadataCall
 
-# --- Chooses ports that stay free until a broker binds them, and while a broker is down. ---
+# --- Chooses ports that stay free until a broker binds them ---------------------------------------
 
 _LOWEST = 20_000  # the first port to choose from
 _EPHEMERAL_START = 32_768  # the first port for outgoing connections, by Linux's default
@@ -70,7 +70,7 @@ def _is_free(port: int, *, after_use: bool = False) -> bool:
         return True
 
 
-# --- Requests from a broker the members of its cluster. ---
+# --- Requests from a broker the members of its cluster --------------------------------------------
 
 _CALL = MetadataCall(topics=(), allow_auto_topic_creation=False)
 _VERSION = 4

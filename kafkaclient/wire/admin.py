@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
 
 
-# --- DescribeConfigs, IncrementalAlterConfigs and DescribeQuorum. ---
+# --- DescribeConfigs, IncrementalAlterConfigs and DescribeQuorum ----------------------------------
 
 
 class ConfigKind(IntEnum):
@@ -194,7 +194,7 @@ class DescribeQuorumCall(
         return DescribeQuorumResult(found.error_code, found.leader_id, voters)
 
 
-# --- AlterPartitionReassignments and ListPartitionReassignments (KIP-455), and ... ---
+# --- AlterPartitionReassignments and ListPartitionReassignments (KIP-455) -------------------------
 
 
 class ReassignmentOutcome(NamedTuple):

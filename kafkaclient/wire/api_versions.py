@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import Buffer
 
 
-# --- ApiVersions (KIP-35), encoded and decoded by hand: the versions that a broker supports. ---
+# --- ApiVersions (KIP-35), encoded and decoded by hand: the versions ------------------------------
 
 _FIRST_WITH_THROTTLE = 1
 _FIRST_FLEXIBLE = 3
@@ -134,7 +134,8 @@ def _features(tag: Buffer | None) -> dict[str, int]:
     return features
 
 
-# --- SaslHandshake and SaslAuthenticate (KIP-43, KIP-152, KIP-368), encoded and decoded ... ---
+# --- SaslHandshake and SaslAuthenticate (KIP-43, KIP-152, KIP-368), encoded -----------------------
+# Their messages are secret. No other library can log or keep them.
 
 _SASL_FLEXIBLE = 2
 _FIRST_WITH_LIFETIME = 1

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-# --- Columns of records as Arrow's buffers (arrow.apache.org/docs/format/Columnar.html). ---
+# --- Columns of records as Arrow's buffers --------------------------------------------------------
 
 
 class BlobColumn(NamedTuple):
@@ -52,7 +52,7 @@ class ColumnBuffers(NamedTuple):
     headers: HeaderColumn | None
 
 
-# --- Exports memory as Arrow arrays, without a copy and without pyarrow. ---
+# --- Exports memory as Arrow arrays, without a copy and without pyarrow ---------------------------
 
 _NULLABLE = 2
 

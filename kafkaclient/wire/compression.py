@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from kafkaclient.types import Buffer
 
 
-# --- CRC-32C, the checksum of record batches. ---
+# --- CRC-32C, the checksum of record batches ------------------------------------------------------
+# ``import crc32c`` looks up the package's version, and reads the metadata of all installed
+# packages for that: it takes longer than most of this package. So its extension module is loaded
+# alone, where it is found.
 
 
 def _load() -> Any:
@@ -38,7 +41,7 @@ def _load() -> Any:
 crc32c: Callable[[Buffer], int] = _load()
 
 
-# --- The compression codecs of record batches, with the frames of Kafka's Java clients. ---
+# --- The compression codecs of record batches -----------------------------------------------------
 
 try:
     import cramjam

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.groups import DescribedMember
 
 
-# --- The calls of a member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup. ---
+# --- The calls of a member of a classic group: JoinGroup, SyncGroup, Heartbeat --------------------
 
 _PROTOCOL_TYPE = "consumer"
 _MAX_REASON = 255  # characters; brokers refuse longer ones (KIP-800)
@@ -166,7 +166,7 @@ def _identity(member: ConsumerGroupMetadata) -> dict[str, Any]:
     }
 
 
-# --- The calls that administer groups: ListGroups, DeleteGroups, and LeaveGroup for other ... ---
+# --- The calls that administer groups: ListGroups, DeleteGroups -----------------------------------
 
 
 class GroupListing(NamedTuple):

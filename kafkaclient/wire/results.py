@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.api import BrokerInfo
 
 
-# --- Writes the Kafka protocol's primitive types. ---
+# --- Writes the Kafka protocol's primitive types --------------------------------------------------
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
@@ -78,7 +78,7 @@ def compact_count(elements: int) -> bytes:
     return uvarint(elements + 1)
 
 
-# --- The values in responses to Metadata and Produce. ---
+# --- The values in responses to Metadata and Produce ----------------------------------------------
 
 
 class PartitionView(NamedTuple):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-# --- CreateTopics, DeleteTopics and CreatePartitions. ---
+# --- CreateTopics, DeleteTopics and CreatePartitions ----------------------------------------------
 
 
 class TopicOutcome(NamedTuple):
@@ -165,7 +165,7 @@ class CreatePartitionsCall(
         return TopicOutcomes(outcomes, message.throttle_time_ms)
 
 
-# --- DeleteRecords: removes the beginning of partitions (KIP-107). ---
+# --- DeleteRecords: removes the beginning of partitions (KIP-107) ---------------------------------
 
 
 class DeletedRecords(NamedTuple):

@@ -1,4 +1,4 @@
-"""The calls of transactional producers (KIP-98, 447, 890), producer ids and OffsetFetch.
+"""The calls of transactional producers (KIP-98, KIP-447, KIP-890), and OffsetFetch.
 
 Some version ranges end below what the codec supports: from version 4 on only brokers send
 AddPartitionsToTxn, and from version 10 on OffsetFetch names topics by id.
@@ -17,11 +17,6 @@ from kafkaclient.wire.codec import CodecCall, or_unknown, partitions_in
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
-# --- InitProducerId, versions 0 to 5 (KIP-98), encoded and decoded by hand. ---
-
-
-# --- The calls of transactional producers (KIP-98, KIP-447, KIP-890), and OffsetFetch. ---
 
 _NOT_ATTEMPTED = 55
 

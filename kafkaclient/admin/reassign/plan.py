@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from kafkaclient.wire.results import PartitionView
 
 
-# --- The source and destination replicas of a reassignment: the replicas to throttle. No ... ---
+# --- The source and destination replicas of a reassignment ----------------------------------------
+# Java: ``ReassignPartitionsCommand.calculateProposedMoveMap``, ``calculateLeaderThrottles`` and
+# ``calculateFollowerThrottles``.
 
 
 class Move(NamedTuple):
@@ -127,7 +129,7 @@ def _elements(brokers: Mapping[TopicPartition, Iterable[int]]) -> dict[str, tupl
     return {topic: tuple(sorted(elements)) for topic, elements in found.items() if elements}
 
 
-# --- Reassignment plans, and their JSON format of Kafka's tool. No I/O. ---
+# --- Reassignment plans, and their JSON format of Kafka's tool. No I/O ----------------------------
 
 ANY_LOG_DIR = "any"
 

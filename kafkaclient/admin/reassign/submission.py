@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.results import PartitionView
 
 
-# --- Submits the reassignments of a plan to the controller: all of them, or none. ---
+# --- Submits the reassignments of a plan to the controller: all of them, or none ------------------
 
 _ANSWER_S = 5.0  # seconds to wait for pending requests when a call is cancelled
 
@@ -179,6 +179,3 @@ def _before(
         return views[partition].replicas
     sources = current_move(underway).sources
     return tuple(node for node in underway.replicas if node in sources)
-
-
-# --- Undoes a reassignment: cancels its moves, restores the replicas, and clears its ... ---

@@ -1,4 +1,4 @@
-"""Reads and sets throttles on topics and brokers, and the marks of who set them.
+"""Reads and sets throttles on topics and brokers, with the marks of :mod:`.throttle_marks`.
 
 These words have one meaning in this package:
 
@@ -47,11 +47,6 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.admin import DescribedConfigs
 
-
-# --- How a throttle is marked as set by this package, and what it replaced. No I/O. ---
-
-
-# --- Reads and sets throttles on topics and brokers, with the marks of ... ---
 
 _TOPICS_PER_REQUEST = 500
 _MAX_RATE = 2**63 - 1  # bytes per second

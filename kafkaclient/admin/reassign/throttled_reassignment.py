@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
 
 
-# --- ``Admin.throttled``: a reassignment as an async context manager. Ctrl-C ends in ... ---
+# --- ``Admin.throttled``: a reassignment as an async context manager. Ctrl-C ends in --------------
 
 _log = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ def _error(
     return error
 
 
-# --- Replication quotas (KIP-73) that do not belong to a plan. ---
+# --- Replication quotas (KIP-73) that do not belong to a plan -------------------------------------
 
 
 class ReplicationQuotas:

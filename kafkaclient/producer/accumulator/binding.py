@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 
 
-# --- Which lane of its leader each partition uses, and which partitions unkeyed records ... ---
+# --- Which lane of its leader each partition uses -------------------------------------------------
+# With acks=all a broker acknowledges a batch once all in-sync replicas of the partition have it.
+# A dead replica stays in sync until the cluster notices (9 s by default), and the acknowledgement
+# waits. A broker answers a connection in order, so every later batch on the connection waits as
+# well, also for partitions without a dead replica. Therefore the partitions that wait for a dead
+# replica use the side lane of their leader, a second connection, and get no records without key.
+# The partitions led by a dead broker get none either.
+#
+# The side lane of a broker has the number ``side_of`` gives.
 
 
 class Detours:
@@ -105,7 +113,7 @@ def _partitions(topic: TopicBuffer) -> tuple[PartitionView, ...]:
     return () if topic.view is None else topic.view.partitions
 
 
-# --- Binding: unbound batches get a partition, or give it back before they are sent. ---
+# --- Binding: unbound batches get a partition, or give it back before they are sent ---------------
 
 _UNKEYED = Record(0, None, None, (), None, 0)  # for a strategy that chooses a partition
 

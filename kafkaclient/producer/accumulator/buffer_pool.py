@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.settings import AccumulatorSettings
 
 
-# --- The bytes of ``buffer.memory`` that are free, with first-come, first-served waiters. ---
+# --- The bytes of ``buffer.memory`` that are free, with first-come --------------------------------
 
 
 class Claim:
@@ -134,9 +134,7 @@ class Spending:
         self._buffer_pool.admit()
 
 
-# --- New batches, with the settings that all batches of a producer share. ---
-
-# --- How long a batch waits for more records before it may be sent (``linger.ms``). ---
+# --- How long a batch waits for more records before it may be sent (``linger.ms``) ----------------
 
 
 class Linger:
@@ -182,7 +180,7 @@ class Linger:
         self._never_lingers = True
 
 
-# --- New batches, with the settings that all batches of a producer share. ---
+# --- New batches, with the settings that all batches of a producer share --------------------------
 
 _INITIAL_CAPACITY = 1024  # bytes: there may be thousands of quiet topics
 

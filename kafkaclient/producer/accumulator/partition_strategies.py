@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.partitioning.partitioners import LoadView, Partitioner, Rack
 
 
-# --- The built-in partition strategies: late binding, round-robin and KIP-794. ---
+# --- The built-in partition strategies: late binding, round-robin and KIP-794 ---------------------
 
 
 class Brokers(Protocol):
@@ -296,7 +296,7 @@ class _Eligible:
         return view is self._view and self._unavailable == frozenset(unavailable)
 
 
-# --- The partition strategy that calls a :class:`Partitioner` for every record. ---
+# --- The partition strategy that calls a ``Partitioner`` for every record -------------------------
 
 
 class CustomPartitioner(PartitionStrategy):

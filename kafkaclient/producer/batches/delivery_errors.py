@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.record_reader import Record as ReadRecord
 
 
-# --- The errors that records fail with: what happened, where, and whether the record may ... ---
+# --- The errors that records fail with: what happened, where --------------------------------------
 
 _TOPIC_DENIED, _CLUSTER_DENIED = 29, 31
 _NAMED = 3  # rejected records that an error names
@@ -144,7 +144,8 @@ def delivery_timeout(
     return error
 
 
-# --- Split batches: halves of a batch that is too large, or a batch without its rejected ... ---
+# --- Split batches: halves of a batch that is too large -------------------------------------------
+# The deliveries of the batch's records are redirected to the parts that the records went to.
 
 Make = Callable[[int, BatchResult], ProducerBatch]
 """``make(capacity, batch_result)`` returns an open batch in place of the one that is split."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.record import Record
 
 
-# --- The interface of partition strategies: which queue a record without partition joins. ---
+# --- The interface of partition strategies --------------------------------------------------------
 
 
 class PartitionStrategy:
@@ -84,7 +84,7 @@ class PartitionStrategy:
         """Start over: the topic has lost partitions, or was not known before."""
 
 
-# --- What `reports.py` implements for the hooks: one call per event of a batch. ---
+# --- What `reports.py` implements for the hooks: one call per event of a batch --------------------
 
 
 class BatchObserver(Protocol):

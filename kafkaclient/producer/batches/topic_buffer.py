@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.partitioning.fair_share import FairShare
 
 
-# --- How well a topic's batches compress, as far as the last batches show. ---
+# --- How well a topic's batches compress, as far as the last batches show -------------------------
 
 # Java's CompressionRatioEstimator: the estimate rises at once and sinks slowly, so that a batch
 # rarely gets larger than estimated.
@@ -41,7 +41,7 @@ class CompressionRatio:
             self.value = max(self.value - _RATIO_STEP_DOWN, ratio)
 
 
-# --- The largest batch that a topic takes, as learned from MESSAGE_TOO_LARGE responses. ---
+# --- The largest batch that a topic takes ---------------------------------------------------------
 
 _NO_LIMIT = 2**31 - 1
 _LIFE_S = 300.0  # seconds after which a limit is doubled: the topic may take more by now
@@ -76,7 +76,7 @@ class BatchLimit:
         return self._value
 
 
-# --- One topic's part of the accumulator: its queues, its partition strategy, its metadata. ---
+# --- One topic's part of the accumulator: its queues, its partition strategy ----------------------
 
 
 class TopicBuffer:

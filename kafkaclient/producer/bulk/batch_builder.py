@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import HeadersLike
 
 
-# --- Checks the arguments of ``send_many`` that have an item for each record. ---
+# --- Checks the arguments of ``send_many`` that have an item for each record ----------------------
 
 _ONE_ITEM = (str, bytes, bytearray, memoryview, Mapping)
 
@@ -49,7 +49,7 @@ def check_column(name: str, column: object) -> None:
         )
 
 
-# --- The records of one ``send_batch``, encoded while the caller appends them. ---
+# --- The records of one ``send_batch``, encoded while the caller appends them ---------------------
 
 _FIRST_CAPACITY = 1024  # bytes
 

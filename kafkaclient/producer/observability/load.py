@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.settings import SenderSettings
 
 
-# --- What is queued and in flight in a producer now, for custom partitioners and ``load()``. ---
+# --- What is queued and in flight in a producer now, for custom partitioners ----------------------
 
 
 class LiveLoad:
@@ -163,7 +163,7 @@ def _broker_load(
     )
 
 
-# --- Metrics that Java does not have, per broker, topic and partition: the choice of ... ---
+# --- Metrics that Java does not have, per broker, topic and partition -----------------------------
 
 _MS_PER_S = 1000.0
 _REASONS = [(s, s.exclusion_reason) for s in LaneState if s.exclusion_reason is not None]

@@ -1,4 +1,4 @@
-"""Reports to hooks, and about failures that nobody has seen."""
+"""Reports to hooks, and the report about failed records that no caller has checked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
 
 
-# --- Failures that no caller has checked: logged at a limited rate, and given to ... ---
+# --- Failures that no caller has checked: logged at a limited rate --------------------------------
 
 _log = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ def _fields(failure: UnseenFailure) -> dict[str, object]:
     )
 
 
-# --- Reports the start, every batch and every request to the hooks that want them. ---
+# --- Reports the start, every batch and every request to the hooks that want them -----------------
 
 T = TypeVar("T")
 

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from kafkaclient.producer.partitioning.kip794 import Random31
 
 
-# --- The minimum share of bytes that a slow broker's partitions get under late binding. ... ---
+# --- The minimum share of bytes -------------------------------------------------------------------
+# A slow broker is seldom available, so it gets few of the records without key: with linger.ms=0
+# almost none, and the consumers of its partitions starve. The minimum is a fraction of the fair
+# share (``partitioner.share.floor``). When a partition is below its minimum and its broker is
+# available, a batch is reserved for the partition until it has its minimum.
 
 _CREDIT = 4  # how far a partition can be ahead of its minimum share, in batches
 _DECAY = 0.95  # of the largest batch size, with each batch
@@ -98,7 +102,7 @@ class MinimumShare:
         return None if best is None else best[1]
 
 
-# --- Which partition of a topic is furthest behind its fair share of bytes. Pure, RNG ... ---
+# --- Which partition of a topic is furthest behind its fair share of bytes ------------------------
 
 # (bytes given when the entry was made, a random number for ties, partition)
 _Entry = tuple[int, int, int]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.partitioning.kip794 import Random31
 
 
-# --- The load of a producer that partitioners can choose by. ---
+# --- The load of a producer that partitioners can choose by ---------------------------------------
 
 
 class PartitionLoad(NamedTuple):
@@ -113,7 +113,7 @@ class LoadView(Protocol):
         ...
 
 
-# --- Which brokers are in the client's own rack, where traffic is fast or free (KIP-1123). ---
+# --- Which brokers are in the client's own rack, where traffic is fast or free --------------------
 
 
 class Rack:
@@ -144,7 +144,7 @@ class Rack:
         return tuple(p.partition for p in view.partitions if p.leader in self.brokers)
 
 
-# --- Partitioners that choose a partition for each record: the protocol, and Java's ... ---
+# --- Partitioners that choose a partition for each record: the protocol ---------------------------
 
 
 class Partitioner(Protocol):

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.batch import ProducerBatch
 
 
-# --- Which brokers get no records without key, and why: the states of a broker's lane, in ... ---
+# --- Which brokers get no records without key, and why: the states of a broker's lane -------------
+# ``update_state`` finds a lane's state, and ``current_state`` refines it between two surveys.
+# What the producer does differently for a broker in trouble is a column of this table.
+#
+# To add a reason: a row here, and its condition in ``update_state`` at the same place in the
+# order. ``BrokerLoad.excluded`` and the metrics name it from the table.
+#
+# Whether a broker is alive is another question, about a broker and not about a lane: a healthy
+# broker can be suspected, and an overdue one can be alive (``BrokerLiveness``).
 
 
 class LaneState(Enum):
@@ -59,7 +67,7 @@ class LaneState(Enum):
         broker is not flooded while it catches up."""
 
 
-# --- One connection to a broker for Produce requests: what is in flight, and how fast it ... ---
+# --- One connection to a broker for Produce requests: what is in flight ---------------------------
 
 _LATENCIES_KEPT = 64  # how many latencies the 95th percentile is taken over
 _NEWEST_KEPT = 3  # a broker is slow if each of this many latest responses was

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.settings import SenderSettings
 
 
-# --- Which brokers KIP-794 leaves out: those that could not take what was ready for too ... ---
+# --- Which brokers KIP-794 leaves out -------------------------------------------------------------
 
 
 class Kip794Outages:
@@ -62,7 +62,7 @@ class Kip794Outages:
         return lane.can_take(connection, lane.window.limit, now)
 
 
-# --- All brokers' lanes: which of them can take a request now, and what state each broker ... ---
+# --- All brokers' lanes: which of them can take a request now -------------------------------------
 
 _REFRESH_INTERVAL_S = 1.0  # how often overdue answers request metadata at most
 _SLOW_LATENCY_S = 0.1  # a broker is slow if each of its latest answers took at least this long

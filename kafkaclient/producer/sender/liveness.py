@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.router import Router
 
 
-# --- Which brokers are dead, as far as the producer knows. ---
+# --- Which brokers are dead, as far as the producer knows -----------------------------------------
 
 _log = logging.getLogger(__name__)
 
@@ -150,7 +150,11 @@ class BrokerLiveness:
             self._on_change()
 
 
-# --- Finds connections that lead to the wrong broker of the right cluster. ---
+# --- Finds connections that lead to the wrong broker of the right cluster -------------------------
+# Brokers swap addresses, a name lags behind, or a proxy leads to any broker. From Kafka 4.4 on
+# the handshake finds that (KIP-1242). An older broker answers NOT_LEADER_OR_FOLLOWER to every
+# batch, and metadata goes on naming the broker that was meant. Such a connection is made again,
+# so that the name is looked up again.
 
 
 _SUSPECTED_AFTER_S = 2.0

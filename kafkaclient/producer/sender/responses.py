@@ -33,7 +33,15 @@ if TYPE_CHECKING:
     from kafkaclient.wire.produce import PartitionResult, ProduceResult
 
 
-# --- What a broker's answer means for a batch: one table of error codes. ---
+# --- What a broker's answer means for a batch: one table of error codes ---------------------------
+# Source: Java's ``Sender.completeBatch``/``canRetry`` and ``TransactionManager.canRetry``. A code
+# that is not listed is retried if Kafka calls it retriable, and fails the batch otherwise. Unlike
+# Java's, this producer survives CLUSTER_AUTHORIZATION_FAILED (from brokers before 3.0 that
+# withdrew the permission for idempotence), as it does when it requests its producer id.
+#
+# INVALID_PRODUCER_EPOCH (47) means that the epoch is old. Without a transaction the next epoch
+# repairs that. In a transaction the batch fails, and with it the transaction: the leader does not
+# know why the epoch is old. PRODUCER_FENCED (90): another producer has the transactional id.
 
 
 class ErrorAction(Enum):
@@ -83,7 +91,7 @@ def action_for(code: int) -> ErrorAction:
     return ErrorAction.RETRY if retriable else ErrorAction.FAIL
 
 
-# --- What becomes of the batches of a Produce request when its response comes, or none ... ---
+# --- What becomes of the batches of a Produce request when its response comes ---------------------
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 
-# --- Notices when the event loop was blocked: then a missing answer is not the broker's ... ---
+# --- Notices when the event loop was blocked ------------------------------------------------------
 
 _log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class LoopLagWarning:
         )
 
 
-# --- Runs the sender's passes: at a given time, or as soon as something wakes it. ---
+# --- Runs the sender's passes: at a given time, or as soon as something wakes it ------------------
 
 _LOOP_GRAIN_S = 0.001  # the coarsest step of an event loop's timers
 _FAR_S = 0.1  # a deadline further away than this is moved on without a new timer

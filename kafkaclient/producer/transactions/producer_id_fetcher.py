@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.producer_ids import InitProducerIdResult
 
 
-# --- The producer id and epoch of a transactional producer. ---
+# --- The producer id and epoch of a transactional producer ----------------------------------------
 
 
 class TransactionalIdentity(ProducerIdentity):
@@ -78,7 +78,7 @@ class TransactionalIdentity(ProducerIdentity):
         return False
 
 
-# --- Fetches a producer id when one is wanted, and retries until a broker has given one. ---
+# --- Fetches a producer id when one is wanted -----------------------------------------------------
 
 _log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.transactions.requests import TransactionRequests
 
 
-# --- The states of a transactional producer, and the transitions between them (Java: ... ---
+# --- The states of a transactional producer, and the transitions between them ---------------------
 
 
 class TransactionState(Enum):
@@ -92,7 +92,7 @@ class TransactionStatus:
         return ProducerStateError(f"{what}: the producer {self.state.value}; {advice}")
 
 
-# --- How a transaction ends: in a task of its own; and how long its callers wait for ... ---
+# --- How a transaction ends: in a task of its own -------------------------------------------------
 
 _log = logging.getLogger(__name__)
 

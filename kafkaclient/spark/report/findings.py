@@ -1,4 +1,4 @@
-"""The findings about each run, and the limits by which they are judged."""
+"""The findings about each run, from the tables that Spark collected."""
 
 from __future__ import annotations
 
@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from kafkaclient.spark.report.job import Judgement, Tables
     from kafkaclient.spark.report.queries import Run
 
-
-# --- Judges choices of brokers: compares batches that were sent to different brokers at ... ---
-
-
-# --- The findings about each run, from the tables that Spark collected. ---
 
 _MB = 1024.0 * 1024.0
 _FIGURES = ("batches", "avg_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms")

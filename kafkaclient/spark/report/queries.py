@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaclient.telemetry import TelemetryFile
 
 
-# --- Finds runs: the folders of telemetry below given paths or URIs, and the files of ... ---
+# --- Finds runs: the folders of telemetry below given paths or URIs -------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def _names(paths: Sequence[str]) -> list[str]:
     return names
 
 
-# --- The SQL queries over the tasks' counts. ---
+# --- The SQL queries over the tasks' counts -------------------------------------------------------
 
 PARTS = ("deciding", "waiting", "answering", "whole")
 """Parts of a batch's latency: until its partition is decided, sent, acknowledged; the whole."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kafkaclient.streams.tasks import TaskId
 
 
-# --- The assignor of KIP-441, as in Kafka Streams (``HighAvailabilityTaskAssignor.java``). ---
+# --- The assignor of KIP-441, as in Kafka Streams -------------------------------------------------
 
 
 def assign(
@@ -209,7 +209,7 @@ def _has_other_tags(
     return not client.has(task) and used.isdisjoint(client_tags[client.order])
 
 
-# --- Distributes a client's tasks over its consumers. ---
+# --- Distributes a client's tasks over its consumers ----------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +288,7 @@ def _distribute(
     return given
 
 
-# --- The assignment without the changelogs' end offsets: every task stays where it is. ---
+# --- The assignment without the changelogs' end offsets: every task stays where it is -------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
 
 
-# --- Ends what must not stay half ended. ---
+# --- Ends what must not stay half ended -----------------------------------------------------------
 
 
 async def to_the_end(work: Coroutine[object, object, None], on_cancel: Callable[[], None]) -> None:
@@ -40,7 +40,7 @@ async def to_the_end(work: Coroutine[object, object, None], on_cancel: Callable[
         raise cancelled
 
 
-# --- Reads changelogs: restores active tasks, and keeps standbys up to date. ---
+# --- Reads changelogs: restores active tasks, and keeps standbys up to date -----------------------
 
 _WAIT_S = 0.1
 _MAX_CHANGES = 1_000  # applied at a time: a few ms of event loop time, in which tasks wait

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
 
 
-# --- The states of an instance's commits, and the events that change them. ---
+# --- The states of an instance's commits, and the events that change them -------------------------
 
 
 class CommitState(Enum):
@@ -84,7 +84,7 @@ TRANSITIONS: Mapping[tuple[CommitState, CommitEvent], CommitState] = {
 """(state, event) -> next state. Any other pair is a bug and raises KeyError."""
 
 
-# --- Commits the work of all tasks of an instance together. ---
+# --- Commits the work of all tasks of an instance together ----------------------------------------
 
 _log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.groups import DescribedGroup
 
 
-# --- Ends the transactions that processes of the application have left open: those that ... ---
+# --- Ends the transactions that processes of the application have left open -----------------------
 
 _log = logging.getLogger(__name__)
 
@@ -147,7 +147,7 @@ def _processes(group: DescribedGroup) -> set[UUID] | None:
     return found
 
 
-# --- Deletes the records of repartition topics that the application has processed and ... ---
+# --- Deletes the records of repartition topics that the application has processed -----------------
 
 
 async def purge_repartition_topics(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
 
 
-# --- Detects records whose processing blocks the event loop for longer than the session ... ---
+# --- Detects records whose processing blocks the event loop for longer than the -------------------
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class SlowRecords:
             )
 
 
-# --- Receives what happens in an application's runs: counts it, and tells the listeners. ---
+# --- Receives what happens in an application's runs: counts it ------------------------------------
 
 
 class _Restoring:

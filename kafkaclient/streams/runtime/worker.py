@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkaclient.streams.runtime.task import Task
 
 
-# --- Shares the event loop between records: after 10 ms of processing, everything else ... ---
+# --- Shares the event loop between records: after 10 ms of processing -----------------------------
 
 _MAX_TURN_S = 0.01
 
@@ -63,7 +63,7 @@ class Turns:
             loop.call_soon(self._begin_pass, loop)
 
 
-# --- The asyncio task that processes the records of one running task. ---
+# --- The asyncio task that processes the records of one running task ------------------------------
 
 _MAX_WAITING_RECORDS = 500  # no more are fetched for the task while this many wait
 

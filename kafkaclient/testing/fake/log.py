@@ -39,9 +39,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 
-# --- A partition's log as its leader keeps it, with the rules of idempotent producers. ---
-
-# --- The error codes that the fake brokers answer without a control. ---
+# --- The error codes that the fake brokers answer without a control -------------------------------
 
 
 class ErrorCode(IntEnum):
@@ -96,7 +94,7 @@ class ErrorCode(IntEnum):
     REBOOTSTRAP_REQUIRED = 129
 
 
-# --- A partition's log as its leader keeps it, with the rules of idempotent producers. ---
+# --- A partition's log as its leader keeps it, with the rules of idempotent producers -------------
 
 _REMEMBERED_BATCHES = 5
 _MAX_SEQUENCE = 2**31 - 1
@@ -345,7 +343,7 @@ def _advance(sequence: int, records: int) -> int:
     return (sequence + records) & _MAX_SEQUENCE
 
 
-# --- The fake cluster's topics and partitions. ---
+# --- The fake cluster's topics and partitions -----------------------------------------------------
 
 NO_LEADER = -1
 

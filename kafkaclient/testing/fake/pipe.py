@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import Buffer
 
 
-# --- A pair of connected transports in memory, for protocols that expect a socket. ---
+# --- A pair of connected transports in memory, for protocols that expect a socket -----------------
 
 _SOCKET_BUFFER = 128 * 1024  # bytes that a kernel buffers before the transport does
 _HIGH_WATER = 64 * 1024  # bytes
@@ -189,7 +189,7 @@ def connect(
     return left, right
 
 
-# --- A fake broker's TCP port on 127.0.0.1. ---
+# --- A fake broker's TCP port on 127.0.0.1 --------------------------------------------------------
 
 HOST = "127.0.0.1"
 _BACKLOG = 128  # connections that the kernel accepts before the broker does

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake.interceptors import Request
 
 
-# --- Serves a fake cluster over TCP, in the caller's event loop or in one on a thread of ... ---
+# --- Serves a fake cluster over TCP ---------------------------------------------------------------
 
 T = TypeVar("T")
 _Class = TypeVar("_Class", bound=type)
@@ -140,7 +140,7 @@ def _dispatched(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-# --- SASL authentication for the listeners of a fake cluster. ---
+# --- SASL authentication for the listeners of a fake cluster --------------------------------------
 
 
 def _accept(_mechanism: str, _message: bytes) -> str | None:

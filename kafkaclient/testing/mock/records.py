@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import Headers
 
 
-# --- The records of a mock producer, and the script of its failures. ---
+# --- The records of a mock producer, and the script of its failures -------------------------------
 
 MockCall: TypeAlias = Literal[
     "start",
@@ -166,7 +166,7 @@ class PendingDeliveries:
         return True
 
 
-# --- ``send_many``, ``send_arrow`` and ``send_batch`` of a mock producer. ---
+# --- ``send_many``, ``send_arrow`` and ``send_batch`` of a mock producer --------------------------
 
 
 class Guard(NamedTuple):

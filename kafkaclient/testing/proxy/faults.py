@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-# --- A queue that delays bytes in order, as a slow server or a network with latency does. ---
+# --- A queue that delays bytes in order -----------------------------------------------------------
 
 
 class DelayLine:
@@ -94,7 +94,7 @@ class DelayLine:
             self._deliver(data)
 
 
-# --- The faults and the counters of a fault proxy. No I/O. ---
+# --- The faults and the counters of a fault proxy. No I/O -----------------------------------------
 
 HALF = -1  # a FrameFault.keep of half of the frame
 

@@ -52,8 +52,9 @@ def extensions() -> list[Extension]:
             "profile": os.environ.get("KAFKACLIENT_PROFILE", "0") not in ("", "0"),
         },
     )
+    types = TOOLS["c_types"]()
     for extension in found:
-        TOOLS["mark"](ROOT / extension.sources[0], SOURCES[extension.name])
+        TOOLS["mark"](ROOT / extension.sources[0], SOURCES[extension.name], types)
         if not WITH_SYMBOLS and os.name == "posix":
             extension.extra_compile_args.append("-g0")
             extension.extra_link_args += STRIP

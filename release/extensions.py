@@ -17,8 +17,7 @@ ROOT = Path(__file__).parent.parent
 def sources(root: Path = ROOT) -> dict[str, Path]:
     """The source of each compiled module, by the module's name."""
     package = root / "kafkaclient"
-    typed = (types.with_suffix(".py") for types in package.rglob("*.pxd"))
-    found = {*package.rglob("*.pyx"), *(each for each in typed if each.name != "__init__.py")}
+    found = {*package.rglob("*.pyx"), *(p.with_suffix(".py") for p in package.rglob("*.pxd"))}
     return {
         ".".join(source.relative_to(root).with_suffix("").parts): source
         for source in sorted(found)
@@ -26,17 +25,21 @@ def sources(root: Path = ROOT) -> dict[str, Path]:
     }
 
 
-def marker(source: Path, root: Path = ROOT) -> bytes:
+def c_types(root: Path = ROOT) -> bytes:
+    """All C types of the package."""
+    found = sorted((root / "kafkaclient").rglob("*.pxd"))
+    return b"".join([types.read_bytes() for types in found])
+
+
+def _marker(source: Path, types: bytes) -> bytes:
     """What the extension of this source contains: any C type may change what is compiled."""
-    digest = sha256(source.read_bytes())
-    for types in sorted((root / "kafkaclient").rglob("*.pxd")):
-        digest.update(types.read_bytes())
+    digest = sha256(source.read_bytes() + types)
     return b"kafkaclient-sources:" + digest.hexdigest().encode()
 
 
-def mark(c_file: Path, source: Path, root: Path = ROOT) -> None:
-    """Have the translated source contain the marker."""
-    line = b'const char kafkaclient_sources[] = "' + marker(source, root) + b'";\n'
+def mark(c_file: Path, source: Path, types: bytes) -> None:
+    """Have the translated source contain the marker. ``types``: see :func:`c_types`."""
+    line = b'const char kafkaclient_sources[] = "' + _marker(source, types) + b'";\n'
     generated_by, _, code = c_file.read_bytes().partition(b"\n")  # Cython looks for its first line
     if not code.startswith(line):
         code = code.partition(b"\n")[2] if code.startswith(line[:24]) else code
@@ -45,13 +48,14 @@ def mark(c_file: Path, source: Path, root: Path = ROOT) -> None:
 
 def stale(root: Path = ROOT) -> list[str]:
     """The modules that are not compiled from today's sources."""
-    return [name for name, source in sources(root).items() if not _is_current(source, root)]
+    types = c_types(root)
+    return [name for name, source in sources(root).items() if not _is_current(source, types)]
 
 
-def _is_current(source: Path, root: Path) -> bool:
+def _is_current(source: Path, types: bytes) -> bool:
     built = [source.with_suffix(suffix) for suffix in EXTENSION_SUFFIXES]
     first = next((each for each in built if each.exists()), None)
-    return first is not None and marker(source, root) in first.read_bytes()
+    return first is not None and _marker(source, types) in first.read_bytes()
 
 
 if __name__ == "__main__":

@@ -194,12 +194,13 @@ class ProducerThread:
         feeding = asyncio.create_task(self._start_and_feed(feeder), name="kafkaclient-feeder")
         self._waiting = feeding
         await asyncio.wait({feeding})
-        problem = self._problem(feeding)
+        failure = None if feeding.cancelled() else feeding.exception()
+        problem = self._problem(failure)
         self.handover.close(problem)
         try:
-            undelivered = feeder.fail_left(problem)
-            if feeding.done() and not feeding.cancelled() and feeding.exception() is not None:
-                undelivered = 0  # they failed before a close, with why nothing can be sent
+            left = feeder.fail_left(problem)
+            # After a failure they failed before a close, with why nothing can be sent.
+            undelivered = left if failure is None else 0
             if self.started.done() and self._time_left() != 0:
                 await self._wait_for_outcomes()
         finally:
@@ -232,14 +233,13 @@ class ProducerThread:
         if core is not None:
             core.report_unobserved(batch_result, error, records)
 
-    def _problem(self, feeding: asyncio.Task[None]) -> Exception:
+    def _problem(self, failure: BaseException | None) -> Exception:
         """Why no more records are taken."""
-        error = None if feeding.cancelled() else feeding.exception()
-        if error is None:
+        if failure is None:
             return ProducerClosedError(_CLOSED)
-        if isinstance(error, KafkaError) and not self.started.done():
-            return error
-        return defect("the SyncProducer's thread", error, ProducerClosedError)
+        if isinstance(failure, KafkaError) and not self.started.done():
+            return failure
+        return defect("the SyncProducer's thread", failure, ProducerClosedError)
 
     async def _flush(self, appended: Future[None]) -> None:
         await asyncio.wrap_future(appended)

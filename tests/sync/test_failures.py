@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
+    from kafkaclient.testing import FakeCluster
+
 
 @pytest.mark.parametrize(
     ("send", "error"),
@@ -121,23 +123,23 @@ def test_a_failure_that_is_read_is_not_reported(read: Callable[[Any], object]) -
     assert unseen == []
 
 
-def test_a_close_after_a_failed_start_leaves_no_record_without_an_outcome() -> None:
+def failed_start() -> tuple[FakeCluster, SyncProducer]:
+    """A producer whose start has failed, with the record that began it; its broker is down."""
     fake = one_topic()
     fake.stop_broker(0)
     producer = SyncProducer(fake.bootstrap, dialer=fake, max_block_ms=500, reconnect_backoff_ms=10)
-    future = producer.send("t", b"lost")
     with pytest.raises(BootstrapError):
-        future.result(10)
+        producer.send("t", b"lost").result(10)
+    return fake, producer
+
+
+def test_a_close_after_a_failed_start_leaves_no_record_without_an_outcome() -> None:
+    _, producer = failed_start()
     assert producer.close() == 0
 
 
 def test_a_failed_start_fails_the_records_and_the_next_call_tries_again() -> None:
-    fake = one_topic()
-    fake.stop_broker(0)
-    producer = SyncProducer(fake.bootstrap, dialer=fake, max_block_ms=500, reconnect_backoff_ms=10)
-    first = producer.send("t", b"lost")
-    with pytest.raises(BootstrapError):
-        first.result(10)
+    fake, producer = failed_start()
     with pytest.raises(BootstrapError):
         producer.start()
     fake.start_broker(0)

@@ -307,6 +307,7 @@ class Sender:
     def _on_response(
         self, request: ProduceRequest, payload: memoryview | None, error: KafkaError | None
     ) -> None:
+        # It is passed as a value: a cpdef would be passed without its object.
         self._answered(request, payload, error)
 
     def _answered(

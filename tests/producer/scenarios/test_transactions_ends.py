@@ -244,7 +244,7 @@ async def test_a_record_that_expires_dooms_the_transaction(
 async def test_a_batch_refused_behind_the_one_that_dooms_the_transaction(
     fake: FakeCluster, transacting: StartProducer, outcomes: Outcomes, code: int
 ) -> None:
-    """It would be sent again, as it is (6) or in halves (10): it fails."""
+    """The batch fails. Otherwise the producer would send it again, whole (6) or in halves (10)."""
     async with transacting(fake, linger_ms=5, max_block_ms=30_000) as producer:
         await producer.begin_transaction()
         for partition in range(6):

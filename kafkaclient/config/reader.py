@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkaclient.config.options import Given
 
 
-# --- The options of ``Admin`` ---------------------------------------------------------------------
+# --- The options of ``Reader`` --------------------------------------------------------------------
 
 _FETCHING = Section("Fetching")
 _LARGEST_FETCH = 64 * 1024 * 1024

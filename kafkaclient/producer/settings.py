@@ -1,4 +1,4 @@
-"""Converts the user's options (milliseconds, names) to internal settings (seconds, codecs)."""
+"""A producer's settings in seconds, made of the user's options; its states, lanes and times."""
 
 from __future__ import annotations
 

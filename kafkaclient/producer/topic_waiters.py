@@ -1,4 +1,4 @@
-"""The waiters of one topic: callers and held records that need metadata or buffer space."""
+"""Who waits for a topic: callers, held records, serializers at work, and tasks for metadata."""
 
 from __future__ import annotations
 

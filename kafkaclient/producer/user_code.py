@@ -1,4 +1,4 @@
-"""The guard at every place where the producer calls code of the application in its own work."""
+"""The guard around code of the application, and a coroutine that begins at once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Builds record batches (format 2, KIP-98), the unit in which Kafka stores and sends records.
 
-This module has the work per batch, ``record_buffer.py`` the work per record.
+This module has the work per batch, ``record_buffer.pyx`` the work per record.
 ``records.pxd`` has the C types.
 """
 

@@ -1,4 +1,4 @@
-"""Binding: unbound batches get a partition, or give it back before they are sent.
+"""Which partition an unbound batch gets, and which lane of its leader a partition uses.
 
 Late binding chooses the partition when a broker can take a batch; this module applies the choice.
 """

@@ -1,4 +1,4 @@
-"""The built-in partition strategies: late binding, round-robin and KIP-794."""
+"""The partition strategies: late binding, round-robin, KIP-794, and the user's partitioner."""
 
 from __future__ import annotations
 

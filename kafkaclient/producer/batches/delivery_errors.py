@@ -1,5 +1,4 @@
-"""The errors that records fail with: what happened, where, and whether the record may have been
-written (:func:`with_verdict`).
+"""The errors that records fail with, and the parts of a batch that was refused.
 
 ``ProducerBatch.maybe_written`` is the evidence of earlier attempts. ``sender/responses.py`` keeps
 it, by ``ProducerBatch.mark_uncertain``.

@@ -1,4 +1,4 @@
-"""The interface of partition strategies: which queue a record without partition joins."""
+"""What a partition strategy implements, and what an observer of batches implements."""
 
 from __future__ import annotations
 

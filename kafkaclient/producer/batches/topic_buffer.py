@@ -1,4 +1,4 @@
-"""One topic's part of the accumulator: its queues, its partition strategy, its metadata."""
+"""One topic's queues and strategy, its compression ratio, and the largest batch that it takes."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class TopicBuffer:
         self.side_lane_of: Mapping[int, int] = {}
         """The partitions that use the side lane of their leader, and its number."""
         self.avoided: frozenset[int] = frozenset()
-        """The partitions that get no records without key (detours.py)."""
+        """The partitions that get no records without key (binding.py)."""
         self.queues: dict[int, PartitionQueue] = {}
         """By partition, made for the first record of the partition."""
         self.has_waiters = False

@@ -1,6 +1,6 @@
 """Reads Arrow columns as records: checks their types, and gives access to their buffers.
 
-A stream is read chunk by chunk, and each chunk in pieces. ``arrow_rows.py:Columns`` reads plain
+A stream is read chunk by chunk, and each chunk in pieces. ``arrow_rows.pyx:Columns`` reads plain
 layouts in place; pyarrow casts the others.
 """
 

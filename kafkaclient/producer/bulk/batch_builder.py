@@ -1,4 +1,4 @@
-"""The records of one ``send_batch``, encoded while the caller appends them."""
+"""The records of one ``send_batch``, and the columns that ``send_many`` is given."""
 
 from __future__ import annotations
 

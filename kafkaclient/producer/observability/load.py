@@ -1,6 +1,6 @@
-"""What is queued and in flight in a producer now, for custom partitioners and ``load()``.
+"""What is queued and in flight now, and the gauges that Java does not have.
 
-load_view.py documents the values and methods.
+``partitioning/partitioners.py`` documents the values and methods.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which partition of a topic is furthest behind its fair share of bytes. Pure, RNG passed in.
+"""Which partition is furthest behind its share of bytes, and the least share that each gets.
 
 Late binding picks a partition only when a broker can take a batch: of the partitions led by
 available brokers, the one with the fewest bytes gets the batch. Brokers of equal speed thus get

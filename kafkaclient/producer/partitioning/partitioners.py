@@ -1,7 +1,8 @@
-"""Partitioners that choose a partition for each record: the protocol, and Java's before KIP-794.
+"""What a partitioner implements, the load that it can see, and the client's own rack.
 
-Pure: no I/O, no clock; random numbers are passed in. ``CustomPartitioner`` (custom_strategy.py)
-calls a partitioner once for each record without an explicit partition, and checks the answer.
+Pure: no I/O, no clock; random numbers are passed in. ``CustomPartitioner`` in
+partition_strategies.py calls a partitioner once for each record without an explicit partition, and
+checks the answer.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class BrokerLoad(NamedTuple):
     """``oldest_in_flight_s``: age of the oldest unanswered Produce request, 0.0 when there is
     none. ``bytes_sent`` and ``requests_sent`` count Produce requests since the start.
     ``window``: how many requests the broker may have in flight at present. ``excluded``: why the
-    broker got no records without key at the last look (broker_exclusion.py has the reasons:
+    broker got no records without key at the last look (broker_lane.py has the reasons:
     ``overdue``, ``slow``, ``availability``, ``throttled``, ``connection``), None when it did;
     ``exclusions`` counts how often a reason came up. ``latency_s``: the median of the latest
     responses, None before the first."""

@@ -1,4 +1,4 @@
-"""One connection to a broker for Produce requests: what is in flight, and how fast it answers."""
+"""One connection to a broker for Produce requests, and the states that the broker can be in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All brokers' lanes: which of them can take a request now, and what state each broker is in."""
+"""All lanes: which can take a request now, and which brokers KIP-794 leaves out."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class BrokerSurvey:
 
 
 class BrokerLanes:
-    """The lanes by their numbers (lane_id.py), made when they are first asked for.
+    """The lanes by their numbers (settings.py), made when they are first asked for.
 
     ``on_recovery(number)`` is called when a broker recovers from a state that resets its share.
     """

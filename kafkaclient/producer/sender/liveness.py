@@ -1,4 +1,4 @@
-"""Which brokers are dead, as far as the producer knows.
+"""Which brokers are dead, and which connections lead to the wrong broker.
 
 A Produce request without an answer says little: its broker may wait for another broker, which has
 to confirm the records. So every broker that may be the cause is probed, on a connection of its own,

@@ -1,4 +1,4 @@
-"""What becomes of the batches of a Produce request when its response comes, or none comes."""
+"""What becomes of the batches of a request, by one table of the brokers' error codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the sender's passes: at a given time, or as soon as something wakes it."""
+"""Runs the sender's passes, and notices when the event loop was blocked."""
 
 from __future__ import annotations
 

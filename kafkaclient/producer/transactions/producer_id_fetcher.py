@@ -1,4 +1,4 @@
-"""Fetches a producer id when one is wanted, and retries until a broker has given one.
+"""The producer id and epoch: a transaction's identity, and the requests for a new id.
 
 Since Kafka 2.8 the permission to write to any topic is enough (KIP-679); before, it took
 IdempotentWrite on the cluster. A refusal fails only the records that wait for the id: permissions

@@ -1,5 +1,4 @@
-"""The states of a transactional producer, and the transitions between them (Java:
-``TransactionManager.State``)."""
+"""The states of a transactional producer, and the task that ends a transaction."""
 
 from __future__ import annotations
 

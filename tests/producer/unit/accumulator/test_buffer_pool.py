@@ -23,7 +23,7 @@ def nothing() -> None: ...
 
 
 async def take_from(buffer_pool: BufferPool, nbytes: int, on_first: Callable[[], None]) -> None:
-    """Wait for bytes as the callers of ``send`` do (waiting.py)."""
+    """Wait for bytes as the callers of ``send`` do (admission.py)."""
     granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     claim = buffer_pool.ask(nbytes, lambda: granted.cancelled() or granted.set_result(None))
     if claim is None:

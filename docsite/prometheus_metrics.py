@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from docsite.tables import table
-from kafkaclient.prometheus.families import Families
+from kafkaclient.prometheus.families import ProducerFamilies
 from kafkaclient.prometheus.names import (
     BROKER,
     PARTITION,
@@ -15,7 +15,7 @@ from kafkaclient.prometheus.names import (
     STREAMS_TASK,
     TOPIC,
 )
-from kafkaclient.prometheus.streams import Families as StreamsFamilies
+from kafkaclient.prometheus.streams import StreamsFamilies
 
 _HEAD = """\
 # Prometheus metrics
@@ -47,7 +47,7 @@ def page() -> str:
     return "\n".join(
         (
             _HEAD,
-            _table(Families().all(), "kafkaclient_producer_", "client_id", producer),
+            _table(ProducerFamilies().all(), "kafkaclient_producer_", "client_id", producer),
             _STREAMS,
             _table(
                 StreamsFamilies().all(), STREAMS_PREFIX, "application_id", (STREAMS, STREAMS_TASK)

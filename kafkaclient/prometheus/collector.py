@@ -5,56 +5,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import threading
-import time
 import weakref
 from collections import Counter
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import REGISTRY
 
 from kafkaclient.errors import ProducerStateError
 from kafkaclient.hooks import FinishedBatch, FinishedRequest, Hooks
-from kafkaclient.net.off_loop import guard
 from kafkaclient.prometheus.families import (
     BYTES,
     SECONDS,
-    Families,
     FirstSeen,
     Histogram,
-    Pages,
-    Reading,
+    ProducerFamilies,
+    ProducerReading,
 )
+from kafkaclient.prometheus.page import LoopRead, Pages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from prometheus_client import CollectorRegistry
-    from prometheus_client.metrics_core import Metric
 
     from kafkaclient.producer.producer import Producer
 
 _log = logging.getLogger(__name__)
 
 _PRODUCE = "PRODUCE"
-
-
-class Scrape(NamedTuple):
-    """What was read of a producer."""
-
-    up: bool
-    """Whether the producer runs."""
-    reading: Reading | None
-    """None: the producer cannot be read any more."""
-
-
-class PendingScrape(NamedTuple):
-    """A scrape that the producer's event loop was asked for."""
-
-    future: Future[Scrape]
-    deadline_s: float
-    """Until when to wait for the future (``time.monotonic``)."""
+_pages = Pages("producer", ProducerFamilies)
 
 
 class ProducerMetricsCollector(Hooks):
@@ -99,11 +76,7 @@ class ProducerMetricsCollector(Hooks):
     ) -> None:
         if topic_limit < 0 or partition_limit < 0:
             raise ValueError("topic_limit and partition_limit must not be negative")
-        if not hasattr(registry, "register"):
-            raise TypeError(f"registry must be a CollectorRegistry, not {registry!r}")
-        if not isinstance(timeout_s, (int, float)) or not 0 < timeout_s <= threading.TIMEOUT_MAX:
-            raise ValueError(f"timeout_s must be a positive number of seconds: {timeout_s!r}")
-        self._page = _pages.of(registry)
+        self._page = _pages.of(registry, timeout_s)
         self._topics = FirstSeen(topic_limit)
         self._partitions = FirstSeen(partition_limit)
         self._timeout_s = timeout_s
@@ -164,7 +137,7 @@ class ProducerMetricsCollector(Hooks):
     # --- reading, in any thread -----------------------------------------------------------------
 
     @property
-    def client_id(self) -> str:
+    def name(self) -> str:
         """``client.id`` of the observed producer."""
         return self._client_id
 
@@ -178,55 +151,30 @@ class ProducerMetricsCollector(Hooks):
         """Whether the producer cannot be read: it was dropped, or is the parent process's."""
         return self._observed() is None
 
-    def request(self) -> PendingScrape:
-        """Ask the producer's event loop for the producer's values; they are read at once if the
-        event loop does not run, or runs this call."""
-        future: Future[Scrape] = Future()
-        loop = None if self.has_ended() else self._loop
-        if loop is None or not loop.is_running() or asyncio._get_running_loop() is loop:
-            self._answer(future)
-        else:
-            try:
-                loop.call_soon_threadsafe(self._answer, future)
-            except RuntimeError:  # the loop was closed meanwhile
-                self._answer(future)
-        return PendingScrape(future, time.monotonic() + self._timeout_s)
+    def request(self) -> LoopRead[ProducerReading | None]:
+        """Ask the producer's event loop for the producer's values; None: it cannot be read any
+        more."""
+        return LoopRead(None if self.has_ended() else self._loop, self._read, self._timeout_s)
 
-    def add_to(self, families: Families, scrape: PendingScrape) -> None:
-        """Wait for ``scrape``, and add the producer's series. Raises nothing: other producers'
-        series are on the same page."""
-        up = False
-        try:
-            left_s = max(scrape.deadline_s - time.monotonic(), 0.0)
-            up, reading = scrape.future.result(left_s)
-            if reading is not None:
-                families.add(self._client_id, reading, self._topics, self._partitions)
-        except TimeoutError:
-            scrape.future.cancel()
-        except Exception:  # noqa: BLE001 - it is logged
-            up = False
-            _log.exception("the metrics of producer %r cannot be read", self._client_id)
-        families.add_up(self._client_id, up)
+    def add_to(self, families: ProducerFamilies, found: ProducerReading | None) -> bool:
+        """Add the producer's series. Returns whether it runs."""
+        if found is None:
+            return False
+        families.add(self._client_id, found, self._topics, self._partitions)
+        return found.up
 
-    def _answer(self, future: Future[Scrape]) -> None:
-        if not future.set_running_or_notify_cancel():
-            return  # the reader has given up
-        try:
-            future.set_result(self._read())
-        except BaseException as error:  # noqa: BLE001 - the reader's thread raises it
-            future.set_exception(error)
-
-    def _read(self) -> Scrape:
-        producer = self._observed()
+    def _read(self) -> ProducerReading | None:
+        producer, loop = self._observed(), self._loop
         if producer is None:
-            return Scrape(up=False, reading=None)
+            return None
         partitions = self._partitions.is_wanted
         try:
             metrics = producer.metrics(partitions=partitions)
             load = producer.load(partitions=partitions)
         except ProducerStateError:  # this is a forked child
-            return Scrape(up=False, reading=None)
-        reading = Reading(
+            return None
+        return ProducerReading(
+            not self.has_ended() and loop is not None and loop.is_running(),
             metrics,
             load,
             self._queue_times.read(),
@@ -235,54 +183,8 @@ class ProducerMetricsCollector(Hooks):
             {broker: latencies.read() for broker, latencies in self._latencies.items()},
             dict(self._failed_requests),
         )
-        loop = self._loop
-        return Scrape(not self.has_ended() and loop is not None and loop.is_running(), reading)
 
     def _observed(self) -> Producer | None:
         if self._producer is None or self._process != os.getpid():
             return None
         return self._producer()
-
-
-class _Page:
-    """A registry's collector for all producers: a page may have each family once only."""
-
-    def __init__(self) -> None:
-        self._collectors: dict[str, ProducerMetricsCollector] = {}
-        self._lock = threading.Lock()
-        guard(self)
-
-    def forked(self) -> None:
-        """See :class:`~kafkaclient.net.off_loop.Forkable`."""
-        self._lock = threading.Lock()
-
-    def add(self, collector: ProducerMetricsCollector) -> bool:
-        """Add a collector, which replaces an ended producer's. False: a producer that has not
-        ended has the same client.id."""
-        with self._lock:
-            self._collectors = {
-                client_id: each
-                for client_id, each in self._collectors.items()
-                if each is not collector and not each.is_gone()
-            }
-            other = self._collectors.get(collector.client_id)
-            is_free = other is None or other.has_ended()
-            if is_free:
-                self._collectors[collector.client_id] = collector
-            return is_free
-
-    def describe(self) -> Iterable[Metric]:
-        """The names that no other collector of the registry may have."""
-        return Families().all()
-
-    def collect(self) -> Iterable[Metric]:
-        with self._lock:
-            collectors = [each for each in self._collectors.values() if not each.is_gone()]
-        asked = [(each, each.request()) for each in collectors]  # all loops at the same time
-        families = Families()
-        for each, scrape in asked:
-            each.add_to(families, scrape)
-        return families.with_samples()
-
-
-_pages = Pages(_Page)

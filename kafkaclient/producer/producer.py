@@ -82,7 +82,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin, 
         self.config: ProducerConfig = ProducerConfig.build(bootstrap_or_mapping, options)
         if self.config.telemetry is not None:
             # Raises ConfigError now if pyarrow or a file system cannot be imported.
-            import_module("kafkaclient.telemetry.file_systems").check_scheme(self.config.telemetry)
+            import_module("kafkaclient.telemetry.reading").check_scheme(self.config.telemetry)
         if self.config.transactional_id is not None:
             # It takes a tenth of a second: not in the event loop of a later start().
             import_module("kafkaclient.producer.transactions.manager")

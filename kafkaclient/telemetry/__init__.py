@@ -8,14 +8,13 @@ from __future__ import annotations
 from kafkaclient.errors import ConfigError
 
 try:
-    from kafkaclient.telemetry.reading import TelemetryFile, files, read, started_at
+    from kafkaclient.telemetry.reading import TelemetryFile, files, open_root, read, started_at
 except ImportError as error:
     raise ConfigError(
         "telemetry is written with pyarrow, which cannot be imported "
         f"({error}): pip install 'kafkaclient[telemetry]'"
     ) from error
 
-from kafkaclient.telemetry.file_systems import open_root
 from kafkaclient.telemetry.format import (
     EXCLUSIONS_KEY,
     SAMPLE_KEY,

@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
 
-from kafkaclient.telemetry.file_systems import open_root
 from kafkaclient.telemetry.format import as_parquet
-from kafkaclient.telemetry.part import named
-from kafkaclient.telemetry.reading import entries, folder_of, hours
+from kafkaclient.telemetry.reading import entries, folder_of, hours, open_root
+from kafkaclient.telemetry.recorder import named
 from kafkaclient.time_limit import DaemonThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkaclient.config.options import TelemetryTarget
-    from kafkaclient.telemetry.part import Part
+    from kafkaclient.telemetry.recorder import TelemetryPart
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +67,7 @@ class FileStore:
     def rows_per_part(self) -> int:
         return int(self._file_bytes / self._bytes_per_row)
 
-    async def write(self, part: Part) -> None:
+    async def write(self, part: TelemetryPart) -> None:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._threads, self._write, part)
 
@@ -84,7 +83,7 @@ class FileStore:
 
     # --- in a thread --------------------------------------------------------------------------
 
-    def _write(self, part: Part) -> None:
+    def _write(self, part: TelemetryPart) -> None:
         content = part.encode(as_parquet)
         with self._writing:
             if self._opened is None:
@@ -94,7 +93,7 @@ class FileStore:
             if part.columns.rows >= _MIN_ROWS:
                 self._bytes_per_row = len(content) / part.columns.rows
 
-    def _write_file(self, opened: Any, root: str, part: Part, content: bytes) -> None:
+    def _write_file(self, opened: Any, root: str, part: TelemetryPart, content: bytes) -> None:
         """A file that exists already is replaced. On local disks and HDFS a file gets its name when
         it is complete. Object stores show a file when it is complete."""
         folder, name = f"{root}/{folder_of(part.hour)}", f"{part.name}.parquet"

@@ -50,7 +50,7 @@ _TYPES = [(kind, kind == pa.float64()) for kind in SCHEMA.types[1:]]
 """Of all columns but the client id; whether the column is a time."""
 
 
-class Columns:
+class BatchColumns:
     """Rows of one producer. ``start``: the producer's clock at its start. ``acks`` False: no batch
     is acknowledged.
 
@@ -70,15 +70,10 @@ class Columns:
         none is appended."""
         topic, partition, broker, records, nbytes, attempts, _, *later = zip(*batches, strict=True)
         created, bound, sent, done, *queue, errors = later
-        count = len(errors)
-        if not self._acks:
-            acknowledged: Sequence[float | None] = (None,) * count
-        elif errors.count(None) == count:
-            acknowledged, errors = done, (None,) * count
-        else:
-            outcomes = list(zip(done, errors, strict=True))
-            acknowledged = [at if error is None else None for at, error in outcomes]
+        outcomes = zip(done, errors, strict=True)
+        acknowledged = [at if error is None and self._acks else None for at, error in outcomes]
         names = [None if error is None else type(error).__name__ for error in errors]
+        count = len(batches)
         arrays = [pa.repeat(self._client_id, count)]
         columns: list[Sequence[Any]] = [topic, partition, broker, records, nbytes, attempts]
         columns += [created, bound, sent, acknowledged, done, *queue, names]
@@ -88,7 +83,7 @@ class Columns:
         self._packed.append(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
         self.rows += count
 
-    def halves(self) -> tuple[Columns, Columns]:
+    def halves(self) -> tuple[BatchColumns, BatchColumns]:
         """The rows in two objects, without copying them."""
         table, middle = pa.Table.from_batches(self._packed, SCHEMA), self.rows // 2
         first, second = copy(self), copy(self)

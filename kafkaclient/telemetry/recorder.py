@@ -12,20 +12,22 @@ import logging
 import re
 from collections import deque
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
-from kafkaclient.telemetry.format import ROWS_AT_A_TIME, STARTED_KEY, Columns
-from kafkaclient.telemetry.part import Part, PartRefusedError, PartTooLargeError, named
+import pyarrow as pa
+
+from kafkaclient.telemetry.format import EXCLUSIONS_KEY, ROWS_AT_A_TIME, STARTED_KEY, BatchColumns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kafkaclient.config.options import TelemetryTarget
     from kafkaclient.hooks import FinishedBatch
-    from kafkaclient.telemetry.part import Store
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +41,78 @@ _LAST_WRITE_TIMEOUT_S = 10.0
 _LAST_FAILURE = 3  # consecutive failures after which a recorder that is being closed gives up
 
 
-class Recorder:
+class PartRefusedError(Exception):
+    """A part can never be written, whatever the state of the store: it is too large, or cannot be
+    converted."""
+
+
+class PartTooLargeError(PartRefusedError):
+    """The store takes no part of this size; a smaller one may be written."""
+
+
+@dataclass(slots=True)
+class TelemetryPart:
+    """The rows of one file or message."""
+
+    name: str
+    """Unique among all parts of all producers: ``batches-CLIENT-UNIQUE-NUMBER``, and ``/1`` or
+    ``/2`` for each time that the part was halved."""
+    hour: datetime
+    """The start of the UTC hour in which all batches of the part had their outcome."""
+    columns: BatchColumns
+    metadata: Mapping[str, str]
+
+    def encode(self, form: Callable[[pa.Table], bytes]) -> bytes:
+        """The content of a file or a message. Raises PartRefusedError."""
+        try:
+            return form(self.columns.table(self.metadata))
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise PartRefusedError(f"they cannot be encoded: {named(error)}") from error
+
+    @property
+    def whole(self) -> str:
+        """The name of the part before it was halved."""
+        return self.name.partition("/")[0]
+
+    def halves(self) -> tuple[TelemetryPart, TelemetryPart]:
+        """Two parts with half of the rows each. The exclusions stay with the first."""
+        first, second = self.columns.halves()
+        rest = {name: text for name, text in self.metadata.items() if name != EXCLUSIONS_KEY}
+        return (
+            replace(self, name=f"{self.name}/1", columns=first),
+            replace(self, name=f"{self.name}/2", columns=second, metadata=rest),
+        )
+
+
+def named(error: Exception) -> str:
+    """The error's type and the first line of its text, for the log."""
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
+
+
+class TelemetryStore(Protocol):
+    """Where parts are written, one at a time."""
+
+    @property
+    def rows_per_part(self) -> int:
+        """How many rows make a part."""
+
+    @property
+    def seconds_per_part(self) -> float:
+        """How long after its first row a part is to be written."""
+
+    async def write(self, part: TelemetryPart) -> None:
+        """Write the part. Raises PartRefusedError or PartTooLargeError; any other Exception: try
+        again later. A part that was written before may be written again."""
+
+    async def clean(self) -> None:
+        """Delete some of what is older than the retention, if it is time. Called after a write, but
+        not while the recorder is being closed. Raises nothing."""
+
+    async def close(self) -> None:
+        """Free what the store holds. Raises nothing."""
+
+
+class TelemetryRecorder:
     """Records batches. Created in the event loop that uses it; only :meth:`close` waits, and no
     method raises.
 
@@ -54,8 +127,8 @@ class Recorder:
 
     def __init__(
         self,
-        store: Store,
-        target: str,
+        store: TelemetryStore,
+        target: TelemetryTarget,
         client_id: str,
         metadata: Callable[[], Mapping[str, str]],
         *,
@@ -64,7 +137,6 @@ class Recorder:
         acks: bool,
         share: float,
         chance: Callable[[], float],
-        hide: Callable[[str], str],
     ) -> None:
         self._store = store
         self._target = target
@@ -73,7 +145,6 @@ class Recorder:
         self._clock, self._wall_clock = clock, wall_clock
         self._start, self._acks = clock(), acks
         self._share, self._chance = share, chance
-        self._hide = hide
         self._prefix = f"batches-{re.sub(r'[^A-Za-z0-9._]+', '_', client_id)}-{uuid4().hex[:12]}"
         self._numbers = count()
         self._loop = asyncio.get_running_loop()
@@ -81,7 +152,7 @@ class Recorder:
         self._columns = self._new_columns()
         self._started = self._hour = datetime.fromtimestamp(0, UTC)  # of the part
         self._part_end = -inf  # on the clock of the batches; -inf: no part has begun
-        self._parts: deque[Part] = deque()
+        self._parts: deque[TelemetryPart] = deque()
         self._rows_in_parts = 0
         self._timer: asyncio.TimerHandle | None = None
         self._writer: asyncio.Task[None] | None = None
@@ -153,12 +224,12 @@ class Recorder:
         if columns.rows:
             name = f"{self._prefix}-{next(self._numbers):06d}"
             metadata = {STARTED_KEY: self._started.isoformat(), **self._metadata()}
-            self._parts.append(Part(name, self._hour, columns, metadata))
+            self._parts.append(TelemetryPart(name, self._hour, columns, metadata))
             self._rows_in_parts += columns.rows
             self._start_writer()
 
-    def _new_columns(self) -> Columns:
-        return Columns(self._client_id, self._start, acks=self._acks)
+    def _new_columns(self) -> BatchColumns:
+        return BatchColumns(self._client_id, self._start, acks=self._acks)
 
     # --- parts are written --------------------------------------------------------------------
 
@@ -177,7 +248,7 @@ class Recorder:
                 self._split_or_lose(error)
             except Exception as error:  # noqa: BLE001 - any store, any error: records go on
                 failures += 1
-                why = self._hide(named(error))
+                why = self._target.hide(named(error))
                 if failures >= _LOGGED_FAILURE or is_closing:
                     self._fall_behind(why)
                 if is_closing and failures >= _LAST_FAILURE:
@@ -191,7 +262,7 @@ class Recorder:
                 if not self._closing.is_set():
                     await self._store.clean()
 
-    async def _write(self, part: Part) -> None:
+    async def _write(self, part: TelemetryPart) -> None:
         slow = self._loop.call_later(_SLOW_WRITE_S, self._fall_behind, _SLOW_WRITE)
         try:
             await self._store.write(part)
@@ -207,7 +278,7 @@ class Recorder:
             async with asyncio.timeout(seconds):
                 await self._closing.wait()
 
-    def _take_part(self) -> Part:
+    def _take_part(self) -> TelemetryPart:
         part = self._parts.popleft()
         self._rows_in_parts -= part.columns.rows
         return part

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.config.client import ClientConfig
 from kafkaclient.errors import ProducerClosedError, RecordTooLargeError
 from kafkaclient.telemetry.format import PART_HEADER, SCHEMA_VERSION, VERSION_KEY, as_message
-from kafkaclient.telemetry.part import PartTooLargeError
+from kafkaclient.telemetry.recorder import PartTooLargeError
 from kafkaclient.time_limit import DaemonThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaclient.config import ProducerConfig
-    from kafkaclient.telemetry.part import Part
+    from kafkaclient.telemetry.recorder import TelemetryPart
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class TopicStore:
         self._threads = DaemonThreads()
         self.seconds_per_part = message_s
 
-    async def write(self, part: Part) -> None:
+    async def write(self, part: TelemetryPart) -> None:
         loop = asyncio.get_running_loop()
         value = await loop.run_in_executor(self._threads, part.encode, as_message)
         headers = [(VERSION_KEY, str(SCHEMA_VERSION).encode()), (PART_HEADER, part.name.encode())]

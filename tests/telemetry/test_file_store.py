@@ -21,18 +21,15 @@ from kafkaclient.telemetry.format import (
     SCHEMA_VERSION,
     STARTED_KEY,
     VERSION_KEY,
-    Columns,
+    BatchColumns,
 )
-from kafkaclient.telemetry.part import Part
 from kafkaclient.telemetry.reading import folder_of
+from kafkaclient.telemetry.recorder import TelemetryPart
+from tests.telemetry.support import batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from kafkaclient.hooks import FinishedBatch
-
-    Batch = Callable[..., FinishedBatch]
 
 FACTS = {
     STARTED_KEY: "2026-01-02T03:04:05.600000+00:00",
@@ -42,10 +39,10 @@ FACTS = {
 HOUR = datetime(2026, 1, 2, 3, tzinfo=UTC)
 
 
-def part(batch: Batch, number: int = 0, hour: datetime = HOUR, rows: int = 1) -> Part:
-    columns = Columns("me", 100.0, acks=True)
+def part(number: int = 0, hour: datetime = HOUR, rows: int = 1) -> TelemetryPart:
+    columns = BatchColumns("me", 100.0, acks=True)
     columns.append([batch(partition=number)] * rows)
-    return Part(f"batches-me-0123456789ab-{number:06d}", hour, columns, FACTS)
+    return TelemetryPart(f"batches-me-0123456789ab-{number:06d}", hour, columns, FACTS)
 
 
 def store(root: Path | str, now: datetime = HOUR, retention_s: float | None = None) -> Any:
@@ -63,12 +60,12 @@ def found(root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
-async def test_files_stand_by_date_and_hour(scheme: str, batch: Batch, tmp_path: Path) -> None:
+async def test_files_stand_by_date_and_hour(scheme: str, tmp_path: Path) -> None:
     root = tmp_path / "new" / "folder"
     written = store(f"{scheme}{root}")
-    await written.write(part(batch, 0))
-    await written.write(part(batch, 1, HOUR + timedelta(hours=21)))
-    await written.write(part(batch, 1, HOUR + timedelta(hours=21)))  # once more
+    await written.write(part(0))
+    await written.write(part(1, HOUR + timedelta(hours=21)))
+    await written.write(part(1, HOUR + timedelta(hours=21)))  # once more
     assert found(root) == [
         "date=2026-01-02/hour=03/batches-me-0123456789ab-000000.parquet",
         "date=2026-01-03/hour=00/batches-me-0123456789ab-000001.parquet",
@@ -79,10 +76,10 @@ async def test_files_stand_by_date_and_hour(scheme: str, batch: Batch, tmp_path:
     assert "hour" not in table.column_names
 
 
-async def test_files_are_found_by_time(batch: Batch, tmp_path: Path) -> None:
+async def test_files_are_found_by_time(tmp_path: Path) -> None:
     written = store(tmp_path)
     for number in range(4):
-        await written.write(part(batch, number, HOUR + timedelta(hours=number)))
+        await written.write(part(number, HOUR + timedelta(hours=number)))
     for name in (
         "other.txt",
         "batches-x.parquet",
@@ -107,15 +104,15 @@ async def test_files_are_found_by_time(batch: Batch, tmp_path: Path) -> None:
         files(tmp_path, datetime(2026, 1, 1))  # noqa: DTZ001
 
 
-async def test_the_size_of_rows_is_learned(batch: Batch, tmp_path: Path) -> None:
+async def test_the_size_of_rows_is_learned(tmp_path: Path) -> None:
     written = store(tmp_path)
     assert written.rows_per_part == 2000
-    await written.write(part(batch, rows=5000))
+    await written.write(part(rows=5000))
     assert written.rows_per_part > 20_000, "equal rows take next to nothing"
 
 
 async def test_a_disk_that_is_full_leaves_no_half_file(
-    batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = store(tmp_path)
 
@@ -131,28 +128,28 @@ async def test_a_disk_that_is_full_leaves_no_half_file(
     opened, root = written._opened
     written._opened = Full(), root
     with pytest.raises(OSError, match="No space"):
-        await written.write(part(batch))
+        await written.write(part())
     assert found(tmp_path) == []
     written._opened = opened, root
-    await written.write(part(batch))
+    await written.write(part())
     assert len(found(tmp_path)) == 1
 
 
-async def test_a_folder_that_was_removed_is_not_made_again(batch: Batch, tmp_path: Path) -> None:
+async def test_a_folder_that_was_removed_is_not_made_again(tmp_path: Path) -> None:
     root = tmp_path / "here"
     written = store(root)
-    await written.write(part(batch))
+    await written.write(part())
     root.rename(tmp_path / "elsewhere")
     with pytest.raises(FileNotFoundError, match="is missing now"):
-        await written.write(part(batch, 1))
+        await written.write(part(1))
     assert not root.exists()
     (tmp_path / "elsewhere").rename(root)
-    await written.write(part(batch, 1))
+    await written.write(part(1))
     assert read(root).num_rows == 2
 
 
 async def test_files_are_written_in_a_thread_that_a_program_does_not_wait_for(
-    batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads = []
 
@@ -161,14 +158,14 @@ async def test_files_are_written_in_a_thread_that_a_program_does_not_wait_for(
         return b"content"
 
     monkeypatch.setattr(file_store, "as_parquet", seen)
-    await store(tmp_path).write(part(batch))
+    await store(tmp_path).write(part())
     (thread,) = threads
     assert thread is not threading.main_thread()
     assert thread.daemon
 
 
 async def test_a_write_waits_for_one_that_was_cancelled(
-    batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread of the cancelled write goes on."""
     written, at_work, most = store(tmp_path), [0], [0]
@@ -184,10 +181,10 @@ async def test_a_write_waits_for_one_that_was_cancelled(
         at_work[0] -= 1
 
     monkeypatch.setattr(file_store.FileStore, "_write_file", write_file)
-    first = asyncio.create_task(written.write(part(batch)))
+    first = asyncio.create_task(written.write(part()))
     await began.wait()
     first.cancel()
-    second = asyncio.create_task(written.write(part(batch)))
+    second = asyncio.create_task(written.write(part()))
     await asyncio.sleep(0)
     loop.call_soon(go.set)
     await second
@@ -195,12 +192,10 @@ async def test_a_write_waits_for_one_that_was_cancelled(
     assert found(tmp_path) == ["date=2026-01-02/hour=03/batches-me-0123456789ab-000000.parquet"]
 
 
-async def test_retention_deletes_old_telemetry_and_nothing_else(
-    batch: Batch, tmp_path: Path
-) -> None:
+async def test_retention_deletes_old_telemetry_and_nothing_else(tmp_path: Path) -> None:
     first = store(tmp_path)
     for number in range(30):  # two producers, 15 hours
-        await first.write(part(batch, number, HOUR + timedelta(hours=number // 2)))
+        await first.write(part(number, HOUR + timedelta(hours=number // 2)))
     others = (
         "keep.parquet",
         "batches-me-0123456789ab-000000.parquet",
@@ -219,7 +214,7 @@ async def test_retention_deletes_old_telemetry_and_nothing_else(
     left.touch()
     now = HOUR + timedelta(hours=12, minutes=30)
     later = store(tmp_path, now, retention_s=8 * 3600.0)
-    await later.write(part(batch, 99, now.replace(minute=0)))
+    await later.write(part(99, now.replace(minute=0)))
     await later.clean()
     kept = [file.hour for file in files(tmp_path) if file.number < 30 and file.size > 9]
     assert min(kept) == HOUR + timedelta(hours=4), "7:00 to 8:00 is older"
@@ -230,7 +225,7 @@ async def test_retention_deletes_old_telemetry_and_nothing_else(
     assert (tmp_path / "date=2026-01-02/hour=03").exists()
 
 
-async def test_symbolic_links_are_not_followed(batch: Batch, tmp_path: Path) -> None:
+async def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:
     root, other = tmp_path / "root", tmp_path / "other"
     for name in ("hour=05", "."):
         (other / name).mkdir(parents=True, exist_ok=True)
@@ -241,7 +236,7 @@ async def test_symbolic_links_are_not_followed(batch: Batch, tmp_path: Path) -> 
     before = found(other)
     now = HOUR + timedelta(days=2)
     later = store(root, now, retention_s=3600.0)
-    await later.write(part(batch, 1, now))
+    await later.write(part(1, now))
     await later.clean()
     assert found(other) == before
     assert [file.number for file in files(root)] == [1]
@@ -249,37 +244,37 @@ async def test_symbolic_links_are_not_followed(batch: Batch, tmp_path: Path) -> 
     assert read(tmp_path / "link").num_rows == 1, "the folder itself may be a link"
 
 
-async def test_producers_delete_at_the_same_time(batch: Batch, tmp_path: Path) -> None:
+async def test_producers_delete_at_the_same_time(tmp_path: Path) -> None:
     first = store(tmp_path)
     for number in range(200):
-        await first.write(part(batch, number, HOUR))
+        await first.write(part(number, HOUR))
     now = HOUR + timedelta(days=2)
     both = [store(tmp_path, now, retention_s=3600.0) for _ in range(4)]
     for n, one in enumerate(both):
-        await one.write(part(batch, 300 + n, now))
+        await one.write(part(300 + n, now))
     for _ in range(200 // file_store._DELETED_AT_ONCE + 1):
         await asyncio.gather(*(one.clean() for one in both))
     assert [file.number for file in files(tmp_path)] == [300, 301, 302, 303]
 
 
 async def test_many_old_files_are_deleted_in_pieces(
-    batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_store, "_DELETED_AT_ONCE", 3)
     first = store(tmp_path)
     for number in range(5):
-        await first.write(part(batch, number, HOUR))
+        await first.write(part(number, HOUR))
     later = store(tmp_path, HOUR + timedelta(days=2), retention_s=3600.0)
     left = []
     for _ in range(2):
-        await later.write(part(batch, 300, HOUR + timedelta(days=2)))
+        await later.write(part(300, HOUR + timedelta(days=2)))
         await later.clean()
         left.append(len(files(tmp_path)) - 1)
     assert left == [2, 0]
 
 
 async def test_what_cannot_be_deleted_does_not_fail_the_write(
-    batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: Any) -> Any:
         raise OSError(errno.EACCES, "Permission denied")
@@ -288,7 +283,7 @@ async def test_what_cannot_be_deleted_does_not_fail_the_write(
     written = store(tmp_path, retention_s=3600.0)
     with caplog.at_level(logging.WARNING):
         for number in range(2):
-            await written.write(part(batch, number))
+            await written.write(part(number))
             await written.clean()
     assert len(files(tmp_path)) == 2
     (record,) = caplog.records
@@ -297,20 +292,20 @@ async def test_what_cannot_be_deleted_does_not_fail_the_write(
 
 @pytest.mark.parametrize("retention_ms", [2**63 - 1, 10**14])
 async def test_a_retention_of_ages_deletes_nothing(
-    retention_ms: int, batch: Batch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    retention_ms: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     written = store(tmp_path, retention_s=retention_ms / 1000)
-    await written.write(part(batch, hour=datetime(1970, 1, 1, tzinfo=UTC)))
+    await written.write(part(hour=datetime(1970, 1, 1, tzinfo=UTC)))
     await written.clean()
     assert len(files(tmp_path)) == 1
     assert not caplog.records
 
 
-async def test_a_table_has_what_its_files_share(batch: Batch, tmp_path: Path) -> None:
+async def test_a_table_has_what_its_files_share(tmp_path: Path) -> None:
     written = store(tmp_path)
     excluded = {EXCLUSIONS_KEY: "[]"}
     later = "2026-01-02T04:00:00+00:00"
-    first, second = part(batch, 0), part(batch, 1, HOUR + timedelta(hours=1))
+    first, second = part(0), part(1, HOUR + timedelta(hours=1))
     first.metadata = FACTS | excluded
     second.metadata = FACTS | excluded | {STARTED_KEY: later}
     await written.write(first)
@@ -324,11 +319,11 @@ async def test_a_table_has_what_its_files_share(batch: Batch, tmp_path: Path) ->
 
 
 async def test_a_file_that_is_deleted_while_others_are_read_is_left_out(
-    batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = store(tmp_path)
     for number in range(2):
-        await written.write(part(batch, number))
+        await written.write(part(number))
     listed = files(tmp_path)
     (tmp_path / listed[0].path).unlink()
     monkeypatch.setattr(reading, "files_in", lambda *_: listed)

@@ -15,25 +15,24 @@ from kafkaclient.telemetry.format import (
     SCHEMA_VERSION,
     STARTED_KEY,
     VERSION_KEY,
-    Columns,
+    BatchColumns,
     as_message,
 )
+from tests.telemetry.support import batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kafkaclient.hooks import FinishedBatch
 
 FACTS = {STARTED_KEY: "2026-01-02T03:04:05+00:00", VERSION_KEY: str(SCHEMA_VERSION)}
 
 
 def table(batches: list[FinishedBatch], metadata: dict[str, str]) -> pa.Table:
-    columns = Columns("me", 100.0, acks=True)
+    columns = BatchColumns("me", 100.0, acks=True)
     columns.append(batches)
     return columns.table(metadata)
 
 
-def test_a_message_is_read_back_with_its_metadata(batch: Callable[..., FinishedBatch]) -> None:
+def test_a_message_is_read_back_with_its_metadata() -> None:
     batches = [batch(partition=number, topic=f"t{number % 3}") for number in range(1000)]
     written = table(batches, FACTS)
     read = decode(as_message(written))
@@ -50,7 +49,7 @@ def test_something_else_is_refused(value: Any) -> None:
         decode(value)
 
 
-def test_a_message_that_was_cut_is_refused(batch: Callable[..., FinishedBatch]) -> None:
+def test_a_message_that_was_cut_is_refused() -> None:
     value = as_message(table([batch()] * 100, FACTS))
     for length in range(8, len(value) - 8, 101):  # without its end mark it is whole
         with pytest.raises(ConfigError, match="a message is not telemetry"):
@@ -85,14 +84,12 @@ def test_a_message_that_was_cut_is_refused(batch: Callable[..., FinishedBatch]) 
         ),
     ],
 )
-def test_other_metadata_is_refused(
-    metadata: dict[str, str], message: str, batch: Callable[..., FinishedBatch]
-) -> None:
+def test_other_metadata_is_refused(metadata: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         decode(as_message(table([batch()], metadata)))
 
 
-def test_other_columns_are_refused(batch: Callable[..., FinishedBatch]) -> None:
+def test_other_columns_are_refused() -> None:
     whole = table([batch()], FACTS)
     broker = whole.column_names.index("broker")
     for other in (

@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from kafkaclient.config.options import TelemetryTarget
 from kafkaclient.telemetry import recorder as recorder_module
-from kafkaclient.telemetry.format import EXCLUSIONS_KEY, STARTED_KEY, Columns
-from kafkaclient.telemetry.part import Part, PartRefusedError, PartTooLargeError
-from kafkaclient.telemetry.recorder import Recorder
+from kafkaclient.telemetry.format import EXCLUSIONS_KEY, STARTED_KEY, BatchColumns
+from kafkaclient.telemetry.recorder import (
+    PartRefusedError,
+    PartTooLargeError,
+    TelemetryPart,
+    TelemetryRecorder,
+)
 from kafkaclient.testing.clock import virtual_time
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kafkaclient.hooks import FinishedBatch
-
-    Batch = Callable[..., FinishedBatch]
+from tests.telemetry.support import batch
 
 START = 100.0
+TARGET = TelemetryTarget("s3://key:secret-key@bucket/the store")
 STARTED = datetime(2026, 1, 2, 3, 59, 50, tzinfo=UTC)
 
 
@@ -31,7 +31,7 @@ class MemoryStore:
 
     def __init__(self, rows: int = 256, seconds: float = 5.0) -> None:
         self.rows_per_part, self.seconds_per_part = rows, seconds
-        self.parts: list[Part] = []
+        self.parts: list[TelemetryPart] = []
         self.attempts: list[float] = []
         self.errors: list[Exception] = []
         self.go = asyncio.Event()
@@ -40,7 +40,7 @@ class MemoryStore:
         self.cleaned = 0
         self.most_rows = 10**9
 
-    async def write(self, part: Part) -> None:
+    async def write(self, part: TelemetryPart) -> None:
         self.attempts.append(asyncio.get_running_loop().time())
         await self.go.wait()
         if self.errors:
@@ -60,22 +60,25 @@ class MemoryStore:
         return [table["partition"].to_pylist() for table in tables]
 
 
-def recorder(store: MemoryStore, client_id: str = "me", **options: Any) -> Recorder:
+def recorder(store: MemoryStore, client_id: str = "me", **options: Any) -> TelemetryRecorder:
     given = {
         "clock": lambda: START,
         "wall_clock": STARTED.timestamp,
         "acks": True,
         "share": 1.0,
         "chance": lambda: 0.0,
-        "hide": lambda text: text.replace("secret", "***"),
     }
-    return Recorder(store, "the store", client_id, lambda: {"k": "v"}, **given | options)
+    return TelemetryRecorder(store, TARGET, client_id, lambda: {"k": "v"}, **given | options)
+
+
+def started(rows: int = 256, seconds: float = 5.0) -> tuple[MemoryStore, TelemetryRecorder]:
+    store = MemoryStore(rows, seconds)
+    return store, recorder(store)
 
 
 @virtual_time
-async def test_a_full_part_is_written_at_once_and_the_rest_some_seconds_later(batch: Batch) -> None:
-    store = MemoryStore(rows=256, seconds=5.0)
-    recording = recorder(store)
+async def test_a_full_part_is_written_at_once_and_the_rest_some_seconds_later() -> None:
+    store, recording = started(rows=256, seconds=5.0)
     for number in range(300):
         recording.add(batch(partition=number))
     await asyncio.sleep(4.9)
@@ -89,7 +92,7 @@ async def test_a_full_part_is_written_at_once_and_the_rest_some_seconds_later(ba
 
 
 @virtual_time
-async def test_parts_have_names_of_their_own(batch: Batch) -> None:
+async def test_parts_have_names_of_their_own() -> None:
     store = MemoryStore(rows=256)
     for client in ("a/b c", "a/b c", "ü"):
         recording = recorder(store, client)
@@ -104,9 +107,8 @@ async def test_parts_have_names_of_their_own(batch: Batch) -> None:
 
 
 @virtual_time
-async def test_no_part_spans_two_hours(batch: Batch) -> None:
-    store = MemoryStore()
-    recording = recorder(store)
+async def test_no_part_spans_two_hours() -> None:
+    store, recording = started()
     for done_s in (101.0, 109.999, 110.0, 3709.9, 3710.0, 20000.0):
         recording.add(batch(done_s=done_s))
     await recording.close()
@@ -120,9 +122,7 @@ async def test_no_part_spans_two_hours(batch: Batch) -> None:
 
 
 @virtual_time
-async def test_a_wall_clock_that_is_set_moves_the_next_part_and_not_the_others(
-    batch: Batch,
-) -> None:
+async def test_a_wall_clock_that_is_set_moves_the_next_part_and_not_the_others() -> None:
     store = MemoryStore(rows=256)
     ahead_s = 0.0
     recording = recorder(store, wall_clock=lambda: STARTED.timestamp() + ahead_s)
@@ -141,7 +141,7 @@ async def test_a_wall_clock_that_is_set_moves_the_next_part_and_not_the_others(
 
 
 @virtual_time
-async def test_the_times_of_rows_and_of_their_metadata_start_together(batch: Batch) -> None:
+async def test_the_times_of_rows_and_of_their_metadata_start_together() -> None:
     store = MemoryStore()
     loop = asyncio.get_running_loop()
     begun = loop.time()
@@ -162,7 +162,7 @@ async def test_the_times_of_rows_and_of_their_metadata_start_together(batch: Bat
 
 
 @virtual_time
-async def test_a_sample_is_chosen_at_random(batch: Batch) -> None:
+async def test_a_sample_is_chosen_at_random() -> None:
     store = MemoryStore()
     chances = iter([0.0, 0.24, 0.25, 0.99, 0.1])
     recording = recorder(store, share=0.25, chance=lambda: next(chances))
@@ -175,20 +175,19 @@ async def test_a_sample_is_chosen_at_random(batch: Batch) -> None:
 
 @virtual_time
 async def test_an_outage_of_ten_minutes_ends_the_recording_for_that_time_only(
-    batch: Batch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(recorder_module, "_MAX_WAITING", 1024)
-    store = MemoryStore(rows=256)
-    recording = recorder(store)
-    store.errors = [OSError("no secret route")] * 24
+    store, recording = started(rows=256)
+    store.errors = [OSError("no secret-key route")] * 24
     for number in range(6000):  # ten minutes, and a little longer
         recording.add(batch(partition=number))
         assert recording.waiting < 1024 + 256
         await asyncio.sleep(0.11)
     await recording.close()
     began, ended = (record.getMessage() for record in caplog.records)
-    assert "is not written to the store" in began
-    assert "OSError: no *** route" in began
+    assert "is not written to s3://[hidden]@bucket/the store" in began
+    assert "OSError: no [hidden] route" in began
     assert f"{recording.dropped} rows were lost" in ended
     assert recording.recorded + recording.dropped == 6000
     kept = [number for part in store.partitions() for number in part]
@@ -201,11 +200,8 @@ async def test_an_outage_of_ten_minutes_ends_the_recording_for_that_time_only(
 
 
 @virtual_time
-async def test_one_failure_between_is_not_logged(
-    batch: Batch, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = MemoryStore()
-    recording = recorder(store)
+async def test_one_failure_between_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    store, recording = started()
     store.errors = [OSError("slow down")]
     recording.add(batch())
     await asyncio.sleep(30)
@@ -216,7 +212,7 @@ async def test_one_failure_between_is_not_logged(
 
 @virtual_time
 async def test_a_store_that_does_not_answer_costs_bounded_memory(
-    batch: Batch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(recorder_module, "_MAX_WAITING", 1024)
     store = MemoryStore(rows=256)
@@ -240,7 +236,7 @@ async def test_a_store_that_does_not_answer_costs_bounded_memory(
 
 @virtual_time
 async def test_what_can_never_be_written_does_not_block_the_rest(
-    batch: Batch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = MemoryStore(rows=256)
     store.errors = [PartRefusedError("the message is too large")]
@@ -260,9 +256,7 @@ async def test_what_can_never_be_written_does_not_block_the_rest(
 
 
 @virtual_time
-async def test_a_part_that_is_too_large_is_halved(
-    batch: Batch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_part_that_is_too_large_is_halved(caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryStore(rows=256)
     store.most_rows = 100
     recording = recorder(store)
@@ -282,7 +276,7 @@ async def test_a_part_that_is_too_large_is_halved(
 
 @virtual_time
 async def test_a_store_that_is_too_small_for_a_row_costs_few_attempts_and_one_error(
-    batch: Batch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = MemoryStore(rows=256)
     store.most_rows = 0
@@ -301,24 +295,24 @@ async def test_a_store_that_is_too_small_for_a_row_costs_few_attempts_and_one_er
 
 @virtual_time
 async def test_a_part_that_is_refused_does_not_end_an_outage(
-    batch: Batch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = MemoryStore()
     store.errors = [OSError("down"), OSError("down"), PartRefusedError("it is odd")]
     recording = recorder(store)
     recording.add(batch())
     await asyncio.sleep(20)
-    assert "is not written to the store" in caplog.text
+    assert "is not written to s3://[hidden]@bucket/the store" in caplog.text
     assert "again; " not in caplog.text
     recording.add(batch())
     await recording.close()
-    assert "is written to the store again; 1 rows were lost" in caplog.text
+    assert "is written to s3://[hidden]@bucket/the store again; 1 rows were lost" in caplog.text
 
 
-def test_halves_have_the_exclusions_once(batch: Batch) -> None:
-    columns = Columns("me", START, acks=True)
+def test_halves_have_the_exclusions_once() -> None:
+    columns = BatchColumns("me", START, acks=True)
     columns.append([batch(partition=number) for number in range(3)])
-    part = Part("batches-me-1", STARTED, columns, {EXCLUSIONS_KEY: "[]", "k": "v"})
+    part = TelemetryPart("batches-me-1", STARTED, columns, {EXCLUSIONS_KEY: "[]", "k": "v"})
     first, second = part.halves()
     assert (dict(first.metadata), dict(second.metadata)) == (part.metadata, {"k": "v"})
     assert (first.columns.rows, second.columns.rows, columns.rows) == (1, 2, 3)
@@ -326,11 +320,8 @@ def test_halves_have_the_exclusions_once(batch: Batch) -> None:
 
 
 @virtual_time
-async def test_a_write_of_a_minute_is_logged(
-    batch: Batch, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = MemoryStore()
-    recording = recorder(store)
+async def test_a_write_of_a_minute_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    store, recording = started()
     store.go.clear()
     recording.add(batch())
     await asyncio.sleep(64)
@@ -339,13 +330,12 @@ async def test_a_write_of_a_minute_is_logged(
     assert "a write has taken 60 s so far" in caplog.text
     store.go.set()
     await recording.close()
-    assert "is written to the store again; 0 rows were lost" in caplog.text
+    assert "is written to s3://[hidden]@bucket/the store again; 0 rows were lost" in caplog.text
 
 
 @virtual_time
-async def test_the_store_is_cleaned_after_writes_but_not_at_the_end(batch: Batch) -> None:
-    store = MemoryStore(rows=256)
-    recording = recorder(store)
+async def test_the_store_is_cleaned_after_writes_but_not_at_the_end() -> None:
+    store, recording = started(rows=256)
     for _ in range(300):
         recording.add(batch())
     await asyncio.sleep(1)
@@ -356,10 +346,9 @@ async def test_the_store_is_cleaned_after_writes_but_not_at_the_end(batch: Batch
 
 @virtual_time
 async def test_a_close_that_is_cancelled_closes_the_store_and_counts_lost_rows(
-    batch: Batch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    store = MemoryStore()
-    recording = recorder(store)
+    store, recording = started()
     store.go.clear()
     recording.add(batch())
     closing = asyncio.create_task(recording.close())
@@ -377,10 +366,9 @@ async def test_a_close_that_is_cancelled_closes_the_store_and_counts_lost_rows(
 @pytest.mark.parametrize("fails", [True, False])
 @virtual_time
 async def test_a_close_waits_for_a_store_for_ten_seconds(
-    fails: bool, batch: Batch, caplog: pytest.LogCaptureFixture
+    fails: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = MemoryStore()
-    recording = recorder(store)
+    store, recording = started()
     if fails:
         store.errors = [OSError("gone")] * 100
     else:
@@ -401,9 +389,8 @@ async def test_a_close_waits_for_a_store_for_ten_seconds(
 
 @pytest.mark.parametrize(("failures", "lost"), [(2, 0), (3, 1)])
 @virtual_time
-async def test_a_close_repeats_a_failed_write(failures: int, lost: int, batch: Batch) -> None:
-    store = MemoryStore()
-    recording = recorder(store)
+async def test_a_close_repeats_a_failed_write(failures: int, lost: int) -> None:
+    store, recording = started()
     store.errors = [OSError("gone")] * failures
     recording.add(batch())
     begun = asyncio.get_running_loop().time()
@@ -413,9 +400,8 @@ async def test_a_close_repeats_a_failed_write(failures: int, lost: int, batch: B
 
 
 @virtual_time
-async def test_a_cancelled_task_does_not_end_the_recording(batch: Batch) -> None:
-    store = MemoryStore()
-    recording = recorder(store)
+async def test_a_cancelled_task_does_not_end_the_recording() -> None:
+    store, recording = started()
     store.go.clear()
     recording.add(batch(partition=1))
     await asyncio.sleep(6)

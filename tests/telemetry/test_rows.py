@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 
 from kafkaclient.errors import DeliveryTimeoutError
 from kafkaclient.hooks import FinishedBatch
-from kafkaclient.telemetry.format import SCHEMA, Columns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from kafkaclient.telemetry.format import SCHEMA, BatchColumns
+from tests.telemetry.support import batch
 
 START = 100.0
 TIMES = ("created_s", "bound_s", "sent_s")
@@ -55,7 +53,7 @@ def expected(batch: FinishedBatch, acks: bool) -> dict[str, Any]:
 
 @given(st.lists(st.lists(batches, min_size=1, max_size=40), max_size=4), st.booleans())
 def test_every_value_and_every_none_is_kept(given: list[list[FinishedBatch]], acks: bool) -> None:
-    columns = Columns("me", START, acks=acks)
+    columns = BatchColumns("me", START, acks=acks)
     for some in given:
         columns.append(some)
     table = columns.table({"k": "v"})
@@ -64,16 +62,16 @@ def test_every_value_and_every_none_is_kept(given: list[list[FinishedBatch]], ac
     assert table.to_pylist() == [expected(batch, acks) for some in given for batch in some]
 
 
-def test_a_word_is_kept_once(batch: Callable[..., FinishedBatch]) -> None:
-    columns = Columns("me", START, acks=True)
+def test_a_word_is_kept_once() -> None:
+    columns = BatchColumns("me", START, acks=True)
     for topic in ("a", "b", "a", "a"):
         columns.append([batch(topic=topic)])
     (chunk,) = columns.table({})["topic"].chunks
     assert chunk.dictionary.to_pylist() == ["a", "b"]
 
 
-def test_a_batch_that_does_not_fit_is_refused(batch: Callable[..., FinishedBatch]) -> None:
-    columns = Columns("me", START, acks=True)
+def test_a_batch_that_does_not_fit_is_refused() -> None:
+    columns = BatchColumns("me", START, acks=True)
     with pytest.raises((ValueError, OverflowError)):
         columns.append([batch(), batch(records=2**31)])
     assert columns.rows == 0

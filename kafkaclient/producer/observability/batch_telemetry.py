@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.hooks import Hooks
 from kafkaclient.telemetry.file_store import FileStore
 from kafkaclient.telemetry.format import EXCLUSIONS_KEY, SAMPLE_KEY, SCHEMA_VERSION, VERSION_KEY
-from kafkaclient.telemetry.recorder import Recorder
+from kafkaclient.telemetry.recorder import TelemetryRecorder
 from kafkaclient.telemetry.topic_store import TopicStore
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
     from kafkaclient.config.options import TelemetryTarget
     from kafkaclient.hooks import FinishedBatch
-    from kafkaclient.telemetry.part import Store
+    from kafkaclient.telemetry.recorder import TelemetryStore
 
 # Defaults of telemetry.file.ms. A program that is killed loses the rows of this time; a store with
 # a request for each file should not get many small ones.
@@ -65,9 +65,9 @@ class BatchTelemetry(Hooks):
         self._facts = _facts(config)
         self._exclusions = exclusions
         self._excluded: Counter[tuple[int, str]] = Counter()
-        self._recorder = recorder = Recorder(
+        self._recorder = recorder = TelemetryRecorder(
             _open_store(config, target, wall_clock, new_producer),
-            str(target),
+            target,
             config.client_id,
             self._metadata,
             clock=clock,
@@ -75,7 +75,6 @@ class BatchTelemetry(Hooks):
             acks=bool(config.acks),
             share=config.telemetry_sample,
             chance=Random().random,
-            hide=target.hide,
         )
         self._record = recorder.add
 
@@ -117,7 +116,7 @@ def _open_store(
     target: TelemetryTarget,
     wall_clock: Callable[[], float],
     new_producer: Callable[[dict[str, Any]], Any],
-) -> Store:
+) -> TelemetryStore:
     seconds = None if config.telemetry_file_ms is None else config.telemetry_file_ms / 1000
     if target.topic is not None:
         message_s = seconds or _MESSAGE_S

@@ -1,15 +1,12 @@
+"""A finished batch, as a producer hands it to telemetry."""
+
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from typing import Any
 
 from kafkaclient.hooks import FinishedBatch
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-BATCH = FinishedBatch(
+_BATCH = FinishedBatch(
     topic="t",
     partition=0,
     broker=1,
@@ -30,11 +27,6 @@ BATCH = FinishedBatch(
 )
 
 
-@pytest.fixture
-def batch() -> Callable[..., FinishedBatch]:
+def batch(**facts: Any) -> FinishedBatch:
     """``batch(partition=3)``: a finished batch with the given facts changed."""
-
-    def of(**facts: Any) -> FinishedBatch:
-        return BATCH._replace(**facts)
-
-    return of
+    return _BATCH._replace(**facts)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from typing import TypeAlias
 
+    from kafkaclient.streams.declarations import SK, SV, K, V
     from kafkaclient.streams.group_protocol import HostInfo
     from kafkaclient.streams.metrics import AppState, StreamsMetricsSnapshot
     from kafkaclient.streams.records import Emit, Record
@@ -47,10 +48,6 @@ if TYPE_CHECKING:
     from kafkaclient.streams.state.key_value_store import KeyValueStore
     from kafkaclient.streams.topology import Process
 
-K = TypeVar("K")
-V = TypeVar("V")
-SK = TypeVar("SK")
-SV = TypeVar("SV")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 P = TypeVar("P", bound="Process")
@@ -124,19 +121,11 @@ class StreamsApp:
 
     @overload
     def processor(
-        self, *topics: str, **handlers: Unpack[_Handlers]
-    ) -> _Stateless[bytes | None, bytes | None]: ...
-    @overload
-    def processor(
-        self, *topics: str, key: TypeLike[K], **handlers: Unpack[_Handlers]
-    ) -> _Stateless[K, bytes | None]: ...
-    @overload
-    def processor(
-        self, *topics: str, value: TypeLike[V], **handlers: Unpack[_Handlers]
-    ) -> _Stateless[bytes | None, V]: ...
-    @overload
-    def processor(
-        self, *topics: str, key: TypeLike[K], value: TypeLike[V], **handlers: Unpack[_Handlers]
+        self,
+        *topics: str,
+        key: TypeLike[K] = ...,
+        value: TypeLike[V] = ...,
+        **handlers: Unpack[_Handlers],
     ) -> _Stateless[K, V]: ...
     @overload
     def processor(
@@ -148,22 +137,10 @@ class StreamsApp:
     ) -> _Decorator[[Record[K, V] | Record[K2, V2], Emit]]: ...
     @overload
     def processor(
-        self, *topics: str, store: Store[SK, SV], **handlers: Unpack[_Handlers]
-    ) -> _Stateful[bytes | None, bytes | None, SK, SV]: ...
-    @overload
-    def processor(
-        self, *topics: str, key: TypeLike[K], store: Store[SK, SV], **handlers: Unpack[_Handlers]
-    ) -> _Stateful[K, bytes | None, SK, SV]: ...
-    @overload
-    def processor(
-        self, *topics: str, value: TypeLike[V], store: Store[SK, SV], **handlers: Unpack[_Handlers]
-    ) -> _Stateful[bytes | None, V, SK, SV]: ...
-    @overload
-    def processor(
         self,
         *topics: str,
-        key: TypeLike[K],
-        value: TypeLike[V],
+        key: TypeLike[K] = ...,
+        value: TypeLike[V] = ...,
         store: Store[SK, SV],
         **handlers: Unpack[_Handlers],
     ) -> _Stateful[K, V, SK, SV]: ...
@@ -173,6 +150,10 @@ class StreamsApp:
     ) -> _Stateful[K, V, SK, SV]: ...
     @overload
     def processor(
+        self, *topics: Topic[K, V], store: str, **handlers: Unpack[_Handlers]
+    ) -> _Stateful[K, V, bytes, bytes]: ...
+    @overload
+    def processor(
         self,
         first: Topic[K, V],
         second: Topic[K2, V2],
@@ -180,10 +161,6 @@ class StreamsApp:
         store: Store[SK, SV],
         **handlers: Unpack[_Handlers],
     ) -> _Decorator[[Record[K, V] | Record[K2, V2], KeyValueStore[SK, SV], Emit]]: ...
-    @overload
-    def processor(
-        self, *topics: Topic[K, V], store: str, **handlers: Unpack[_Handlers]
-    ) -> _Stateful[K, V, bytes, bytes]: ...
     @overload
     def processor(
         self,

@@ -7,17 +7,27 @@ Kafka Streams: ``deserialization.exception.handler``, ``processing.exception.han
 from __future__ import annotations
 
 import inspect
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias
 
 from kafkaclient.errors import ConfigError, InvalidTopicError
-from kafkaclient.streams.serdes import BYTES_OR_NONE, Codec, TypeLike, codec_of
+from kafkaclient.streams.serdes import BYTES_OR_NONE, TypeCodec, TypeLike, codec_of
 from kafkaclient.topic_names import check_topic_name
 
-K = TypeVar("K")
-V = TypeVar("V")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=bytes | None)
+    V = TypeVar("V", default=bytes | None)
+    SK = TypeVar("SK", default=bytes)
+    SV = TypeVar("SV", default=bytes)
+else:
+    from typing import TypeVar
+
+    K, V, SK, SV = map(TypeVar, ("K", "V", "SK", "SV"))
 
 FAIL: Final = "fail"  # end the application with an error that names the record
 NOT_GIVEN: Any = object()
+_BYTES: Any = bytes
 _FORMS = {0: "(record, emit)", 1: "(record, store, emit)"}
 _MAX_PARTITIONS = 10_000
 _SKIP: Final = "skip"  # log the record and continue; CONTINUE in Kafka Streams
@@ -34,24 +44,12 @@ class Topic(Generic[K, V]):
 
     __slots__ = ("key", "name", "value")
 
-    @overload
-    def __init__(self: Topic[bytes | None, bytes | None], name: str) -> None: ...
-    @overload
-    def __init__(self: Topic[K, bytes | None], name: str, *, key: TypeLike[K]) -> None: ...
-    @overload
-    def __init__(self: Topic[bytes | None, V], name: str, *, value: TypeLike[V]) -> None: ...
-    @overload
-    def __init__(self, name: str, *, key: TypeLike[K], value: TypeLike[V]) -> None: ...
     def __init__(
-        self,
-        name: str,
-        *,
-        key: Any = BYTES_OR_NONE,
-        value: Any = BYTES_OR_NONE,
+        self, name: str, *, key: TypeLike[K] = BYTES_OR_NONE, value: TypeLike[V] = BYTES_OR_NONE
     ) -> None:
         self.name = checked_name(name, "topic")
-        self.key: Codec = codec_of(key, f"the key type of topic {name!r}")
-        self.value: Codec = codec_of(value, f"the value type of topic {name!r}")
+        self.key: TypeCodec = codec_of(key, f"the key type of topic {name!r}")
+        self.value: TypeCodec = codec_of(value, f"the value type of topic {name!r}")
 
     def __repr__(self) -> str:
         types = f"key={self.key.declared}, value={self.value.declared}"
@@ -69,39 +67,12 @@ class RepartitionTopic(Topic[K, V]):
 
     __slots__ = ("partitions",)
 
-    @overload
-    def __init__(
-        self: RepartitionTopic[bytes | None, bytes | None],
-        name: str,
-        *,
-        partitions: int | None = None,
-    ) -> None: ...
-    @overload
-    def __init__(
-        self: RepartitionTopic[K, bytes | None],
-        name: str,
-        *,
-        key: TypeLike[K],
-        partitions: int | None = None,
-    ) -> None: ...
-    @overload
-    def __init__(
-        self: RepartitionTopic[bytes | None, V],
-        name: str,
-        *,
-        value: TypeLike[V],
-        partitions: int | None = None,
-    ) -> None: ...
-    @overload
-    def __init__(
-        self, name: str, *, key: TypeLike[K], value: TypeLike[V], partitions: int | None = None
-    ) -> None: ...
     def __init__(
         self,
         name: str,
         *,
-        key: Any = BYTES_OR_NONE,
-        value: Any = BYTES_OR_NONE,
+        key: TypeLike[K] = BYTES_OR_NONE,
+        value: TypeLike[V] = BYTES_OR_NONE,
         partitions: int | None = None,
     ) -> None:
         super().__init__(name, key=key, value=value)
@@ -115,7 +86,7 @@ class RepartitionTopic(Topic[K, V]):
         self.partitions = partitions
 
 
-class Store(Generic[K, V]):
+class Store(Generic[SK, SV]):
     """A store of a processor: its name and the types of its keys and values, as for
     :class:`Topic`. Each task has its own :class:`~kafkaclient.streams.KeyValueStore`.
 
@@ -125,30 +96,18 @@ class Store(Generic[K, V]):
 
     __slots__ = ("key", "name", "value")
 
-    @overload
-    def __init__(self: Store[bytes, bytes], name: str) -> None: ...
-    @overload
-    def __init__(self: Store[K, bytes], name: str, *, key: TypeLike[K]) -> None: ...
-    @overload
-    def __init__(self: Store[bytes, V], name: str, *, value: TypeLike[V]) -> None: ...
-    @overload
-    def __init__(self, name: str, *, key: TypeLike[K], value: TypeLike[V]) -> None: ...
     def __init__(
-        self,
-        name: str,
-        *,
-        key: Any = bytes,
-        value: Any = bytes,
+        self, name: str, *, key: TypeLike[SK] = _BYTES, value: TypeLike[SV] = _BYTES
     ) -> None:
         self.name = checked_name(name, "store")
-        self.key: Codec = _store_codec(key, f"the key type of store {name!r}")
-        self.value: Codec = _store_codec(value, f"the value type of store {name!r}")
+        self.key: TypeCodec = _store_codec(key, f"the key type of store {name!r}")
+        self.value: TypeCodec = _store_codec(value, f"the value type of store {name!r}")
 
     def __repr__(self) -> str:
         return f"Store({self.name!r}, key={self.key.declared}, value={self.value.declared})"
 
 
-def _store_codec(declared: Any, what: str) -> Codec:
+def _store_codec(declared: Any, what: str) -> TypeCodec:
     codec = codec_of(declared, what)
     if codec.declared.endswith("| None"):
         raise ConfigError(f"{what} allows None: a store has no None; delete the key instead")

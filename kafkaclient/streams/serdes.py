@@ -89,7 +89,7 @@ TypeLike: TypeAlias = type[T] | Serde[T] | UnionType | _SpecialForm
 ``Topic[str, int | None]("numbers", key=str, value=int | None)``."""
 
 
-class Codec(NamedTuple):
+class TypeCodec(NamedTuple):
     """The functions for the keys or values of one topic or store."""
 
     declared: str
@@ -160,14 +160,14 @@ class Codec(NamedTuple):
         return checked_result(data, self.declared)
 
 
-def codec_of(declared: Any, what: str) -> Codec:
+def codec_of(declared: Any, what: str) -> TypeCodec:
     """The codec of a declaration. Raises ConfigError, which begins with ``what``."""
-    if isinstance(declared, Codec):
+    if isinstance(declared, TypeCodec):
         return declared
     if isinstance(declared, Serde):
         return _serde(declared)
     if isinstance(declared, type) and declared in _SIMPLE:
-        return Codec(declared.__name__, *_SIMPLE[declared], nullable=False, trusted=True)
+        return TypeCodec(declared.__name__, *_SIMPLE[declared], nullable=False, trusted=True)
     if get_origin(declared) in (Union, UnionType) and NoneType in get_args(declared):
         others = [each for each in get_args(declared) if each is not NoneType]
         inner = codec_of(others[0] if len(others) == 1 else Union[tuple(others)], what)  # noqa: UP007
@@ -262,10 +262,10 @@ _SIMPLE: dict[Any, tuple[Encode | None, Decode | None]] = {
     UUID: (_write_uuid, _read_uuid),
 }
 
-BYTES_OR_NONE = Codec("bytes | None", None, None)
+BYTES_OR_NONE: Any = TypeCodec("bytes | None", None, None)
 
 
-def _serde(serde: Serde[Any]) -> Codec:
+def _serde(serde: Serde[Any]) -> TypeCodec:
     serialize: Any = serde.serialize
     with_context = False
     if not callable(serialize):
@@ -273,7 +273,7 @@ def _serde(serde: Serde[Any]) -> Codec:
     elif iscoroutinefunction(serialize):
         serialize, with_context = lambda value, _context: serde.serialize(value), True
     readable = serde.deserialize is not None
-    return Codec(repr(serde), serialize, serde.deserialize, True, with_context, readable)
+    return TypeCodec(repr(serde), serialize, serde.deserialize, True, with_context, readable)
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")  # equal dicts must be equal keys
@@ -284,7 +284,7 @@ _KEY_TYPES = (
 )
 
 
-def _json(declared: Any, what: str) -> Codec:
+def _json(declared: Any, what: str) -> TypeCodec:
     try:
         decode = msgspec.json.Decoder(declared).decode
         types = _parts(inspect.type_info(declared))
@@ -321,7 +321,7 @@ def _json(declared: Any, what: str) -> Codec:
             )
         return data
 
-    return Codec(name, encode, decode, nullable=False, trusted=True)
+    return TypeCodec(name, encode, decode, nullable=False, trusted=True)
 
 
 def _never_works(declared: Any, types: list[inspect.Type], keys: list[inspect.Type]) -> str | None:

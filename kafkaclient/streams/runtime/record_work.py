@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams.declarations import ErrorHandler
     from kafkaclient.streams.runtime.outputs import Output
-    from kafkaclient.streams.serdes import Codec, Write
+    from kafkaclient.streams.serdes import TypeCodec, Write
     from kafkaclient.streams.state.key_value_store import KeyValueStore
     from kafkaclient.streams.topology import Processor, Topology
     from kafkaclient.types import HeadersLike, TopicPartition
@@ -49,15 +49,15 @@ _NO_OUTPUT = (MetadataTimeoutError, UnknownTopicError)
 class _Output(NamedTuple):
     topic: str
     """The checked name on brokers."""
-    key: Codec
-    value: Codec
+    key: TypeCodec
+    value: TypeCodec
     write_key: Write
     write_value: Write
     with_context: bool
     """Whether a codec has to be called by ``write_for``."""
 
 
-def _output(topic: str, key: Codec, value: Codec) -> _Output:
+def _output(topic: str, key: TypeCodec, value: TypeCodec) -> _Output:
     with_context = key.with_context or value.with_context
     return _Output(topic, key, value, key.writer, value.writer, with_context)
 

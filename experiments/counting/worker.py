@@ -21,7 +21,7 @@ from experiments.counting.routes import RoutedLoop
 from experiments.counting.status import Status
 from kafkaclient.errors import KafkaError
 from kafkaclient.streams import StreamsApp
-from kafkaclient.streams.runtime.task_states import TaskState
+from kafkaclient.streams.tasks import TaskState
 
 __all__ = ["add_one", "burn"]
 

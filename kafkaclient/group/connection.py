@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.cluster.coordinator import Coordinators
@@ -19,25 +19,15 @@ from kafkaclient.wire.transactions import CoordinatorKind, OffsetFetchCall
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from kafkaclient.cluster.coordinator import T
+    from kafkaclient.config import ClientConfig
     from kafkaclient.group.commit_gate import CommitGate
+    from kafkaclient.net.dialer import Dialer
     from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
+    from kafkaclient.wire.api import Call
 
 
 # --- A member's connections to its group's coordinator --------------------------------------------
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Protocol
-
-    from kafkaclient.config import ClientConfig
-    from kafkaclient.net.dialer import Dialer
-    from kafkaclient.wire.api import Call
-
-    class _Answer(Protocol):
-        @property
-        def error_code(self) -> int: ...
-
-    T = TypeVar("T", bound=_Answer)
 
 _WAITING = "group-rebalance"
 _MARGIN_S = 5.0  # on top of the rebalance timeout, as in Java

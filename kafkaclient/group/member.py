@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkaclient.broker_errors import broker_error, denied
-from kafkaclient.errors import KafkaError, StreamsError
+from kafkaclient.errors import KafkaError
 from kafkaclient.group.ownership import (
     TRANSITIONS,
     Loss,
@@ -24,6 +24,7 @@ from kafkaclient.wire.membership import HeartbeatCall, JoinGroupCall, LeaveGroup
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kafkaclient.errors import BrokerError
     from kafkaclient.group.commit_gate import CommitGate
     from kafkaclient.group.connection import GroupConnection
     from kafkaclient.types import ConsumerGroupMetadata
@@ -36,6 +37,7 @@ _log = logging.getLogger(__name__)
 _EAGER_HEARTBEAT_S = 0.025
 _EAGER_S = 3.0
 _INCONSISTENT_GROUP_PROTOCOL = 23
+_FENCED_INSTANCE_ID = 82
 _COMMIT_S = 1.0  # JoinGroup waits this long for commits under way
 _PATIENCE_S = 0.5  # commits wait this long for other members to join, then go on
 
@@ -145,15 +147,15 @@ class Member:
             if event is MemberEvent.REBALANCE:
                 self.request_rejoin("a commit was refused")
             elif event in (MemberEvent.GENERATION_OVER, MemberEvent.EVICTED, MemberEvent.FENCED):
-                self._advance(event)
+                self._advance(event, code)
                 self._wake.set()
 
     async def run(self) -> None:
         """Be a member, until cancelled. Call :meth:`leave` afterwards.
 
         Raises:
-            StreamsError: another member has the same group.instance.id, or the group refuses the
-                member; the cause has the code.
+            BrokerError: another member has the same group.instance.id (FENCED_INSTANCE_ID), or the
+                group refuses the member.
             KafkaError: calls to the coordinator fail in a way that a retry cannot help. What the
                 protocol raises is raised unchanged.
         """
@@ -165,7 +167,8 @@ class Member:
         try:
             while self.state in work:
                 await work[self.state]()
-            self._raise_end()
+            if self.state is not MemberState.LEFT:
+                raise self._refused()
         finally:
             if self._applying is not None:
                 self._applying.cancel()
@@ -317,25 +320,24 @@ class Member:
             self._protocol.lost()
         if loss is Loss.IDENTITY:
             self._member_id, self._generation_id = "", -1
-        if self.state is MemberState.REFUSED:
+        if self.state in (MemberState.FENCED, MemberState.REFUSED):
             self._refusal = code
 
-    def _raise_end(self) -> None:
-        """Raise the error of a state that is an end."""
-        group = self._group_id
-        if self.state is MemberState.FENCED:
-            raise StreamsError(
-                f"group {group!r} has a newer member with group.instance.id "
-                f"{self._options.group_instance_id!r}, so this one ends (FENCED_INSTANCE_ID): give "
-                "each instance its own group_instance_id"
+    def _refused(self) -> BrokerError:
+        """Why the group does not have this member any more."""
+        group, code = self._group_id, self._refusal
+        advice = denied(code, "Read", group)
+        if code == _FENCED_INSTANCE_ID:
+            advice = (
+                "the group has a newer member with group.instance.id "
+                f"{self._options.group_instance_id!r}, so this one ends: give each instance its "
+                "own group_instance_id"
             )
-        if self.state is MemberState.REFUSED:
-            advice = denied(self._refusal, "Read", group)
-            if self._refusal == _INCONSISTENT_GROUP_PROTOCOL:
-                advice = (
-                    f"the group has members that do not know the assignor {self._protocol.name!r}: "
-                    "another kind of consumer uses the group id. Give each application a group id "
-                    "(application.id) of its own; kafka-consumer-groups.sh --describe --members "
-                    f"--group {group} shows the members"
-                )
-            raise broker_error(self._refusal, f"joining group {group!r}", advice=advice)
+        elif code == _INCONSISTENT_GROUP_PROTOCOL:
+            advice = (
+                f"the group has members that do not know the assignor {self._protocol.name!r}: "
+                "another kind of consumer uses the group id. Give each application a group id "
+                "(application.id) of its own; kafka-consumer-groups.sh --describe --members "
+                f"--group {group} shows the members"
+            )
+        return broker_error(code, f"joining group {group!r}", advice=advice)

@@ -32,7 +32,7 @@ from kafkaclient.streams.description import (
 )
 from kafkaclient.streams.group_protocol import HostInfo
 from kafkaclient.streams.metrics import AppState, RestoreListener, StreamsMetricsSnapshot
-from kafkaclient.streams.tasks import TaskId
+from kafkaclient.streams.tasks import TaskDescription, TaskId, TaskState
 
 if TYPE_CHECKING:
     from kafkaclient.streams.app import StreamsApp
@@ -40,9 +40,7 @@ if TYPE_CHECKING:
     from kafkaclient.streams.declarations import DeadLetter, RepartitionTopic, Store, Topic
     from kafkaclient.streams.records import Emit, Record
     from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes
-    from kafkaclient.streams.runtime.instance import TaskDescription
     from kafkaclient.streams.runtime.queries import ReadOnlyStore
-    from kafkaclient.streams.runtime.task_states import TaskState
     from kafkaclient.streams.serdes import Serde
     from kafkaclient.streams.state.key_value_store import KeyValueStore
     from kafkaclient.streams.testing import TopologyTest
@@ -95,8 +93,6 @@ _RUNTIME_MODULES = {
     "Store": "declarations",
     "StreamsApp": "app",
     "StreamsConfig": "config",
-    "TaskDescription": "runtime.instance",
-    "TaskState": "runtime.task_states",
     "Topic": "declarations",
     "TopologyTest": "testing",
 }

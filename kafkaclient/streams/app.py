@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from kafkaclient.streams.group_protocol import HostInfo
     from kafkaclient.streams.metrics import AppState, StreamsMetricsSnapshot
     from kafkaclient.streams.records import Emit, Record
-    from kafkaclient.streams.runtime.instance import TaskDescription
     from kafkaclient.streams.serdes import TypeLike
     from kafkaclient.streams.state.key_value_store import KeyValueStore
+    from kafkaclient.streams.tasks import TaskDescription
     from kafkaclient.streams.topology import Process
 
 K2 = TypeVar("K2")
@@ -322,7 +322,7 @@ class StreamsApp:
         """The metrics of this instance, under Kafka Streams' names (docs/reference/metrics.md).
         Totals count over all runs of this object. Call it on the application's event loop."""
         instance = self._instance
-        tasks = {} if instance is None else instance.task_gauges()
+        tasks = self.tasks()
         warmups = 0 if instance is None else instance.warmups
         return self.observer.metrics.snapshot(self.state, tasks, warmups)
 

@@ -45,7 +45,6 @@ _CLIENT_TAGS = 11
 _PORTS = 65536
 
 _INT8 = struct.Struct(">b")
-_UINT16 = struct.Struct(">H")
 _INT64 = struct.Struct(">q")
 _TASK = _PAIR = struct.Struct(">ii")
 _TASK_SUM = struct.Struct(">iiq")
@@ -216,7 +215,7 @@ class AssignmentInfo:
         for task, partitions in sorted(self.standby_tasks.items(), key=lambda item: item[0]):
             out += _task(task) + INT32.pack(len(partitions))
             for topic, partition in sorted(partitions):
-                out += modified_utf8(topic) + INT32.pack(partition)
+                out += string(topic) + INT32.pack(partition)
         out += _hosts(self.hosts, self.standby_hosts)
         return bytes(out) + INT32.pack(self.error_code) + _INT64.pack(self.next_rebalance_ms)
 
@@ -239,11 +238,11 @@ class AssignmentInfo:
         active = tuple(_read_task(reader, version) for _ in reader.array(_TASK.size))
         standby = {
             _read_task(reader, version): frozenset(
-                TopicPartition(read_modified_utf8(reader), reader.int32()) for _ in reader.array(6)
+                TopicPartition(reader.string(), reader.int32()) for _ in reader.array(6)
             )
             for _ in reader.array(12)
         }
-        topics = {reader.int32(): read_modified_utf8(reader) for _ in reader.array(6)}
+        topics = {reader.int32(): reader.string() for _ in reader.array(6)}
         hosts, standby_hosts = _read_hosts(reader, topics), _read_hosts(reader, topics)
         return cls(
             version=version,
@@ -289,11 +288,11 @@ def _hosts(*by_host: Hosts) -> bytes:
     indexes = {topic: index for index, topic in enumerate(topics)}
     out = bytearray(INT32.pack(len(topics)))
     for topic, index in indexes.items():
-        out += INT32.pack(index) + modified_utf8(topic)
+        out += INT32.pack(index) + string(topic)
     for hosts in by_host:
         out += INT32.pack(len(hosts))
         for (host, port), partitions in sorted(hosts.items()):
-            out += modified_utf8(host) + INT32.pack(port) + INT32.pack(len(partitions))
+            out += string(host) + INT32.pack(port) + INT32.pack(len(partitions))
             for topic, number in sorted(partitions):
                 out += _PAIR.pack(indexes[topic], number)
     return bytes(out)
@@ -304,7 +303,7 @@ def _read_hosts(
 ) -> dict[HostInfo, frozenset[TopicPartition]]:
     found = {}
     for _ in reader.array(10):
-        host = HostInfo(read_modified_utf8(reader), reader.int32())
+        host = HostInfo(reader.string(), reader.int32())
         pairs = [(reader.int32(), reader.int32()) for _ in reader.array(_PAIR.size)]
         if unknown := {index for index, _ in pairs} - topics.keys():
             raise ProtocolError(f"the assignment names no topic with the index {min(unknown)}")
@@ -323,30 +322,6 @@ def _read_task(reader: Reader, version: int) -> TaskId:
         return TaskId(subtopology, partition)
     name = _read(reader, 2 * len(reader.array(2)))
     return TaskId(subtopology, partition, _decoded(name, "utf-16-be", reader))
-
-
-def modified_utf8(text: str) -> bytes:
-    """Text as Java's ``DataOutput.writeUTF`` encodes it: in UTF-8, but with surrogate pairs and a
-    two-byte NUL. Raises ValueError for more than 65535 bytes."""
-    units = text.encode("utf-16-be")
-    surrogates = "".join(map(chr, struct.unpack(f">{len(units) // 2}H", units)))
-    encoded = surrogates.encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
-    if len(encoded) > 0xFFFF:
-        raise ValueError(f"the string has {len(encoded)} bytes in UTF-8; at most 65535 fit")
-    return _UINT16.pack(len(encoded)) + encoded
-
-
-def read_modified_utf8(reader: Reader) -> str:
-    """Decode :func:`modified_utf8`. Raises :class:`~kafkaclient.errors.ProtocolError` for other
-    bytes."""
-    encoded = _read(reader, reader.int16() & 0xFFFF).replace(b"\xc0\x80", b"\0")
-    try:
-        surrogates = encoded.decode("utf-8", "surrogatepass")
-        return surrogates.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
-    except UnicodeError as error:
-        raise ProtocolError(
-            f"string before byte {reader.position} is not modified UTF-8: {error}"
-        ) from error
 
 
 def _text(text: str) -> bytes:

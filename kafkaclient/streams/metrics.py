@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from kafkaclient.errors import ConfigError
 from kafkaclient.metrics.snapshot import Group
 from kafkaclient.metrics.stats import Windowed, Windows
+from kafkaclient.streams.tasks import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     from kafkaclient.metrics.snapshot import Values
-    from kafkaclient.streams.tasks import TaskId
+    from kafkaclient.streams.tasks import TaskDescription, TaskId
     from kafkaclient.types import TopicPartition
 
 
@@ -121,15 +122,6 @@ _WINDOW_S = 30.0
 _WINDOWS = 2
 _S_PER_HOUR = 3600.0
 _MS_PER_S = 1000.0
-
-
-class TaskGauges(NamedTuple):
-    """A task at one moment, as the runtime has it."""
-
-    is_active: bool
-    is_running: bool
-    lag: int | None
-    """Changelog records that the task's stores lack. None: unknown, or the task is running."""
 
 
 class StreamsMetricsSnapshot(NamedTuple):
@@ -239,15 +231,17 @@ class StreamsMetrics:
     # --- reading --------------------------------------------------------------------------------
 
     def snapshot(
-        self, state: AppState, tasks: Mapping[TaskId, TaskGauges], warmups: int
+        self, state: AppState, tasks: Iterable[TaskDescription] = (), warmups: int = 0
     ) -> StreamsMetricsSnapshot:
         """The values of all metrics now. ``warmups``: copies that are to become active tasks."""
         now = self._clock()
-        restoring = [t for t in tasks.values() if t.is_active and not t.is_running]
-        standby = [t for t in tasks.values() if not t.is_active]
+        tasks = sorted(tasks)
+        active = [task for task in tasks if task.state.is_active]
+        standby = [task for task in tasks if not task.state.is_active]
+        restoring = [task for task in active if task.state is not TaskState.RUNNING]
         values = self._group.snapshot(now) | {
-            "active-tasks": sum(task.is_active for task in tasks.values()),
-            "running-tasks": sum(task.is_running for task in tasks.values()),
+            "active-tasks": len(active),
+            "running-tasks": len(active) - len(restoring),
             "active-restoring-tasks": len(restoring),
             "standby-tasks": len(standby),
             "warmup-tasks": warmups,
@@ -256,18 +250,18 @@ class StreamsMetrics:
             "standby-lag-max": max((t.lag or 0 for t in standby), default=0),
         }
         by_task: dict[TaskId, Values] = {}
-        for task, gauges in sorted(tasks.items()):
+        for task, task_state, _, lag in tasks:
             found: Values = {
                 "dropped-records-total": 0,
                 "process-total": 0,
                 "restore-records-total": 0,
                 "standby-update-records-total": 0,
                 **self._totals.get(task, {}),
-                "active": gauges.is_active,
-                "running": gauges.is_running,
+                "active": task_state.is_active,
+                "running": task_state is TaskState.RUNNING,
             }
-            if gauges.lag is not None:
-                found["lag"] = gauges.lag
+            if lag is not None:
+                found["lag"] = lag
             by_task[task] = dict(sorted(found.items()))
         return StreamsMetricsSnapshot(state, dict(sorted(values.items())), by_task)
 
@@ -280,5 +274,5 @@ class StreamsMetrics:
         return -1.0 if self._rebalanced_at is None else now - self._rebalanced_at
 
 
-def _sum(tasks: list[TaskGauges]) -> int:
+def _sum(tasks: list[TaskDescription]) -> int:
     return sum(task.lag or 0 for task in tasks)

@@ -47,19 +47,19 @@ def is_positions_group(group: str, application_id: str) -> bool:
     return group.startswith(prefix) and bool(_UUID.fullmatch(group.removeprefix(prefix)))
 
 
-def member_processes(group: DescribedGroup) -> set[UUID]:
-    """The process ids of an application's members. Empty while the group rebalances, or if a member
-    is not a streams application of this version."""
-    if group.state != "Stable":
-        return set()
-    try:
-        found = [
-            decode_subscription(subscription_in(m.metadata).user_data or b"") for m in group.members
-        ]
-    except ProtocolError:
-        return set()
-    known = [each.process_id for each in found if isinstance(each, SubscriptionInfo)]
-    return set(known) if len(known) == len(found) else set()
+def member_processes(group: DescribedGroup) -> set[UUID] | None:
+    """The process ids of an application's members. None: a member is not a streams application of
+    this version."""
+    found = set()
+    for member in group.members:
+        try:
+            info = decode_subscription(subscription_in(member.metadata).user_data or b"")
+        except ProtocolError:
+            return None
+        if not isinstance(info, SubscriptionInfo):
+            return None
+        found.add(info.process_id)
+    return found
 
 
 class PositionsPublisher:
@@ -114,8 +114,9 @@ class PositionsPublisher:
                 await self._delete_stale(admin)
 
     async def _delete_stale(self, admin: Admin) -> None:
-        members = member_processes(await admin.describe_group(self._application_id))
-        if self._process_id != min(members, default=None):
+        described = await admin.describe_group(self._application_id)
+        members = member_processes(described) if described.state == "Stable" else None
+        if not members or self._process_id != min(members):
             return
         wanted = {positions_group(self._application_id, process) for process in members}
         stale = [

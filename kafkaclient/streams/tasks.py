@@ -1,8 +1,9 @@
-"""Task ids, and the special values of offsets and lags."""
+"""Tasks: their ids, their states on an instance, and the special values of offsets and lags."""
 
 from __future__ import annotations
 
 import re
+from enum import Enum
 from typing import NamedTuple, Self
 
 LATEST_OFFSET = -2
@@ -38,3 +39,32 @@ class TaskId(NamedTuple):
     def __str__(self) -> str:
         prefix = f"{self.topology_name}__" if self.topology_name else ""
         return f"{prefix}{self.subtopology}_{self.partition}"
+
+
+class TaskState(Enum):
+    """What a task does at present."""
+
+    CREATED = "created"
+    """The store is open. Nothing is read."""
+    STANDBY = "standby"
+    """Follows its changelog, as standby or warm-up, if the instance does not end."""
+    RESTORING = "restoring"
+    """Active, with incomplete state: reads its changelog to the end."""
+    RUNNING = "running"
+    """Active: processes records."""
+    CLOSED = "closed"
+
+    @property
+    def is_active(self) -> bool:
+        return self in (TaskState.RESTORING, TaskState.RUNNING)
+
+
+class TaskDescription(NamedTuple):
+    """A task on this instance."""
+
+    task: TaskId
+    state: TaskState
+    position: int
+    """Offset in the task's changelog."""
+    lag: int | None
+    """Records behind the changelog's end. None: the task is running, or the lag is unknown."""

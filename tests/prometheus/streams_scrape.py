@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.streams.metrics import AppState, StreamsMetrics, StreamsMetricsSnapshot, TaskGauges
-from kafkaclient.streams.tasks import TaskId
+from kafkaclient.streams.metrics import AppState, StreamsMetrics, StreamsMetricsSnapshot
+from kafkaclient.streams.tasks import TaskDescription, TaskId, TaskState
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,13 +21,13 @@ class App:
         self.state = AppState.RUNNING
         self.now = 100.0
         self.counted = StreamsMetrics(lambda: self.now)
-        self.tasks = {
-            TaskId(0, 0): TaskGauges(is_active=True, is_running=True, lag=None),
-            TaskId(0, 1): TaskGauges(is_active=False, is_running=False, lag=7),
-        }
+        self.tasks = [
+            TaskDescription(TaskId(0, 0), TaskState.RUNNING, 5, None),
+            TaskDescription(TaskId(0, 1), TaskState.STANDBY, 5, 7),
+        ]
         self.counted.processed(TaskId(0, 0), 20, 0.5, 0.1)
         self.counted.committed(0.02)
         self.counted.rebalanced(0.3)
 
     def metrics(self) -> StreamsMetricsSnapshot:
-        return self.counted.snapshot(self.state, self.tasks, 0)
+        return self.counted.snapshot(self.state, self.tasks)

@@ -6,7 +6,6 @@ import asyncio
 import math
 import time
 from concurrent.futures import Executor, Future
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.config import ProducerConfig
@@ -14,8 +13,8 @@ from kafkaclient.errors import PartitionOutOfRangeError
 from kafkaclient.group.commit_gate import CommitGate
 from kafkaclient.producer.batches.record import RawRecord, checked_record
 from kafkaclient.streams.declarations import Store, Topic
-from kafkaclient.streams.runtime.committer import Committer
-from kafkaclient.streams.runtime.observer import Observer
+from kafkaclient.streams.runtime.task import TaskOptions
+from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.state.key_value_store import KeyValueStore
 from kafkaclient.streams.state.rocks import RocksStore
@@ -255,19 +254,21 @@ def opened_gate() -> CommitGate:
     return gate
 
 
-def new_committer(
+def new_manager(
+    topology: Topology,
+    directory: StateDirectory,
+    inputs: Any,
+    reader: Any,
+    ends: Any,
     output: Any,
-    clock: Callable[[], float] = time.monotonic,
-    interval_s: float = 0.1,
-    observer: Observer | None = None,
-) -> Callable[..., Committer]:
-    """As a manager makes its committer."""
-
-    return partial(
-        Committer,
-        output,
-        opened_gate(),
-        interval_s=interval_s,
-        observer=observer or Observer(),
-        clock=clock,
+    crash: Callable[[BaseException], None],
+    disk: Executor | None = None,
+    **options: Any,
+) -> TaskManager:
+    """A manager with a member's gate that is open."""
+    return TaskManager(
+        *(topology, directory, inputs, reader, ends, output, opened_gate()),
+        crash=crash,
+        disk=disk or InlineDisk(),
+        options=TaskOptions(**options),
     )

@@ -9,7 +9,6 @@ import struct
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from kafkaclient.streams.group_protocol import modified_utf8
 from kafkaclient.wire.results import string
 
 if TYPE_CHECKING:
@@ -72,14 +71,14 @@ def assignment_bytes(info: AssignmentInfo) -> bytes:
     out += ints(len(info.standby_tasks))
     for task, partitions in sorted(info.standby_tasks.items(), key=lambda item: item[0]):
         out += _task(task, info.version) + ints(len(partitions))
-        out += b"".join(modified_utf8(topic) + ints(number) for topic, number in sorted(partitions))
+        out += b"".join(string(topic) + ints(number) for topic, number in sorted(partitions))
     topics = sorted({p.topic for hosts in by_host for found in hosts.values() for p in found})
     out += ints(len(topics))
-    out += b"".join(ints(index) + modified_utf8(topic) for index, topic in enumerate(topics))
+    out += b"".join(ints(index) + string(topic) for index, topic in enumerate(topics))
     for hosts in by_host:
         out += ints(len(hosts))
         for (host, port), partitions in sorted(hosts.items(), key=lambda item: item[0]):
-            out += modified_utf8(host) + ints(port, len(partitions))
+            out += string(host) + ints(port, len(partitions))
             out += b"".join(ints(topics.index(topic), n) for topic, n in sorted(partitions))
     return out + ints(info.error_code) + struct.pack(">q", info.next_rebalance_ms)
 

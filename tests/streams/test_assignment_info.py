@@ -15,12 +15,9 @@ from kafkaclient.streams.group_protocol import (
     AssignmentInfo,
     HostInfo,
     align,
-    modified_utf8,
-    read_modified_utf8,
     tasks_by_partition,
 )
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.reader import Reader
 from tests.streams.older_formats import assignment_bytes
 
 A0 = AssignmentInfo()
@@ -165,17 +162,6 @@ def test_any_bytes_are_decoded_or_rejected(data: bytes) -> None:
         AssignmentInfo.decode(data)
     except ProtocolError:
         return
-
-
-def test_modified_utf_8() -> None:
-    assert modified_utf8("a\0ü𝄞") == bytes.fromhex("000b 61 c080 c3bc eda0b4 edb49e")
-    assert read_modified_utf8(Reader(modified_utf8("a\0ü𝄞"), flexible=False)) == "a\0ü𝄞"
-    with pytest.raises(ValueError, match="at most 65535"):
-        modified_utf8("x" * 65536)
-    assert read_modified_utf8(Reader(modified_utf8("x" * 65535), flexible=False)) == "x" * 65535
-    for broken in ("0002 c328", "0003 eda0b4", "0001 c0"):
-        with pytest.raises(ProtocolError, match="not modified UTF-8"):
-            read_modified_utf8(Reader(bytes.fromhex(broken), flexible=False))
 
 
 def test_a_topology_name_with_half_a_surrogate_pair_is_rejected() -> None:

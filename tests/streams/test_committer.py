@@ -117,7 +117,7 @@ class World:
         self.tasks: dict[int, ModelTask] = {}
 
     def counts(self) -> dict[str, float]:
-        return self.observer.metrics.snapshot(AppState.RUNNING, {}, 0).instance
+        return self.observer.metrics.snapshot(AppState.RUNNING).instance
 
     def failed(self, task: ModelTask, error: BaseException) -> None:
         if not is_recoverable(error):

@@ -16,6 +16,8 @@ from kafkaclient.producer.producer import Producer
 from kafkaclient.streams import DeadLetter, RepartitionTopic
 from kafkaclient.streams.config import StreamsConfig
 from kafkaclient.streams.runtime import topics
+from kafkaclient.streams.runtime.committer import Committer
+from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.outputs import OutgoingRecord, PlainOutput, Work
 from kafkaclient.streams.runtime.topics import prepare_topics
 from kafkaclient.streams.topology import Processor, Topology
@@ -26,7 +28,6 @@ from tests.streams.fakes import (
     CONFIG,
     FakeOutput,
     count,
-    new_committer,
     opened_gate,
     topology_of,
 )
@@ -101,7 +102,14 @@ async def test_a_denied_right_is_the_same_error_exactly_once() -> None:
     output, crashes, denied = FakeOutput(), list[BaseException](), broker_error(29, "changelog")
     output.fail = TransactionAbortableError("nothing was committed")
     output.fail.__cause__ = denied
-    committer = new_committer(output)(on_failed=lambda _task, error: None, crash=crashes.append)
+    committer = Committer(
+        *(output, opened_gate()),  # type: ignore[arg-type]
+        interval_s=0.1,
+        on_failed=lambda _task, error: None,
+        crash=crashes.append,
+        observer=Observer(),
+        clock=float,
+    )
     assert committer._checked(output.fail) is denied
 
 

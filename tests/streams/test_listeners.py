@@ -11,13 +11,12 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.streams.metrics import (
     AppState,
     RestoreListener,
-    StreamsMetrics,
     checked_restore_listener,
     checked_state_listener,
 )
 from kafkaclient.streams.runtime.observer import Observer
-from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
-from kafkaclient.streams.tasks import TaskId
+from kafkaclient.streams.runtime.task_states import TaskEvent
+from kafkaclient.streams.tasks import TaskId, TaskState
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -74,8 +73,7 @@ def observer(clock: Clock, states: list[str], told: Told) -> Observer:
     def listener(new: AppState, old: AppState) -> None:
         states.append(f"{old.value} > {new.value}")
 
-    metrics = StreamsMetrics(clock)
-    return Observer(metrics, clock, state_listener=listener, restore_listener=told)
+    return Observer(clock, state_listener=listener, restore_listener=told)
 
 
 def active(observer: Observer, task: TaskId) -> None:
@@ -148,7 +146,7 @@ def test_a_restoration(observer: Observer, told: Told) -> None:
         ("batch", LOG, "s", 50, 10),
         ("end", LOG, "s", 40),
     ]
-    values = observer.metrics.snapshot(observer.state, {}, 0).instance
+    values = observer.metrics.snapshot(observer.state).instance
     assert (values["restore-records-total"], values["restore-bytes-total"]) == (40, 400)
     assert values["standby-update-records-total"] == 1
     assert values["restored-tasks-total"] == 1
@@ -171,7 +169,7 @@ def test_a_restoration_that_stops(
     observer.changelog_read(T0, LOG, 20, 20, 20)
     observer.task_changed(T0, TaskState.RESTORING, event, after)
     assert told.calls[2:] == [("suspended", LOG, "s", 20)]
-    values = observer.metrics.snapshot(observer.state, {}, 0).instance
+    values = observer.metrics.snapshot(observer.state).instance
     assert values["suspended-restores-total"] == 1
 
 
@@ -183,9 +181,7 @@ def test_a_listener_that_raises_harms_nothing(
 
     listener = RestoreListener()
     listener.on_restore_start = raises  # type: ignore[method-assign]
-    observer = Observer(
-        StreamsMetrics(clock), clock, state_listener=raises, restore_listener=listener
-    )
+    observer = Observer(clock, state_listener=raises, restore_listener=listener)
     observer.run_started()
     observer.restore_started(T0, "s", LOG, 0, 1)
     assert observer.state is AppState.REBALANCING

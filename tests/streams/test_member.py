@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kafkaclient.errors import BrokerError, StreamsError
+from kafkaclient.errors import BrokerError
 from kafkaclient.group.ownership import MemberState
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake.cluster import FakeCluster
@@ -234,7 +234,7 @@ async def test_a_second_member_with_the_same_instance_id_ends_the_first() -> Non
     async with member(fake.bootstrap, protocol(), dialer=fake, group_instance_id="i") as a:
         await a.owns(0, 1, 2, 3)
         async with member(fake.bootstrap, protocol(), dialer=fake, group_instance_id="i") as b:
-            with pytest.raises(StreamsError, match=r"group.instance.id 'i'.*FENCED_INSTANCE_ID"):
+            with pytest.raises(BrokerError, match=r"FENCED_INSTANCE_ID.*group.instance.id 'i'"):
                 await a.task
             assert a.protocol.log[-1] == ("lost", [0, 1, 2, 3])
             await b.owns(0, 1, 2, 3)

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from kafkaclient.streams.metrics import AppState, StreamsMetrics, TaskGauges
-from kafkaclient.streams.tasks import TaskId
+from kafkaclient.streams.metrics import AppState, StreamsMetrics
+from kafkaclient.streams.tasks import TaskDescription, TaskId, TaskState
 from tests.streams.test_listeners import Clock
 
 T0, T1, T2 = (TaskId(0, number) for number in range(3))
@@ -24,7 +24,7 @@ def metrics(clock: Clock) -> StreamsMetrics:
 
 
 def test_names_and_values_of_a_new_application(metrics: StreamsMetrics) -> None:
-    found = metrics.snapshot(AppState.CREATED, {}, 0)
+    found = metrics.snapshot(AppState.CREATED)
     assert found.state is AppState.CREATED
     assert found.tasks == {}
     assert list(found.instance) == sorted(found.instance)
@@ -44,8 +44,8 @@ def test_processing(metrics: StreamsMetrics, clock: Clock) -> None:
     metrics.committed(0.02)
     metrics.committed(0.04)
     metrics.commit_failed()
-    tasks = {T0: TaskGauges(True, True, None), T1: TaskGauges(True, True, None)}
-    found = metrics.snapshot(AppState.RUNNING, tasks, 0)
+    tasks = [TaskDescription(task, TaskState.RUNNING, 0, None) for task in (T0, T1)]
+    found = metrics.snapshot(AppState.RUNNING, tasks)
     values = found.instance
     assert values["process-total"] == 100
     assert values["process-latency-avg"] == pytest.approx(3.0)  # ms per record
@@ -58,7 +58,7 @@ def test_processing(metrics: StreamsMetrics, clock: Clock) -> None:
     assert found.tasks[T1]["dropped-records-total"] == 1
     assert "lag" not in found.tasks[T1]
     clock.now += 3600
-    later = metrics.snapshot(AppState.RUNNING, tasks, 0).instance
+    later = metrics.snapshot(AppState.RUNNING, tasks).instance
     assert later["process-total"] == 100
     assert later["process-rate"] == 0
     assert math.isnan(later["process-latency-avg"])
@@ -70,7 +70,7 @@ def test_rebalances(metrics: StreamsMetrics, clock: Clock) -> None:
     metrics.rebalanced(1.5)
     clock.now += 5
     metrics.rebalance_failed()
-    values = metrics.snapshot(AppState.RUNNING, {}, 0).instance
+    values = metrics.snapshot(AppState.RUNNING).instance
     assert values["rebalance-total"] == 2
     assert values["rebalance-latency-avg"] == pytest.approx(1000)
     assert values["rebalance-latency-max"] == pytest.approx(1500)
@@ -81,12 +81,12 @@ def test_rebalances(metrics: StreamsMetrics, clock: Clock) -> None:
 
 
 def test_copies(metrics: StreamsMetrics) -> None:
-    tasks = {
-        T2: TaskGauges(False, False, 30),
-        T1: TaskGauges(False, False, 50),
-        T0: TaskGauges(True, False, 7),
-        TaskId(1, 0): TaskGauges(True, True, None),
-    }
+    tasks = [
+        TaskDescription(T2, TaskState.STANDBY, 0, 30),
+        TaskDescription(T1, TaskState.STANDBY, 0, 50),
+        TaskDescription(T0, TaskState.RESTORING, 0, 7),
+        TaskDescription(TaskId(1, 0), TaskState.RUNNING, 0, None),
+    ]
     found = metrics.snapshot(AppState.REBALANCING, tasks, 1)
     values = found.instance
     assert list(found.tasks) == [T0, T1, T2, TaskId(1, 0)]

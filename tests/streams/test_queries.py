@@ -11,7 +11,7 @@ from kafkaclient.errors import ConfigError, StoreUnavailableError, StreamsError
 from kafkaclient.streams import Store, StreamsApp, TaskId
 from kafkaclient.streams.group_protocol import HostInfo
 from kafkaclient.streams.runtime.queries import Queries, ReadOnlyStore
-from kafkaclient.streams.runtime.task_states import TaskState
+from kafkaclient.streams.tasks import TaskState
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.murmur2 import partition_for_key
 from tests.streams.fakes import topology_of
@@ -53,6 +53,7 @@ class World:
 
     def __init__(self) -> None:
         self.tasks = {TaskId(0, 0): task(0, {key: 1 for key in KEYS if not PARTITION[key]})}
+        self.partitions = {"words": 2}
         self.hosts = {
             HERE: {TopicPartition("words", 0)},
             THERE: {TopicPartition("words", 1)},
@@ -60,8 +61,7 @@ class World:
         self.queries = Queries(
             topology_of(lambda *_: None),  # type: ignore[arg-type, return-value]
             self.tasks,
-            lambda: self.hosts,
-            lambda: {"words": 2},
+            self,  # type: ignore[arg-type]
             HERE,
         )
         self.store = ReadOnlyStore(COUNTS, lambda: self.queries)

@@ -132,20 +132,6 @@ def test_a_directory_of_another_store_raises(tmp_path: Path) -> None:
     directory.close()
 
 
-def test_the_layout_of_an_earlier_version_is_removed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    directory = opened(tmp_path)
-    old = directory.task(A).path
-    (old / "rocksdb").mkdir(parents=True)
-    (old / "checkpoint").write_text("2\ncounts 7 - 1700000000000\ncrc32c 00000000\n")
-    assert directory.report() == {}
-    assert prepared(directory.task(A)) is None
-    assert [path.name for path in old.iterdir()] == ["counts"]
-    assert "task 0_0 is in the layout of an earlier version" in caplog.text
-    directory.close()
-
-
 def test_a_task_reports_the_sum_of_its_stores(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     on_disk(directory, A, 7, "counts")

@@ -23,9 +23,8 @@ from kafkaclient.streams.group_protocol import (
 from kafkaclient.streams.leader import RebalanceSchedule
 from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.streams_protocol import StreamsProtocol
-from kafkaclient.streams.runtime.task_manager import TaskManager
-from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory
+from kafkaclient.streams.tasks import TaskState
 from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
@@ -40,9 +39,8 @@ from tests.streams.fakes import (
     FakeInputs,
     FakeOutput,
     FakeReader,
-    InlineDisk,
     counting,
-    new_committer,
+    new_manager,
     on_disk,
     record,
 )
@@ -72,15 +70,9 @@ class World:
         self.fetch_counts_now = lambda: self.counts
         self.directory = StateDirectory(path, float)
         self.schedule = RebalanceSchedule(100, float, float)
-        self.manager = TaskManager(
-            topology,
-            self.directory,
-            self.inputs,  # type: ignore[arg-type]
-            self.reader,  # type: ignore[arg-type]
-            self.ends,  # type: ignore[arg-type]
-            new_committer=new_committer(self.output),
-            crash=self.crashes.append,
-            disk=InlineDisk(),
+        self.manager = new_manager(
+            *(topology, self.directory, self.inputs, self.reader, self.ends, self.output),
+            self.crashes.append,
         )
         config = StreamsConfig(
             bootstrap_servers="localhost:1",

@@ -20,18 +20,16 @@ from kafkaclient.errors import (
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime import committer, task_manager
 from kafkaclient.streams.runtime.inputs import OffsetReset
-from kafkaclient.streams.runtime.task_manager import TaskManager
-from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory, StoreDirectory
+from kafkaclient.streams.tasks import TaskState
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import (
     FakeEnds,
     FakeInputs,
     FakeOutput,
     FakeReader,
-    InlineDisk,
     counting,
-    new_committer,
+    new_manager,
     on_disk,
     record,
     sources,
@@ -58,15 +56,10 @@ class World:
         self.reader = FakeReader()
         self.ends = FakeEnds(self.log)
         self.directory = StateDirectory(path, float)
-        self.manager = TaskManager(
-            counting(),
-            self.directory,
-            self.inputs,  # type: ignore[arg-type]
-            self.reader,  # type: ignore[arg-type]
-            self.ends,  # type: ignore[arg-type]
-            new_committer=new_committer(self.output),
-            crash=self.crashes.append,
-            disk=disk or InlineDisk(),
+        self.manager = new_manager(
+            *(counting(), self.directory, self.inputs, self.reader, self.ends, self.output),
+            self.crashes.append,
+            disk,
         )
 
     async def start(self) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kafkaclient.errors import StreamsError
 from kafkaclient.streams import DeadLetter, Serde
 from kafkaclient.streams.metrics import AppState
-from kafkaclient.streams.runtime.task_states import TaskState
+from kafkaclient.streams.tasks import TaskState
 from kafkaclient.testing.clock import virtual_time
 from tests.streams.fakes import topology_of
 from tests.streams.world import (
@@ -311,7 +311,7 @@ async def test_an_application_that_cancels_its_asyncio_task_ends(
     assert isinstance(error, StreamsError)
     offset = 1 if how in (b"cancels", b"at once", b"hides") else 2
     assert f"the last one that was started: words-0, offset {offset}. A proc" in str(error)
-    assert world.observer.metrics.snapshot(AppState.RUNNING, {}, 0).instance[DROPPED] == 0
+    assert world.observer.metrics.snapshot(AppState.RUNNING).instance[DROPPED] == 0
     await world.close()
 
 
@@ -353,6 +353,6 @@ async def test_refused_records_are_counted_when_they_are_committed(tmp_path: Pat
     assert asyncio.get_running_loop().time() - began < 1.5
     assert [each[1] for each in world.partitions[A].emitted] == [b"good"]
     assert world.failed_commits() > 3
-    counts = world.observer.metrics.snapshot(AppState.RUNNING, {}, 0).instance
+    counts = world.observer.metrics.snapshot(AppState.RUNNING).instance
     assert counts[DROPPED] == 6
     await world.close()

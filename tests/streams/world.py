@@ -15,17 +15,14 @@ from kafkaclient.errors import (
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.metrics import AppState
 from kafkaclient.streams.runtime.observer import Observer
-from kafkaclient.streams.runtime.task import TaskOptions
-from kafkaclient.streams.runtime.task_manager import TaskManager
-from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory
+from kafkaclient.streams.tasks import TaskState
 from tests.streams.fakes import (
     FakeDelivery,
     FakeEnds,
     FakeInputs,
-    InlineDisk,
     checked,
-    new_committer,
+    new_manager,
     record,
     sources,
     topology_of,
@@ -206,16 +203,11 @@ class World:
         self.brokers = Brokers(self.partitions)
         clock = asyncio.get_running_loop().time
         self.observer = Observer(clock=clock)
-        self.manager = TaskManager(
-            topology,
-            self.directory,
-            self.inputs,  # type: ignore[arg-type]
-            Reader(self.partitions),  # type: ignore[arg-type]
-            Ends(self.partitions),  # type: ignore[arg-type]
-            new_committer=new_committer(self.brokers, clock, observer=self.observer),
-            crash=self.crash,
-            disk=InlineDisk(),
-            options=TaskOptions(clock=clock, observer=self.observer),
+        self.manager = new_manager(
+            *(topology, self.directory, self.inputs, Reader(self.partitions)),
+            *(Ends(self.partitions), self.brokers, self.crash),
+            clock=clock,
+            observer=self.observer,
         )
         self.fetching = asyncio.create_task(self.fetch())
         self.starting = asyncio.create_task(self.manager.committer.start())
@@ -224,7 +216,7 @@ class World:
         self.standby: Sequence[TaskId] = ()
 
     def failed_commits(self) -> float:
-        found = self.observer.metrics.snapshot(AppState.RUNNING, {}, 0)
+        found = self.observer.metrics.snapshot(AppState.RUNNING)
         return found.instance["failed-commit-total"]
 
     def crash(self, error: BaseException) -> None:

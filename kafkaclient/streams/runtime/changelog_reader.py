@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.streams.runtime.inputs import restart_offset
-from kafkaclient.streams.runtime.task_states import TaskState
+from kafkaclient.streams.tasks import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable

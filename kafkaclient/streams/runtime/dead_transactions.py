@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kafkaclient.errors import AuthorizationError, KafkaError, UnsupportedVersionError
-from kafkaclient.streams.group_protocol import SubscriptionInfo, decode_subscription
-from kafkaclient.wire.groups import subscription_in
+from kafkaclient.streams.positions import member_processes
 from kafkaclient.wire.transaction_states import TxnState
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.admin.admin import Admin
     from kafkaclient.types import TopicPartition
-    from kafkaclient.wire.groups import DescribedGroup
 
 
 # --- Ends the transactions that processes of the application have left open -----------------------
@@ -112,9 +110,9 @@ class DeadTransactions:
         group = await self._admin.describe_group(self._application_id, timeout_s=_REQUEST_TIMEOUT_S)
         if group.state not in ("Stable", "Empty", "Dead"):
             return False
-        processes = _processes(group)
+        processes = member_processes(group)
         if processes is None:
-            self._warn("a member has a newer version than this one, so its process is not known")
+            self._warn("the process of a member is not known")
             return True
         dead = [name for process, name in found.items() if process not in processes]
         if dead:
@@ -134,17 +132,6 @@ class DeadTransactions:
                 self._application_id,
                 problem,
             )
-
-
-def _processes(group: DescribedGroup) -> set[UUID] | None:
-    """The ids of the members' processes. None: not all are known."""
-    found = set()
-    for member in group.members:
-        subscription = decode_subscription(subscription_in(member.metadata).user_data or b"")
-        if not isinstance(subscription, SubscriptionInfo):
-            return None
-        found.add(subscription.process_id)
-    return found
 
 
 # --- Deletes the records of repartition topics that the application has processed -----------------

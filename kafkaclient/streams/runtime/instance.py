@@ -8,20 +8,18 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kafkaclient.admin.admin import Admin
-from kafkaclient.errors import KafkaError, StreamsError, TransactionAbortableError
+from kafkaclient.errors import BrokerError, KafkaError, StreamsError, TransactionAbortableError
 from kafkaclient.group.commit_gate import CommitGate, session_clock
 from kafkaclient.group.connection import GroupConnection, GroupOffsets
 from kafkaclient.group.member import Member, MemberOptions
 from kafkaclient.producer.producer import Producer
 from kafkaclient.reader.reader import Reader
 from kafkaclient.streams.leader import RebalanceSchedule
-from kafkaclient.streams.metrics import TaskGauges
 from kafkaclient.streams.positions import PositionsPublisher
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader, to_the_end
-from kafkaclient.streams.runtime.committer import Committer
 from kafkaclient.streams.runtime.dead_transactions import (
     DeadTransactions,
     purge_repartition_topics,
@@ -33,7 +31,6 @@ from kafkaclient.streams.runtime.queries import Queries
 from kafkaclient.streams.runtime.streams_protocol import StreamsProtocol
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
-from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.runtime.topics import (
     check_internal_topics,
     end_offsets,
@@ -42,6 +39,7 @@ from kafkaclient.streams.runtime.topics import (
     watch_internal_topics,
 )
 from kafkaclient.streams.state.directory import StateDirectory
+from kafkaclient.streams.tasks import TaskDescription, TaskState
 from kafkaclient.time_limit import time_limit
 
 if TYPE_CHECKING:
@@ -64,17 +62,7 @@ _LEAVE_TIMEOUT_S = 5.0
 _CLEANUP_INTERVAL_S = 10.0
 _DISK_THREADS = 2
 _EXPLAIN_TIMEOUT_S = 5.0
-
-
-class TaskDescription(NamedTuple):
-    """A task on this instance."""
-
-    task: TaskId
-    state: TaskState
-    position: int
-    """Offset in the task's changelog."""
-    lag: int | None
-    """Records behind the changelog's end. None: the task is running, or the lag is unknown."""
+_FENCED_INSTANCE_ID = 82
 
 
 class Instance:
@@ -103,14 +91,6 @@ class Instance:
             for task in self._tasks.values()
             if task.state is not TaskState.CREATED
         )
-
-    def task_gauges(self) -> dict[TaskId, TaskGauges]:
-        """What the metrics need of the tasks. Empty before the first assignment."""
-        return {
-            task.id: TaskGauges(task.is_active, task.state is TaskState.RUNNING, task.lag)
-            for task in self._tasks.values()
-            if task.state is not TaskState.CREATED
-        }
 
     @property
     def warmups(self) -> int:
@@ -184,17 +164,12 @@ class Instance:
             self._inputs,
             changelog_reader,
             fetch_ends,
-            new_committer=partial(
-                Committer,
-                self._new_output(stack, admin, connection, gate),
-                gate,
-                interval_s=config.commit_interval_ms / 1000,
-                observer=self._observer,
-                clock=self._clock,
-            ),
+            self._new_output(stack, admin, connection, gate),
+            gate,
             crash=self.crash,
             disk=disk,
             options=TaskOptions(
+                commit_interval_s=config.commit_interval_ms / 1000,
                 session_timeout_s=config.session_timeout_ms / 1000,
                 changelogs=topics.changelogs,
                 observer=self._observer,
@@ -216,13 +191,7 @@ class Instance:
             topics.partitions,
             self._observer,
         )
-        self.queries = Queries(
-            self._topology,
-            manager.tasks,
-            lambda: protocol.hosts,
-            lambda: protocol.partitions,
-            config.host_info,
-        )
+        self.queries = Queries(self._topology, manager.tasks, protocol, config.host_info)
         options = MemberOptions(
             session_timeout_ms=config.session_timeout_ms,
             rebalance_timeout_ms=config.rebalance_timeout_ms,
@@ -250,7 +219,7 @@ class Instance:
             ("purge", self._purge(topics.repartition_topics)),
             ("topics", watch_internal_topics(admin, topics.internal)),
             ("inputs", protocol.watch_inputs(config.metadata_max_age_s, member.request_rejoin)),
-            ("group", member.run()),
+            ("group", self._stay_in_group()),
         ):
             stack.push_async_callback(_cancel, self._loop(name, work))
         self._is_working = True
@@ -298,6 +267,14 @@ class Instance:
             **config.producer_defaults,
         )
         return TransactionalOutput(config.producer_config, new, offsets, gate, dead)
+
+    async def _stay_in_group(self) -> None:
+        try:
+            await self._member.run()
+        except BrokerError as error:
+            if error.code != _FENCED_INSTANCE_ID:
+                raise
+            raise StreamsError(str(error)) from error
 
     def _commit_refused(self, code: int, group: ConsumerGroupMetadata) -> None:
         self._member.commit_refused(code, group)  # it is made later

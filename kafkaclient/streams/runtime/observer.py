@@ -8,7 +8,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.streams.metrics import AppState, StreamsMetrics
-from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
+from kafkaclient.streams.runtime.task_states import TaskEvent
+from kafkaclient.streams.tasks import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -84,7 +85,7 @@ class _Restoring:
         self.records = 0
 
 
-class Progress:
+class TaskProgress:
     """What a task has processed since its last report. Counted for each record, so it is cheap."""
 
     __slots__ = ("dropped", "records", "seconds", "slowest_s")
@@ -114,13 +115,12 @@ class Observer:
 
     def __init__(
         self,
-        metrics: StreamsMetrics | None = None,
         clock: Callable[[], float] = time.monotonic,
         *,
         state_listener: StateListener | None = None,
         restore_listener: RestoreListener | None = None,
     ) -> None:
-        self.metrics = StreamsMetrics(clock) if metrics is None else metrics
+        self.metrics = StreamsMetrics(clock)
         self.state = AppState.CREATED
         self._clock = clock
         self._state_listener = state_listener
@@ -186,7 +186,7 @@ class Observer:
             self._restore_over(task, ended=event is TaskEvent.RESTORED)
         self._update_state()
 
-    def worked(self, task: TaskId, progress: Progress) -> None:
+    def worked(self, task: TaskId, progress: TaskProgress) -> None:
         """What a task has done since the last call; starts ``progress`` again."""
         if progress.records:
             self.metrics.processed(task, progress.records, progress.seconds, progress.slowest_s)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -72,7 +73,7 @@ class RefusedChangeError(StreamsError):
         self.changes = changes
 
 
-class Output:
+class Output(ABC):
     """Where an instance writes. One producer, made by ``new_producer``, serves all tasks.
 
     A failed commit is followed by :meth:`abandon`, and then by :meth:`start`. ``offsets`` does not
@@ -83,11 +84,16 @@ class Output:
     """Whether a failed commit undoes what was sent for it."""
 
     def __init__(
-        self, config: ProducerConfig, new_producer: Callable[[], Producer], offsets: GroupOffsets
+        self,
+        config: ProducerConfig,
+        new_producer: Callable[[], Producer],
+        offsets: GroupOffsets,
+        gate: CommitGate,
     ) -> None:
         self._config = config
         self._new_producer = new_producer
         self._offsets = offsets
+        self._gate = gate
         self._producer: Producer | None = None
         self._sent: list[Delivery] = []
         """What was sent since the last commit. The producer logs the failure of a delivery that is
@@ -170,7 +176,7 @@ class Output:
                 if producer is self._producer:
                     raise
 
-    async def begin(self) -> None:
+    async def begin(self) -> None:  # noqa: B027 - not abstract: nothing to do at least once
         """Await this before the first record of a commit is sent."""
 
     def send_nowait(self, record: OutgoingRecord) -> Delivery:
@@ -235,11 +241,11 @@ class Output:
                 if total % _MAX_CHANGES_PER_TURN == 0:
                     await asyncio.sleep(0)
 
+    @abstractmethod
     async def _finish(
         self, producer: Producer, offsets: Mapping[TopicPartition, int], losses: int
     ) -> None:
         """Commit the offsets, when everything is written."""
-        raise NotImplementedError
 
     async def fetch_committed(
         self, sources: Sequence[TopicPartition]
@@ -267,8 +273,7 @@ class TransactionalOutput(Output):
         gate: CommitGate,
         dead: DeadTransactions,
     ) -> None:
-        super().__init__(config, new_producer, offsets)
-        self._gate = gate
+        super().__init__(config, new_producer, offsets, gate)
         self._dead = dead
 
     async def begin(self) -> None:
@@ -301,16 +306,6 @@ class TransactionalOutput(Output):
 class PlainOutput(Output):
     """At least once. The ``gate`` lets nothing be written while another member may have the tasks:
     what is older than the next owner's changes would replace them."""
-
-    def __init__(
-        self,
-        config: ProducerConfig,
-        new_producer: Callable[[], Producer],
-        offsets: GroupOffsets,
-        gate: CommitGate,
-    ) -> None:
-        super().__init__(config, new_producer, offsets)
-        self._gate = gate
 
     def send_nowait(self, record: OutgoingRecord) -> Delivery:
         if not self._gate.is_certain:

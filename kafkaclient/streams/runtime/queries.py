@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from kafkaclient.errors import ConfigError, StoreUnavailableError
-from kafkaclient.streams.runtime.task_states import TaskState
-from kafkaclient.streams.tasks import TaskId
+from kafkaclient.streams.tasks import TaskId, TaskState
 from kafkaclient.wire.murmur2 import partition_for_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kafkaclient.streams.declarations import Store
-    from kafkaclient.streams.group_protocol import HostInfo, Hosts
+    from kafkaclient.streams.group_protocol import HostInfo
+    from kafkaclient.streams.runtime.streams_protocol import StreamsProtocol
     from kafkaclient.streams.runtime.task import Task
     from kafkaclient.streams.runtime.task_store import TaskStore
     from kafkaclient.streams.topology import Topology
@@ -28,22 +28,19 @@ _ABSENT: Any = object()
 class Queries:
     """Finds the task and the instance that have a key.
 
-    ``tasks``: this instance's tasks. ``hosts``: the input partitions of all active tasks by
-    instance, as the leader has told. ``partitions``: input topic -> number of partitions.
+    ``tasks``: this instance's tasks. ``told``: knows the group's other instances.
     """
 
     def __init__(
         self,
         topology: Topology,
         tasks: Mapping[TaskId, Task],
-        hosts: Callable[[], Hosts],
-        partitions: Callable[[], Mapping[str, int]],
+        told: StreamsProtocol,
         own: HostInfo | None,
     ) -> None:
         self._topology = topology
         self._tasks = tasks
-        self._hosts = hosts
-        self._partitions = partitions
+        self._told = told
         self._own = own
 
     def task_of(self, store: Store[Any, Any], key: Any, partition: int | None) -> TaskId:
@@ -51,7 +48,7 @@ class Queries:
         store does not have, and TypeError for a key of another type."""
         number = self._subtopology(store.name)
         topics = map(self._topology.topic_name, self._topology.subtopologies[number].topics)
-        count = max(self._partitions()[topic] for topic in topics)
+        count = max(self._told.partitions[topic] for topic in topics)
         if partition is None:
             partition = partition_for_key(store.key.write(key) or b"", count)
         elif isinstance(partition, bool) or not isinstance(partition, int):
@@ -64,8 +61,8 @@ class Queries:
 
     def instance_of(self, task: TaskId) -> HostInfo:
         """The instance that has the active task. Raises StoreUnavailableError if it is unknown."""
-        sources = set(self._topology.sources(task, self._partitions()))
-        for host, partitions in self._hosts().items():
+        sources = set(self._topology.sources(task, self._told.partitions))
+        for host, partitions in self._told.hosts.items():
             if not sources.isdisjoint(partitions):
                 return host
         raise StoreUnavailableError(

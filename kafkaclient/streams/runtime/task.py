@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import StreamsError
 from kafkaclient.streams.runtime.inputs import OffsetReset
-from kafkaclient.streams.runtime.observer import Observer, Progress, SlowRecords
+from kafkaclient.streams.runtime.observer import Observer, SlowRecords, TaskProgress
 from kafkaclient.streams.runtime.outputs import Work
 from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
-from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent, TaskState
+from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent
 from kafkaclient.streams.runtime.task_store import TaskStore
 from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, ChangelogTopic
+from kafkaclient.streams.tasks import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -37,6 +38,7 @@ _log = logging.getLogger(__name__)
 class TaskOptions:
     """Options that all tasks of an instance share."""
 
+    commit_interval_s: float = 0.1
     session_timeout_s: float = math.inf
     changelogs: Mapping[str, ChangelogTopic] = field(default_factory=dict)
     """Store -> its changelog topic."""
@@ -86,7 +88,7 @@ class Task:
         """Since the last commit."""
         self._output = output
         self._clock = options.clock
-        self._progress = Progress()
+        self._progress = TaskProgress()
         self._topology = topology
         self._subtopology = topology.subtopology(task)
         self._sources: dict[str, _Source] = {}
@@ -129,7 +131,7 @@ class Task:
 
     @property
     def is_active(self) -> bool:
-        return self.state in (TaskState.RESTORING, TaskState.RUNNING)
+        return self.state.is_active
 
     @property
     def position(self) -> int:

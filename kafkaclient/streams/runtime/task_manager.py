@@ -5,43 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kafkaclient.cluster.topics import ends_from
+from kafkaclient.streams.runtime.committer import Committer
 from kafkaclient.streams.runtime.refusals import RefusedRecordsError
 from kafkaclient.streams.runtime.task import Task, TaskOptions
-from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState, is_recoverable
+from kafkaclient.streams.runtime.task_states import TaskEvent, is_recoverable
 from kafkaclient.streams.runtime.worker import Turns, Worker
+from kafkaclient.streams.tasks import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
     from kafkaclient.cluster.topics import FetchEnds
+    from kafkaclient.group.commit_gate import CommitGate
     from kafkaclient.streams.runtime.changelog_reader import ChangelogReader
-    from kafkaclient.streams.runtime.committer import Committer
     from kafkaclient.streams.runtime.inputs import Inputs, Row
+    from kafkaclient.streams.runtime.outputs import Output
     from kafkaclient.streams.state.directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)
-
-
-class NewCommitter(Protocol):
-    """Makes the committer, with the arguments of :class:`Committer` of these names.
-
-    The committer and the manager need each other: so the manager makes its committer, and gives it
-    its own methods.
-    """
-
-    def __call__(
-        self,
-        *,
-        on_failed: Callable[[Task, BaseException], None],
-        crash: Callable[[BaseException], None],
-    ) -> Committer: ...
 
 
 _RETRY_BACKOFF_S = 0.5  # delay until a failed task is restored again
@@ -61,8 +49,9 @@ class TaskManager:
         inputs: Inputs,
         changelog_reader: ChangelogReader,
         fetch_ends: FetchEnds,
+        output: Output,
+        gate: CommitGate,
         *,
-        new_committer: NewCommitter,
         crash: Callable[[BaseException], None],
         disk: Executor,
         options: TaskOptions | None = None,
@@ -86,7 +75,15 @@ class TaskManager:
         self._options = options or TaskOptions()
         self._observer = self._options.observer
         self._turns = Turns(self._options.clock)
-        self.committer = new_committer(on_failed=self.failed, crash=crash)
+        self.committer = Committer(
+            output,
+            gate,
+            interval_s=self._options.commit_interval_s,
+            on_failed=self.failed,
+            crash=crash,
+            observer=self._observer,
+            clock=self._options.clock,
+        )
         self._loop = asyncio.get_running_loop()
         self._activations: dict[TaskId, asyncio.Task[None]] = {}
         self._opening: set[TaskId] = set()

@@ -1,4 +1,4 @@
-"""A task's states on this instance, the events that change them, and the errors that restart it."""
+"""The events that change a task's state, and the errors that restart the task."""
 
 from __future__ import annotations
 
@@ -13,23 +13,10 @@ from kafkaclient.errors import (
     TransactionAbortableError,
     UnknownTopicError,
 )
+from kafkaclient.streams.tasks import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-
-class TaskState(Enum):
-    """What a task does at present."""
-
-    CREATED = "created"
-    """The store is open. Nothing is read."""
-    STANDBY = "standby"
-    """Follows its changelog, as standby or warm-up, if the instance does not end."""
-    RESTORING = "restoring"
-    """Active, with incomplete state: reads its changelog to the end."""
-    RUNNING = "running"
-    """Active: processes records."""
-    CLOSED = "closed"
 
 
 class TaskEvent(Enum):

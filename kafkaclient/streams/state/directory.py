@@ -9,7 +9,7 @@
 
 A checkpoint is a small file with the changelog position of a store, replaced atomically. It is like
 Kafka Streams' ``OffsetCheckpoint``, plus a checksum: with too high a position the store would
-silently lack changes. Earlier versions had one store per task, in the task's own directory.
+silently lack changes.
 """
 
 from __future__ import annotations
@@ -139,18 +139,8 @@ class TaskDirectory:
         return StoreDirectory(self.path / name)
 
     def prepare(self, stores: Collection[str]) -> None:
-        """Check the directory before its stores are opened. The state of an earlier version, which
-        is not readable any more, is removed.
-
-        Raises :class:`~kafkaclient.errors.StateStoreError` if the directory has another store.
-        """
-        if (self.path / _CHECKPOINT).exists():
-            _log.warning(
-                "the state of task %s is in the layout of an earlier version, with one store per "
-                "task. The task is restored from its changelogs",
-                self.path.name,
-            )
-            self.wipe()
+        """Check the directory before its stores are opened. Raises
+        :class:`~kafkaclient.errors.StateStoreError` if it has another store."""
         for name in self._stores():
             if name not in stores:
                 raise StateStoreError(
@@ -170,12 +160,7 @@ class TaskDirectory:
         """Remove the directory, checkpoints first: without its checkpoint, a store is invalid."""
         for name in self._stores():
             self.store(name).wipe()
-        try:
-            (self.path / _CHECKPOINT).unlink(missing_ok=True)
-            if self.path.exists():
-                shutil.rmtree(self.path)
-        except OSError as error:
-            raise StateStoreError(f"directory {self.path} cannot be removed: {error}") from error
+        _remove(self.path)
 
     def _stores(self) -> list[str]:
         if not self.path.is_dir():
@@ -233,12 +218,7 @@ class StoreDirectory:
 
     def wipe(self) -> None:
         """Remove the directory, checkpoint first: without checkpoint, the rest is invalid."""
-        try:
-            self._checkpoint.unlink(missing_ok=True)
-            if self.path.exists():
-                shutil.rmtree(self.path)
-        except OSError as error:
-            raise StateStoreError(f"directory {self.path} cannot be removed: {error}") from error
+        _remove(self.path, self._checkpoint)
 
 
 class StateDirectory:
@@ -310,6 +290,17 @@ class StateDirectory:
             with suppress(ValueError):  # another file of the directory
                 found.append(TaskId.parse(path.name))
         return sorted(found)
+
+
+def _remove(path: Path, *first: Path) -> None:
+    """Remove a directory, beginning with the files ``first``."""
+    try:
+        for each in first:
+            each.unlink(missing_ok=True)
+        if path.exists():
+            shutil.rmtree(path)
+    except OSError as error:
+        raise StateStoreError(f"directory {path} cannot be removed: {error}") from error
 
 
 def remove_state(path: Path) -> bool:

@@ -18,7 +18,7 @@ from kafkaclient.net.pending_request import PendingRequest
 from kafkaclient.net.sasl.mechanisms import OAuthBearer, Plain, RefusedError
 from kafkaclient.net.sasl.scram import KeyCache, Scram256, Scram512
 from kafkaclient.net.sasl.tokens import Token
-from kafkaclient.reader.part import Part
+from kafkaclient.reader.part import FetchedPart
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire import api_versions, codec, offsets, produce, topics, transactions
 from kafkaclient.wire import api_versions as sasl
@@ -146,7 +146,7 @@ def fetched_part(data: bytes) -> None:
     aborted = (AbortedTransaction(1, 0),) if _choice(data, 0, 2) else None
     data = data[1:]
     where = TopicPartition("t", 0)
-    part = Part(where, memoryview(data), 0, aborted=aborted, check_crcs=False)
+    part = FetchedPart(where, memoryview(data), 0, aborted=aborted, check_crcs=False)
     position, seen = 0, 0
     with contextlib.suppress(UnreadableBatchError):
         while part:

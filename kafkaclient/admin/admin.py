@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from kafkaclient.admin.description import (
     ClusterDescription,
@@ -24,7 +24,7 @@ from kafkaclient.admin.reassign.throttled_reassignment import (
     ThrottledReassignment,
 )
 from kafkaclient.admin.running import RunningAdmin
-from kafkaclient.admin.session import Session
+from kafkaclient.admin.session import AdminSession
 from kafkaclient.admin.topics import (
     MAX_PARTITIONS_PER_REQUEST,
     TopicDescription,
@@ -32,7 +32,6 @@ from kafkaclient.admin.topics import (
     errors_of,
 )
 from kafkaclient.admin.transactions import TransactionAdmin
-from kafkaclient.cluster.client import Client
 from kafkaclient.config.reader import AdminConfig
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, UnsupportedVersionError
 from kafkaclient.producer.producer import Producer
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.admin import ConfigEntry, OngoingReassignment
 
 
-class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
+class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin):
     """Manages a cluster: topics, configurations, partition limits (KIP-578), transactions.
 
     ::
@@ -124,7 +123,7 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
         """
         if self._running is not None:
             return
-        session = Session(self.config, dialer=self._dialer, clock=self._clock, rng=self._rng)
+        session = AdminSession(self.config, dialer=self._dialer, clock=self._clock, rng=self._rng)
         try:
             await session.start(timeout_s, on_failure)
         except BaseException:
@@ -144,7 +143,11 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin, Client):
         if running is not None:
             await running.session.close()
 
-    async def _end(self) -> None:
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # --- describing topics --------------------------------------------------------------------

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from kafkaclient.admin.configs import Configs
-    from kafkaclient.admin.session import Session
+    from kafkaclient.admin.session import AdminSession
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +82,12 @@ class Announcements:
     """The announcements of one admin client. ``wall_clock``: seconds since the epoch."""
 
     def __init__(
-        self, session: Session, configs: Configs, *, wall_clock: Callable[[], float], rng: Random
+        self,
+        session: AdminSession,
+        configs: Configs,
+        *,
+        wall_clock: Callable[[], float],
+        rng: Random,
     ) -> None:
         self._session = session
         self._configs = configs

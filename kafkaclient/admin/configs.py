@@ -19,7 +19,7 @@ from kafkaclient.wire.admin import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kafkaclient.admin.session import Session
+    from kafkaclient.admin.session import AdminSession
     from kafkaclient.wire.admin import ConfigOutcome, DescribedConfigs
 
 _TOPICS_PER_REQUEST = 500
@@ -60,7 +60,7 @@ class ConfigResource(NamedTuple):
 class Configs:
     """The requests for configurations. Each runs within the time limit of the session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: AdminSession) -> None:
         self._session = session
 
     async def describe(

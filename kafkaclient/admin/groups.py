@@ -28,7 +28,7 @@ from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kafkaclient.admin.session import Session
+    from kafkaclient.admin.session import AdminSession
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.api import Call
     from kafkaclient.wire.groups import DescribedGroup, DescribedMember
@@ -138,7 +138,7 @@ class GroupAdmin(Runnable):
         error: NON_EMPTY_GROUP if it has members, GROUP_ID_NOT_FOUND if there is no such group."""
         names = several(groups, "groups")
 
-        async def delete(session: Session, name: str) -> KafkaError | None:
+        async def delete(session: AdminSession, name: str) -> KafkaError | None:
             async def attempt() -> None:
                 found = await _request_coordinator(
                     session, name, DeleteGroupsCall((name,)), "Delete"
@@ -181,13 +181,13 @@ class GroupAdmin(Runnable):
 
 
 async def _request_coordinator(
-    session: Session, group: str, call: Call[T], right: str = "Describe"
+    session: AdminSession, group: str, call: Call[T], right: str = "Describe"
 ) -> T:
     """The answer of the group's coordinator. ``right``: what the call needs, as in ACLs."""
     return await session.once(call, await _coordinator(session, group, right))
 
 
-async def _coordinator(session: Session, group: str, right: str = "Describe") -> int:
+async def _coordinator(session: AdminSession, group: str, right: str = "Describe") -> int:
     found = await session.once(FindCoordinatorCall(CoordinatorKind.GROUP, group))
     what = "looking for the coordinator of"
     _check(found.error_code, group, what, found.error_message, grant=right)
@@ -195,7 +195,7 @@ async def _coordinator(session: Session, group: str, right: str = "Describe") ->
 
 
 async def _not_classic(
-    session: Session, group: str, node: int, missing: DescribedGroup
+    session: AdminSession, group: str, node: int, missing: DescribedGroup
 ) -> DescribedGroup:
     """The description of a group that DescribeGroups does not know (``missing`` is its answer)."""
     with suppress(UnsupportedVersionError):  # brokers before 3.7

@@ -101,7 +101,7 @@ def _shown(limit: int | None) -> str:
     return "off" if limit is None else str(limit)
 
 
-class Request(NamedTuple):
+class Addition(NamedTuple):
     """The numbers of partitions and replicas that a change adds. ``what`` describes the change in
     messages. ``gains`` is the number of new replicas by broker, if the placement is known."""
 
@@ -139,7 +139,7 @@ class Usage:
         racks = {broker.node_id: broker.rack for broker in cluster.brokers}
         return cls(racks, hosted, partitions, hosted.total())
 
-    def after(self, request: Request) -> Usage:
+    def after(self, request: Addition) -> Usage:
         """The usage after this change."""
         hosted = Counter(self.hosted)
         hosted.update(request.gains)
@@ -170,7 +170,7 @@ class Usage:
         limit = limits.max_broker_partitions
         return limit is None or max(self.hosted.values(), default=0) + partitions <= limit
 
-    def refuse(self, limits: Limits, request: Request, why: str) -> PolicyViolationError:
+    def refuse(self, limits: Limits, request: Addition, why: str) -> PolicyViolationError:
         """The error for a request that the limits do not allow."""
         capacities = self.capacities(limits)
         remaining = ", ".join(f"broker {b}: {n}" for b, n in sorted(capacities.items()))
@@ -194,12 +194,12 @@ class Usage:
         error.remaining = self.capacities(limits)
         return error
 
-    def check(self, limits: Limits, request: Request) -> None:
+    def check(self, limits: Limits, request: Addition) -> None:
         """Raise PolicyViolationError if the cluster or a broker would exceed a limit."""
         self.check_total(limits, request)
         self.check_gains(limits, request)
 
-    def check_total(self, limits: Limits, request: Request) -> None:
+    def check_total(self, limits: Limits, request: Addition) -> None:
         """Raise PolicyViolationError if the cluster would exceed ``max.partitions``."""
         more = request.replicas if limits.count == "replicas" else request.partitions
         if limits.max_partitions is None or more <= 0:
@@ -209,7 +209,7 @@ class Usage:
             have = f"the cluster would have {total} {limits.count}"
             raise self.refuse(limits, request, f"{have}, more than {MAX_PARTITIONS} allows")
 
-    def check_gains(self, limits: Limits, request: Request) -> None:
+    def check_gains(self, limits: Limits, request: Addition) -> None:
         """Raise PolicyViolationError if a broker that gains a replica would exceed its limit. A
         broker that gains no replica may exceed the limit."""
         after = Counter(self.hosted)
@@ -219,7 +219,7 @@ class Usage:
             why = f"{', '.join(full)}, more than {MAX_BROKER_PARTITIONS} allows"
             raise self.refuse(limits, request, why)
 
-    def check_race(self, limits: Limits, request: Request, *, undone: bool = False) -> None:
+    def check_race(self, limits: Limits, request: Addition, *, undone: bool = False) -> None:
         """Raise PartitionLimitRaceError if this usage, which was read after the change, exceeds a
         limit for a broker or total to which the change added. A concurrent change then used the
         same capacity. ``undone``: the caller undoes the change."""
@@ -241,7 +241,7 @@ class Usage:
         )
 
 
-def _over(limits: Limits, request: Request, hosted: Mapping[int, int]) -> list[int]:
+def _over(limits: Limits, request: Addition, hosted: Mapping[int, int]) -> list[int]:
     """The brokers that gain a replica, and host more replicas than the limit."""
     limit = limits.max_broker_partitions
     if limit is None:

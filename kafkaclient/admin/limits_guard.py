@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkaclient.admin.error_codes import TOPIC_ALREADY_EXISTS, TOPIC_AUTHORIZATION_FAILED
-from kafkaclient.admin.limits import Request, Usage
+from kafkaclient.admin.limits import Addition, Usage
 from kafkaclient.admin.limits_store import LIMITS_TOPIC
 from kafkaclient.admin.placement import place, start_of_extension
 from kafkaclient.admin.topics import cordoned_brokers, errors_of, topic_error
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.admin.limits import Limits
     from kafkaclient.admin.placement import Placement, Start
-    from kafkaclient.admin.session import Session
+    from kafkaclient.admin.session import AdminSession
     from kafkaclient.admin.topics import Requests
     from kafkaclient.wire.results import MetadataResult, TopicInfo
     from kafkaclient.wire.topics import NewTopic
@@ -53,7 +53,7 @@ def usage_of(cluster: MetadataResult) -> Usage:
 class LimitsGuard:
     """Creates and extends topics, and refuses changes that exceed the limits."""
 
-    def __init__(self, session: Session, requests: Requests, rng: Random) -> None:
+    def __init__(self, session: AdminSession, requests: Requests, rng: Random) -> None:
         self._session = session
         self._requests = requests
         self._rng = rng
@@ -79,7 +79,7 @@ class LimitsGuard:
         cordoned = None  # the controller places, because every broker has room for everything
         if not usage.any_placement_fits(limits, new):
             cordoned = await cordoned_brokers(self._session, usage.racks)
-        requests: dict[str, Request] = {}
+        requests: dict[str, Addition] = {}
         for topic in settled:
             try:
                 assigned, request = await self._place(topic, limits, usage, cordoned)
@@ -129,7 +129,7 @@ class LimitsGuard:
 
     async def _place(
         self, topic: NewTopic, limits: Limits, usage: Usage, cordoned: set[int] | None
-    ) -> tuple[NewTopic, Request]:
+    ) -> tuple[NewTopic, Addition]:
         if topic.assignments:
             # The controller validates the assignment itself.
             request = _request(f"creating topic {topic.name!r}", topic.assignments.values())
@@ -139,7 +139,7 @@ class LimitsGuard:
         what = (
             f"creating topic {topic.name!r} ({partitions} partitions, replication factor {factor})"
         )
-        request = Request(what, partitions, partitions * factor)
+        request = Addition(what, partitions, partitions * factor)
         if cordoned is None:
             usage.check_total(limits, request)
             return topic, request
@@ -175,7 +175,7 @@ class LimitsGuard:
         limited = limits.any and not (topic.is_internal or is_exempt(name))
         if limited and more > 0:
             usage, first = usage_of(cluster), min(topic.partitions).replicas
-            request = Request(what, more, more * len(first))
+            request = Addition(what, more, more * len(first))
             if not replicas and not usage.any_placement_fits(limits, more):
                 cordoned = await cordoned_brokers(self._session, usage.racks)
                 usable = list(usage.racks.keys() - cordoned)
@@ -196,7 +196,7 @@ class LimitsGuard:
         self,
         usage: Usage,
         limits: Limits,
-        request: Request,
+        request: Addition,
         cordoned: set[int],
         start: Start | None = None,
     ) -> Placement:
@@ -260,7 +260,7 @@ def is_exempt(name: str) -> bool:
     return name in _INTERNAL or name == LIMITS_TOPIC
 
 
-def _request(what: str, assignment: Iterable[Sequence[int]]) -> Request:
+def _request(what: str, assignment: Iterable[Sequence[int]]) -> Addition:
     rows = list(assignment)
     gains = Counter(broker for replicas in rows for broker in replicas)
-    return Request(what, len(rows), gains.total(), gains)
+    return Addition(what, len(rows), gains.total(), gains)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kafkaclient.admin.configs import Configs
-    from kafkaclient.admin.session import Session
+    from kafkaclient.admin.session import AdminSession
     from kafkaclient.admin.topics import Requests
     from kafkaclient.producer.producer import Producer
     from kafkaclient.wire.record_reader import Record
@@ -61,7 +61,7 @@ class TopicLimits:
 
     def __init__(
         self,
-        session: Session,
+        session: AdminSession,
         requests: Requests,
         configs: Configs,
         new_producer: Callable[[], Producer],

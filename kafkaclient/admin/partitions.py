@@ -24,7 +24,7 @@ from kafkaclient.wire.topics import DeleteRecordsCall
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from kafkaclient.admin.session import Session
+    from kafkaclient.admin.session import AdminSession
     from kafkaclient.errors import BrokerError
     from kafkaclient.wire.fetch import FetchedPartition
     from kafkaclient.wire.offsets import ListOffsetsResult
@@ -112,7 +112,7 @@ class PartitionAdmin(Runnable):
 
 
 async def _led(
-    session: Session, wanted: Iterable[TopicPartition]
+    session: AdminSession, wanted: Iterable[TopicPartition]
 ) -> dict[int, dict[TopicPartition, int]]:
     """Leader -> its partitions, with their leader epochs."""
     wanted = set(wanted)
@@ -127,7 +127,7 @@ async def _led(
 
 
 async def _offsets(
-    session: Session, wanted: set[TopicPartition], timestamp: int, *, read_committed: bool
+    session: AdminSession, wanted: set[TopicPartition], timestamp: int, *, read_committed: bool
 ) -> dict[TopicPartition, int]:
     led = await _led(session, wanted)
 
@@ -149,7 +149,7 @@ async def _offsets(
 
 
 async def _is_empty(
-    session: Session, tp: TopicPartition, start: int, end: int, leader: int
+    session: AdminSession, tp: TopicPartition, start: int, end: int, leader: int
 ) -> bool:
     position = start
     for _ in range(_MAX_FETCHES):
@@ -239,7 +239,7 @@ class RecordAdmin(Runnable):
 
 
 async def _delete(
-    session: Session, offsets: Mapping[TopicPartition, int], deleted: dict[TopicPartition, int]
+    session: AdminSession, offsets: Mapping[TopicPartition, int], deleted: dict[TopicPartition, int]
 ) -> None:
     """Send one request to each leader. Adds the first offsets to ``deleted``."""
     led: defaultdict[int, dict[TopicPartition, int]] = defaultdict(dict)

@@ -10,7 +10,7 @@ from kafkaclient.admin.error_codes import (
     NOT_NOW,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from kafkaclient.admin.limits import Request
+from kafkaclient.admin.limits import Addition
 from kafkaclient.admin.limits_guard import is_exempt, usage_of
 from kafkaclient.admin.session import CONTROLLER
 from kafkaclient.admin.topics import partitions_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkaclient.admin.limits import Limits
-    from kafkaclient.admin.session import Session
+    from kafkaclient.admin.session import AdminSession
     from kafkaclient.errors import KafkaError
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.admin import AlterReassignmentsResult, OngoingReassignment
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Reassignments:
     """The requests for reassignments. Each runs within the time limit of the session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: AdminSession) -> None:
         self._session = session
         self._timeout_ms = session.controller_timeout_ms
 
@@ -111,7 +111,7 @@ class Reassignments:
 
 def _request(
     moves: Mapping[TopicPartition, tuple[int, ...] | None], cluster: MetadataResult
-) -> Request:
+) -> Addition:
     """The replicas that each broker gains. Partitions of internal topics and of the topic of the
     limits do not count."""
     views = partitions_of(cluster)
@@ -124,7 +124,7 @@ def _request(
             raise broker_error(UNKNOWN_TOPIC_OR_PARTITION, f"reassigning partition {partition}")
         if partition.topic not in internal and not is_exempt(partition.topic):
             gains.update(set(replicas) - set(views[partition].replicas))
-    return Request(f"reassigning {len(moves)} partitions", 0, 0, gains)
+    return Addition(f"reassigning {len(moves)} partitions", 0, 0, gains)
 
 
 def _error(code: int, what: str, detail: str | None, operation: str = "Alter") -> KafkaError:

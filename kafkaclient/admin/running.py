@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from kafkaclient.admin.limits_store import FileLimits
-    from kafkaclient.admin.session import Session
+    from kafkaclient.admin.session import AdminSession
     from kafkaclient.producer.producer import Producer
     from kafkaclient.wire.results import MetadataResult
 
@@ -31,7 +31,7 @@ class RunningAdmin:
 
     def __init__(
         self,
-        session: Session,
+        session: AdminSession,
         limits: FileLimits | Literal["topic"] | None,
         *,
         rng: Random,
@@ -72,7 +72,7 @@ class Runnable:
     async def _operation(
         self, what: str, timeout_s: float | None = None
     ) -> AsyncIterator[RunningAdmin]:
-        """The running client, within the time limit of :meth:`.Session.limit`. Raises
+        """The running client, within the time limit of :meth:`.AdminSession.limit`. Raises
         AdminStateError if the client is not running."""
         if self._running is None:
             raise AdminStateError(f"{what}: the admin client is not running: start it first")

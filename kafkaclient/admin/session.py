@@ -94,7 +94,7 @@ _REQUEST_TIMEOUT_S = 10.0  # seconds for one of many requests; detects a broker 
 _attempt_errors: ContextVar[list[KafkaError] | None] = ContextVar("attempt_errors", default=None)
 
 
-class Session:
+class AdminSession:
     """The connections, metadata requests, retries and operation time limits of an admin client.
 
     Each operation enters :meth:`limit` once; all requests inside share this time limit.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kafkaclient.admin.error_codes import (
     INVALID_PARTITIONS,
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
-    from kafkaclient.admin.session import Session
+    from kafkaclient.admin.session import AdminSession
     from kafkaclient.wire.api import Call
     from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
-    from kafkaclient.wire.topics import TopicOutcome
+    from kafkaclient.wire.topics import TopicOutcome, TopicOutcomes
 
 _RETRIABLE = NOT_NOW | {THROTTLING_QUOTA_EXCEEDED}  # a mutation quota (KIP-599) is exceeded
 
@@ -95,7 +95,7 @@ def known_brokers(cluster: MetadataResult) -> set[int]:
     return set(live_brokers(cluster)).union(*replicas)
 
 
-async def cordoned_brokers(session: Session, nodes: Iterable[int]) -> set[int]:
+async def cordoned_brokers(session: AdminSession, nodes: Iterable[int]) -> set[int]:
     """The brokers whose log directories are all cordoned (KIP-1066): the controller itself places
     no replica there, but accepts explicit replicas. Brokers before 4.3, brokers that do not answer,
     and brokers without Describe on the cluster are not among them."""
@@ -132,15 +132,10 @@ def errors_of(
     return {name: o if isinstance(o, KafkaError) else None for name, o in outcomes.items()}
 
 
-class _Answer(Protocol):
-    @property
-    def topics(self) -> tuple[TopicOutcome, ...]: ...
-
-
 class Requests:
     """The requests to the controller for topics. Each topic of a request has its own outcome."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: AdminSession) -> None:
         self._session = session
         self._timeout_ms = session.controller_timeout_ms
 
@@ -224,7 +219,7 @@ class Requests:
                 raise
 
     async def _request_each(
-        self, names: Sequence[str], call: Callable[[tuple[str, ...]], Call[_Answer]]
+        self, names: Sequence[str], call: Callable[[tuple[str, ...]], Call[TopicOutcomes]]
     ) -> tuple[dict[str, TopicOutcome], set[str]]:
         """Send the request until each topic has an outcome. Returns the outcomes, and the topics
         that an earlier attempt with an unknown outcome may have changed."""

@@ -1,11 +1,13 @@
-"""The base class of producer, reader and admin client: ``async with``, and the end of a client that
-was not closed."""
+"""What producer, reader and admin client share: the end of a client that was not closed, and the
+error of a start that took too long."""
 
 from __future__ import annotations
 
 import contextlib
 import warnings
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import BootstrapError
 
 if TYPE_CHECKING:
     import asyncio
@@ -13,53 +15,33 @@ if TYPE_CHECKING:
 
     from kafkaclient.config.kinds import Address, Limit
 
-from kafkaclient.errors import BootstrapError
-
 _ending: set[asyncio.Task[object]] = set()
 """Tasks that close dropped clients; event loops keep only weak references to tasks."""
 
 
-class LeftOpen(NamedTuple):
-    """How to close a client that was dropped; ``what`` is its name for messages."""
+def close_dropped(
+    client: object,
+    what: str,
+    loop: asyncio.AbstractEventLoop,
+    close: Callable[[], Coroutine[None, None, object]],
+    _warn: Callable[..., None] = warnings.warn,
+) -> None:
+    """Warn of a client that was dropped without being closed, and close it in the background while
+    its ``loop`` runs. Called by ``__del__``; ``what`` is the client's name for the message."""
+    _warn(
+        f"unclosed {what}: it was dropped without stop() or close(), which async with calls",
+        ResourceWarning,
+        source=client,
+    )
 
-    what: str
-    loop: asyncio.AbstractEventLoop
-    end: Callable[[], Coroutine[None, None, object]]
+    def begin() -> None:
+        task = loop.create_task(close(), name="kafkaclient-stop")
+        _ending.add(task)
+        task.add_done_callback(_ending.discard)
 
-
-class Client:
-    """Base class of the clients."""
-
-    async def start(self) -> None:
-        raise NotImplementedError
-
-    async def _end(self) -> None:
-        """Close the client, at the end of ``async with``."""
-        raise NotImplementedError
-
-    def _left_open(self) -> LeftOpen | None:
-        """How to close the client; None if nothing is open."""
-        return None
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._end()
-
-    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
-        left = self._left_open()
-        if left is not None:
-            _warn(
-                f"unclosed {left.what}: it was dropped without stop() or close(), which async with "
-                "calls",
-                ResourceWarning,
-                source=self,
-            )
-            # The garbage collector may run in any thread. With a closed loop nothing is open.
-            with contextlib.suppress(RuntimeError):
-                left.loop.call_soon_threadsafe(_end_in_background, left)
+    # The garbage collector may run in any thread. With a closed loop nothing is open.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(begin)
 
 
 def bootstrap_error(
@@ -82,9 +64,3 @@ def bootstrap_error(
         "Check the addresses, that brokers run there, and that the network allows connections to "
         "them"
     )
-
-
-def _end_in_background(left: LeftOpen) -> None:
-    task = left.loop.create_task(left.end(), name="kafkaclient-stop")
-    _ending.add(task)
-    task.add_done_callback(_ending.discard)

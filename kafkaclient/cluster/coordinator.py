@@ -40,7 +40,7 @@ _ENDING_BACKOFF_S = 0.02  # first pause while the previous transaction is being 
 _ENDING_CODES = frozenset({51, 88})  # CONCURRENT_TRANSACTIONS, UNSTABLE_OFFSET_COMMIT
 
 
-class Outcome(Enum):
+class CallOutcome(Enum):
     """What follows from a coordinator's error code."""
 
     DONE = "the call succeeded"
@@ -52,25 +52,25 @@ class Outcome(Enum):
 
 # Fatal codes are about the right to write transactions. Other codes come from coordinators of
 # groups as well.
-_OUTCOMES: Mapping[int, Outcome] = {
-    -1: Outcome.RETRY,  # UNKNOWN_SERVER_ERROR: the coordinator is starting or stopping
-    0: Outcome.DONE,
-    7: Outcome.RELOCATE,  # REQUEST_TIMED_OUT
-    15: Outcome.RELOCATE,  # COORDINATOR_NOT_AVAILABLE
-    16: Outcome.RELOCATE,  # NOT_COORDINATOR
-    31: Outcome.FATAL,  # CLUSTER_AUTHORIZATION_FAILED
+_OUTCOMES: Mapping[int, CallOutcome] = {
+    -1: CallOutcome.RETRY,  # UNKNOWN_SERVER_ERROR: the coordinator is starting or stopping
+    0: CallOutcome.DONE,
+    7: CallOutcome.RELOCATE,  # REQUEST_TIMED_OUT
+    15: CallOutcome.RELOCATE,  # COORDINATOR_NOT_AVAILABLE
+    16: CallOutcome.RELOCATE,  # NOT_COORDINATOR
+    31: CallOutcome.FATAL,  # CLUSTER_AUTHORIZATION_FAILED
     # The coordinator sends the same code for an old epoch and for a newer instance (KIP-588).
-    47: Outcome.FATAL,  # INVALID_PRODUCER_EPOCH
+    47: CallOutcome.FATAL,  # INVALID_PRODUCER_EPOCH
     # INVALID_PRODUCER_ID_MAPPING: the coordinator has forgotten the transactional id. A producer
     # that was only idle gets it, and one that was fenced: its next epoch would fence the other.
-    49: Outcome.FATAL,
-    50: Outcome.FATAL,  # INVALID_TRANSACTION_TIMEOUT
-    53: Outcome.FATAL,  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    90: Outcome.FATAL,  # PRODUCER_FENCED
+    49: CallOutcome.FATAL,
+    50: CallOutcome.FATAL,  # INVALID_TRANSACTION_TIMEOUT
+    53: CallOutcome.FATAL,  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    90: CallOutcome.FATAL,  # PRODUCER_FENCED
 }
 
 
-def outcome_of(code: int) -> Outcome:
+def outcome_of(code: int) -> CallOutcome:
     """What follows from ``code`` in a coordinator's answer.
 
     In Java unknown errors are fatal. Here only errors about the right to write are fatal. After
@@ -80,15 +80,17 @@ def outcome_of(code: int) -> Outcome:
     if known is not None:
         return known
     _, retriable, _, _ = BROKER_ERRORS.get(code, ("", False, None, ""))
-    return Outcome.RETRY if retriable else Outcome.ABORTABLE
+    return CallOutcome.RETRY if retriable else CallOutcome.ABORTABLE
 
 
-class _Answer(Protocol):
+class CodedAnswer(Protocol):
+    """An answer with an error code for all of it."""
+
     @property
     def error_code(self) -> int: ...
 
 
-T = TypeVar("T", bound=_Answer)
+T = TypeVar("T", bound=CodedAnswer)
 
 
 class Coordinators:
@@ -149,7 +151,7 @@ class Coordinators:
             )
             answer = await (self._late(kind, key, node, calling, purpose) if timeout_s else calling)
             code = answer.error_code
-            if outcome_of(code) in (Outcome.DONE, Outcome.FATAL) or _is_final(code, final):
+            if outcome_of(code) in (CallOutcome.DONE, CallOutcome.FATAL) or _is_final(code, final):
                 return answer
             refused = code
             raise broker_error(code, f"{call.api_key.name} for {key!r}")
@@ -160,7 +162,7 @@ class Coordinators:
                     raise error
                 self._on_unknown(f"a coordinator did not answer: {error}")
             self.last_error = error
-            if refused is None or outcome_of(refused) is Outcome.RELOCATE:
+            if refused is None or outcome_of(refused) is CallOutcome.RELOCATE:
                 self._nodes.pop((kind, key), None)
             _log.debug(
                 "%s for %r is repeated: %s",
@@ -223,14 +225,14 @@ class Coordinators:
 def _is_final(code: int, final: frozenset[int] | None) -> bool:
     if final is not None:
         return code in final
-    return outcome_of(code) not in (Outcome.RETRY, Outcome.RELOCATE)
+    return outcome_of(code) not in (CallOutcome.RETRY, CallOutcome.RELOCATE)
 
 
 def _is_worth_repeating(error: KafkaError, final: frozenset[int] | None) -> bool:
     """Whether a call that failed without an answer may succeed when it is repeated."""
     if error.code is None or isinstance(error, AuthenticationError):
         return error.retriable or isinstance(error, ProtocolError)
-    if isinstance(error, AuthorizationError) or outcome_of(error.code) is Outcome.FATAL:
+    if isinstance(error, AuthorizationError) or outcome_of(error.code) is CallOutcome.FATAL:
         return False
     # FindCoordinator has failed: ``final`` is about answers to the call itself.
     return final is not None or not _is_final(error.code, None)

@@ -61,7 +61,7 @@ _API_VERSIONS_FALLBACKS = (3, 0)
 does not know the version. Azure Event Hubs does so with version 4."""
 
 
-class Link:
+class BrokerLink:
     """Connects to a broker on demand, one attempt at a time, with the pauses of
     :class:`ReconnectBackoff`. A connection to a known broker proves that it leads to the cluster of
     ``identity``: by its handshake from Kafka 4.4 on, which costs nothing, and otherwise, or with
@@ -82,7 +82,7 @@ class Link:
         clock: Callable[[], float],
         rng: Random,
         meter: Meter | None,
-        on_change: Callable[[Link], None],
+        on_change: Callable[[BrokerLink], None],
         security: Security,
     ) -> None:
         self.broker = broker
@@ -397,14 +397,16 @@ class Link:
             self._on_change(self)
 
 
-async def first_connection(links: Iterable[Link], head_start_s: float) -> tuple[Link, Connection]:
+async def first_connection(
+    links: Iterable[BrokerLink], head_start_s: float
+) -> tuple[BrokerLink, Connection]:
     """The first link that is connected, with its connection. The links start to dial in their
     order, each ``head_start_s`` after the previous one.
 
     Raises AuthenticationError or another error that is not retriable if that is the reason, and
     otherwise BrokerConnectionError with all errors.
     """
-    tried: list[Link] = []
+    tried: list[BrokerLink] = []
     attempts: set[asyncio.Task[None]] = set()
     for link in links:
         connection = link.connect()
@@ -437,8 +439,8 @@ def raise_refusal(errors: Sequence[KafkaError]) -> None:
 
 
 async def _first_up(
-    links: Iterable[Link], attempts: set[asyncio.Task[None]], timeout_s: float | None
-) -> tuple[Link, Connection] | None:
+    links: Iterable[BrokerLink], attempts: set[asyncio.Task[None]], timeout_s: float | None
+) -> tuple[BrokerLink, Connection] | None:
     """Wait until an attempt has ended, and remove it from the set; a link that is connected, and
     its connection, if there is one."""
     done, _ = await asyncio.wait(attempts, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

@@ -27,7 +27,7 @@ from kafkaclient.cluster.identity import (
     differs,
     is_enabled,
 )
-from kafkaclient.cluster.link import Link, first_connection, raise_refusal
+from kafkaclient.cluster.link import BrokerLink, first_connection, raise_refusal
 from kafkaclient.cluster.view import Broker
 from kafkaclient.cluster.waits import Outages
 from kafkaclient.errors import (
@@ -96,7 +96,7 @@ class Router:
         """The cluster that the client is in. :meth:`metadata` changes it."""
         self.rebootstrap = Rebootstrap(config)
         self._new_link = partial(
-            Link,
+            BrokerLink,
             config=config,
             identity=self.identity,
             dialer=dialer
@@ -114,13 +114,13 @@ class Router:
         )
         self.brokers: dict[int, Broker] = {}
         """The brokers that the cluster's metadata names, by their ids. Read-only."""
-        self._links: dict[tuple[int, Purpose], Link] = {}
+        self._links: dict[tuple[int, Purpose], BrokerLink] = {}
         self._bootstrap = [
             # Java numbers bootstrap servers from -1 downwards as well.
             self._new_link(Broker(-1 - n, host, port), "control")
             for n, (host, port) in enumerate(config.bootstrap_servers)
         ]
-        self._retired: set[Link] = set()
+        self._retired: set[BrokerLink] = set()
         """Links that are being closed."""
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
@@ -238,7 +238,7 @@ class Router:
         :class:`~kafkaclient.errors.EncodingError`, or
         :class:`~kafkaclient.errors.ProducerClosedError` after :meth:`close`.
         """
-        links: Iterable[Link]
+        links: Iterable[BrokerLink]
         if node_id is None:
             # A bootstrap server may be of another cluster: only Metadata requests find that out.
             links = self._links_for_any_broker(bootstrap=not self.brokers)
@@ -291,7 +291,7 @@ class Router:
             return False
         return True
 
-    async def _leave(self, asked: Link, cluster_id: str | None) -> None:
+    async def _leave(self, asked: BrokerLink, cluster_id: str | None) -> None:
         """Forget the brokers, and wait until all connections but ``asked`` are closed."""
         error = BrokerConnectionError(
             f"this client has moved from cluster {self.identity.cluster_id!r} to {cluster_id!r}"
@@ -308,16 +308,16 @@ class Router:
     async def _exchange(
         self,
         call: Call[T],
-        links: Iterable[Link],
+        links: Iterable[BrokerLink],
         node_id: int | None,
         timeout_s: float | None,
-    ) -> tuple[Link, T]:
+    ) -> tuple[BrokerLink, T]:
         """The answer to the call, and the link that it came by: of these the one that is connected
         first."""
         request_timeout_s = self._config.request_timeout_ms / 1000
         limit_s = request_timeout_s if timeout_s is None else timeout_s
         whom = "any broker" if node_id is None else f"broker {node_id}"
-        link: Link | None = None
+        link: BrokerLink | None = None
         try:
             async with time_limit(limit_s) as limit:
                 link, connection = await self._connected(links)
@@ -347,7 +347,7 @@ class Router:
             connection.throttled_until = self._clock() + throttle_ms / 1000
         return link, answer
 
-    def _dialed(self, node_id: int | None) -> list[Link]:
+    def _dialed(self, node_id: int | None) -> list[BrokerLink]:
         """The links that are being connected, of all brokers or of one."""
         links = (*self._links.values(), *self._bootstrap)
         dialed = [link for link in links if link.attempt is not None]
@@ -355,14 +355,14 @@ class Router:
             dialed = [link for link in dialed if link.broker.node_id == node_id]
         return dialed
 
-    def _links_to(self, node_id: int, purpose: Purpose) -> list[Link]:
+    def _links_to(self, node_id: int, purpose: Purpose) -> list[BrokerLink]:
         if self._closed:
             raise ProducerClosedError(_CLOSED)
         if node_id not in self.brokers:
             raise _not_known(node_id)
         return [self._link(node_id, purpose)]
 
-    async def _connected(self, links: Iterable[Link]) -> tuple[Link, Connection]:
+    async def _connected(self, links: Iterable[BrokerLink]) -> tuple[BrokerLink, Connection]:
         if self._closed:
             raise ProducerClosedError(_CLOSED)
         try:
@@ -377,7 +377,7 @@ class Router:
         for key in [key for key in self._links if key[1] == purpose]:
             self._retire(key)
 
-    def _links_for_any_broker(self, *, bootstrap: bool) -> Iterator[Link]:
+    def _links_for_any_broker(self, *, bootstrap: bool) -> Iterator[BrokerLink]:
         """The links for a call that any broker can answer, in the order of dialing.
 
         Connected brokers come first, the least loaded before others. With ``bootstrap``, bootstrap
@@ -386,7 +386,7 @@ class Router:
         links = [self._link(node_id, "control") for node_id in self.brokers]
         self._rng.shuffle(links)
         links.sort(key=lambda link: link.connection.in_flight if link.connection else 0)
-        by_state: defaultdict[str, list[Link]] = defaultdict(list)
+        by_state: defaultdict[str, list[BrokerLink]] = defaultdict(list)
         for link in links:
             if link.failing:
                 by_state["failing"].append(link)
@@ -403,7 +403,7 @@ class Router:
             by_state["failing"][:MAX_DIALED],
         )
 
-    def _bootstrap_links(self) -> list[Link]:
+    def _bootstrap_links(self) -> list[BrokerLink]:
         """In their order, except that failing and stalled ones come last, and before them those
         whose answers were refused, the latest last."""
         return sorted(
@@ -411,7 +411,7 @@ class Router:
             key=lambda link: (link.failing or self._is_stalled(link), link.refused_at),
         )
 
-    def _is_stalled(self, link: Link) -> bool:
+    def _is_stalled(self, link: BrokerLink) -> bool:
         """Whether the broker is slow on any of its connections, or throttles this client."""
         now = self._clock()
         if link.connection is not None and link.connection.throttled_until > now:
@@ -421,7 +421,7 @@ class Router:
         oldest = [each.oldest_sent_at for each in connections if each is not None]
         return any(sent_at is not None and now - sent_at > _STALLED_S for sent_at in oldest)
 
-    def _link(self, node_id: int, purpose: Purpose) -> Link:
+    def _link(self, node_id: int, purpose: Purpose) -> BrokerLink:
         link = self._links.get((node_id, purpose))
         if link is None:
             link = self._new_link(self.brokers[node_id], purpose)
@@ -436,7 +436,7 @@ class Router:
             link.close(error)
             self._drop_unused(link)
 
-    def _drop_unused(self, link: Link) -> None:
+    def _drop_unused(self, link: BrokerLink) -> None:
         """Forget an unused link that is retired, or whose broker is no longer known."""
         if not link.unused:
             return
@@ -445,7 +445,7 @@ class Router:
         if key[0] not in self.brokers and self._links.get(key) is link:
             del self._links[key]
 
-    def _link_changed(self, link: Link) -> None:
+    def _link_changed(self, link: BrokerLink) -> None:
         if self._closed:
             return
         self._drop_unused(link)
@@ -508,7 +508,7 @@ class Router:
         self._retired.clear()
 
 
-async def _all_closed(links: Iterable[Link], seconds: float) -> None:
+async def _all_closed(links: Iterable[BrokerLink], seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             for link in links:
@@ -519,7 +519,7 @@ def _not_known(node_id: int) -> KafkaError:
     return BrokerConnectionError(f"broker {node_id} is not known in the cluster's metadata")
 
 
-def _raise_if_all_refused(links: Sequence[Link]) -> None:
+def _raise_if_all_refused(links: Sequence[BrokerLink]) -> None:
     """Raise the AuthenticationError of a broker that is being dialed, if authentication has failed
     for all of them."""
     errors = [link.error for link in links if isinstance(link.error, AuthenticationError)]

@@ -8,9 +8,9 @@ import weakref
 from functools import partial
 from importlib import import_module
 from random import Random
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Never, Self
 
-from kafkaclient.cluster.client import Client, LeftOpen
+from kafkaclient.cluster.client import close_dropped
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import FlushTimeoutError, ProducerClosedError, ProducerStateError
 from kafkaclient.net.off_loop import guard
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _OVERHEAD = 128  # bytes: a batch with one record takes less besides key, value and headers
 
 
-class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin, Client):
+class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin):
     """Publishes records to Kafka from one asyncio event loop.
 
     ::
@@ -113,12 +113,11 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin, 
         this is a forked child and the producer belongs to its parent. Can be read in any thread."""
         return self._state in (ProducerState.STOPPED, ProducerState.FORKED)
 
-    def _left_open(self) -> LeftOpen | None:
+    def __del__(self) -> None:
         core = self._core
-        if core is None or self.is_stopped:
-            return None
-        what = f"producer {self.config.client_id!r}"
-        return LeftOpen(what, core.loop, partial(core.stop, None))
+        if core is not None and not self.is_stopped:
+            what = f"producer {self.config.client_id!r}"
+            close_dropped(self, what, core.loop, partial(core.stop, None))
 
     def forked(self) -> None:
         """See :class:`~kafkaclient.net.off_loop.Forkable`; not for applications."""
@@ -228,7 +227,11 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin, 
         finally:
             self._state = ProducerState.STOPPED
 
-    async def _end(self) -> None:
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     # --- sending ------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ class _Read(Protocol):
     def close(self) -> None: ...
 
 
-class Cluster:
+class ReaderCluster:
     """The connections and metadata of a reader; made in the event loop that uses them."""
 
     def __init__(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from kafkaclient.reader.part import Part
+    from kafkaclient.reader.part import FetchedPart
 
 _AHEAD = 2
 """How many fetched parts a partition may have, whatever their size."""
@@ -32,7 +32,7 @@ class Cursor:
         self.end = end
         self.fetch_offset: int | None = start
         """The offset of the next fetch; None if the fetched bytes do not contain it."""
-        self.parts: deque[Part] = deque()
+        self.parts: deque[FetchedPart] = deque()
         """Fetched parts that the caller has not taken yet."""
         self.fetch: Fetch | None = None
         """The request in flight."""
@@ -110,7 +110,7 @@ class Cursor:
             and (len(self.parts) < _AHEAD or self.buffered < enough)
         )
 
-    def fetched(self, part: Part | None, high_watermark: int, log_end: int) -> None:
+    def fetched(self, part: FetchedPart | None, high_watermark: int, log_end: int) -> None:
         """Add a response's part, None if it had no records."""
         self.failures = 0
         self.high_watermark = high_watermark

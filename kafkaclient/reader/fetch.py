@@ -20,7 +20,7 @@ from kafkaclient.errors import (
     defect,
 )
 from kafkaclient.reader.cursor import Fetch
-from kafkaclient.reader.part import Part
+from kafkaclient.reader.part import FetchedPart
 from kafkaclient.wire.fetch import FetchByNameCall, FetchCall, FetchPartition, FetchTopic
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafkaclient.config import ReaderConfig
-    from kafkaclient.reader.cluster import Cluster
+    from kafkaclient.reader.cluster import ReaderCluster
     from kafkaclient.reader.cursor import Cursor
     from kafkaclient.wire.fetch import FetchedPartition, FetchResult
 
@@ -47,7 +47,7 @@ class Response(NamedTuple):
 
     node_id: int
     size: int
-    parts: list[Part]
+    parts: list[FetchedPart]
 
     @property
     def used_up(self) -> bool:
@@ -66,7 +66,7 @@ class Fetches:
     def __init__(
         self,
         config: ReaderConfig,
-        cluster: Cluster,
+        cluster: ReaderCluster,
         wake: Callable[[], None],
     ) -> None:
         self._config = config
@@ -255,7 +255,7 @@ class Fetches:
             raise broker_error(result.error_code, f"Fetch from broker {fetch.node_id}")
         now = self._cluster.now()
         fetched = {(p.topic, p.partition): p for p in result.partitions}
-        parts: list[Part] = []
+        parts: list[FetchedPart] = []
         out_of_range: list[Cursor] = []
         self._learn_leaders(result)
         for cursor in fetch.wanted:
@@ -282,12 +282,12 @@ class Fetches:
             self._to_fetch.sort(key=lambda cursor: not served.isdisjoint(cursor.parts))
         return out_of_range
 
-    def _arrived(self, cursor: Cursor, found: FetchedPartition, parts: list[Part]) -> None:
+    def _arrived(self, cursor: Cursor, found: FetchedPartition, parts: list[FetchedPart]) -> None:
         cursor.topic_id = self._topic_id(cursor) or cursor.topic_id
         part = None
         if found.records:
             # A broker sends the first batch of a response whole (KIP-74).
-            part = Part(
+            part = FetchedPart(
                 cursor.topic_partition,
                 found.records,
                 cursor.fetch_offset or 0,

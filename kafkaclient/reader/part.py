@@ -47,7 +47,7 @@ class Taken(NamedTuple):
     next_offset: int
 
 
-class Part:
+class FetchedPart:
     """The complete batches of one partition in a Fetch response for the offset ``fetched_from``.
 
     ``next_offset`` is the offset of the next fetch; None if the bytes do not contain it, which
@@ -184,7 +184,7 @@ class Part:
 def _whole_batches(records: memoryview, fetched_from: int) -> tuple[int, int | None]:
     """The end of the last complete batch, and the offset behind it.
 
-    Bytes that cannot be skipped count as a batch: :meth:`Part.take` raises their error.
+    Bytes that cannot be skipped count as a batch: :meth:`FetchedPart.take` raises their error.
     """
     at, last, end = 0, -1, len(records)
     while end - at >= _START.size:

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from datetime import datetime
 from math import floor
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal, Never, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, overload
 
-from kafkaclient.cluster.client import Client, LeftOpen
+from kafkaclient.cluster.client import close_dropped
 from kafkaclient.config import ReaderConfig
 from kafkaclient.errors import ConfigError, ReaderStateError
-from kafkaclient.reader.cluster import Cluster
+from kafkaclient.reader.cluster import ReaderCluster
 from kafkaclient.reader.cursor import new_cursor
 from kafkaclient.reader.reading import Reading
 from kafkaclient.topic_names import several
@@ -29,7 +29,7 @@ Where: TypeAlias = str | Iterable[str | tuple[str, int]]
 _ENDS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
 
-class Reader(Client):
+class Reader:
     """Reads records from partitions, by offset and by time, without a consumer group.
 
     ::
@@ -49,7 +49,7 @@ class Reader(Client):
         ConfigError: an option is unknown, unusable or in conflict with another.
     """
 
-    _cluster: Cluster | None = None
+    _cluster: ReaderCluster | None = None  # also for __del__ after __init__ raised
 
     def __init__(
         self,
@@ -77,11 +77,10 @@ class Reader(Client):
             "with the same options"
         )
 
-    def _left_open(self) -> LeftOpen | None:
+    def __del__(self) -> None:
         cluster = self._cluster
-        if cluster is None or self._closed:
-            return None
-        return LeftOpen(f"reader {self.config.client_id!r}", cluster.loop, cluster.close)
+        if cluster is not None and not self._closed:
+            close_dropped(self, f"reader {self.config.client_id!r}", cluster.loop, cluster.close)
 
     async def start(self) -> None:
         """Connect to the cluster.
@@ -96,7 +95,7 @@ class Reader(Client):
         """
         if self._cluster is not None or self._closed:
             raise ReaderStateError("a reader can be started once")
-        cluster = Cluster(self.config, dialer=self._dialer, clock=self._clock, rng=self._rng)
+        cluster = ReaderCluster(self.config, dialer=self._dialer, clock=self._clock, rng=self._rng)
         self._cluster = cluster
         try:
             await cluster.metadata.start()
@@ -112,7 +111,11 @@ class Reader(Client):
         if self._cluster is not None:
             await self._cluster.close()
 
-    async def _end(self) -> None:
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
@@ -194,7 +197,7 @@ class Reader(Client):
         await cluster.find(known)
         return await cluster.ends_from(known)
 
-    async def _expanded(self, cluster: Cluster, where: Where) -> list[TopicPartition]:
+    async def _expanded(self, cluster: ReaderCluster, where: Where) -> list[TopicPartition]:
         partitions: list[TopicPartition] = []
         for each in [where] if isinstance(where, str) else where:
             if isinstance(each, str):
@@ -236,7 +239,7 @@ class Reader(Client):
         cluster.readings.add(reading)
         return reading
 
-    def _running(self) -> Cluster:
+    def _running(self) -> ReaderCluster:
         if self._cluster is None or self._closed:
             state = "closed" if self._closed else "not started: use `async with`, or start()"
             raise ReaderStateError(f"the reader is {state}")

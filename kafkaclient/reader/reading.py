@@ -15,7 +15,7 @@ from kafkaclient.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkaclient.reader.cluster import Cluster
+    from kafkaclient.reader.cluster import ReaderCluster
     from kafkaclient.reader.cursor import Cursor
 
 _MOST_DECODED = 64 * 1024 * 1024
@@ -35,7 +35,7 @@ class Reading:
     iteration. Only one task at a time may iterate or wait.
     """
 
-    def __init__(self, cluster: Cluster, cursors: Sequence[Cursor], *, headers: bool) -> None:
+    def __init__(self, cluster: ReaderCluster, cursors: Sequence[Cursor], *, headers: bool) -> None:
         config = cluster.config
         self._cluster = cluster
         self._cursors = {cursor.topic_partition: cursor for cursor in cursors}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient.admin import Admin, ConfigResource, ConfigSource, NewTopic
-from kafkaclient.admin.session import Session
+from kafkaclient.admin.session import AdminSession
 from kafkaclient.errors import (
     AdminStateError,
     AdminTimeoutError,
@@ -251,15 +251,15 @@ async def test_many_partitions_are_added_in_steps(admin, fake) -> None:
 
 async def test_a_new_topic_that_only_the_controller_knows(admin, fake, monkeypatch) -> None:
     fake.create_topic("t", 1)
-    real, told = Session.metadata, 0
+    real, told = AdminSession.metadata, 0
 
-    async def late(session: Session, topics: tuple[str, ...] | None) -> MetadataResult:
+    async def late(session: AdminSession, topics: tuple[str, ...] | None) -> MetadataResult:
         nonlocal told
         told += 1
         result = await real(session, topics)
         return result if told > 3 else replace(result, topics=())
 
-    monkeypatch.setattr(Session, "metadata", late)
+    monkeypatch.setattr(AdminSession, "metadata", late)
     await admin.add_partitions("t", 3)
     assert told > 3
     assert len((await admin.describe_topic("t")).partitions) == 3

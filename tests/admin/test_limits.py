@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaclient.admin.description import limits_report
-from kafkaclient.admin.limits import OFF, Limits, Request, Usage
+from kafkaclient.admin.limits import OFF, Addition, Limits, Usage
 from kafkaclient.errors import ConfigError, PartitionLimitRaceError, PolicyViolationError
 from kafkaclient.wire.api import BrokerInfo
 from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
@@ -15,8 +15,8 @@ def usage(hosted, partitions=0) -> Usage:
     return Usage(dict.fromkeys(hosted), hosted, partitions, sum(hosted.values()))
 
 
-def gains(what="move", **more) -> Request:
-    return Request(what, 0, 0, {int(name[1:]): count for name, count in more.items()})
+def gains(what="move", **more) -> Addition:
+    return Addition(what, 0, 0, {int(name[1:]): count for name, count in more.items()})
 
 
 def test_limits_by_their_names() -> None:
@@ -73,7 +73,7 @@ def test_usage_counts_neither_internal_topics_nor_exempt_ones() -> None:
 def test_the_total_may_fail_alone() -> None:
     limits, used = Limits(10, 5), usage({1: 2, 2: 3}, partitions=5)
     with pytest.raises(PolicyViolationError) as caught:
-        used.check_total(limits, Request("creating topic 't'", 1, 1))
+        used.check_total(limits, Addition("creating topic 't'", 1, 1))
     error = caught.value
     assert (error.code, error.name, error.retriable) == (44, "POLICY_VIOLATION", False)
     assert "max.broker.partitions=10, max.partitions=5" in str(error)
@@ -83,7 +83,7 @@ def test_the_total_may_fail_alone() -> None:
 
 
 def test_what_max_partitions_bounds_can_be_chosen() -> None:
-    used, asked = usage({1: 4, 2: 4}, partitions=4), Request("t", 1, 2)
+    used, asked = usage({1: 4, 2: 4}, partitions=4), Addition("t", 1, 2)
     used.check_total(Limits(None, 5), asked)
     used.check_total(Limits(None, 10, "replicas"), asked)
     with pytest.raises(PolicyViolationError, match="10 replicas"):
@@ -113,13 +113,13 @@ def test_a_broker_above_the_limit_can_be_drained() -> None:
 
 def test_no_limits_refuse_nothing() -> None:
     used = usage({1: 10**12}, partitions=10**12)
-    used.check_total(Limits(), Request("t", 10**9, 10**9))
+    used.check_total(Limits(), Addition("t", 10**9, 10**9))
     used.check_gains(Limits(), gains(b1=10**9))
 
 
 def test_a_race_is_told_by_what_came_of_it() -> None:
     limits = Limits(10, 20)
-    asked = Request("creating topic 't'", 1, 2, {1: 1, 2: 1})
+    asked = Addition("creating topic 't'", 1, 2, {1: 1, 2: 1})
     usage({1: 10, 2: 9, 3: 44}, partitions=20).check_race(limits, asked)
     with pytest.raises(PartitionLimitRaceError, match="broker 1 has 11 replicas"):
         usage({1: 11, 2: 9}, partitions=20).check_race(limits, asked)

@@ -467,7 +467,7 @@ async def test_an_answer_that_is_none(fake, tools):
 async def test_a_defect_ends_the_read(fake, tools, monkeypatch):
     """Rather than leave it waiting for ever."""
     tools.fill(fake, 0, 1)
-    monkeypatch.setattr("kafkaclient.reader.fetch.Part", None)
+    monkeypatch.setattr("kafkaclient.reader.fetch.FetchedPart", None)
     async with tools.reader(fake) as reader:
         with pytest.raises(KafkaError, match="this is a defect"):
             await tools.values(reader.read({P0: (0, 3)}))

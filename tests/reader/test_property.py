@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkaclient.errors import UnreadableBatchError
 from kafkaclient.reader import FetchedRecord, Reader
-from kafkaclient.reader.part import Part
+from kafkaclient.reader.part import FetchedPart
 from kafkaclient.testing.clock import run_virtual
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
@@ -134,7 +134,7 @@ def test_hostile_bytes_give_records_or_a_typed_error(data, patches, aborted):
     good = bytearray(builder.buffer()) * 2 + data
     for at, byte in patches:
         good[at % len(good)] = byte
-    part = Part(
+    part = FetchedPart(
         TopicPartition("t", 0), memoryview(bytes(good)), 0, aborted=aborted, check_crcs=False
     )
     position, turns = 0, 0

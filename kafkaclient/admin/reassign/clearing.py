@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.admin.configs import ConfigResource
 from kafkaclient.admin.reassign.outcome import Lifted
-from kafkaclient.admin.reassign.throttle import Throttle
+from kafkaclient.admin.reassign.throttle import ThrottleConfigs
 from kafkaclient.admin.reassign.throttle_marks import ALL_RATE_KEYS, LIST_KEYS
 from kafkaclient.admin.session import gather_outcomes
 from kafkaclient.admin.topics import known_brokers, live_brokers, partitions_of
@@ -112,7 +112,7 @@ async def _plan(
         view = views.get(partition)
         return view is not None and follower in set(view.replicas) - set(view.isr)
 
-    throttle = Throttle(running)
+    throttle = ThrottleConfigs(running)
     # Metadata omits topics that this client may not describe; these may be among them.
     names = {topic.name for topic in cluster.topics} | {p.topic for p in (*ongoing, *completed)}
     topics, hidden = await throttle.topics(names, seen=seen)
@@ -211,7 +211,7 @@ async def _restore_rates(configs: Configs, node: int, now: BrokerThrottle) -> No
 
 async def _delete_all(running: RunningAdmin, seen: str) -> Lifted:
     """Delete all throttles, also those of other tools, as Kafka's ``--verify`` does."""
-    alter, throttle = running.configs.alter, Throttle(running)
+    alter, throttle = running.configs.alter, ThrottleConfigs(running)
     cluster = await running.session.metadata(None)
     topics, hidden = await throttle.topics((topic.name for topic in cluster.topics), seen=seen)
     listed = sorted(name for name, now in topics.items() if now.any)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 from kafkaclient.admin.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 from kafkaclient.admin.reassign.outcome import some
 from kafkaclient.admin.reassign.plan import current_move, new_brokers
-from kafkaclient.admin.reassign.progress import Reading
+from kafkaclient.admin.reassign.progress import Measurements
 from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_RATE, RATE_KEYS
 from kafkaclient.admin.session import gather_outcomes
 from kafkaclient.admin.topics import live_brokers, partitions_of, topic_error
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkaclient.admin.reassign.estimate import Sizes
     from kafkaclient.admin.reassign.plan import Move
     from kafkaclient.admin.running import RunningAdmin
-    from kafkaclient.admin.session import Session
+    from kafkaclient.admin.session import AdminSession
     from kafkaclient.wire.api import Call
     from kafkaclient.wire.results import MetadataResult, PartitionView
 
@@ -58,7 +58,7 @@ def visible(cluster: MetadataResult) -> MetadataResult:
     return cluster
 
 
-async def known_partitions(session: Session, wanted: Set[TopicPartition]) -> MetadataResult:
+async def known_partitions(session: AdminSession, wanted: Set[TopicPartition]) -> MetadataResult:
     """Metadata of all topics that includes these partitions. Raises UnknownTopicError if a
     partition is still missing after some retries, AuthorizationError if this client may not
     describe its topic."""
@@ -176,7 +176,7 @@ class ClusterReader:
             if entry.value is not None
         }
 
-    async def reading(self, followed: Iterable[TopicPartition] | None = None) -> Reading:
+    async def reading(self, followed: Iterable[TopicPartition] | None = None) -> Measurements:
         """The measurements of all ongoing reassignments, and of the ``followed`` partitions, whose
         reassignment may be complete."""
         ongoing = await self._reassignments.ongoing()
@@ -194,7 +194,9 @@ class ClusterReader:
             self.sizes(involved, wanted), self._logs(new, views), self._rates(involved)
         )
         silent = without_offsets | silent
-        return Reading(self._clock(), live, ongoing, views, sizes, logs.lags(new), rates, silent)
+        return Measurements(
+            self._clock(), live, ongoing, views, sizes, logs.lags(new), rates, silent
+        )
 
     async def remaining(self, moves: Mapping[TopicPartition, Move]) -> Remaining:
         """The missing bytes of new replicas. The result omits replicas that are in sync, that do

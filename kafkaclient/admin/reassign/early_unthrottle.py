@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkaclient.admin.reassign.cluster_reader import FETCH_BYTES, ClusterReader
-from kafkaclient.admin.reassign.throttle import Throttle
+from kafkaclient.admin.reassign.throttle import ThrottleConfigs
 from kafkaclient.errors import AdminStateError, KafkaError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ async def unthrottle_early(
 
 
 async def _unthrottle(running: RunningAdmin, due: list[Replica], early: EarlyUnthrottling) -> None:
-    changing = asyncio.ensure_future(Throttle(running).unthrottle(due))
+    changing = asyncio.ensure_future(ThrottleConfigs(running).unthrottle(due))
     done: set[Replica] = set()
     try:
         done = await asyncio.shield(changing)

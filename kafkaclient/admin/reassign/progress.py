@@ -25,7 +25,7 @@ _STALL_S = 30.0  # seconds without new bytes after which a broker counts as stal
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Measurements:
     """Measurements of a cluster at one time; ``at`` is in seconds of any clock."""
 
     at: float
@@ -128,7 +128,7 @@ class Tracker:
         self._progressed: dict[int, tuple[float, int]] = {}
         self._written: dict[int, tuple[float, int]] = {}
 
-    def take(self, reading: Reading) -> Progress:
+    def take(self, reading: Measurements) -> Progress:
         if self._all:
             for partition, ongoing in reading.ongoing.items():
                 self._moves[partition] = current_move(ongoing)
@@ -143,7 +143,7 @@ class Tracker:
         )
         return Progress(partitions, brokers, _time_left(brokers))
 
-    def _note(self, partition: TopicPartition, move: Move, reading: Reading) -> None:
+    def _note(self, partition: TopicPartition, move: Move, reading: Measurements) -> None:
         view = reading.partitions.get(partition)
         total = 0 if view is None else size_of(partition, view.leader, reading.sizes)
         for node in new_brokers(move):
@@ -159,7 +159,7 @@ class Tracker:
     def _sum_of(self, node: int) -> _NewReplica:
         return _sum(replica for (_, at), replica in self._replicas.items() if at == node)
 
-    def _broker(self, node: int, reading: Reading) -> BrokerProgress:
+    def _broker(self, node: int, reading: Measurements) -> BrokerProgress:
         own = self._sum_of(node)
         history = self._received.setdefault(node, deque())
         history.append((reading.at, own.done))
@@ -170,7 +170,7 @@ class Tracker:
         rate = (own.done - history[0][1]) / seconds if seconds > 0 else 0.0
         return BrokerProgress(node, own.lag, own.total - own.done, rate, reading.rates.get(node))
 
-    def _stall(self, node: int, reading: Reading) -> str | None:
+    def _stall(self, node: int, reading: Measurements) -> str | None:
         """Why a broker receives no bytes; None if it does, or has not been stalled for long."""
         own = self._sum_of(node)
         since, most = self._progressed.get(node, (reading.at, -1))
@@ -199,7 +199,11 @@ class Tracker:
         return f"{stalled}: check the logs of the brokers{hint}"
 
     def _partition(
-        self, partition: TopicPartition, move: Move, reading: Reading, stalled: Mapping[int, str]
+        self,
+        partition: TopicPartition,
+        move: Move,
+        reading: Measurements,
+        stalled: Mapping[int, str],
     ) -> PartitionProgress:
         new = new_brokers(move)
         own = _sum(self._replicas[partition, node] for node in new)
@@ -217,7 +221,10 @@ def _sum(replicas: Iterable[_NewReplica]) -> _NewReplica:
 
 
 def _reason(
-    partition: TopicPartition, new: frozenset[int], reading: Reading, stalled: Mapping[int, str]
+    partition: TopicPartition,
+    new: frozenset[int],
+    reading: Measurements,
+    stalled: Mapping[int, str],
 ) -> str | None:
     view = reading.partitions.get(partition)
     if view is None:

@@ -26,7 +26,7 @@ from kafkaclient.admin.reassign.plan import (
 )
 from kafkaclient.admin.reassign.progress import Tracker
 from kafkaclient.admin.reassign.submission import Submission
-from kafkaclient.admin.reassign.throttle import Throttle, check_rate
+from kafkaclient.admin.reassign.throttle import ThrottleConfigs, check_rate
 from kafkaclient.admin.reassign.undo import cancel_moves, undo, warn_of
 from kafkaclient.admin.topics import (
     cordoned_brokers,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kafkaclient.admin.reassign.plan import Move
     from kafkaclient.admin.reassign.progress import Progress
     from kafkaclient.admin.running import Operation
-    from kafkaclient.admin.session import Session
+    from kafkaclient.admin.session import AdminSession
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.admin import OngoingReassignment
 
@@ -217,7 +217,7 @@ class Reassigner:
             lifted = None
             if not preserve_throttles:
                 lifted = await clear_throttles(running, completed=plan, brokers=nodes)
-            throttle = Throttle(running)
+            throttle = ThrottleConfigs(running)
             lists, hidden = await throttle.topics(partition.topic for partition in plan)
             brokers, failures = await throttle.brokers(nodes)
             defaults = await throttle.defaults()
@@ -328,7 +328,7 @@ class Reassigner:
             if not back:
                 return
             async with running.announcements.setting(timeout_s) as seen:
-                throttle = Throttle(running)
+                throttle = ThrottleConfigs(running)
                 still = await throttle.set_rate(back, bytes_per_second, live, seen=seen)
             for node in back:
                 if node not in still:
@@ -338,7 +338,7 @@ class Reassigner:
 
     async def _states(
         self,
-        session: Session,
+        session: AdminSession,
         plan: Mapping[TopicPartition, Sequence[int]],
         ongoing: Mapping[TopicPartition, OngoingReassignment],
     ) -> tuple[PartitionState, ...]:

@@ -27,7 +27,7 @@ from kafkaclient.admin.reassign.plan import (
     new_brokers,
     throttle_map,
 )
-from kafkaclient.admin.reassign.throttle import Throttle
+from kafkaclient.admin.reassign.throttle import ThrottleConfigs
 from kafkaclient.admin.reassign.undo import (
     clear_after_failed_start,
     undo_partial_start,
@@ -131,7 +131,9 @@ class Submission:
         if self.quota is not None and seen is not None:
             either = throttle_map(throttled, ongoing, wanted)
             self._may_have_rates = moving_brokers(either) & live
-            unthrottled = await Throttle(running).set_moves(either, self.quota, live, seen=seen)
+            unthrottled = await ThrottleConfigs(running).set_moves(
+                either, self.quota, live, seen=seen
+            )
         self._sent = wanted
         results = await running.reassignments.alter(wanted, cluster)
         self._sent = {p: nodes for p, nodes in wanted.items() if results[p] is None}

@@ -60,7 +60,7 @@ def check_rate(bytes_per_second: int | None) -> None:
         )
 
 
-class Throttle:
+class ThrottleConfigs:
     """The requests that read and set throttles. Each runs within the time limit of the session.
 
     ``seen`` is the key of an announcement (:mod:`kafkaclient.admin.announcements`). A broker's

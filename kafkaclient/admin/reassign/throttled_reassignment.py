@@ -10,7 +10,7 @@ from kafkaclient.admin.reassign.clearing import clear_throttles, throttled_broke
 from kafkaclient.admin.reassign.early_unthrottle import unthrottle_early
 from kafkaclient.admin.reassign.outcome import Lifted, Throttles
 from kafkaclient.admin.reassign.plan import bootstrap_map
-from kafkaclient.admin.reassign.throttle import Throttle, check_rate
+from kafkaclient.admin.reassign.throttle import ThrottleConfigs, check_rate
 from kafkaclient.admin.topics import known_brokers, live_brokers, partitions_of
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, ReassignmentError
 
@@ -145,7 +145,7 @@ class ReplicationQuotas:
         down are not known: it is a failure if it has replicas."""
         async with self._operation("describing throttles", timeout_s) as running:
             cluster = await running.session.metadata(None)
-            throttle = Throttle(running)
+            throttle = ThrottleConfigs(running)
             topics, hidden = await throttle.topics(topic.name for topic in cluster.topics)
             brokers, failures = await throttle.brokers(known_brokers(cluster))
             defaults = await throttle.defaults()
@@ -168,7 +168,7 @@ class ReplicationQuotas:
             running.announcements.setting(timeout_s) as seen,
         ):
             live = live_brokers(await running.session.metadata(()))
-            throttle = Throttle(running)
+            throttle = ThrottleConfigs(running)
             ongoing = {} if brokers is not None else await running.reassignments.ongoing()
             topics, _ = await throttle.topics((p.topic for p in ongoing), seen=seen)
             moving = throttled_brokers(topics, ongoing) if brokers is None else set(brokers)
@@ -197,7 +197,9 @@ class ReplicationQuotas:
             if not moves:
                 raise ConfigError(f"brokers {sorted(joining)} have no replicas to throttle")
             live = live_brokers(cluster)
-            return await Throttle(running).set_moves(moves, bytes_per_second, live, seen=seen)
+            return await ThrottleConfigs(running).set_moves(
+                moves, bytes_per_second, live, seen=seen
+            )
 
     async def behind(
         self, brokers: Iterable[int], *, timeout_s: float | None = None

@@ -18,7 +18,7 @@ from kafkaclient.admin.error_codes import NO_REASSIGNMENT_IN_PROGRESS
 from kafkaclient.admin.reassign.clearing import clear_throttles
 from kafkaclient.admin.reassign.outcome import some
 from kafkaclient.admin.reassign.plan import Move, current_move
-from kafkaclient.admin.reassign.throttle import Throttle
+from kafkaclient.admin.reassign.throttle import ThrottleConfigs
 from kafkaclient.admin.topics import live_brokers, partitions_of
 from kafkaclient.errors import KafkaError
 
@@ -152,7 +152,7 @@ async def _move_back(
         wanted = {p: before[p] for p in sorted(back.keys() & exist)}
         copied = {p: back[p] for p in wanted if back[p].destinations}
         if copied and quota is not None and key is not None:
-            await Throttle(running).set_moves(copied, quota, live_brokers(cluster), seen=key)
+            await ThrottleConfigs(running).set_moves(copied, quota, live_brokers(cluster), seen=key)
             what = "%s: moving back within the quota; run `throttle clear` when that is complete"
             _log.warning(what, some(copied))
         # regardless of the partition limits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import broker_error
-from kafkaclient.cluster.coordinator import Outcome, outcome_of
+from kafkaclient.cluster.coordinator import CallOutcome, outcome_of
 from kafkaclient.errors import KafkaError, ProducerFencedError, UnsupportedVersionError
 from kafkaclient.producer.batches.idempotence import NO_PRODUCER_ID
 from kafkaclient.types import OffsetAndMetadata, PreparedTransaction
@@ -42,7 +42,7 @@ def is_fatal(error: KafkaError) -> bool:
     only the transaction has failed. cluster/coordinator.py has the table of error codes."""
     if error.code is None:
         return isinstance(error, UnsupportedVersionError)
-    return outcome_of(error.code) is Outcome.FATAL
+    return outcome_of(error.code) is CallOutcome.FATAL
 
 
 class TransactionRequests:

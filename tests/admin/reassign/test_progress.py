@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kafkaclient.admin.reassign.plan import Move
-from kafkaclient.admin.reassign.progress import Reading, Tracker
+from kafkaclient.admin.reassign.progress import Measurements, Tracker
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import OngoingReassignment
 from kafkaclient.wire.results import PartitionView
@@ -16,7 +16,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 MOVE = Move(frozenset({0, 1}), frozenset({2}))
 MOVING = {p: OngoingReassignment(p, (2, 1, 0), (2,), (0,)) for p in (T0, T1)}
 VIEWS = {p: PartitionView(p.partition, leader=0, replicas=(2, 1, 0), isr=(0, 1)) for p in (T0, T1)}
-START = Reading(
+START = Measurements(
     at=0.0,
     live=frozenset({0, 1, 2}),
     ongoing=MOVING,
@@ -27,7 +27,7 @@ START = Reading(
 )
 
 
-def later(at: float, first: int, second: int, **changes) -> Reading:
+def later(at: float, first: int, second: int, **changes) -> Measurements:
     sizes = {0: {T0: 1000, T1: 3000}, 2: {T0: first, T1: second}}
     return replace(START, at=at, sizes=sizes, **changes)
 
@@ -70,7 +70,7 @@ def test_moves_of_others_are_taken_in_as_they_begin() -> None:
     assert tracker.take(START).bytes_total == 4000
 
 
-def stuck(tracker: Tracker, reading: Reading) -> str | None:
+def stuck(tracker: Tracker, reading: Measurements) -> str | None:
     return tracker.take(reading).partitions[0].stuck
 
 

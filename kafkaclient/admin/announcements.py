@@ -101,15 +101,10 @@ class Announcements:
         operation's time limit; the announcement lasts at least ``default.api.timeout.ms``."""
         seconds = max(timeout_s or 0.0, self._session.config.default_api_timeout_ms / 1000)
         for attempts in count(1):
-            # Not the same key again: a broker may still know the deleted announcement.
-            own = self._announcement(Intent.SETTING, seconds + _WITHDRAW_S)
-            try:
-                await self._announce(own)
+            async with self._announced(Intent.SETTING, seconds + _WITHDRAW_S) as (own, _):
                 if await self._may_set(own):
                     yield own.key
                     return
-            finally:
-                await self._withdraw([own])
             await self._session.pause(attempts)
 
     @asynccontextmanager
@@ -122,19 +117,14 @@ class Announcements:
         until = loop.time() + _WAIT_TO_CLEAR_S
         for attempts in count(1):
             ends_at = loop.time() + CLEARING_S  # later, other operators ignore the announcement
-            own = self._announcement(Intent.CLEARING, CLEARING_S)
-            expired: list[Announcement] = []
-            try:
-                await self._announce(own)
+            async with self._announced(Intent.CLEARING, CLEARING_S) as (own, withdrawn):
                 announced = await self._read_back(own)
+                withdrawn += filter(self._is_expired, announced)
                 setting = self._unexpired(announced, Intent.SETTING)
-                expired = list(filter(self._is_expired, announced))
                 if not setting:
                     async with asyncio.timeout_at(ends_at):
                         yield own.key
                     return
-            finally:
-                await self._withdraw([own, *expired])
             if loop.time() > until:
                 raise ReassignmentError(
                     f"no throttle was cleared, because {_busy(setting)}. Run `kafkaclient throttle "
@@ -152,9 +142,28 @@ class Announcements:
 
     # ------------------------------------------------------------------------------------------
 
-    def _announcement(self, intent: Intent, seconds: float) -> Announcement:
+    @asynccontextmanager
+    async def _announced(
+        self, intent: Intent, seconds: float
+    ) -> AsyncIterator[tuple[Announcement, list[Announcement]]]:
+        """Announce ``intent`` during the block. Yields the announcement, and the list of those that
+        are deleted at the end. Never the same key again: a broker may still know a deleted one."""
         expires = int(self._wall_clock() + seconds + _CLOCK_SKEW_S)
-        return Announcement(intent, expires, f"{self._rng.getrandbits(48):012x}")
+        own = Announcement(intent, expires, f"{self._rng.getrandbits(48):012x}")
+        withdrawn = [own]
+        defaults = ConfigResource.broker_defaults()
+        try:
+            await self._configs.alter(defaults, set={own.key: "1"})
+            yield own, withdrawn
+        finally:
+            try:
+                async with asyncio.timeout(_WITHDRAW_S):
+                    await self._configs.alter(defaults, delete=[each.key for each in withdrawn])
+            except AuthorizationError as error:
+                _log.debug("no announcement was made: %s", error)
+            except (KafkaError, TimeoutError) as error:
+                text = "an announcement in the broker defaults could not be deleted, it expires: %s"
+                _log.warning(text, error)
 
     def _is_expired(self, announcement: Announcement) -> bool:
         return announcement.expires <= self._wall_clock()
@@ -182,9 +191,6 @@ class Announcements:
     async def _all(self) -> list[Announcement]:
         return Announcement.all_of(await self._configs.describe(ConfigResource.broker_defaults()))
 
-    async def _announce(self, own: Announcement) -> None:
-        await self._configs.alter(ConfigResource.broker_defaults(), set={own.key: "1"})
-
     async def _read_back(self, own: Announcement) -> list[Announcement]:
         """All announcements, read from a broker that already knows ``own``."""
 
@@ -200,19 +206,6 @@ class Announcements:
             return announced
 
         return await self._session.poll(read, lambda announced: own in announced)
-
-    async def _withdraw(self, announcements: Iterable[Announcement]) -> None:
-        try:
-            async with asyncio.timeout(_WITHDRAW_S):
-                await self._configs.alter(
-                    ConfigResource.broker_defaults(), delete=[each.key for each in announcements]
-                )
-        except AuthorizationError as error:
-            _log.debug("no announcement was made: %s", error)
-        except (KafkaError, TimeoutError) as error:
-            _log.warning(
-                "an announcement in the broker defaults could not be deleted, it expires: %s", error
-            )
 
 
 def _busy(others: Iterable[Announcement]) -> str:

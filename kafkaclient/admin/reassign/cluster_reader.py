@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from kafkaclient.admin.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
@@ -34,9 +33,6 @@ T = TypeVar("T")
 
 Replica: TypeAlias = "tuple[TopicPartition, int]"
 """A partition, and the broker of the replica."""
-
-FETCH_BYTES = 1024 * 1024  # bytes of one partition in a fetch: replica.fetch.max.bytes by default
-_TRUSTED_LACK = 16 * FETCH_BYTES  # bytes from which an estimate by records is used
 
 _TIMEOUT_S = 5.0  # seconds for one broker's answer; the next reading sends the request again
 
@@ -76,59 +72,12 @@ async def known_partitions(session: AdminSession, wanted: Set[TopicPartition]) -
     return cluster
 
 
-class Rest(NamedTuple):
-    """The leader of a replica, and the number of bytes that the replica lacks."""
-
-    leader: int
-    nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Remaining:
-    """The missing bytes of new replicas that are not in sync. ``at`` is in seconds of any clock."""
-
-    at: float
-    rests: Mapping[Replica, Rest]
-    rates: Mapping[int, int]
-    """The quota of each broker in bytes per second. A broker without an entry has no quota."""
-
-
-def lacking(whole: int, own: int, lag: int, records: int) -> int:
-    """The bytes that a replica lacks. ``whole`` and ``records`` are the bytes and records on the
-    leader, ``own`` the bytes and ``lag`` the missing records of the replica.
-
-    Sizes on disk are exact for records of any size. But retention deletes segments from the
-    leader's disk minutes earlier, so an estimate by records is used if it is much larger.
-    """
-    by_records = whole * lag // records if records else 0
-    return max(whole - own, by_records if by_records > _TRUSTED_LACK else 0)
-
-
 class _Logs(NamedTuple):
-    """Log end offsets and, for leaders only, log start offsets by partition and broker."""
+    """The records that new replicas lack, those on the leaders, and brokers that did not answer."""
 
-    views: Mapping[TopicPartition, PartitionView]
-    ends: Mapping[Replica, int]
-    starts: Mapping[Replica, int]
-
-    def records(self, partition: TopicPartition) -> int:
-        """The number of records on the leader."""
-        leader = (partition, self.views[partition].leader)
-        return self.ends.get(leader, 0) - self.starts.get(leader, 0)
-
-    def lags(self, new: Mapping[TopicPartition, Iterable[int]]) -> dict[Replica, int]:
-        """The number of records that each new replica lacks, if the leader answered."""
-        found = {}
-        for partition, nodes in new.items():
-            leader = (partition, self.views[partition].leader)
-            end, start = self.ends.get(leader), self.starts.get(leader, 0)
-            if end is None:
-                continue
-            for node in nodes:
-                # A replica that does not exist yet lacks all records. A new replica has offset 0.
-                own = max(start, self.ends.get((partition, node), start))
-                found[partition, node] = max(0, end - own)
-        return found
+    lags: dict[Replica, int]
+    records: dict[TopicPartition, int]
+    silent: dict[int, str]
 
 
 class ClusterReader:
@@ -176,70 +125,64 @@ class ClusterReader:
             if entry.value is not None
         }
 
-    async def reading(self, followed: Iterable[TopicPartition] | None = None) -> Measurements:
-        """The measurements of all ongoing reassignments, and of the ``followed`` partitions, whose
-        reassignment may be complete."""
+    async def measure(self, moves: Mapping[TopicPartition, Move] | None = None) -> Measurements:
+        """The measurements of all ongoing reassignments, and of ``moves``, whose reassignment may
+        be complete, or which are not reassignments."""
         ongoing = await self._reassignments.ongoing()
-        wanted = sorted(set(ongoing) | set(followed or ()))
-        cluster = await self._session.metadata(tuple(sorted({p.topic for p in wanted})))
-        live = frozenset(live_brokers(cluster))
-        views = partitions_of(cluster)
-        involved = {node for p in wanted if p in views for node in views[p].replicas} & live
-        new = {
-            partition: new_brokers(current_move(move)) & live
-            for partition, move in ongoing.items()
-            if partition in views and views[partition].leader in live
-        }
-        (sizes, silent), (logs, without_offsets), rates = await asyncio.gather(
-            self.sizes(involved, wanted), self._logs(new, views), self._rates(involved)
-        )
-        silent = without_offsets | silent
-        return Measurements(
-            self._clock(), live, ongoing, views, sizes, logs.lags(new), rates, silent
-        )
-
-    async def remaining(self, moves: Mapping[TopicPartition, Move]) -> Remaining:
-        """The missing bytes of new replicas. The result omits replicas that are in sync, that do
-        not exist yet, or whose brokers do not answer."""
+        moves = {**(moves or {}), **{p: current_move(move) for p, move in ongoing.items()}}
         cluster = await self._session.metadata(tuple(sorted({p.topic for p in moves})))
         live = frozenset(live_brokers(cluster))
-        views = {p: view for p, view in partitions_of(cluster).items() if p in moves}
-        new = {
-            partition: nodes
-            for partition, view in views.items()
-            if view.leader in live
-            and (nodes := new_brokers(moves[partition]) & set(view.replicas) & live - set(view.isr))
-        }
-        involved = {node for nodes in new.values() for node in nodes}
-        involved |= {views[partition].leader for partition in new}
-        (sizes, _), (logs, _), rates = await asyncio.gather(
-            self.sizes(involved, new), self._logs(new, views), self._rates(involved)
+        views = partitions_of(cluster)
+        involved = {node for p in moves if p in views for node in views[p].replicas} & live
+        new: dict[TopicPartition, frozenset[int]] = {}
+        for partition, move in moves.items():
+            view = views.get(partition)
+            if view is not None and view.leader in live:
+                arrived = () if partition in ongoing else view.isr
+                new[partition] = (new_brokers(move) & live).difference(arrived)
+        (sizes, silent), logs, rates = await asyncio.gather(
+            self.sizes(involved, sorted(moves)), self._logs(new, views), self._rates(involved)
         )
-        rests = {}
-        for (partition, node), lag in logs.lags(new).items():
-            leader = views[partition].leader
-            whole, own = (sizes.get(at, {}).get(partition) for at in (leader, node))
-            if whole is not None and own is not None:
-                nbytes = lacking(whole, own, lag, logs.records(partition))
-                rests[partition, node] = Rest(leader, nbytes)
-        return Remaining(self._clock(), rests, rates)
+        return Measurements(
+            at=self._clock(),
+            live=live,
+            ongoing=ongoing,
+            partitions=views,
+            sizes=sizes,
+            lags=logs.lags,
+            records=logs.records,
+            rates=rates,
+            silent=logs.silent | silent,
+        )
 
     async def _logs(
         self,
         new: Mapping[TopicPartition, frozenset[int]],
         views: Mapping[TopicPartition, PartitionView],
-    ) -> tuple[_Logs, dict[int, str]]:
-        """The log offsets of partitions on their leaders and on their new brokers."""
+    ) -> _Logs:
+        """The records of partitions on their leaders, and what their new brokers lack."""
         wanted: dict[int, set[TopicPartition]] = defaultdict(set)
         leading: dict[int, set[TopicPartition]] = defaultdict(set)
         for partition, nodes in new.items():
-            leading[views[partition].leader].add(partition)
-            for node in (views[partition].leader, *nodes):
+            if nodes:
+                leading[views[partition].leader].add(partition)
+            for node in nodes and (views[partition].leader, *nodes):
                 wanted[node].add(partition)
         (ends, silent), (starts, _) = await asyncio.gather(
             self._offsets(wanted, LATEST_TIMESTAMP), self._offsets(leading, EARLIEST_TIMESTAMP)
         )
-        return _Logs(views, ends, starts), silent
+        logs = _Logs({}, {}, silent)
+        for partition, nodes in new.items():
+            leader = (partition, views[partition].leader)
+            if leader not in ends:
+                continue
+            end, start = ends[leader], starts.get(leader, 0)
+            logs.records[partition] = end - start
+            for node in nodes:
+                # A replica that does not exist yet lacks all records. A new replica has offset 0.
+                own = max(start, ends.get((partition, node), start))
+                logs.lags[partition, node] = max(0, end - own)
+        return logs
 
     async def _offsets(
         self, wanted: Mapping[int, set[TopicPartition]], timestamp: int

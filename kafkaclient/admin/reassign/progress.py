@@ -35,6 +35,8 @@ class Measurements:
     sizes: Sizes
     lags: Mapping[tuple[TopicPartition, int], int]
     """The number of records that each new replica lacks, by partition and broker."""
+    records: Mapping[TopicPartition, int]
+    """The number of records on the leader of each partition that has a new replica."""
     rates: Mapping[int, int]
     """The follower quota of each broker; a broker without an entry has no quota."""
     silent: Mapping[int, str] = field(default_factory=dict)
@@ -121,7 +123,7 @@ class Tracker:
 
     def __init__(self, moves: Mapping[TopicPartition, Move] | None = None) -> None:
         """Track ``moves``, or if None all reassignments that a reading contains."""
-        self._moves = dict(moves or {})
+        self.moves = dict(moves or {})
         self._all = moves is None
         self._replicas: dict[tuple[TopicPartition, int], _NewReplica] = {}
         self._received: dict[int, deque[tuple[float, int]]] = {}
@@ -131,15 +133,15 @@ class Tracker:
     def take(self, reading: Measurements) -> Progress:
         if self._all:
             for partition, ongoing in reading.ongoing.items():
-                self._moves[partition] = current_move(ongoing)
-        for partition, move in self._moves.items():
+                self.moves[partition] = current_move(ongoing)
+        for partition, move in self.moves.items():
             self._note(partition, move, reading)
         nodes = sorted({node for _, node in self._replicas})
         brokers = tuple(self._broker(node, reading) for node in nodes)
         stalled = {node: why for node in nodes if (why := self._stall(node, reading))}
         partitions = tuple(
             self._partition(partition, move, reading, stalled)
-            for partition, move in sorted(self._moves.items())
+            for partition, move in sorted(self.moves.items())
         )
         return Progress(partitions, brokers, _time_left(brokers))
 

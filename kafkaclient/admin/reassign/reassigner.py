@@ -298,16 +298,14 @@ class Reassigner:
         """The progress of ``moves`` (None: all ongoing reassignments) every ``every_s`` seconds,
         until they are complete. Continues while no broker answers."""
         tracker = Tracker(moves)
-        followed: set[TopicPartition] = set(moves or ())
         while True:
             try:
                 async with self._operation("reading the progress of reassignments") as running:
-                    reading = await ClusterReader(running, self._clock).reading(followed)
+                    now = await ClusterReader(running, self._clock).measure(tracker.moves)
             except AdminTimeoutError as error:
                 _log.warning("%s; retrying", error)
                 continue
-            followed |= reading.ongoing.keys() if moves is None else set()
-            progress = tracker.take(reading)
+            progress = tracker.take(now)
             yield progress
             if progress.finished:
                 return

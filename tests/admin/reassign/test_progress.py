@@ -23,6 +23,7 @@ START = Measurements(
     partitions=VIEWS,
     sizes={0: {T0: 1000, T1: 3000}, 2: {T0: 0, T1: 0}},
     lags={(T0, 2): 10, (T1, 2): 30},
+    records={T0: 100, T1: 100},
     rates={2: 100},
 )
 

@@ -119,7 +119,7 @@ class Announcements:
             ends_at = loop.time() + CLEARING_S  # later, other operators ignore the announcement
             async with self._announced(Intent.CLEARING, CLEARING_S) as (own, withdrawn):
                 announced = await self._read_back(own)
-                withdrawn += filter(self._is_expired, announced)
+                withdrawn.extend(filter(self._is_expired, announced))
                 setting = self._unexpired(announced, Intent.SETTING)
                 if not setting:
                     async with asyncio.timeout_at(ends_at):

@@ -23,8 +23,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.admin.error_codes import INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR
@@ -32,7 +31,7 @@ from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from random import Random
 
 
@@ -187,16 +186,17 @@ def place(
     slots = {
         broker: min(max(0, capacities.get(broker, partitions)), partitions) for broker in ring.order
     }
-    task = _Task(partitions, replication_factor, slots)
     if not is_feasible(slots.values(), partitions, replication_factor):
         return None
     groups = _rack_groups(ring, slots)
-    shares = _shares(task, groups) if groups else None
+    shares = _shares(slots, groups, partitions, replication_factor) if groups else None
     if shares is None:
         groups = [list(ring.order)]
-        shares = _shares(task, groups)
+        shares = _shares(slots, groups, partitions, replication_factor)
         assert shares is not None  # for the whole cluster, is_feasible() is the same condition
-    remaining = _RemainingReplicas(task, groups, shares, start.leader)
+    remaining = _RemainingReplicas(
+        slots, groups, shares, partitions, replication_factor, start.leader
+    )
     return tuple(remaining.take(ring, offset) for offset in range(partitions))
 
 
@@ -204,24 +204,6 @@ def is_feasible(capacities: Iterable[int], partitions: int, replication_factor: 
     """Whether brokers with these capacities can host the partitions, without regard to racks."""
     room = sum(min(max(0, capacity), partitions) for capacity in capacities)
     return room >= partitions * replication_factor
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    partitions: int
-    replication_factor: int
-    slots: Mapping[int, int]
-
-    @property
-    def replicas(self) -> int:
-        return self.partitions * self.replication_factor
-
-    def bounds(self, groups: int) -> tuple[int, int]:
-        """The minimum and maximum number of replicas in one of ``groups`` groups of brokers, if
-        each partition uses as many groups as possible."""
-        if groups >= self.replication_factor:
-            return 0, self.partitions
-        return self.partitions, self.replicas
 
 
 def _rack_groups(ring: Ring, slots: Mapping[int, int]) -> list[list[int]]:
@@ -233,48 +215,47 @@ def _rack_groups(ring: Ring, slots: Mapping[int, int]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _shares(task: _Task, groups: Sequence[Sequence[int]]) -> list[int] | None:
-    """The number of replicas of each group, as even per broker as the bounds allow; None if no
-    numbers are within the bounds."""
-    low, high = task.bounds(len(groups))
-    room = [sum(task.slots[broker] for broker in group) for group in groups]
-    if any(size < low for size in room) or sum(min(size, high) for size in room) < task.replicas:
+def _shares(
+    slots: Mapping[int, int], groups: Sequence[Sequence[int]], partitions: int, factor: int
+) -> list[int] | None:
+    """The number of replicas of each group, as even per broker as possible if each partition uses
+    as many groups as possible; None if that is impossible."""
+    replicas = partitions * factor
+    low, high = (0, partitions) if len(groups) >= factor else (partitions, replicas)
+    room = [sum(slots[broker] for broker in group) for group in groups]
+    if any(size < low for size in room) or sum(min(size, high) for size in room) < replicas:
         return None
 
     def at(level: int) -> list[int]:
         """The groups' shares if every broker hosts up to ``level`` replicas."""
-        filled = (sum(min(task.slots[b], level) for b in group) for group in groups)
+        filled = (sum(min(slots[b], level) for b in group) for group in groups)
         return [min(max(low, size), high) for size in filled]
 
-    level = bisect_right(range(task.partitions + 1), task.replicas, key=lambda n: sum(at(n))) - 1
-    shares, following = at(level), at(level + 1)
-    missing = task.replicas - sum(shares)
-    for index, more in enumerate(following):
-        step = min(missing, more - shares[index])
-        shares[index] += step
-        missing -= step
-    return shares
+    return _even(at, partitions, replicas)
 
 
-def _loads(slots: Mapping[int, int], group: Sequence[int], share: int, turn: int) -> dict[int, int]:
-    """The group's share by broker, as even as the slots allow. ``turn`` is the index of the broker
-    that gets the first leftover replica."""
-    highest = max(slots[broker] for broker in group)
+def _even(at: Callable[[int], list[int]], highest: int, total: int, turn: int = 0) -> list[int]:
+    """Numbers that add up to ``total``: those of the last level, up to ``highest``, at which
+    ``at(level)`` is not more, and the rest from the index ``turn`` on."""
+    level = bisect_right(range(highest + 1), total, key=lambda n: sum(at(n))) - 1
+    numbers, following = at(level), at(level + 1)
+    missing = total - sum(numbers)
+    for step in range(len(numbers)):
+        index = (turn + step) % len(numbers)
+        more = min(missing, following[index] - numbers[index])
+        numbers[index] += more
+        missing -= more
+    return numbers
 
-    def filled(level: int) -> int:
-        return sum(min(slots[broker], level) for broker in group)
 
-    level = bisect_right(range(highest + 1), share, key=filled) - 1
-    loads = {broker: min(slots[broker], level) for broker in group}
-    missing = share - sum(loads.values())
-    able = [broker for broker in group if slots[broker] > level]
-    for step in range(missing):
-        loads[able[(turn + step) % len(able)]] += 1
-    return loads
+def _loads(slots: Sequence[int], share: int, turn: int) -> list[int]:
+    """A group's share by broker, as even as the slots allow."""
+    return _even(lambda level: [min(each, level) for each in slots], max(slots), share, turn)
 
 
 class _RemainingReplicas:
     """The replicas that are not placed yet. :meth:`take` removes the replicas of one partition.
+    ``groups`` has the brokers by their racks, ``shares`` the number of replicas of each group.
 
     Invariant: no broker has more remaining replicas than there are remaining partitions. The same
     holds for a group if partitions use a group at most once. If every partition uses every group,
@@ -282,83 +263,65 @@ class _RemainingReplicas:
     """
 
     def __init__(
-        self, task: _Task, groups: Sequence[Sequence[int]], shares: Sequence[int], turn: int
+        self,
+        slots: Mapping[int, int],
+        groups: Sequence[Sequence[int]],
+        shares: Sequence[int],
+        partitions: int,
+        factor: int,
+        turn: int,
     ) -> None:
-        self._factor = task.replication_factor
-        self._one_each = len(groups) >= task.replication_factor
-        self._partitions = task.partitions
+        self._factor = factor
+        self._one_each = len(groups) >= factor
+        self._partitions = partitions
         self._shares = list(shares)
         self._left: dict[int, int] = {}
         self._group_of: dict[int, int] = {}
         for index, group in enumerate(groups):
-            self._left |= _loads(task.slots, group, shares[index], turn)
+            loads = _loads([slots[broker] for broker in group], shares[index], turn)
+            self._left |= zip(group, loads, strict=True)
             self._group_of |= dict.fromkeys(group, index)
         self._with_left: dict[int, set[int]] = defaultdict(set)
         for broker, left in self._left.items():
             self._with_left[left].add(broker)
 
     def take(self, ring: Ring, offset: int) -> tuple[int, ...]:
-        """Remove and return the replicas of the next partition, if possible in KIP-36's order."""
-        must = self._with_left.pop(self._partitions, set())
-        choice = _PartitionChoice(self._factor, [self._bounds(share) for share in self._shares])
-        for broker in must:
-            choice.require(self._group_of[broker])
-        chosen: list[int] = []
-        for broker in _by_preference(ring, offset, chosen):
-            if self._left.get(broker) and choice.take(self._group_of[broker], broker in must):
+        """Remove and return the replicas of the next partition: those that the invariant demands,
+        then others in KIP-36's order, which is also the order of the result."""
+        partitions, group_of = self._partitions, self._group_of
+        if self._one_each:
+            needed = {n for n, share in enumerate(self._shares) if share == partitions}
+            most = [1] * len(self._shares)
+        else:
+            needed = set(range(len(self._shares)))
+            most = [share - partitions + 1 for share in self._shares]
+        chosen = list(self._with_left[partitions])
+        needed.difference_update(group_of[broker] for broker in chosen)
+        for broker in ring.candidates(offset):
+            if not needed:
+                break
+            if self._left.get(broker) and group_of[broker] in needed:
+                needed.remove(group_of[broker])
                 chosen.append(broker)
-                if not choice.missing:
-                    break
+        demanded = bool(chosen)
+        used = Counter(group_of[broker] for broker in chosen)
+        for broker in _by_preference(ring, offset, chosen):
+            if len(chosen) == self._factor:
+                break
+            if self._left.get(broker) and used[group_of[broker]] < most[group_of[broker]]:
+                chosen.append(broker)
+                used[group_of[broker]] += 1
+        if demanded:
+            in_order = (broker for broker in ring.candidates(offset) if broker in chosen)
+            chosen = list(islice(in_order, len(chosen)))
         for broker in chosen:
             left = self._left[broker]
-            if left != self._partitions:
-                self._with_left[left].remove(broker)
+            self._with_left[left].remove(broker)
             self._with_left[left - 1].add(broker)
             self._left[broker] = left - 1
-            self._shares[self._group_of[broker]] -= 1
+            self._shares[group_of[broker]] -= 1
         self._partitions -= 1
         return tuple(chosen)
-
-    def _bounds(self, share: int) -> tuple[int, int]:
-        """The minimum and maximum number of replicas that a partition takes from a group."""
-        if self._one_each:
-            return int(share == self._partitions), 1
-        return 1, share - self._partitions + 1
-
-
-class _PartitionChoice:
-    """The groups from which the replicas of one partition may come, and must come."""
-
-    def __init__(self, replication_factor: int, bounds: Sequence[tuple[int, int]]) -> None:
-        self.missing = replication_factor
-        """The number of replicas that are not chosen yet."""
-        self._min = [low for low, _ in bounds]
-        self._max = [high for _, high in bounds]
-        self._required = [0] * len(bounds)
-        self._reserved = sum(self._min)
-
-    def require(self, group: int) -> None:
-        """Require one more broker of the group."""
-        before = max(self._min[group], self._required[group])
-        self._required[group] += 1
-        self._reserved += max(self._min[group], self._required[group]) - before
-
-    def take(self, group: int, required: bool) -> bool:
-        """Take a broker of the group, and return True, if that leaves enough missing replicas for
-        the required brokers and groups."""
-        still_required = self._required[group] - required
-        if self._max[group] < 1 + still_required:
-            return False
-        before = max(self._min[group], self._required[group])
-        after = max(self._min[group] - 1, still_required)
-        if self._reserved - before + after > self.missing - 1:
-            return False
-        self._reserved += after - before
-        self._min[group] -= 1
-        self._max[group] -= 1
-        self._required[group] = still_required
-        self.missing -= 1
-        return True
 
 
 def _by_preference(ring: Ring, offset: int, chosen: list[int]) -> Iterator[int]:

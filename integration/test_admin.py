@@ -16,7 +16,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka import Consumer
 
 from kafkaclient.admin import Admin, ConfigResource, ConfigSource, FileLimits, Limits, NewTopic
-from kafkaclient.admin.limits_store import LIMITS_TOPIC
+from kafkaclient.admin.limits import LIMITS_TOPIC
 from kafkaclient.errors import (
     BrokerError,
     PartitionLimitRaceError,

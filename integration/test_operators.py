@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from kafkaclient.admin import Admin, ConfigResource
-from kafkaclient.admin.limits_store import LIMITS_TOPIC
+from kafkaclient.admin.limits import LIMITS_TOPIC
 from kafkaclient.admin.reassign.throttle_marks import (
     FOLLOWER_REPLICAS,
     LEADER_RATE,

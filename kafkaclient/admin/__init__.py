@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from kafkaclient.admin.admin import Admin
 from kafkaclient.admin.configs import ConfigResource
-from kafkaclient.admin.description import (
-    BrokerDescription,
-    BrokerUsage,
-    ClusterDescription,
-    LimitsReport,
-)
-from kafkaclient.admin.limits import Limits
+from kafkaclient.admin.description import BrokerDescription, ClusterDescription, TopicDescription
+from kafkaclient.admin.limits import BrokerUsage, Limits, LimitsReport
 from kafkaclient.admin.limits_store import FileLimits
 from kafkaclient.admin.reassign.estimate import Estimate, SafeRange
 from kafkaclient.admin.reassign.outcome import (
@@ -28,7 +23,6 @@ from kafkaclient.admin.reassign.throttled_reassignment import (
     ReplicationQuotas,
     ThrottledReassignment,
 )
-from kafkaclient.admin.topics import TopicDescription
 from kafkaclient.wire.admin import ConfigEntry, ConfigSource
 from kafkaclient.wire.topics import NewTopic
 from kafkaclient.wire.transaction_states import TransactionDescription, TransactionListing, TxnState

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from kafkaclient.admin.description import (
     ClusterDescription,
-    LimitsReport,
+    TopicDescription,
     describe_cluster,
-    limits_report,
+    description_of,
 )
 from kafkaclient.admin.groups import GroupAdmin
-from kafkaclient.admin.limits_guard import usage_of
+from kafkaclient.admin.limits import LimitsReport, Usage, limits_report
 from kafkaclient.admin.partitions import PartitionAdmin, RecordAdmin
 from kafkaclient.admin.reassign.reassigner import Reassigner
 from kafkaclient.admin.reassign.throttled_reassignment import (
@@ -25,12 +25,6 @@ from kafkaclient.admin.reassign.throttled_reassignment import (
 )
 from kafkaclient.admin.running import RunningAdmin
 from kafkaclient.admin.session import AdminSession
-from kafkaclient.admin.topics import (
-    MAX_PARTITIONS_PER_REQUEST,
-    TopicDescription,
-    description_of,
-    errors_of,
-)
 from kafkaclient.admin.transactions import TransactionAdmin
 from kafkaclient.config.reader import AdminConfig
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, UnsupportedVersionError
@@ -228,10 +222,7 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin):
         if twice := sorted(name for name, count in counts.items() if count > 1):
             raise ConfigError(f"creating topics: {', '.join(twice)} given twice; nothing was sent")
         async with self._operation("creating topics", timeout_s) as running:
-            if running.store is None:
-                return errors_of(await running.requests.create(wanted, validate_only=validate_only))
-            limits, cluster = await running.limits_and_cluster()
-            return await running.guard.create(wanted, limits, cluster, validate_only=validate_only)
+            return await running.guard.create(wanted, validate_only=validate_only)
 
     async def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a topic and its records. Raises UnknownTopicError, AuthorizationError, or the
@@ -246,7 +237,7 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin):
         that was not deleted."""
         wanted = several(names, "names")
         async with self._operation("deleting topics", timeout_s) as running:
-            return await running.requests.delete(wanted)
+            return await running.topics.delete(wanted)
 
     async def add_partitions(
         self,
@@ -267,16 +258,7 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin):
         check_topic_name(name)
         step = NewPartitions(name, total, tuple(map(tuple, replica_assignment or ())))
         async with self._operation(f"adding partitions to topic {name!r}", timeout_s) as running:
-            if running.store is None and total <= MAX_PARTITIONS_PER_REQUEST:
-                await running.requests.extend_once(step, validate_only=validate_only)
-                return
-            await running.guard.extend(
-                name,
-                total,
-                step.assignments,
-                running.limits_and_cluster,
-                validate_only=validate_only,
-            )
+            await running.guard.extend(step, validate_only=validate_only)
 
     # --- configurations -----------------------------------------------------------------------
 
@@ -370,11 +352,11 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin):
         """
         wanted = {partition: None if r is None else tuple(r) for partition, r in moves.items()}
         async with self._operation("reassigning partitions", timeout_s) as running:
-            limits, cluster = await running.limits_and_cluster()
-            running.reassignments.check_limits(wanted, limits, cluster)
-            results = await running.reassignments.alter(wanted, cluster)
+            limits, cluster = await running.guard.limits_and_cluster()
+            running.guard.check_moves(wanted, limits, cluster)
+            results = await running.reassignments.alter(wanted)
             begun = {p: wanted[p] for p, error in results.items() if error is None}
-            await running.reassignments.check_race(begun, limits, cluster)
+            await running.guard.check_race_of_moves(begun, limits, cluster)
             return results
 
     def throttled(
@@ -420,7 +402,7 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin):
     async def limits(self, *, timeout_s: float | None = None) -> Limits:
         """The partition limits that this client enforces; without ``Admin(limits=...)`` none."""
         async with self._operation("reading the partition limits", timeout_s) as running:
-            return await running.limits()
+            return await running.guard.limits()
 
     async def set_limits(
         self, changes: Mapping[str, str | int | None], *, timeout_s: float | None = None
@@ -432,18 +414,18 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin):
         change of another client set a different value, which is then in force.
         """
         async with self._operation("setting partition limits", timeout_s) as running:
-            if running.store is None:
+            if running.guard.store is None:
                 raise AdminStateError(
                     "cannot set limits: this admin client has limits=None; give Admin(..., "
                     "limits='topic')"
                 )
-            return await running.store.change(changes)
+            return await running.guard.store.change(changes)
 
     async def check_limits(self, *, timeout_s: float | None = None) -> LimitsReport:
         """The partition limits, and their usage by topics that this client may describe."""
         async with self._operation("checking the partition limits", timeout_s) as running:
-            limits, cluster = await running.limits_and_cluster()
-        return limits_report(limits, usage_of(cluster))
+            limits, cluster = await running.guard.limits_and_cluster()
+        return limits_report(limits, Usage.of(cluster))
 
     # ------------------------------------------------------------------------------------------
 

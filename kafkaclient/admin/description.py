@@ -1,4 +1,4 @@
-"""Descriptions of a cluster: its brokers, and its usage of the partition limits."""
+"""Descriptions of topics and of a cluster, from its metadata."""
 
 from __future__ import annotations
 
@@ -6,13 +6,105 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaclient.admin.error_codes import CLUSTER_AUTHORIZATION_FAILED
-from kafkaclient.broker_errors import broker_error
+from kafkaclient.admin.error_codes import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    LEADER_NOT_AVAILABLE,
+    TOPIC_ALREADY_EXISTS,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from kafkaclient.admin.session import gather_outcomes
+from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire.admin import DescribeLogDirsCall
 
 if TYPE_CHECKING:
-    from kafkaclient.admin.limits import Limits, Usage
+    from collections.abc import Iterable
+    from uuid import UUID
+
+    from kafkaclient.admin.session import AdminSession
+    from kafkaclient.errors import KafkaError
     from kafkaclient.wire.admin import DescribeQuorumResult
-    from kafkaclient.wire.results import MetadataResult
+    from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
+
+_ADVICE = {
+    UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic",
+    TOPIC_ALREADY_EXISTS: "a topic with this name exists",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic and its partitions. ``topic_id`` is None before Kafka 2.8."""
+
+    name: str
+    topic_id: UUID | None
+    internal: bool
+    """Whether the brokers call the topic internal, as ``__consumer_offsets``."""
+    partitions: tuple[PartitionView, ...]
+
+    @property
+    def replication_factor(self) -> int:
+        """The number of replicas of the first partition, as Kafka's tools show it."""
+        return len(self.partitions[0].replicas) if self.partitions else 0
+
+    @property
+    def under_replicated(self) -> tuple[PartitionView, ...]:
+        """The partitions with a replica that is not in sync."""
+        return tuple(p for p in self.partitions if len(p.isr) < len(p.replicas))
+
+    @property
+    def unavailable(self) -> tuple[PartitionView, ...]:
+        """The partitions without a leader."""
+        return tuple(p for p in self.partitions if p.leader < 0)
+
+
+def description_of(info: TopicInfo) -> TopicDescription:
+    """The description of a topic in metadata. Raises the topic's error code as an error."""
+    if info.error_code and info.error_code != LEADER_NOT_AVAILABLE:
+        raise topic_error(info.error_code, info.name, "describing", "Describe")
+    partitions = tuple(sorted(info.partitions))
+    return TopicDescription(info.name, info.topic_id, info.is_internal, partitions)
+
+
+def live_brokers(cluster: MetadataResult) -> list[int]:
+    """The ids of the brokers that are up."""
+    return [broker.node_id for broker in cluster.brokers]
+
+
+def known_brokers(cluster: MetadataResult) -> set[int]:
+    """The ids of the brokers that are up, or have replicas in this metadata."""
+    replicas = (view.replicas for view in partitions_of(cluster).values())
+    return set(live_brokers(cluster)).union(*replicas)
+
+
+async def cordoned_brokers(session: AdminSession, nodes: Iterable[int]) -> set[int]:
+    """The brokers whose log directories are all cordoned (KIP-1066): the controller itself places
+    no replica there, but accepts explicit replicas. Brokers before 4.3, brokers that do not answer,
+    and brokers without Describe on the cluster are not among them."""
+    call = DescribeLogDirsCall({})
+    answers, _ = await gather_outcomes({node: session.once(call, node) for node in nodes})
+    return {
+        node
+        for node, answer in answers.items()
+        if answer.directories and all(directory.cordoned for directory in answer.directories)
+    }
+
+
+def partitions_of(cluster: MetadataResult) -> dict[TopicPartition, PartitionView]:
+    """All partitions in the metadata."""
+    return {
+        TopicPartition(topic.name, view.partition): view
+        for topic in cluster.topics
+        for view in topic.partitions
+    }
+
+
+def topic_error(
+    code: int, name: str, doing: str, operation: str, detail: str | None = None
+) -> KafkaError:
+    """The exception for a broker's error code about a topic."""
+    advice = denied(code, operation, name) or _ADVICE.get(code)
+    return broker_error(code, f"{doing} topic {name!r}", detail, advice=advice)
 
 
 class BrokerDescription(NamedTuple):
@@ -84,65 +176,3 @@ def describe_cluster(
         leaders[-1],
         tuple(sorted(replicas.keys() - up)),
     )
-
-
-class BrokerUsage(NamedTuple):
-    """One broker's usage of ``max.broker.partitions``."""
-
-    node_id: int
-    rack: str | None
-    up: bool
-    hosted: int
-    """Number of replicas that count against the limit."""
-    headroom: int | None
-    """How many more replicas the limit allows, negative above the limit; None without a limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class LimitsReport:
-    """The partition limits and their usage."""
-
-    limits: Limits
-    brokers: tuple[BrokerUsage, ...]
-    counted: int
-    """The number that ``max.partitions`` bounds: partitions, or replicas if so configured."""
-    partitions: int
-    replicas: int
-
-    @property
-    def headroom(self) -> int | None:
-        """How many more ``max.partitions`` allows, negative above it; None without a limit."""
-        most = self.limits.max_partitions
-        return None if most is None else most - self.counted
-
-    @property
-    def violations(self) -> tuple[str, ...]:
-        """A sentence for each exceeded limit."""
-        return self.above(1.0)
-
-    def above(self, share: float) -> tuple[str, ...]:
-        """A sentence for each limit of which more than ``share`` (0.0 to 1.0) is used."""
-        found = []
-        limit, most = self.limits.max_broker_partitions, self.limits.max_partitions
-        if limit is not None:
-            found += [
-                f"broker {broker.node_id} has {broker.hosted} of max.broker.partitions={limit}"
-                for broker in self.brokers
-                if broker.hosted > limit * share
-            ]
-        if most is not None and self.counted > most * share:
-            found.append(
-                f"the cluster has {self.counted} {self.limits.count} of max.partitions={most}"
-            )
-        return tuple(found)
-
-
-def limits_report(limits: Limits, usage: Usage) -> LimitsReport:
-    brokers = []
-    for node, hosted in sorted(usage.hosted.items()):
-        limit = limits.max_broker_partitions
-        headroom = None if limit is None else limit - hosted
-        rack, up = usage.racks.get(node), node in usage.racks
-        brokers.append(BrokerUsage(node, rack, up, hosted, headroom))
-    counted = usage.counted(limits)
-    return LimitsReport(limits, tuple(brokers), counted, usage.partitions, usage.replicas)

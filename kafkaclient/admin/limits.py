@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkaclient.errors import ConfigError, PartitionLimitRaceError, PolicyViolationError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from kafkaclient.wire.results import MetadataResult
 
@@ -18,6 +18,13 @@ MAX_PARTITIONS = "max.partitions"
 COUNT = "max.partitions.count"
 
 OFF = 2**63 - 1  # KIP-578's default of both limits, which means no limit
+
+LIMITS_TOPIC = "__kafkaclient_partition_limits"
+"""A compacted topic with one partition. Each record has a limit's name as its key and the limit as
+text; a null value is no limit. The topic itself does not count against the limits."""
+
+# Kafka's internal topics. Metadata marks existing topics as internal, but not future ones.
+_EXEMPT = {"__consumer_offsets", "__transaction_state", "__share_group_state", LIMITS_TOPIC}
 
 _OFF_WORDS = frozenset({"", "off", "none", str(OFF)})
 _COUNTS = ("partitions", "replicas")
@@ -101,6 +108,11 @@ def _shown(limit: int | None) -> str:
     return "off" if limit is None else str(limit)
 
 
+def is_exempt(topic: str) -> bool:
+    """Whether the limits do not apply to the topic."""
+    return topic in _EXEMPT
+
+
 class Addition(NamedTuple):
     """The numbers of partitions and replicas that a change adds. ``what`` describes the change in
     messages. ``gains`` is the number of new replicas by broker, if the placement is known."""
@@ -113,7 +125,7 @@ class Addition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The usage of the limits, without Kafka's internal topics and ``exempt`` topics.
+    """The usage of the limits, without exempt topics.
 
     ``racks`` has the rack of each broker that is up. ``hosted`` is the number of replicas on each
     broker, also on brokers that are down. It includes replicas that a reassignment adds or removes.
@@ -125,12 +137,12 @@ class Usage:
     replicas: int
 
     @classmethod
-    def of(cls, cluster: MetadataResult, exempt: Collection[str] = ()) -> Usage:
-        """The usage from metadata of all topics, without the ``exempt`` topics."""
+    def of(cls, cluster: MetadataResult) -> Usage:
+        """The usage from metadata of all topics."""
         hosted: Counter[int] = Counter({broker.node_id: 0 for broker in cluster.brokers})
         partitions = 0
         for topic in cluster.topics:
-            counts = not topic.is_internal and topic.name not in exempt
+            counts = not (topic.is_internal or is_exempt(topic.name))
             if counts:
                 partitions += len(topic.partitions)
             for partition in topic.partitions:
@@ -248,3 +260,65 @@ def _over(limits: Limits, request: Addition, hosted: Mapping[int, int]) -> list[
         return []
     gaining = (broker for broker, gain in sorted(request.gains.items()) if gain > 0)
     return [broker for broker in gaining if hosted.get(broker, 0) > limit]
+
+
+class BrokerUsage(NamedTuple):
+    """One broker's usage of ``max.broker.partitions``."""
+
+    node_id: int
+    rack: str | None
+    up: bool
+    hosted: int
+    """Number of replicas that count against the limit."""
+    headroom: int | None
+    """How many more replicas the limit allows, negative above the limit; None without a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsReport:
+    """The partition limits and their usage."""
+
+    limits: Limits
+    brokers: tuple[BrokerUsage, ...]
+    counted: int
+    """The number that ``max.partitions`` bounds: partitions, or replicas if so configured."""
+    partitions: int
+    replicas: int
+
+    @property
+    def headroom(self) -> int | None:
+        """How many more ``max.partitions`` allows, negative above it; None without a limit."""
+        most = self.limits.max_partitions
+        return None if most is None else most - self.counted
+
+    @property
+    def violations(self) -> tuple[str, ...]:
+        """A sentence for each exceeded limit."""
+        return self.above(1.0)
+
+    def above(self, share: float) -> tuple[str, ...]:
+        """A sentence for each limit of which more than ``share`` (0.0 to 1.0) is used."""
+        found = []
+        limit, most = self.limits.max_broker_partitions, self.limits.max_partitions
+        if limit is not None:
+            found += [
+                f"broker {broker.node_id} has {broker.hosted} of max.broker.partitions={limit}"
+                for broker in self.brokers
+                if broker.hosted > limit * share
+            ]
+        if most is not None and self.counted > most * share:
+            found.append(
+                f"the cluster has {self.counted} {self.limits.count} of max.partitions={most}"
+            )
+        return tuple(found)
+
+
+def limits_report(limits: Limits, usage: Usage) -> LimitsReport:
+    brokers = []
+    for node, hosted in sorted(usage.hosted.items()):
+        limit = limits.max_broker_partitions
+        headroom = None if limit is None else limit - hosted
+        rack, up = usage.racks.get(node), node in usage.racks
+        brokers.append(BrokerUsage(node, rack, up, hosted, headroom))
+    counted = usage.counted(limits)
+    return LimitsReport(limits, tuple(brokers), counted, usage.partitions, usage.replicas)

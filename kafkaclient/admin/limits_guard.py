@@ -1,4 +1,4 @@
-"""Creates and extends topics within the partition limits (KIP-578).
+"""Keeps the partition limits (KIP-578): creates and extends topics, and checks reassignments.
 
 A request reads the limits. If every broker has room for all new partitions, the controller places
 them, as without limits. Otherwise the client places them, and sends the explicit replicas to the
@@ -16,24 +16,31 @@ import asyncio
 import logging
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from kafkaclient.admin.error_codes import TOPIC_ALREADY_EXISTS, TOPIC_AUTHORIZATION_FAILED
-from kafkaclient.admin.limits import Addition, Usage
-from kafkaclient.admin.limits_store import LIMITS_TOPIC
+from kafkaclient.admin.controller import MAX_PARTITIONS_PER_REQUEST, errors_of
+from kafkaclient.admin.description import cordoned_brokers, partitions_of, topic_error
+from kafkaclient.admin.error_codes import (
+    TOPIC_ALREADY_EXISTS,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from kafkaclient.admin.limits import Addition, Limits, Usage, is_exempt
+from kafkaclient.admin.limits_store import TopicLimits
 from kafkaclient.admin.placement import place, start_of_extension
-from kafkaclient.admin.topics import cordoned_brokers, errors_of, topic_error
+from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import KafkaError, PartitionLimitRaceError
 from kafkaclient.wire.topics import NewPartitions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from random import Random
 
-    from kafkaclient.admin.limits import Limits
+    from kafkaclient.admin.controller import TopicRequests
+    from kafkaclient.admin.limits_store import FileLimits
     from kafkaclient.admin.placement import Placement, Start
     from kafkaclient.admin.session import AdminSession
-    from kafkaclient.admin.topics import Requests
+    from kafkaclient.types import TopicPartition
     from kafkaclient.wire.results import MetadataResult, TopicInfo
     from kafkaclient.wire.topics import NewTopic
 
@@ -41,32 +48,44 @@ _log = logging.getLogger(__name__)
 
 _MAX_READS = 10  # about 6 s by default; brokers learn of a new topic in less than a second
 
-# Kafka's internal topics. Metadata marks existing topics as internal, but not future ones.
-_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-
-
-def usage_of(cluster: MetadataResult) -> Usage:
-    """The usage of the limits, from metadata of all topics."""
-    return Usage.of(cluster, {LIMITS_TOPIC})
+_Moves: TypeAlias = "Mapping[TopicPartition, tuple[int, ...] | None]"
+"""The new replicas by partition; None cancels a reassignment."""
 
 
 class LimitsGuard:
-    """Creates and extends topics, and refuses changes that exceed the limits."""
+    """Creates and extends topics, and refuses changes that exceed the limits in ``store``; None
+    enforces no limits."""
 
-    def __init__(self, session: AdminSession, requests: Requests, rng: Random) -> None:
+    def __init__(
+        self,
+        session: AdminSession,
+        requests: TopicRequests,
+        store: TopicLimits | FileLimits | None,
+        rng: Random,
+    ) -> None:
+        self.store = store
         self._session = session
         self._requests = requests
         self._rng = rng
 
+    async def limits(self, cluster: MetadataResult | None = None) -> Limits:
+        """The limits in force. ``cluster`` is metadata of all topics, if the caller has it."""
+        if isinstance(self.store, TopicLimits):
+            return await self.store.read(cluster)
+        return Limits() if self.store is None else await self.store.read()
+
+    async def limits_and_cluster(self) -> tuple[Limits, MetadataResult]:
+        """The limits, and metadata of all topics."""
+        cluster = await self._session.metadata(None)
+        return await self.limits(cluster), cluster
+
     async def create(
-        self,
-        topics: Sequence[NewTopic],
-        limits: Limits,
-        cluster: MetadataResult,
-        *,
-        validate_only: bool,
+        self, topics: Sequence[NewTopic], *, validate_only: bool
     ) -> dict[str, KafkaError | None]:
         """Create each topic completely or not at all. Earlier topics use capacity first."""
+        if self.store is None:
+            return errors_of(await self._requests.create(topics, validate_only=validate_only))
+        limits, cluster = await self.limits_and_cluster()
         results: dict[str, KafkaError | None] = {}
         known = {topic.name for topic in cluster.topics if not topic.error_code}
         to_create: list[NewTopic] = []
@@ -74,7 +93,7 @@ class LimitsGuard:
         for topic in topics:
             (limited if limits.any and not is_exempt(topic.name) else to_create).append(topic)
         settled = await self._with_defaults(limited, results)
-        usage = usage_of(cluster)
+        usage = Usage.of(cluster)
         new = sum(max(topic.partitions, len(topic.assignments)) for topic in settled)
         cordoned = None  # the controller places, because every broker has room for everything
         if not usage.any_placement_fits(limits, new):
@@ -94,7 +113,7 @@ class LimitsGuard:
         done = {name: r for name, r in requests.items() if results[name] is None}
         if done and not validate_only:
             cluster = await self._including({name: r.partitions for name, r in done.items()})
-            used, by_name = usage_of(cluster), {topic.name: topic for topic in cluster.topics}
+            used, by_name = Usage.of(cluster), {topic.name: topic for topic in cluster.topics}
             for name, request in done.items():
                 try:
                     _check_race(used, by_name.get(name), limits, request.what)
@@ -148,19 +167,15 @@ class LimitsGuard:
         assigned = replace(topic, partitions=-1, replication_factor=-1, assignments=assignments)
         return assigned, _request(what, placement)
 
-    async def extend(
-        self,
-        name: str,
-        total: int,
-        assignments: Sequence[Sequence[int]],
-        limits_and_cluster: Callable[[], Awaitable[tuple[Limits, MetadataResult]]],
-        *,
-        validate_only: bool,
-    ) -> None:
+    async def extend(self, step: NewPartitions, *, validate_only: bool) -> None:
         """Add partitions to a topic. Raises PolicyViolationError, or the controller's error."""
+        name, total, replicas = step.name, step.total, step.assignments
+        if self.store is None and total <= MAX_PARTITIONS_PER_REQUEST:
+            await self._requests.extend_once(step, validate_only=validate_only)
+            return
 
         async def read() -> tuple[Limits, MetadataResult, TopicInfo | None]:
-            limits, cluster = await limits_and_cluster()
+            limits, cluster = await self.limits_and_cluster()
             found = (t for t in cluster.topics if t.name == name and t.partitions)
             topic = next(found, None)
             if topic is None:
@@ -169,12 +184,12 @@ class LimitsGuard:
 
         limits, cluster, topic = await self._session.poll(read, lambda found: found[2] is not None)
         assert topic is not None
-        existing, replicas = len(topic.partitions), tuple(map(tuple, assignments))
+        existing = len(topic.partitions)
         more = total - existing
         what = f"adding partitions to topic {topic.name!r} ({existing} to {total})"
         limited = limits.any and not (topic.is_internal or is_exempt(name))
         if limited and more > 0:
-            usage, first = usage_of(cluster), min(topic.partitions).replicas
+            usage, first = Usage.of(cluster), min(topic.partitions).replicas
             request = Addition(what, more, more * len(first))
             if not replicas and not usage.any_placement_fits(limits, more):
                 cordoned = await cordoned_brokers(self._session, usage.racks)
@@ -190,7 +205,31 @@ class LimitsGuard:
         if limited:
             cluster = await self._including({name: total})
             topic = next((each for each in cluster.topics if each.name == name), None)
-            _check_race(usage_of(cluster), topic, limits, what, existing)
+            _check_race(Usage.of(cluster), topic, limits, what, existing)
+
+    def check_moves(self, moves: _Moves, limits: Limits, cluster: MetadataResult) -> None:
+        """Raise PolicyViolationError if a broker would exceed its limit during the reassignments,
+        while removed replicas still count. Reassignments do not change the total number of
+        partitions. Raises UnknownTopicError."""
+        Usage.of(cluster).check_gains(limits, _gains(moves, cluster))
+
+    async def check_race_of_moves(
+        self, begun: _Moves, limits: Limits, cluster: MetadataResult, *, undone: bool = False
+    ) -> None:
+        """Raise PartitionLimitRaceError if the reassignments that have ``begun`` and a concurrent
+        change used the same capacity. ``cluster`` is metadata from before the reassignments.
+        ``undone``: the caller cancels the reassignments."""
+        gains = _gains(begun, cluster)
+        if limits.max_broker_partitions is None or not any(gains.gains.values()):
+            return
+
+        def includes_targets(now: MetadataResult) -> bool:
+            views = partitions_of(now)
+            existing = {p: set(nodes or ()) for p, nodes in begun.items() if p in views}
+            return all(nodes <= set(views[p].replicas) for p, nodes in existing.items())
+
+        now = await self._session.poll(lambda: self._session.metadata(None), includes_targets)
+        Usage.of(now).check_race(limits, gains, undone=undone)
 
     async def _find_placement(
         self,
@@ -255,12 +294,22 @@ def _check_race(
     used.check_race(limits, _request(what, rows))
 
 
-def is_exempt(name: str) -> bool:
-    """Whether the limits do not apply to the topic."""
-    return name in _INTERNAL or name == LIMITS_TOPIC
-
-
 def _request(what: str, assignment: Iterable[Sequence[int]]) -> Addition:
     rows = list(assignment)
     gains = Counter(broker for replicas in rows for broker in replicas)
     return Addition(what, len(rows), gains.total(), gains)
+
+
+def _gains(moves: _Moves, cluster: MetadataResult) -> Addition:
+    """The replicas that each broker gains. Partitions of exempt topics do not count."""
+    views = partitions_of(cluster)
+    internal = {topic.name for topic in cluster.topics if topic.is_internal}
+    gains: Counter[int] = Counter()
+    for partition, replicas in moves.items():
+        if replicas is None:
+            continue
+        if partition not in views:
+            raise broker_error(UNKNOWN_TOPIC_OR_PARTITION, f"reassigning partition {partition}")
+        if partition.topic not in internal and not is_exempt(partition.topic):
+            gains.update(set(replicas) - set(views[partition].replicas))
+    return Addition(f"reassigning {len(moves)} partitions", 0, 0, gains)

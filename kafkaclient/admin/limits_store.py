@@ -21,7 +21,7 @@ from kafkaclient.admin.error_codes import (
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from kafkaclient.admin.limits import Limits
+from kafkaclient.admin.limits import LIMITS_TOPIC, Limits
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import ConfigError, KafkaError, ProtocolError, TopicExistsError
 from kafkaclient.wire.fetch import FetchByNameCall, FetchPartition, FetchTopic
@@ -33,15 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kafkaclient.admin.configs import Configs
+    from kafkaclient.admin.controller import TopicRequests
     from kafkaclient.admin.session import AdminSession
-    from kafkaclient.admin.topics import Requests
     from kafkaclient.producer.producer import Producer
     from kafkaclient.wire.record_reader import Record
     from kafkaclient.wire.results import MetadataResult, TopicInfo
-
-LIMITS_TOPIC = "__kafkaclient_partition_limits"
-"""A compacted topic with one partition. Each record has a limit's name as its key and the limit as
-text; a null value is no limit. The topic itself does not count against the limits."""
 
 _REPLICATION_FACTORS = (3, 2, 1)  # the first that the cluster's brokers can have
 _POLICY = "cleanup.policy"
@@ -62,7 +58,7 @@ class TopicLimits:
     def __init__(
         self,
         session: AdminSession,
-        requests: Requests,
+        requests: TopicRequests,
         configs: Configs,
         new_producer: Callable[[], Producer],
     ) -> None:

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kafkaclient.admin.announcements import Announcements
 from kafkaclient.admin.configs import Configs
-from kafkaclient.admin.limits import Limits
+from kafkaclient.admin.controller import Reassignments, TopicRequests
 from kafkaclient.admin.limits_guard import LimitsGuard
 from kafkaclient.admin.limits_store import TopicLimits
-from kafkaclient.admin.reassignments import Reassignments
-from kafkaclient.admin.topics import Requests
 from kafkaclient.errors import AdminStateError
 
 if TYPE_CHECKING:
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from kafkaclient.admin.limits_store import FileLimits
     from kafkaclient.admin.session import AdminSession
     from kafkaclient.producer.producer import Producer
-    from kafkaclient.wire.results import MetadataResult
 
 
 class RunningAdmin:
@@ -39,28 +36,16 @@ class RunningAdmin:
         new_producer: Callable[[], Producer],
     ) -> None:
         self.session = session
-        self.requests = Requests(session)
         self.configs = Configs(session)
-        self.guard = LimitsGuard(session, self.requests, rng)
+        self.topics = TopicRequests(session)
         self.reassignments = Reassignments(session)
         self.announcements = Announcements(session, self.configs, wall_clock=wall_clock, rng=rng)
-        self.store: TopicLimits | FileLimits | None = (
-            TopicLimits(session, self.requests, self.configs, new_producer)
+        store = (
+            TopicLimits(session, self.topics, self.configs, new_producer)
             if limits == "topic"
             else limits
         )
-        """The store of the partition limits; None enforces no limits."""
-
-    async def limits(self, cluster: MetadataResult | None = None) -> Limits:
-        """The limits in force. ``cluster`` is metadata of all topics, if the caller has it."""
-        if isinstance(self.store, TopicLimits):
-            return await self.store.read(cluster)
-        return Limits() if self.store is None else await self.store.read()
-
-    async def limits_and_cluster(self) -> tuple[Limits, MetadataResult]:
-        """The limits, and metadata of all topics."""
-        cluster = await self.session.metadata(None)
-        return await self.limits(cluster), cluster
+        self.guard = LimitsGuard(session, self.topics, store, rng)
 
 
 class Runnable:

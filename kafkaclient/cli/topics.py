@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from kafkaclient.admin import ConfigSource
-from kafkaclient.admin.limits_store import LIMITS_TOPIC
+from kafkaclient.admin.limits import LIMITS_TOPIC
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
 from kafkaclient.cli.options import AsJson, IgnoreLimits, LimitsFile, ValidateOnly, Yes

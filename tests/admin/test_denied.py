@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.admin import Admin, Lifted
-from kafkaclient.admin.limits_store import LIMITS_TOPIC
+from kafkaclient.admin.limits import LIMITS_TOPIC
 from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_REPLICAS, LEADER_RATE
 from kafkaclient.errors import AuthorizationError
 from kafkaclient.testing.clock import virtual_time

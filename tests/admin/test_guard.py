@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from kafkaclient.admin import Admin, ConfigResource, FileLimits, Limits, NewTopic
-from kafkaclient.admin.limits_store import LIMITS_TOPIC
+from kafkaclient.admin.limits import LIMITS_TOPIC
 from kafkaclient.errors import (
     AdminTimeoutError,
     AuthenticationError,

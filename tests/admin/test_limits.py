@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaclient.admin.description import limits_report
-from kafkaclient.admin.limits import OFF, Addition, Limits, Usage
+from kafkaclient.admin.limits import LIMITS_TOPIC, OFF, Addition, Limits, Usage, limits_report
 from kafkaclient.errors import ConfigError, PartitionLimitRaceError, PolicyViolationError
 from kafkaclient.wire.api import BrokerInfo
 from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
@@ -58,11 +57,11 @@ def test_usage_counts_neither_internal_topics_nor_exempt_ones() -> None:
             topic("a", False, (1, 2), (2, 4)),
             topic("moving", False, (3, 4, 1, 2)),
             topic("__consumer_offsets", True, (1, 2)),
-            topic("limits", False, (1,)),
+            topic(LIMITS_TOPIC, False, (1,)),
         ),
         0,
     )
-    counted = Usage.of(cluster, {"limits"})
+    counted = Usage.of(cluster)
     assert counted.hosted == {1: 2, 2: 3, 3: 1, 4: 2}
     assert (counted.partitions, counted.replicas) == (3, 8)
     assert counted.racks.keys() == {1, 2, 3}  # 4 is down

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.admin.limits_store import LIMITS_TOPIC, FileLimits
+from kafkaclient.admin.limits import LIMITS_TOPIC
+from kafkaclient.admin.limits_store import FileLimits
 from kafkaclient.errors import AdminTimeoutError, AuthorizationError, ConfigError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaclient.admin.limits_store import LIMITS_TOPIC
+from kafkaclient.admin.limits import LIMITS_TOPIC
 from kafkaclient.errors import (
     AuthorizationError,
     BrokerError,

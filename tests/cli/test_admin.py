@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kafkaclient.admin import Admin
-from kafkaclient.admin.limits_store import LIMITS_TOPIC
+from kafkaclient.admin.limits import LIMITS_TOPIC
 from kafkaclient.cli import connection as module
 from kafkaclient.cli.app import app
 from kafkaclient.testing.fake import FakeCluster

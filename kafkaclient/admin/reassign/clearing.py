@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafkaclient.admin.configs import ConfigResource
+from kafkaclient.admin.description import known_brokers, live_brokers, partitions_of
 from kafkaclient.admin.reassign.outcome import Lifted
 from kafkaclient.admin.reassign.throttle import ThrottleConfigs
 from kafkaclient.admin.reassign.throttle_marks import ALL_RATE_KEYS, LIST_KEYS
 from kafkaclient.admin.session import gather_outcomes
-from kafkaclient.admin.topics import known_brokers, live_brokers, partitions_of
 from kafkaclient.errors import (
     AuthorizationError,
     KafkaError,

@@ -6,13 +6,13 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
+from kafkaclient.admin.description import live_brokers, partitions_of, topic_error
 from kafkaclient.admin.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 from kafkaclient.admin.reassign.outcome import some
 from kafkaclient.admin.reassign.plan import current_move, new_brokers
 from kafkaclient.admin.reassign.progress import Measurements
 from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_RATE, RATE_KEYS
 from kafkaclient.admin.session import gather_outcomes
-from kafkaclient.admin.topics import live_brokers, partitions_of, topic_error
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import KafkaError
 from kafkaclient.types import TopicPartition

@@ -6,6 +6,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from kafkaclient.admin.description import (
+    cordoned_brokers,
+    known_brokers,
+    live_brokers,
+    partitions_of,
+    topic_error,
+)
 from kafkaclient.admin.reassign.clearing import clear_throttles
 from kafkaclient.admin.reassign.cluster_reader import ClusterReader, known_partitions, visible
 from kafkaclient.admin.reassign.early_unthrottle import unthrottle_early
@@ -28,13 +35,6 @@ from kafkaclient.admin.reassign.progress import Tracker
 from kafkaclient.admin.reassign.submission import Submission
 from kafkaclient.admin.reassign.throttle import ThrottleConfigs, check_rate
 from kafkaclient.admin.reassign.undo import cancel_moves, undo, warn_of
-from kafkaclient.admin.topics import (
-    cordoned_brokers,
-    known_brokers,
-    live_brokers,
-    partitions_of,
-    topic_error,
-)
 from kafkaclient.errors import AdminTimeoutError, ConfigError, KafkaError
 from kafkaclient.topic_names import several
 
@@ -250,7 +250,7 @@ class Reassigner:
             if wanted:
                 cluster = await running.session.metadata(None)
                 nodes = known_brokers(cluster).union(*(ongoing[p].replicas for p in wanted))
-                results = await cancel_moves(running, wanted, cluster)
+                results = await cancel_moves(running, wanted)
         if not preserve_throttles:
             try:
                 async with self._operation("removing throttles", timeout_s) as running:

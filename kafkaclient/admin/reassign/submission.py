@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kafkaclient.admin.description import live_brokers, partitions_of
 from kafkaclient.admin.error_codes import (
     INVALID_REPLICA_ASSIGNMENT,
     REASSIGNMENT_IN_PROGRESS,
@@ -32,7 +33,6 @@ from kafkaclient.admin.reassign.undo import (
     clear_after_failed_start,
     undo_partial_start,
 )
-from kafkaclient.admin.topics import live_brokers, partitions_of
 from kafkaclient.broker_errors import broker_error
 
 if TYPE_CHECKING:
@@ -122,9 +122,9 @@ class Submission:
             ways = "wait until all replicas are in sync, or accept it (--allow-fewer-in-sync)"
             raise _refused(fewer, why, ways)
         self._before = {p: _before(p, ongoing, views) for p in plan}
-        limits = await running.limits(cluster)
+        limits = await running.guard.limits(cluster)
         throttled = {p: move for p, move in moves.items() if p not in dead}
-        running.reassignments.check_limits(wanted, limits, cluster)
+        running.guard.check_moves(wanted, limits, cluster)
         if self.on_rollback is not None:
             self.on_rollback(ReassignmentPlan(self._before))
         unthrottled: dict[int, KafkaError] = {}
@@ -135,9 +135,9 @@ class Submission:
                 either, self.quota, live, seen=seen
             )
         self._sent = wanted
-        results = await running.reassignments.alter(wanted, cluster)
+        results = await running.reassignments.alter(wanted)
         self._sent = {p: nodes for p, nodes in wanted.items() if results[p] is None}
-        await running.reassignments.check_race(self._sent, limits, cluster, undone=True)
+        await running.guard.check_race_of_moves(self._sent, limits, cluster, undone=True)
         for partition, nodes in dead.items():
             advice = f"broker {_nodes(nodes)} is down"
             what = f"reassigning {partition}"

@@ -22,6 +22,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from kafkaclient.admin.configs import ConfigResource
+from kafkaclient.admin.description import topic_error
 from kafkaclient.admin.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from kafkaclient.admin.reassign.plan import follower_replicas, leader_replicas, moving_brokers
 from kafkaclient.admin.reassign.throttle_marks import (
@@ -34,7 +35,6 @@ from kafkaclient.admin.reassign.throttle_marks import (
     TopicThrottle,
 )
 from kafkaclient.admin.session import gather_outcomes
-from kafkaclient.admin.topics import topic_error
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import ConfigError, KafkaError
 from kafkaclient.wire.admin import ConfigKind, ConfigSource, DescribeConfigsCall

@@ -6,12 +6,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Self
 
+from kafkaclient.admin.description import known_brokers, live_brokers, partitions_of
 from kafkaclient.admin.reassign.clearing import clear_throttles, throttled_brokers
 from kafkaclient.admin.reassign.early_unthrottle import unthrottle_early
 from kafkaclient.admin.reassign.outcome import Lifted, Throttles
 from kafkaclient.admin.reassign.plan import bootstrap_map
 from kafkaclient.admin.reassign.throttle import ThrottleConfigs, check_rate
-from kafkaclient.admin.topics import known_brokers, live_brokers, partitions_of
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, ReassignmentError
 
 if TYPE_CHECKING:

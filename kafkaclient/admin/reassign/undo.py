@@ -14,12 +14,12 @@ import logging
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeAlias
 
+from kafkaclient.admin.description import live_brokers, partitions_of
 from kafkaclient.admin.error_codes import NO_REASSIGNMENT_IN_PROGRESS
 from kafkaclient.admin.reassign.clearing import clear_throttles
 from kafkaclient.admin.reassign.outcome import some
 from kafkaclient.admin.reassign.plan import Move, current_move
 from kafkaclient.admin.reassign.throttle import ThrottleConfigs
-from kafkaclient.admin.topics import live_brokers, partitions_of
 from kafkaclient.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kafkaclient.admin.running import RunningAdmin
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.admin import OngoingReassignment
-    from kafkaclient.wire.results import MetadataResult
 
 _Present: TypeAlias = "dict[TopicPartition, frozenset[int]]"  # replicas
 
@@ -104,10 +103,10 @@ def warn_of(cleared: Lifted) -> None:
 
 
 async def cancel_moves(
-    running: RunningAdmin, moving: Collection[TopicPartition], cluster: MetadataResult
+    running: RunningAdmin, moving: Collection[TopicPartition]
 ) -> dict[TopicPartition, KafkaError | None]:
     """Cancel ongoing reassignments. Returns by partition None, or the error if it continues."""
-    results = await running.reassignments.alter(dict.fromkeys(sorted(moving)), cluster)
+    results = await running.reassignments.alter(dict.fromkeys(sorted(moving)))
     return {
         # It may have completed since it was listed.
         partition: None if error and error.code == NO_REASSIGNMENT_IN_PROGRESS else error
@@ -124,8 +123,7 @@ async def _cancel(
     and the errors; neither has a partition whose reassignment was complete before."""
     if not moving:
         return {}, {}
-    cluster = await running.session.metadata(None)
-    results = await running.reassignments.alter(dict.fromkeys(sorted(moving)), cluster)
+    results = await running.reassignments.alter(dict.fromkeys(sorted(moving)))
     errors = {p: error for p, error in results.items() if error is not None}
     present = {p: current_move(ongoing[p]).sources for p in results.keys() - errors.keys()}
     return present, {p: e for p, e in errors.items() if e.code != NO_REASSIGNMENT_IN_PROGRESS}
@@ -156,5 +154,5 @@ async def _move_back(
             what = "%s: moving back within the quota; run `throttle clear` when that is complete"
             _log.warning(what, some(copied))
         # regardless of the partition limits
-        results = await running.reassignments.alter(wanted, cluster) if wanted else {}
+        results = await running.reassignments.alter(wanted) if wanted else {}
     return {p: error for p, error in results.items() if error is not None}

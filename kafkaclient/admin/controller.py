@@ -1,13 +1,13 @@
-"""Topic descriptions, and the requests that create, extend and delete topics."""
+"""The requests to the controller, for topics and for reassignments."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkaclient.admin.description import topic_error
 from kafkaclient.admin.error_codes import (
     INVALID_PARTITIONS,
-    LEADER_NOT_AVAILABLE,
+    NO_REASSIGNMENT_IN_PROGRESS,
     NOT_NOW,
     REQUEST_TIMED_OUT,
     THROTTLING_QUOTA_EXCEEDED,
@@ -15,12 +15,11 @@ from kafkaclient.admin.error_codes import (
     UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from kafkaclient.admin.session import CONTROLLER, gather_outcomes
+from kafkaclient.admin.session import CONTROLLER
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import InvalidTopicError, KafkaError
 from kafkaclient.topic_names import check_topic_name
-from kafkaclient.types import TopicPartition
-from kafkaclient.wire.admin import DescribeLogDirsCall
+from kafkaclient.wire.admin import AlterReassignmentsCall, ListReassignmentsCall
 from kafkaclient.wire.topics import (
     CreatePartitionsCall,
     CreateTopicsCall,
@@ -31,11 +30,11 @@ from kafkaclient.wire.topics import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from uuid import UUID
 
     from kafkaclient.admin.session import AdminSession
+    from kafkaclient.types import TopicPartition
+    from kafkaclient.wire.admin import AlterReassignmentsResult, OngoingReassignment
     from kafkaclient.wire.api import Call
-    from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
     from kafkaclient.wire.topics import TopicOutcome, TopicOutcomes
 
 _RETRIABLE = NOT_NOW | {THROTTLING_QUOTA_EXCEEDED}  # a mutation quota (KIP-599) is exceeded
@@ -43,86 +42,6 @@ _RETRIABLE = NOT_NOW | {THROTTLING_QUOTA_EXCEEDED}  # a mutation quota (KIP-599)
 # From 4.0 on brokers refuse to create more than 10,000 partitions in one request. They answer a
 # larger extension with UNKNOWN_SERVER_ERROR after they added 10,000 partitions.
 MAX_PARTITIONS_PER_REQUEST = 5_000
-
-_ADVICE = {
-    UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic",
-    TOPIC_ALREADY_EXISTS: "a topic with this name exists",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDescription:
-    """A topic and its partitions. ``topic_id`` is None before Kafka 2.8."""
-
-    name: str
-    topic_id: UUID | None
-    internal: bool
-    """Whether the brokers call the topic internal, as ``__consumer_offsets``."""
-    partitions: tuple[PartitionView, ...]
-
-    @property
-    def replication_factor(self) -> int:
-        """The number of replicas of the first partition, as Kafka's tools show it."""
-        return len(self.partitions[0].replicas) if self.partitions else 0
-
-    @property
-    def under_replicated(self) -> tuple[PartitionView, ...]:
-        """The partitions with a replica that is not in sync."""
-        return tuple(p for p in self.partitions if len(p.isr) < len(p.replicas))
-
-    @property
-    def unavailable(self) -> tuple[PartitionView, ...]:
-        """The partitions without a leader."""
-        return tuple(p for p in self.partitions if p.leader < 0)
-
-
-def description_of(info: TopicInfo) -> TopicDescription:
-    """The description of a topic in metadata. Raises the topic's error code as an error."""
-    if info.error_code and info.error_code != LEADER_NOT_AVAILABLE:
-        raise topic_error(info.error_code, info.name, "describing", "Describe")
-    partitions = tuple(sorted(info.partitions))
-    return TopicDescription(info.name, info.topic_id, info.is_internal, partitions)
-
-
-def live_brokers(cluster: MetadataResult) -> list[int]:
-    """The ids of the brokers that are up."""
-    return [broker.node_id for broker in cluster.brokers]
-
-
-def known_brokers(cluster: MetadataResult) -> set[int]:
-    """The ids of the brokers that are up, or have replicas in this metadata."""
-    replicas = (view.replicas for view in partitions_of(cluster).values())
-    return set(live_brokers(cluster)).union(*replicas)
-
-
-async def cordoned_brokers(session: AdminSession, nodes: Iterable[int]) -> set[int]:
-    """The brokers whose log directories are all cordoned (KIP-1066): the controller itself places
-    no replica there, but accepts explicit replicas. Brokers before 4.3, brokers that do not answer,
-    and brokers without Describe on the cluster are not among them."""
-    call = DescribeLogDirsCall({})
-    answers, _ = await gather_outcomes({node: session.once(call, node) for node in nodes})
-    return {
-        node
-        for node, answer in answers.items()
-        if answer.directories and all(directory.cordoned for directory in answer.directories)
-    }
-
-
-def partitions_of(cluster: MetadataResult) -> dict[TopicPartition, PartitionView]:
-    """All partitions in the metadata."""
-    return {
-        TopicPartition(topic.name, view.partition): view
-        for topic in cluster.topics
-        for view in topic.partitions
-    }
-
-
-def topic_error(
-    code: int, name: str, doing: str, operation: str, detail: str | None = None
-) -> KafkaError:
-    """The exception for a broker's error code about a topic."""
-    advice = denied(code, operation, name) or _ADVICE.get(code)
-    return broker_error(code, f"{doing} topic {name!r}", detail, advice=advice)
 
 
 def errors_of(
@@ -132,7 +51,7 @@ def errors_of(
     return {name: o if isinstance(o, KafkaError) else None for name, o in outcomes.items()}
 
 
-class Requests:
+class TopicRequests:
     """The requests to the controller for topics. Each topic of a request has its own outcome."""
 
     def __init__(self, session: AdminSession) -> None:
@@ -274,3 +193,54 @@ def _slices(topics: Mapping[str, NewTopic]) -> Iterable[tuple[str, ...]]:
         total += size
     if group:
         yield tuple(group)
+
+
+class Reassignments:
+    """Lists and alters reassignments (KIP-455)."""
+
+    def __init__(self, session: AdminSession) -> None:
+        self._session = session
+        self._timeout_ms = session.controller_timeout_ms
+
+    async def ongoing(self) -> dict[TopicPartition, OngoingReassignment]:
+        """The ongoing reassignments. Raises the controller's error."""
+        call = ListReassignmentsCall(timeout_ms=self._timeout_ms)
+
+        async def attempt() -> dict[TopicPartition, OngoingReassignment]:
+            answer = await self._session.once(call, CONTROLLER)
+            if answer.error_code:
+                code, detail = answer.error_code, answer.error_message
+                raise _error(code, "listing reassignments", detail, "Describe")
+            return {move.partition: move for move in answer.partitions}
+
+        return await self._session.until_answered(attempt)
+
+    async def alter(
+        self, moves: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Start reassignments, or cancel them (None). Returns by partition None or the error.
+        Raises the controller's error for the whole request."""
+        call = AlterReassignmentsCall(moves, self._timeout_ms)
+        attempts = 0
+
+        async def attempt() -> AlterReassignmentsResult:
+            nonlocal attempts
+            attempts += 1
+            answer = await self._session.once(call, CONTROLLER)
+            if answer.error_code in NOT_NOW:
+                raise broker_error(answer.error_code, "reassigning partitions")
+            return answer
+
+        answer = await self._session.until_answered(attempt)
+        if answer.error_code:
+            raise _error(answer.error_code, "reassigning partitions", answer.error_message)
+        results: dict[TopicPartition, KafkaError | None] = {}
+        for partition, code, detail in answer.partitions:
+            # An earlier attempt, whose answer was lost, may have cancelled the reassignment.
+            done = not code or (code == NO_REASSIGNMENT_IN_PROGRESS and attempts > 1)
+            results[partition] = None if done else _error(code, f"reassigning {partition}", detail)
+        return results
+
+
+def _error(code: int, what: str, detail: str | None, operation: str = "Alter") -> KafkaError:
+    return broker_error(code, what, detail, advice=denied(code, operation))

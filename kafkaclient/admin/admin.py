@@ -17,7 +17,7 @@ from kafkaclient.admin.description import (
 )
 from kafkaclient.admin.groups import GroupAdmin
 from kafkaclient.admin.limits import LimitsReport, Usage, limits_report
-from kafkaclient.admin.partitions import PartitionAdmin, RecordAdmin
+from kafkaclient.admin.partitions import PartitionAdmin
 from kafkaclient.admin.reassign.reassigner import Reassigner
 from kafkaclient.admin.reassign.throttled_reassignment import (
     ReplicationQuotas,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.admin import ConfigEntry, OngoingReassignment
 
 
-class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin, RecordAdmin):
+class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin):
     """Manages a cluster: topics, configurations, partition limits (KIP-578), transactions.
 
     ::

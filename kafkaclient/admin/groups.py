@@ -116,20 +116,9 @@ class GroupAdmin(Runnable):
         """All groups that this client may describe, sorted by name. Sends a request to every
         broker. Raises BrokerError."""
         async with self._operation("listing groups", timeout_s) as running:
-            session = running.session
-
-            async def listed(node: int) -> tuple[GroupListing, ...]:
-                answer = await session.once(ListGroupsCall(), node)
-                if answer.error_code:
-                    raise broker_error(answer.error_code, f"listing the groups of broker {node}")
-                return answer.groups
-
-            async def attempt() -> list[GroupListing]:
-                brokers = (await session.metadata(())).brokers
-                answers = await asyncio.gather(*(listed(broker.node_id) for broker in brokers))
-                return sorted({group for groups in answers for group in groups})
-
-            return await session.until_answered(attempt)
+            what = "listing the groups"
+            answers = await running.session.from_each_broker(ListGroupsCall(), what)
+            return sorted({group for answer in answers for group in answer.groups})
 
     async def delete_groups(
         self, groups: Iterable[str], *, timeout_s: float | None = None

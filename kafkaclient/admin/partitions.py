@@ -30,15 +30,13 @@ if TYPE_CHECKING:
     from kafkaclient.wire.offsets import ListOffsetsResult
 
 
-# --- The methods of ``Admin`` for the offsets that partitions have --------------------------------
-
 _FETCH_BYTES = 64 * 1024
 _MAX_FETCHES = 16  # of a partition; a longer tail without visible records counts as lag
 _CONCURRENT_FETCHES = 50
 
 
 class PartitionAdmin(Runnable):
-    """The partition methods of :class:`~kafkaclient.admin.Admin`."""
+    """The methods for partitions of :class:`~kafkaclient.admin.Admin`."""
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
@@ -109,6 +107,38 @@ class PartitionAdmin(Runnable):
                 return {tp for tp, empty in zip(leaders, found, strict=True) if empty}
 
             return await session.until_answered(attempt) if ranges else set()
+
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Delete the records before an offset of each partition; -1 deletes all that are written
+        (KIP-107; Java: ``Admin.deleteRecords``). Returns each partition's first offset. The
+        deletion cannot be undone. An offset before the first one changes nothing.
+
+        Raises:
+            ConfigError: an offset is less than -1.
+            OffsetOutOfRangeError: an offset is beyond the end of its partition.
+            UnknownTopicError: a partition does not exist.
+            AuthorizationError: the principal may not ``Delete`` records of the topic.
+            PolicyViolationError: the topic is only compacted (``cleanup.policy``).
+            BrokerError: another error of a leader. Records of other partitions may be deleted.
+        """
+        for partition, offset in offsets.items():
+            if offset < -1:
+                raise ConfigError(
+                    f"delete_records of {partition} before offset {offset}: give an offset of at "
+                    "least 0, or -1 for all records"
+                )
+        deleted: dict[TopicPartition, int] = {}
+        async with self._operation("deleting records", timeout_s) as running:
+
+            async def attempt() -> None:
+                left = {p: offset for p, offset in offsets.items() if p not in deleted}
+                await _delete(running.session, left, deleted)
+
+            if offsets:
+                await running.session.until_answered(attempt)
+        return deleted
 
 
 async def _led(
@@ -197,45 +227,6 @@ def _headers(records: memoryview) -> Iterator[BatchHeader]:
             return
         yield header
         records = records[header.size :]
-
-
-# --- The method of ``Admin`` that deletes records -------------------------------------------------
-
-
-class RecordAdmin(Runnable):
-    """The record method of :class:`~kafkaclient.admin.Admin`."""
-
-    async def delete_records(
-        self, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """Delete the records before an offset of each partition; -1 deletes all that are written
-        (KIP-107; Java: ``Admin.deleteRecords``). Returns each partition's first offset. The
-        deletion cannot be undone. An offset before the first one changes nothing.
-
-        Raises:
-            ConfigError: an offset is less than -1.
-            OffsetOutOfRangeError: an offset is beyond the end of its partition.
-            UnknownTopicError: a partition does not exist.
-            AuthorizationError: the principal may not ``Delete`` records of the topic.
-            PolicyViolationError: the topic is only compacted (``cleanup.policy``).
-            BrokerError: another error of a leader. Records of other partitions may be deleted.
-        """
-        for partition, offset in offsets.items():
-            if offset < -1:
-                raise ConfigError(
-                    f"delete_records of {partition} before offset {offset}: give an offset of at "
-                    "least 0, or -1 for all records"
-                )
-        deleted: dict[TopicPartition, int] = {}
-        async with self._operation("deleting records", timeout_s) as running:
-
-            async def attempt() -> None:
-                left = {p: offset for p, offset in offsets.items() if p not in deleted}
-                await _delete(running.session, left, deleted)
-
-            if offsets:
-                await running.session.until_answered(attempt)
-        return deleted
 
 
 async def _delete(

@@ -12,9 +12,10 @@ from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.backoff import retry_pause_s, until_answered
 from kafkaclient.cluster.client import bootstrap_error
-from kafkaclient.cluster.coordinator import Coordinators
+from kafkaclient.cluster.coordinator import CodedAnswer, Coordinators
 from kafkaclient.cluster.identity import is_final
 from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.view import Broker, ClusterView
@@ -75,6 +76,7 @@ class Shared(Generic[T]):
 
 _log = logging.getLogger(__name__)
 
+A = TypeVar("A", bound=CodedAnswer)
 K = TypeVar("K")
 
 # Stands for the broker that metadata names as the controller. A KRaft cluster names any broker,
@@ -256,6 +258,22 @@ class AdminSession:
             await self.metadata(())
 
         return await until_answered(attempt, before_retry, self._waits, _ANSWER, silence=None)
+
+    async def from_each_broker(self, call: Call[A], what: str) -> list[A]:
+        """The answers of all brokers that are up. Raises the error of one; ``what`` describes the
+        call, as in "listing the groups"."""
+
+        async def answer_of(node: int) -> A:
+            answer = await self.once(call, node)
+            if answer.error_code:
+                raise broker_error(answer.error_code, f"{what} of broker {node}")
+            return answer
+
+        async def attempt() -> list[A]:
+            brokers = (await self.metadata(())).brokers
+            return await asyncio.gather(*(answer_of(broker.node_id) for broker in brokers))
+
+        return await self.until_answered(attempt)
 
     def _refresh_soon(self, _reason: str) -> None:
         """Refresh metadata in the background, unless a refresh is already running."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.coordinator import Coordinators
     from kafkaclient.types import PreparedTransaction
     from kafkaclient.wire.transaction_states import (
-        ListedTransactions,
         TransactionDescription,
         TransactionListing,
         TxnState,
@@ -86,20 +85,7 @@ class TransactionAdmin(Runnable):
         from 3.0)."""
         call = ListTransactionsCall(tuple(states))
         async with self._operation("listing transactions", timeout_s) as running:
-            session = running.session
-
-            async def listed(node: int) -> ListedTransactions:
-                answer = await session.once(call, node)
-                if answer.error_code:
-                    what = f"listing the transactions of broker {node}"
-                    raise broker_error(answer.error_code, what)
-                return answer
-
-            async def attempt() -> list[ListedTransactions]:
-                brokers = (await session.metadata(())).brokers
-                return await asyncio.gather(*(listed(broker.node_id) for broker in brokers))
-
-            answers = await session.until_answered(attempt)
+            answers = await running.session.from_each_broker(call, "listing the transactions")
         found = (listing for answer in answers for listing in answer.transactions)
         return sorted(one for one in found if one.transactional_id.startswith(prefix))
 

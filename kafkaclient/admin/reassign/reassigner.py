@@ -19,7 +19,6 @@ from kafkaclient.admin.reassign.early_unthrottle import unthrottle_early
 from kafkaclient.admin.reassign.estimate import Estimate, estimate, growth_of
 from kafkaclient.admin.reassign.outcome import (
     Lifted,
-    Throttles,
     Verification,
     off_target,
     states,
@@ -32,9 +31,8 @@ from kafkaclient.admin.reassign.plan import (
     with_replication_factor,
 )
 from kafkaclient.admin.reassign.progress import Tracker
-from kafkaclient.admin.reassign.submission import Submission
+from kafkaclient.admin.reassign.submission import Submission, cancel_moves, undo, warn_of
 from kafkaclient.admin.reassign.throttle import ThrottleConfigs, check_rate
-from kafkaclient.admin.reassign.undo import cancel_moves, undo, warn_of
 from kafkaclient.errors import AdminTimeoutError, ConfigError, KafkaError
 from kafkaclient.topic_names import several
 
@@ -217,11 +215,8 @@ class Reassigner:
             lifted = None
             if not preserve_throttles:
                 lifted = await clear_throttles(running, completed=plan, brokers=nodes)
-            throttle = ThrottleConfigs(running)
-            lists, hidden = await throttle.topics(partition.topic for partition in plan)
-            brokers, failures = await throttle.brokers(nodes)
-            defaults = await throttle.defaults()
-        throttles = Throttles(lists, brokers, failures, hidden, defaults)
+            topics = (partition.topic for partition in plan)
+            throttles = await ThrottleConfigs(running).describe(topics, nodes)
         return Verification(partitions, not ongoing, lifted, throttles)
 
     async def cancel(

@@ -7,7 +7,8 @@ These words have one meaning in this package:
 - *clear* throttles: remove the throttles of this package that nothing needs, and *restore* the
   lists and rates that they replaced (:mod:`.clearing`). The result is a ``Lifted``.
 - *delete all* throttles: also the throttles of other tools. Nothing is restored.
-- *undo* a reassignment: cancel its moves, restore the replicas, and clear throttles (:mod:`.undo`).
+- *undo* a reassignment: cancel its moves, restore the replicas, and clear throttles
+  (:mod:`.submission`).
 - *announce* and *withdraw*: lock and unlock throttles (:mod:`kafkaclient.admin.announcements`).
 
 Lists of throttled replicas are set before rates, and both before reassignments start, as in Kafka's
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.admin.configs import ConfigResource
 from kafkaclient.admin.description import topic_error
 from kafkaclient.admin.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from kafkaclient.admin.reassign.outcome import Throttles
 from kafkaclient.admin.reassign.plan import follower_replicas, leader_replicas, moving_brokers
 from kafkaclient.admin.reassign.throttle_marks import (
     ALL_RATE_KEYS,
@@ -138,6 +140,12 @@ class ThrottleConfigs:
         this package sets none."""
         entries = await self._configs.describe(ConfigResource.broker_defaults())
         return _rates_in({name: entry.value for name, entry in entries.items()})
+
+    async def describe(self, topics: Iterable[str], nodes: Iterable[int]) -> Throttles:
+        """The throttles of these topics and brokers, and of the broker defaults."""
+        lists, hidden = await self.topics(topics)
+        brokers, failures = await self.brokers(nodes)
+        return Throttles(lists, brokers, failures, hidden, await self.defaults())
 
     async def set_moves(
         self, moves: Mapping[TopicPartition, Move], rate: int, live: Collection[int], *, seen: str

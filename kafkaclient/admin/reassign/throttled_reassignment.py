@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from kafkaclient.admin.description import known_brokers, live_brokers, partitions_of
 from kafkaclient.admin.reassign.clearing import clear_throttles, throttled_brokers
 from kafkaclient.admin.reassign.early_unthrottle import unthrottle_early
-from kafkaclient.admin.reassign.outcome import Lifted, Throttles
 from kafkaclient.admin.reassign.plan import bootstrap_map
 from kafkaclient.admin.reassign.throttle import ThrottleConfigs, check_rate
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, ReassignmentError
@@ -17,14 +17,12 @@ from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, Reassig
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 
-    from kafkaclient.admin.reassign.outcome import Begun
+    from kafkaclient.admin.reassign.outcome import Begun, Lifted, Throttles
     from kafkaclient.admin.reassign.progress import Progress
     from kafkaclient.admin.reassign.reassigner import Reassigner
     from kafkaclient.admin.running import Operation
     from kafkaclient.types import TopicPartition
 
-
-# --- ``Admin.throttled``: a reassignment as an async context manager. Ctrl-C ends in --------------
 
 _log = logging.getLogger(__name__)
 
@@ -145,12 +143,11 @@ class ReplicationQuotas:
         down are not known: it is a failure if it has replicas."""
         async with self._operation("describing throttles", timeout_s) as running:
             cluster = await running.session.metadata(None)
-            throttle = ThrottleConfigs(running)
-            topics, hidden = await throttle.topics(topic.name for topic in cluster.topics)
-            brokers, failures = await throttle.brokers(known_brokers(cluster))
-            defaults = await throttle.defaults()
-        set_ = {name: each for name, each in topics.items() if each.any}
-        return Throttles(set_, brokers, failures, hidden, defaults)
+            names = (topic.name for topic in cluster.topics)
+            found = await ThrottleConfigs(running).describe(names, known_brokers(cluster))
+        return replace(
+            found, topics={name: each for name, each in found.topics.items() if each.any}
+        )
 
     async def set_rate(
         self,

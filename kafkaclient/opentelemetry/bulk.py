@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkaclient import BulkDelivery, Delivery, RecordBatchBuilder
     from kafkaclient.cluster.metadata import Metadata
     from kafkaclient.opentelemetry.headers import Pairs
-    from kafkaclient.opentelemetry.sending import Gate
+    from kafkaclient.opentelemetry.sending import SpanGate
     from kafkaclient.opentelemetry.spans import Spans
     from kafkaclient.types import HeadersLike
 
@@ -112,7 +112,7 @@ class BulkSpan:
         end_failed(self._span, attributes)
 
 
-def traced_bulk_methods(gate: Gate, spans: Spans) -> dict[str, Any]:
+def traced_bulk_methods(gate: SpanGate, spans: Spans) -> dict[str, Any]:
     """The methods by name."""
 
     def started(

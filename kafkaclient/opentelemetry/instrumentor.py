@@ -14,12 +14,11 @@ from opentelemetry.instrumentation.instrumentor import (  # type: ignore[attr-de
     BaseInstrumentor,
 )
 
-from kafkaclient import __version__
 from kafkaclient.hooks import FinishedBatch, Hooks
 from kafkaclient.opentelemetry.attributes import broker_attributes, topic_attributes
 from kafkaclient.opentelemetry.bulk import traced_bulk_methods
 from kafkaclient.opentelemetry.failures import ERROR_TYPE, error_type, harmless
-from kafkaclient.opentelemetry.sampling import Sampling
+from kafkaclient.opentelemetry.sampling import SCOPE, Sampling
 from kafkaclient.opentelemetry.sending import traced_methods
 from kafkaclient.opentelemetry.spans import Spans
 from kafkaclient.producer.producer import Producer
@@ -33,45 +32,15 @@ if TYPE_CHECKING:
     from kafkaclient.aiokafka import AIOKafkaProducer
 
 
-# --- The metrics of the semantic conventions ------------------------------------------------------
-
 _plain_start = Producer.start
 
 
-class Measuring:
-    """Measures the producers that are started. ``provider`` None: the global meter provider, if one
-    is set when a producer is started."""
-
-    def __init__(self, provider: MeterProvider | None, name: str, version: str) -> None:
-        self._provider = provider
-        self._scope = (name, version)
-        self.stopped = False
-
-    def methods(self) -> dict[str, Any]:
-        """The methods that take the place of a producer's own, by name."""
-
-        @wraps(_plain_start)
-        async def start(producer: Any) -> None:
-            self._add_hook(producer)
-            await _plain_start(producer)
-
-        return {"start": start}
-
-    @harmless("preparing the metrics of a producer")
-    def _add_hook(self, producer: Any) -> None:
-        provider = self._provider or metrics.get_meter_provider()
-        if self.stopped or type(provider).__module__.startswith("opentelemetry.metrics"):
-            return  # the API's own provider measures nothing
-        config = producer.config
-        hooks = tuple(hook for hook in config.hooks if not isinstance(hook, BatchMetrics))
-        hook = BatchMetrics(metrics.get_meter(*self._scope, provider), producer, self)
-        producer.config = dataclasses.replace(config, hooks=(*hooks, hook))
-
-
 class BatchMetrics(Hooks):
-    """Measures the batches of one producer."""
+    """Measures the batches of one producer, until the ``instrumentation`` stops."""
 
-    def __init__(self, meter: metrics.Meter, producer: Any, measuring: Measuring) -> None:
+    def __init__(
+        self, meter: metrics.Meter, producer: Any, instrumentation: Instrumentation
+    ) -> None:
         self._duration = meter.create_histogram(
             "messaging.client.operation.duration",
             "s",
@@ -83,10 +52,10 @@ class BatchMetrics(Hooks):
             "Number of messages producer attempted to send to the broker.",
         )
         self._producer = weakref.ref(producer)
-        self._measuring = measuring
+        self._instrumentation = instrumentation
 
     def on_batch(self, batch: FinishedBatch) -> None:
-        if self._measuring.stopped:
+        if self._instrumentation.stopped:
             return
         attributes = topic_attributes(batch.topic)
         producer = self._producer()
@@ -98,11 +67,6 @@ class BatchMetrics(Hooks):
         self._duration.record(batch.done_s - batch.created_s, attributes)
         if batch.sent_s is not None:
             self._sent.add(batch.records, attributes)
-
-
-# --- Switches tracing on and off: for all producers of the process, or for one --------------------
-
-_SCOPE = "kafkaclient.opentelemetry"
 
 
 class KafkaclientInstrumentor(BaseInstrumentor):  # type: ignore[misc]
@@ -154,7 +118,8 @@ _originals: dict[str, Any] = {}
 
 
 class Instrumentation:
-    """The methods that take the place of a producer's own, and what they share."""
+    """The methods that take the place of a producer's own, and what they share. ``meter_provider``
+    None: the global one, if one is set when a producer is started."""
 
     def __init__(
         self,
@@ -163,19 +128,36 @@ class Instrumentation:
         *,
         record_keys: bool = False,
     ) -> None:
-        self._sampling = Sampling(tracer_provider, _SCOPE, __version__)
-        self._measuring = Measuring(meter_provider, _SCOPE, __version__)
+        self._meter_provider = meter_provider
+        self._sampling = Sampling(tracer_provider)
+        self.stopped = False
         spans, gate = Spans(self._sampling, record_keys=record_keys), self._sampling.gate
+
+        @wraps(_plain_start)
+        async def start(producer: Any) -> None:
+            self._measure(producer)
+            await _plain_start(producer)
+
         self.methods = {
             **traced_methods(gate, spans.start_record),
             **traced_bulk_methods(gate, spans),
-            **self._measuring.methods(),
+            "start": start,
         }
+
+    @harmless("preparing the metrics of a producer")
+    def _measure(self, producer: Any) -> None:
+        provider = self._meter_provider or metrics.get_meter_provider()
+        if self.stopped or type(provider).__module__.startswith("opentelemetry.metrics"):
+            return  # the API's own provider measures nothing
+        config = producer.config
+        hooks = tuple(hook for hook in config.hooks if not isinstance(hook, BatchMetrics))
+        hook = BatchMetrics(metrics.get_meter(*SCOPE, provider), producer, self)
+        producer.config = dataclasses.replace(config, hooks=(*hooks, hook))
 
     def stop(self) -> None:
         """Start no more spans, and measure no more batches."""
         self._sampling.stop()
-        self._measuring.stopped = True
+        self.stopped = True
 
 
 def instrument_producer(

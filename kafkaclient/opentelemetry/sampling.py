@@ -19,14 +19,18 @@ from opentelemetry.context import Context
 from opentelemetry.instrumentation.utils import is_instrumentation_enabled
 from opentelemetry.trace import SpanKind
 
+from kafkaclient import __version__
 from kafkaclient.opentelemetry.failures import FAILURES, report
 from kafkaclient.opentelemetry.headers import pairs_of, unsampled_pairs_of
-from kafkaclient.opentelemetry.sending import Gate
+from kafkaclient.opentelemetry.sending import SpanGate
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider
 
     from kafkaclient.opentelemetry.headers import Pairs
+
+SCOPE = ("kafkaclient.opentelemetry", __version__)
+"""The name and the version of the instrumentation, for tracers and meters."""
 
 _SDK = "opentelemetry.sdk.trace.sampling"
 _PART = r"AlwaysOnSampler|AlwaysOffSampler|TraceIdRatioBased\{[^{}]*\}"
@@ -40,18 +44,17 @@ class Sampling:
     ``provider`` None: the global tracer provider, also if the program sets it later.
     """
 
-    def __init__(self, provider: TracerProvider | None, name: str, version: str) -> None:
+    def __init__(self, provider: TracerProvider | None) -> None:
         if provider is not None and not hasattr(provider, "get_tracer"):
             raise TypeError(f"tracer_provider must be a TracerProvider, not {provider!r}")
         self._provider = provider
-        self._scope = (name, version)
         self._tracer: Tracer | None = None
         self._ratio: float | None = None
         """The share of records without parent that are sampled; None: the sampler is asked."""
         self._by_context = False
         """Whether the sampler's answer is the same for all records of one context."""
         self._stopped = False
-        self.gate = Gate(context_api.get_current, self._decide)
+        self.gate = SpanGate(context_api.get_current, self._decide)
 
     def stop(self) -> None:
         """No record gets a span or a context any more."""
@@ -64,8 +67,7 @@ class Sampling:
         if self._tracer is not None:
             return self._tracer
         provider = self._provider or trace.get_tracer_provider()
-        name, version = self._scope
-        tracer = trace.get_tracer(name, version, provider)
+        tracer = trace.get_tracer(*SCOPE, provider)
         if not isinstance(provider, trace.ProxyTracerProvider):
             self._use(tracer)
             self._tracer = tracer  # last: another thread uses what is set by now
@@ -86,7 +88,7 @@ class Sampling:
         self.gate.sample(ratio)
 
     def _decide(self, context: Context) -> Pairs | None:
-        """For :class:`Gate`: None if a record in this context gets a span, else its headers."""
+        """For :class:`SpanGate`: None if a record in this context gets a span, else its headers."""
         try:
             return self._decided(context)
         except FAILURES as error:
@@ -96,29 +98,24 @@ class Sampling:
     def _decided(self, context: Context) -> Pairs | None:
         if self._stopped or not is_instrumentation_enabled():
             return ()
-        tracer = self.tracer
+        tracer: Any = self.tracer
         if self._tracer is None:  # no provider yet: the API propagates the context, no more
             return pairs_of(context) if context else ()
         parent = trace.get_current_span(context).get_span_context()
         if not parent.is_valid:
-            return self._decide_root(context)
-        if self._by_context and not self._samples_children(tracer, context, parent.trace_id):
-            headers = unsampled_pairs_of(context)
-            self.gate.remember_unsampled(context, headers)
-            return headers
+            if self._ratio is None:
+                return None
+            if self.gate.skip_record():
+                return pairs_of(context) if context else ()  # there may be baggage
+            self.gate.draw()
+        elif self._by_context:
+            kind = SpanKind.PRODUCER
+            answer = tracer.sampler.should_sample(context, parent.trace_id, "send", kind)
+            if not answer.decision.is_recording():
+                headers = unsampled_pairs_of(context)
+                self.gate.remember_unsampled(context, headers)
+                return headers
         return None
-
-    def _decide_root(self, context: Context) -> Pairs | None:
-        if self._ratio is None:
-            return None
-        if self.gate.skip_record():
-            return pairs_of(context) if context else ()  # there may be baggage
-        self.gate.draw()
-        return None
-
-    def _samples_children(self, tracer: Any, context: Context, trace_id: int) -> bool:
-        result = tracer.sampler.should_sample(context, trace_id, "send", SpanKind.PRODUCER)
-        return bool(result.decision.is_recording())
 
 
 def _root_ratio(sampler: Any) -> float | None:

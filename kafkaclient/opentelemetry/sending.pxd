@@ -11,7 +11,7 @@ cdef object random
 
 
 @cython.final
-cdef class Gate:
+cdef class SpanGate:
     cdef object _current
     cdef object _decide
     cdef tuple _known
@@ -28,7 +28,7 @@ cdef class Gate:
     cpdef int remember_unsampled(self, context, tuple headers) except -1
 
 
-cdef tuple _unsampled_headers(Gate gate)
+cdef tuple _unsampled_headers(SpanGate gate)
 cdef object _try_append(
     DirectAppend producer, topic, value, key, partition, timestamp_ms, headers
 )

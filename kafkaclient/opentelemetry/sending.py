@@ -1,6 +1,6 @@
 """``send_nowait``, ``send`` and ``send_and_wait`` with spans. A record without a span costs little.
 
-:class:`Gate` says whether a record gets a span, before anything is allocated for it.
+:class:`SpanGate` says whether a record gets a span, before anything is allocated for it.
 :func:`traced_methods` makes the methods that take the place of a producer's own.
 
 ``sending.pxd`` has the C types.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkaclient.opentelemetry.headers import Pairs
     from kafkaclient.types import HeadersLike, RecordMetadata
 
-__all__ = ["Gate", "traced_methods"]
+__all__ = ["SpanGate", "traced_methods"]
 
 _ALWAYS = 2**62  # records: more than any producer sends
 
@@ -39,7 +39,7 @@ if not cython.compiled:  # for the type checker: these names are in C (see the .
     _log = log
 
 
-class Gate:
+class SpanGate:
     """Whether the next record gets a span. Producers in several threads share one gate.
 
     ``current()`` gives OpenTelemetry's current context. ``decide(context)`` is asked about each
@@ -121,7 +121,7 @@ class Gate:
         self._known = (context, headers)
 
 
-def traced_methods(gate: Gate, start: Callable[..., tuple[Any, HeadersLike]]) -> dict[str, Any]:
+def traced_methods(gate: SpanGate, start: Callable[..., tuple[Any, HeadersLike]]) -> dict[str, Any]:
     """The methods by name. ``start(producer, topic, value, key, partition, headers)`` starts the
     span of a record, and returns it with the headers that carry its context."""
 
@@ -201,7 +201,7 @@ def traced_methods(gate: Gate, start: Callable[..., tuple[Any, HeadersLike]]) ->
     return {"send_nowait": send_nowait, "send": send, "send_and_wait": send_and_wait}
 
 
-def _unsampled_headers(gate: Gate) -> Pairs | None:
+def _unsampled_headers(gate: SpanGate) -> Pairs | None:
     return gate.unsampled_headers()
 
 

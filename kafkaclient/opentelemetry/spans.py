@@ -88,31 +88,20 @@ class Spans:
         span: Span = trace.INVALID_SPAN
         try:
             current = context_api.get_current()
-            span = self._started(producer, topic, partition, attributes, current, caller_context)
+            name, common = span_description(producer.config.client_id, topic)
+            if type(partition) is int:
+                attributes |= place_attributes(topic, partition)
+            span = self._sampling.tracer.start_span(
+                name,
+                current,
+                SpanKind.PRODUCER,
+                {**common, **attributes} if attributes else common,
+                [Link(caller_context)] if caller_context else None,
+            )
             return span, () if caller_context else _pairs_with(span, current)
         except FAILURES as error:
             report("starting a span", error)
             return span, ()
-
-    def _started(
-        self,
-        producer: Any,
-        topic: Any,
-        partition: Any,
-        attributes: dict[str, AttributeValue],
-        current: Context,
-        caller_context: trace.SpanContext | None,
-    ) -> Span:
-        name, common = span_description(producer.config.client_id, topic)
-        if type(partition) is int:
-            attributes |= place_attributes(topic, partition)
-        return self._sampling.tracer.start_span(
-            name,
-            current,
-            SpanKind.PRODUCER,
-            {**common, **attributes} if attributes else common,
-            [Link(caller_context)] if caller_context else None,
-        )
 
 
 def _pairs_with(span: Span, current: Context) -> Pairs:

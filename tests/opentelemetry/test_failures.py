@@ -20,7 +20,7 @@ from opentelemetry.trace import NonRecordingSpan, NoOpTracer
 
 from kafkaclient.errors import InvalidRecordError
 from kafkaclient.opentelemetry import KafkaclientInstrumentor, failures
-from kafkaclient.opentelemetry.sending import Gate
+from kafkaclient.opentelemetry.sending import SpanGate
 from kafkaclient.testing.clock import virtual_time
 from tests.opentelemetry.support import Seen, header, records
 from tests.producer.support import start_producer
@@ -170,7 +170,7 @@ async def test_a_record_is_sent_although_the_propagator_fails(
 
 
 def test_a_context_that_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
-    gate = Gate(fail, lambda _: None)
+    gate = SpanGate(fail, lambda _: None)
     assert [gate.unsampled_headers() for _ in range(3)] == [(), (), ()]
     (record,) = caplog.records
     assert "tracing failed while reading the current context" in record.getMessage()

@@ -135,7 +135,7 @@ async def test_the_share_of_sampled_records_and_their_trace_ids(
 
 def test_the_gaps_are_as_independent_draws_give_them() -> None:
     """Compared with the sampler's own decisions by their distribution: gap 0, 1, 2, ..."""
-    sampling = Sampling(TracerProvider(TraceIdRatioBased(0.25)), "s", "1")
+    sampling = Sampling(TracerProvider(TraceIdRatioBased(0.25)))
     decisions = [sampling.gate.unsampled_headers() is None for _ in range(40_000)]
     gaps, gap = [], 0
     for sampled in decisions:

@@ -21,7 +21,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from kafkaclient.spark.garbage import freeze_objects
+from kafkaclient.spark.jobs import freeze_objects
 from kafkaclient.time_limit import loop_factory
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ The driver first writes a :class:`Decision`: the set of transactions to commit. 
 same set is committed. A decision may be revoked only while none of its transactions is committed,
 and none ever can be.
 
-This module does no I/O: :class:`Ledger` and :class:`Transactions` are its interfaces.
+This module does no I/O of its own: the ledger and the transactions do it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
-from kafkaclient.errors import TransactionLostError
-from kafkaclient.spark.decisions import check_contents, check_order
+from kafkaclient.errors import CheckpointMismatchError, TransactionLostError
+from kafkaclient.spark.ledger import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
-    from kafkaclient.spark.decisions import Decision
+    from kafkaclient.spark.ledger import Decision, KafkaLedger, KafkaTransactions
     from kafkaclient.types import PreparedTransaction
 
 _log = logging.getLogger(__name__)
@@ -31,59 +30,18 @@ _MIN_LEFT_TO_DECIDE = 0.1  # below it, no new decision is written
 _MIN_LEFT_TO_COMMIT = 0.05  # below it, an uncommitted decision is revoked
 _CLEAN_UP_TIMEOUT_S = 30.0  # for aborting the transactions of lost attempts
 
-
-class State(Enum):
-    """The state of a transaction. Its transactional id is used only once."""
-
-    OPEN = "open"
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-    UNKNOWN = "unknown to its coordinator"
-    """It may have been committed."""
-
-
-class TransactionStatus(NamedTuple):
-    """A transaction's status, from its coordinator."""
-
-    state: State
-    time_left: float = 0.0
-    """Remaining fraction of the timeout while the transaction is open, 0 to 1."""
-
-
-class Ledger(Protocol):
-    """Durable storage of one query's decisions."""
-
-    async def last(self) -> Decision | None:
-        """The last decision. Does not fence other runs."""
-
-    async def is_writing(self) -> bool:
-        """Whether any run is writing a decision that :meth:`last` does not return yet."""
-
-    async def claim(self) -> Decision | None:
-        """Fence earlier runs, so that they can no longer write, and return the last decision."""
-
-    async def write(self, decision: Decision) -> None:
-        """Write a decision, after :meth:`claim`. It is durable on return, perhaps also after an
-        error."""
-
-
-class Transactions(Protocol):
-    """The transactions of one query's tasks. Each transactional id is used only once."""
-
-    async def states(
-        self, prepared: Sequence[PreparedTransaction]
-    ) -> Mapping[PreparedTransaction, TransactionStatus]: ...
-
-    async def end(self, prepared: PreparedTransaction, *, commit: bool) -> bool:
-        """Commit or abort the transaction. Returns whether it has ended in this way, now or
-        earlier; perhaps False after aborting a timed-out one."""
-
-    async def open_up_to(self, batch: int) -> list[PreparedTransaction]:
-        """The open transactions of all batches up to this one."""
+_RECOVERY_ADVICE = (
+    "Restore the newest checkpoint, or give the query a new checkpointLocation and start it at the "
+    "decided end offsets."
+)
 
 
 async def commit_batch(
-    ledger: Ledger, transactions: Transactions, wanted: Decision, *, accept_loss: bool = False
+    ledger: KafkaLedger,
+    transactions: KafkaTransactions,
+    wanted: Decision,
+    *,
+    accept_loss: bool = False,
 ) -> None:
     """Make each row of the batch visible exactly once, as ``wanted`` or as decided before.
 
@@ -97,10 +55,10 @@ async def commit_batch(
         ProducerFencedError: another run of the query has claimed the ledger.
     """
     last = await ledger.last()
-    check_order(last, wanted)
+    _check_order(last, wanted)
     if last is None or last.batch < wanted.batch or not last.done:
         last = await ledger.claim()
-        check_order(last, wanted)
+        _check_order(last, wanted)
     if last is not None and last.batch < wanted.batch:
         # Spark has moved on. If this decision is not marked as done, its commits are not complete.
         await _commit_decided(ledger, transactions, last, accept_loss=accept_loss)
@@ -111,12 +69,12 @@ async def commit_batch(
     await _commit_decided(ledger, transactions, decision, accept_loss=accept_loss)
     await _abort_leftovers(transactions, decision)
     # Last, because the decided rows must be complete even if the batch has other rows now.
-    check_contents(decision, wanted, accept_loss=accept_loss)
+    _check_contents(decision, wanted, accept_loss=accept_loss)
 
 
 async def abort_batch(
-    ledger: Ledger,
-    transactions: Transactions,
+    ledger: KafkaLedger,
+    transactions: KafkaTransactions,
     batch: int,
     prepared: tuple[PreparedTransaction, ...],
 ) -> None:
@@ -134,7 +92,9 @@ async def abort_batch(
     await _end(transactions, set(prepared) - decided, commit=False)
 
 
-async def _decide(ledger: Ledger, transactions: Transactions, wanted: Decision) -> Decision:
+async def _decide(
+    ledger: KafkaLedger, transactions: KafkaTransactions, wanted: Decision
+) -> Decision:
     prepared = wanted.transactions
     statuses = await transactions.states(prepared)
     lost = [each for each in prepared if statuses[each].state is not State.OPEN]
@@ -160,7 +120,7 @@ def _batch_lost_error(wanted: Decision, why: str) -> TransactionLostError:
     )
 
 
-async def _try_revoke(transactions: Transactions, decision: Decision) -> bool:
+async def _try_revoke(transactions: KafkaTransactions, decision: Decision) -> bool:
     """Revoke the decision if it cannot be committed completely in time. Returns whether it did."""
     statuses = await transactions.states(decision.transactions)
     found = statuses.values()
@@ -176,7 +136,7 @@ async def _try_revoke(transactions: Transactions, decision: Decision) -> bool:
 
 
 async def _commit_decided(
-    ledger: Ledger, transactions: Transactions, decision: Decision, *, accept_loss: bool
+    ledger: KafkaLedger, transactions: KafkaTransactions, decision: Decision, *, accept_loss: bool
 ) -> None:
     """Commit the decided transactions, and mark the decision as done."""
     if decision.done:
@@ -199,7 +159,7 @@ async def _commit_decided(
     await ledger.write(replace(decision, done=True))
 
 
-async def _abort_leftovers(transactions: Transactions, decision: Decision) -> None:
+async def _abort_leftovers(transactions: KafkaTransactions, decision: Decision) -> None:
     """Abort the undecided transactions of this batch and earlier ones. No run can decide them any
     more: later runs read that this batch is done, and earlier ones were fenced before it was
     decided. If the abort fails, the transactions time out."""
@@ -217,7 +177,7 @@ async def _abort_leftovers(transactions: Transactions, decision: Decision) -> No
 
 
 async def _end(
-    transactions: Transactions, prepared: Iterable[PreparedTransaction], *, commit: bool
+    transactions: KafkaTransactions, prepared: Iterable[PreparedTransaction], *, commit: bool
 ) -> list[bool]:
     """Commit or abort all of them, then raise the first error."""
     ended = await asyncio.gather(
@@ -234,3 +194,43 @@ def _names_and_verb(lost: list[PreparedTransaction]) -> str:
     names = ", ".join(each.transactional_id for each in lost[:5])
     more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
     return f"transaction{'s' * (len(lost) > 1)} {names}{more} {'are' if len(lost) > 1 else 'is'}"
+
+
+def _check_order(last: Decision | None, wanted: Decision) -> None:
+    """Raise CheckpointMismatchError if a later batch than the wanted one is decided."""
+    if last is not None and last.batch > wanted.batch:
+        raise CheckpointMismatchError(
+            f"batch {wanted.batch} is not committed: batch {last.batch} of this query has been "
+            f"decided{_up_to(last)}. The query runs twice, or an old checkpoint was restored. Stop "
+            f"all runs but one. {_RECOVERY_ADVICE}"
+        )
+
+
+def _check_contents(decided: Decision, wanted: Decision, *, accept_loss: bool) -> None:
+    """Raise CheckpointMismatchError, or log it, if the decided batch is another one."""
+    if decided.contents is None or wanted.contents is None:
+        return
+    difference = decided.contents.difference(wanted.contents)
+    if difference is None:
+        return
+    what = (
+        f"batch {wanted.batch} of this query was decided before, with {decided.contents.rows} rows"
+        f"{_up_to(decided)}; these rows are committed. The batch that Spark repeats now is "
+        f"different: {difference}"
+    )
+    if accept_loss:
+        _log.error("%s. failOnDataLoss=false: the repeated batch's rows are not written", what)
+        return
+    raise CheckpointMismatchError(
+        f"{what}. An old checkpoint was restored, a copy of it is in use, the target was changed, "
+        "or (if the end offsets cannot be read) the query yields other rows for the same input. "
+        f"{_RECOVERY_ADVICE} failOnDataLoss=false continues with the decided rows: rows only in "
+        "the repeated batch are lost, and rows that later batches contain again are duplicated"
+    )
+
+
+def _up_to(decision: Decision) -> str:
+    contents = decision.contents
+    if contents is None or contents.end_offsets is None:
+        return ""
+    return f", up to the end offsets {contents.end_offsets}"

@@ -17,10 +17,16 @@ from pyspark import __version__ as spark_version
 from pyspark.sql.datasource import DataSource
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.spark.garbage import freeze_objects
 from kafkaclient.spark.given_options import without_effect
-from kafkaclient.spark.options import ENDING, SUBSCRIPTIONS, TRIGGER, ReadOptions, WriteOptions
-from kafkaclient.spark.schema import read_schema
+from kafkaclient.spark.jobs import freeze_objects
+from kafkaclient.spark.options import (
+    ENDING,
+    SUBSCRIPTIONS,
+    TRIGGER,
+    ReadOptions,
+    WriteOptions,
+    read_schema,
+)
 from kafkaclient.spark.session import REMEDY
 
 if TYPE_CHECKING:

@@ -1,8 +1,10 @@
-"""Spark's jobs: their errors as one error of this package, and their progress."""
+"""Spark's jobs: their errors as one error of this package, their progress, garbage collection."""
 
 from __future__ import annotations
 
+import gc
 import re
+import sys
 import threading
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 _MAX_LINES = 3
 _FRAME = re.compile(r"\s*at |\s*\.\.\.|Traceback \(|  ")
 _POLL_INTERVAL_S = 0.25
+
+_modules = 0  # imported at the last freeze_objects
 
 
 class SparkJobError(KafkaError):
@@ -83,3 +87,18 @@ def report_progress(spark: Any, report: Callable[[int, int], None]) -> Iterator[
     finally:
         stopped.set()
         thread.join()
+
+
+def freeze_objects() -> None:
+    """Exclude all current objects from garbage collection, if modules were imported since the last
+    call. Then this call also collects garbage, including frozen objects.
+
+    Spark's daemon makes workers collect garbage after each task (``pyspark.daemon``). Scanning
+    everything that PySpark, pandas, PyArrow and this package define takes longer than a small task.
+    """
+    global _modules  # noqa: PLW0603 - sys.modules is global, too
+    if len(sys.modules) > _modules:
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+        _modules = len(sys.modules)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-# --- Spark's offsets: their JSON, start and end of a read -----------------------------------------
-
 EARLIEST, LATEST = -2, -1  # in place of an offset, as in ListOffsets requests
 
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from pyspark.sql.types import ArrayType, StructType
+
 from kafkaclient.config import ProducerConfig, ReaderConfig
 from kafkaclient.errors import ConfigError, OffsetOutOfRangeError
 from kafkaclient.spark.given_options import (
@@ -31,10 +33,10 @@ from kafkaclient.spark.offsets import (
     parse_offsets,
     parse_partitions,
 )
-from kafkaclient.spark.schema import read_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from collections.abc import Set as AbstractSet
 
     from kafkaclient.spark.given_options import Mode
     from kafkaclient.types import TopicPartition
@@ -51,6 +53,17 @@ _STARTING = (
 )
 _TRIGGER = "trigger"  # the group of options for streaming reads only
 _TRANSACTIONAL = "transactional"  # the group of options for writes with exactlyOnce only
+
+
+def read_schema(*, headers: bool, columns: AbstractSet[str] | None = None) -> StructType:
+    """The columns of a read, as in spark-sql-kafka; with ``columns`` only those."""
+    schema = StructType().add("key", "binary").add("value", "binary").add("topic", "string")
+    schema = schema.add("partition", "integer").add("offset", "long")
+    schema = schema.add("timestamp", "timestamp").add("timestampType", "integer")
+    if headers:
+        schema.add("headers", ArrayType(StructType().add("key", "string").add("value", "binary")))
+    return StructType([each for each in schema if columns is None or each.name in columns])
+
 
 _DEFAULT_PREFIX = "kafkaclient-spark"
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "": 1e-3}

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
 
 
-# --- How far a streaming query is: its lag, rows and bytes, from the progress ---------------------
-
 _OBSERVED = "kafkaclient"
 
 

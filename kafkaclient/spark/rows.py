@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType
 
 from kafkaclient.errors import ConfigError, InvalidRecordError
-from kafkaclient.spark.schema import arrow_schema, read_schema
+from kafkaclient.spark.options import read_schema
 from kafkaclient.wire.compression import crc32c
 
 if TYPE_CHECKING:
@@ -39,7 +39,13 @@ class ReadColumns:
     """Converts fetched batches to Spark's record batches."""
 
     def __init__(self, *, headers: bool, columns: AbstractSet[str] | None = None) -> None:
-        self._schema = arrow_schema(read_schema(headers=headers, columns=columns))
+        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - slow
+
+        schema = read_schema(headers=headers, columns=columns)
+        try:
+            self._schema = to_arrow_schema(schema, timezone="UTC")
+        except TypeError:  # Spark 4.0 and 4.1, where times always are in UTC
+            self._schema = to_arrow_schema(schema)
 
     def batch(self, fetched: FetchedBatch) -> pa.RecordBatch:
         """Spark's columns of the batch. Raises InvalidRecordError for an invalid timestamp."""

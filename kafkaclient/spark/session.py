@@ -1,4 +1,4 @@
-"""Spark sessions that work after ``pip install``, their workers, and how jobs show progress."""
+"""Spark sessions that work after ``pip install``, and the check of their Python workers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-# --- Says which packages Spark's Python workers lack ----------------------------------------------
-# Without this, a read fails in PySpark's own code, with a traceback that names pyarrow and no
-# remedy.
-
 NEEDED = ("kafkaclient", "kafka", "crc32c", "lz4", "cramjam", "pyarrow")
 """Modules that a task imports, apart from PySpark's."""
 
@@ -38,6 +34,7 @@ _PROBES = 256  # rows: some for each core of a small cluster
 
 def check_workers(spark: Any) -> None:
     """Run a small job, which looks for these modules in the Python of the workers it runs in.
+    Without it, a read fails in PySpark's own code, with a traceback that names no remedy.
 
     Raises ConfigError that names the modules, the interpreter and the remedy; SparkJobError if
     the interpreter cannot be started.
@@ -62,8 +59,6 @@ def check_workers(spark: Any) -> None:
             f"(this program's is {sys.executable})"
         )
 
-
-# --- Spark sessions: one that works after ``pip install`` -----------------------------------------
 
 # JVM options for short jobs: without the optimizing compiler, which takes half of two cores.
 QUICK_START = "-XX:TieredStopAtLevel=1"

@@ -8,7 +8,6 @@ records. The next attempt writes all of them again.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -32,17 +31,7 @@ if TYPE_CHECKING:
     from kafkaclient.spark.rows import Records, WriteColumns
 
 
-# --- Writes rows to topics: one producer per task -------------------------------------------------
-
 _MAX_UNACKNOWLEDGED = 64  # batches; buffer.memory limits their size
-
-
-@dataclass(frozen=True, slots=True)
-class Written(WriterCommitMessage):
-    """A task's message to the driver. Spark needs one; nothing reads it."""
-
-    records: int
-    """The number of acknowledged records."""
 
 
 class TopicWriter:
@@ -64,6 +53,10 @@ class TopicWriter:
 
 class KafkaWriter(TopicWriter, DataSourceArrowWriter):
     """A batch write. Nothing to commit: the tasks' records are already in the topic."""
+
+
+class KafkaStreamWriter(TopicWriter, DataSourceStreamArrowWriter):
+    """A streaming write. Each micro-batch is written like a batch."""
 
 
 def write_rows(
@@ -116,16 +109,9 @@ class TaskWriter:
         await self._producer.flush()
         for delivery in self._in_flight:
             await delivery
-        return Written(self._rows)
+        return WriterCommitMessage()  # Spark needs one; nothing reads it
 
 
 def _task_name() -> str:
     context = TaskContext.get()
     return f"partition {context.partitionId()} of the frame" if context else "the task"
-
-
-# --- Streaming writes, at least once. Not in ``sink`` ---------------------------------------------
-
-
-class KafkaStreamWriter(TopicWriter, DataSourceStreamArrowWriter):
-    """A streaming write. Each micro-batch is written like a batch."""

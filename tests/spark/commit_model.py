@@ -13,8 +13,8 @@ from kafkaclient.errors import (
     ProducerFencedError,
     TransactionLostError,
 )
-from kafkaclient.spark.commit import State, TransactionStatus, abort_batch, commit_batch
-from kafkaclient.spark.decisions import Contents, Decision
+from kafkaclient.spark.commit import abort_batch, commit_batch
+from kafkaclient.spark.ledger import Contents, Decision, PreparedStatus, State
 from kafkaclient.types import PreparedTransaction
 
 if TYPE_CHECKING:
@@ -148,13 +148,13 @@ class Driver:
 
     async def states(
         self, prepared: Iterable[PreparedTransaction]
-    ) -> Mapping[PreparedTransaction, TransactionStatus]:
+    ) -> Mapping[PreparedTransaction, PreparedStatus]:
         self.step("before")
         kafka = self.kafka
         return {
-            each: TransactionStatus(kafka.state[each], kafka.left(each))
+            each: PreparedStatus(kafka.state[each], kafka.left(each))
             if kafka.state[each] is State.OPEN
-            else TransactionStatus(kafka.state[each])
+            else PreparedStatus(kafka.state[each])
             for each in prepared
         }
 

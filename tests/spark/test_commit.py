@@ -16,8 +16,8 @@ from kafkaclient.errors import (
     TransactionLostError,
 )
 from kafkaclient.spark import commit as commit_module
-from kafkaclient.spark.commit import State, abort_batch, commit_batch
-from kafkaclient.spark.decisions import Decision
+from kafkaclient.spark.commit import abort_batch, commit_batch
+from kafkaclient.spark.ledger import Decision, State
 from tests.spark.commit_model import TIMEOUT_S, Driver, Kafka, batch, commit
 
 if TYPE_CHECKING:

@@ -6,13 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-
-from kafkaclient.errors import ConfigError
-
-pytest.importorskip("pyspark")
-
 from pyspark.sql.types import StructType
 
+from kafkaclient.errors import ConfigError
 from kafkaclient.spark import data_source
 from kafkaclient.spark.data_source import KafkaDataSource
 

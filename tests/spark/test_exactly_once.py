@@ -10,16 +10,13 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import StringType, StructType
 
-pa = pytest.importorskip("pyarrow")
-pytest.importorskip("pyspark")
-
-from pyspark.sql.types import StringType, StructType  # noqa: E402
-
-from kafkaclient import Producer  # noqa: E402
-from kafkaclient.admin import Admin, ConfigResource  # noqa: E402
-from kafkaclient.errors import (  # noqa: E402
+from kafkaclient import Producer
+from kafkaclient.admin import Admin, ConfigResource
+from kafkaclient.errors import (
     AuthorizationError,
     BrokerError,
     CheckpointMismatchError,
@@ -27,29 +24,30 @@ from kafkaclient.errors import (  # noqa: E402
     ProducerFencedError,
     TransactionLostError,
 )
-from kafkaclient.spark import exactly_once  # noqa: E402
-from kafkaclient.spark import ledger as ledger_module  # noqa: E402
-from kafkaclient.spark.commit import (  # noqa: E402
-    State,
-    TransactionStatus,
-    abort_batch,
-    commit_batch,
-)
-from kafkaclient.spark.decisions import Contents, Decision  # noqa: E402
-from kafkaclient.spark.exactly_once import (  # noqa: E402
+from kafkaclient.spark import exactly_once
+from kafkaclient.spark import ledger as ledger_module
+from kafkaclient.spark.commit import abort_batch, commit_batch
+from kafkaclient.spark.exactly_once import (
     ExactlyOnceWriter,
-    KafkaTransactions,
     Prepared,
     TransactionalTaskWriter,
 )
-from kafkaclient.spark.ledger import KafkaLedger, make_ledger  # noqa: E402
-from kafkaclient.spark.offsets import end_offsets  # noqa: E402
-from kafkaclient.spark.options import WriteOptions  # noqa: E402
-from kafkaclient.spark.rows import WriteColumns  # noqa: E402
-from kafkaclient.testing.fake import FakeCluster  # noqa: E402
-from kafkaclient.testing.inspect import inspect  # noqa: E402
-from kafkaclient.types import PreparedTransaction  # noqa: E402
-from kafkaclient.wire.api import ApiKey  # noqa: E402
+from kafkaclient.spark.ledger import (
+    Contents,
+    Decision,
+    KafkaLedger,
+    KafkaTransactions,
+    PreparedStatus,
+    State,
+    make_ledger,
+)
+from kafkaclient.spark.offsets import end_offsets
+from kafkaclient.spark.options import WriteOptions
+from kafkaclient.spark.rows import WriteColumns
+from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.inspect import inspect
+from kafkaclient.types import PreparedTransaction
+from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -143,7 +141,7 @@ async def test_a_driver_that_dies_after_the_decision(fake) -> None:
         await abort_batch(ledger, transactions, 0, tuple(first))  # as after a commit that failed
         await commit_batch(ledger, transactions, Decision(0, (again.transaction,)))
         states = await transactions.states([again.transaction])
-        assert [*states.values()] == [TransactionStatus(State.ABORTED)]
+        assert [*states.values()] == [PreparedStatus(State.ABORTED)]
     assert seen(fake) == [b"a", b"b"]
 
 
@@ -211,7 +209,7 @@ async def test_time_left_with_a_slow_clock(fake) -> None:
         for passed, left in ((0, 1.0), (15, 0.75), (70, 0.0), (-1000, 1.0)):
             now = began + passed
             transactions = KafkaTransactions(admin, QUERY, clock=lambda now=now: now)
-            assert (await transactions.states([one]))[one] == TransactionStatus(
+            assert (await transactions.states([one]))[one] == PreparedStatus(
                 State.OPEN, pytest.approx(left)
             )
         ledger = KafkaLedger(admin, {"bootstrap_servers": fake.bootstrap}, QUERY, dialer=fake)

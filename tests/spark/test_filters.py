@@ -6,9 +6,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-
-pytest.importorskip("pyspark.sql.datasource", exc_type=ImportError)
-
 from pyspark.sql import datasource as spark
 
 from kafkaclient.spark.filters import conditions, narrowed, since_ms

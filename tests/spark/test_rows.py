@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-pa = pytest.importorskip("pyarrow")
-pytest.importorskip("pyspark")
-
-from pyspark.sql.types import (  # noqa: E402
+from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     IntegerType,
@@ -21,10 +18,10 @@ from pyspark.sql.types import (  # noqa: E402
     StructType,
 )
 
-from kafkaclient.errors import ConfigError, InvalidRecordError  # noqa: E402
-from kafkaclient.spark.rows import ReadColumns, WriteColumns  # noqa: E402
-from kafkaclient.spark.schema import read_schema  # noqa: E402
-from kafkaclient.types import TopicPartition  # noqa: E402
+from kafkaclient.errors import ConfigError, InvalidRecordError
+from kafkaclient.spark.options import read_schema
+from kafkaclient.spark.rows import ReadColumns, WriteColumns
+from kafkaclient.types import TopicPartition
 
 
 def entries(value: object) -> ArrayType:

@@ -5,22 +5,18 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import IntegerType, StringType, StructType
 
-pa = pytest.importorskip("pyarrow")
-pytest.importorskip("pyspark")
-
-from pyspark.sql.types import IntegerType, StringType, StructType  # noqa: E402
-
-from kafkaclient import Producer  # noqa: E402
-from kafkaclient.errors import BulkDeliveryError, InvalidRecordError  # noqa: E402
-from kafkaclient.spark.options import WriteOptions  # noqa: E402
-from kafkaclient.spark.rows import WriteColumns  # noqa: E402
-from kafkaclient.spark.sink import (  # noqa: E402
+from kafkaclient import Producer
+from kafkaclient.errors import BulkDeliveryError, InvalidRecordError
+from kafkaclient.spark.options import WriteOptions
+from kafkaclient.spark.rows import WriteColumns
+from kafkaclient.spark.sink import (
     KafkaStreamWriter,
     KafkaWriter,
     TaskWriter,
-    Written,
 )
 
 if TYPE_CHECKING:
@@ -54,7 +50,7 @@ async def test_every_row_is_acknowledged(fake) -> None:
         for n in range(200):
             topics = ["t", "u", "t"] if n % 2 else ["t", "t", "t"]
             await task.take(pa.record_batch({"value": [f"{n}", None, "x"], "topic": topics}))
-        assert await task.finish() == Written(600)
+        await task.finish()
     assert len(values(fake, "t")) == 500
     assert sorted(v for v in values(fake, "u") if v) == []
     assert values(fake, "u").count(None) == 100
@@ -92,7 +88,7 @@ def test_a_task_from_its_rows_to_its_commit_message(
     options, columns = WriteOptions.parse(given, "batch"), WriteColumns.check(VALUES, "t")
     batches = [pa.record_batch({"value": ["a", "b"]}) for _ in range(5)]
     for writer in (KafkaWriter(options, columns), KafkaStreamWriter(options, columns)):
-        assert writer.write(iter(batches)) == Written(10)
+        writer.write(iter(batches))
     assert len(values(fake, "t")) == 20
 
 

@@ -9,10 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-pytest.importorskip("pyarrow")
-pytest.importorskip("pyspark")
-
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
 from pyspark.sql.types import StringType, StructType
 
@@ -20,7 +16,7 @@ from kafkaclient.errors import ConfigError, KafkaError, MetadataTimeoutError
 from kafkaclient.spark import register, session, source
 from kafkaclient.spark.data_source import KafkaDataSource
 from kafkaclient.spark.offsets import OffsetRange
-from kafkaclient.spark.schema import read_schema
+from kafkaclient.spark.options import read_schema
 from kafkaclient.spark.source import read_range
 from kafkaclient.testing.fake import ErrorCode
 

@@ -10,10 +10,6 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-pytest.importorskip("pyspark")
-pytest.importorskip("pyarrow")
-
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadMaxRows,

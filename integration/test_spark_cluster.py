@@ -18,10 +18,9 @@ from integration.transaction_stories import read
 from kafkaclient import Producer
 from kafkaclient.admin import Admin, TxnState
 from kafkaclient.spark import spark_session
-from kafkaclient.spark.report.counting import counts
+from kafkaclient.spark.report.counting import counts, judge_decisions
 from kafkaclient.spark.report.facts import read_file
 from kafkaclient.spark.report.job import Judgement, aggregate
-from kafkaclient.spark.report.judging import judge_decisions
 from kafkaclient.spark.report.queries import find_runs
 from kafkaclient.testing import ClusterSecurity, LocalCluster, SecureListener
 

@@ -12,7 +12,7 @@ import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkaclient.spark.offsets import OffsetRange
+from kafkaclient.spark.offsets import ReadRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -68,7 +68,7 @@ def conditions(filters: Iterable[Any]) -> tuple[Condition, ...]:
     return tuple(found)
 
 
-def narrowed(given: OffsetRange, required: Iterable[Condition]) -> OffsetRange:
+def narrowed(given: ReadRange, required: Iterable[Condition]) -> ReadRange:
     """The part of a range that can match, without regard to timestamps. It may be empty."""
     start, end = given.start, given.end
     for column, kind, value in required:
@@ -81,7 +81,7 @@ def narrowed(given: OffsetRange, required: Iterable[Condition]) -> OffsetRange:
             getattr(given, column), value
         ):
             end = start
-    return OffsetRange(given.topic, given.partition, start, max(start, end))
+    return ReadRange(given.topic, given.partition, start, max(start, end))
 
 
 def since_ms(required: Iterable[Condition]) -> int | None:

@@ -45,7 +45,7 @@ OffsetLimit: TypeAlias = ByOffset | ByTime
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class OffsetRange:
+class ReadRange:
     """Offsets ``start`` to ``end`` of a partition, ``end`` excluded."""
 
     topic: str
@@ -108,8 +108,8 @@ def _decode_json(given: str | Mapping[str, Any], form: str) -> Mapping[str, Any]
 
 
 def split(
-    ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
-) -> list[OffsetRange]:
+    ranges: Iterable[ReadRange], min_partitions: int | None, max_records: int | None
+) -> list[ReadRange]:
     """The ranges of the tasks, as Spark's ``KafkaOffsetRangeCalculator`` divides them: none larger
     than ``max_records``, and about ``min_partitions`` of them or more, by dividing large ranges."""
     whole = [each for each in ranges if each.size]
@@ -134,10 +134,10 @@ def _share(size: int, total: int, parts: int) -> int:
     return max(math.floor(size / total * parts + 0.5), 1)  # Java's Math.round
 
 
-def _divide(given: OffsetRange, parts: int) -> list[OffsetRange]:
+def _divide(given: ReadRange, parts: int) -> list[ReadRange]:
     bounds = [given.start + given.size * number // parts for number in range(parts + 1)]
     return [
-        OffsetRange(given.topic, given.partition, start, end)
+        ReadRange(given.topic, given.partition, start, end)
         for start, end in pairwise(bounds)
         if end > start
     ]

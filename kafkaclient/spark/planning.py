@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from kafkaclient.errors import ConfigError, UnknownTopicError
 from kafkaclient.reader import Reader
 from kafkaclient.spark.filters import narrowed, since_ms
-from kafkaclient.spark.offsets import EARLIEST, LATEST, ByOffset, ByTime, OffsetRange, split
+from kafkaclient.spark.offsets import EARLIEST, LATEST, ByOffset, ByTime, ReadRange, split
 
 if TYPE_CHECKING:
     import re
@@ -152,8 +152,8 @@ class Planner:
         return await self._reader.end_offsets(had)
 
     async def skip_unmatched(
-        self, ranges: list[OffsetRange], conditions: tuple[Condition, ...]
-    ) -> list[OffsetRange]:
+        self, ranges: list[ReadRange], conditions: tuple[Condition, ...]
+    ) -> list[ReadRange]:
         """The parts of the ranges that have all records that satisfy the conditions."""
         ranges = [part for each in ranges if (part := narrowed(each, conditions)).size]
         since = since_ms(conditions)
@@ -210,7 +210,7 @@ async def plan_batch(
     dialer: Dialer | None = None,
     *,
     conditions: tuple[Condition, ...] = (),
-) -> list[OffsetRange]:
+) -> list[ReadRange]:
     """The offset ranges of a batch read's tasks. Records written later are not included, nor are
     ranges without records that satisfy ``conditions``."""
     planner = Planner(options, dialer)
@@ -238,7 +238,7 @@ async def plan_batch(
                         f"{latest[tp]}"
                     )
             begin = max(start[tp], earliest[tp])
-            ranges.append(OffsetRange(*tp, begin, max(begin, min(end[tp], latest[tp]))))
+            ranges.append(ReadRange(*tp, begin, max(begin, min(end[tp], latest[tp]))))
         ranges = await planner.skip_unmatched(ranges, conditions)
     finally:
         await planner.close()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkaclient.reader import FetchedBatch, Reader
     from kafkaclient.spark.client_cache import ClientCache
     from kafkaclient.spark.filters import Condition
-    from kafkaclient.spark.offsets import OffsetRange
+    from kafkaclient.spark.offsets import ReadRange
     from kafkaclient.spark.options import ReadOptions
     from kafkaclient.types import TopicPartition
 
@@ -60,7 +60,7 @@ def batch_reader(options: ReadOptions) -> KafkaBatchReader:
 
 
 def read_range(
-    options: ReadOptions, wanted: OffsetRange | None, cache: ClientCache | None = None
+    options: ReadOptions, wanted: ReadRange | None, cache: ClientCache | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The records of a task. The next batch is fetched while Spark processes the current one.
 
@@ -85,7 +85,7 @@ def read_range(
 
 
 async def _fetch(
-    reader: Reader, options: ReadOptions, wanted: OffsetRange
+    reader: Reader, options: ReadOptions, wanted: ReadRange
 ) -> AsyncGenerator[FetchedBatch]:
     tp, start, end = wanted.topic_partition, wanted.start, wanted.end
     log_end = await _log_end(reader, tp)

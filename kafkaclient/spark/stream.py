@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 from kafkaclient.spark.offsets import (
     LATEST,
     ByTime,
-    OffsetRange,
+    ReadRange,
     limit_offsets,
     offsets_as_json,
     parse_offsets,
@@ -204,7 +204,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._recreated.clear()
         # A start without an end: latestOffset has reported its loss, or the first batch is repeated
         # and the partition is newer than the batch.
-        ranges = [OffsetRange(*tp, begin[tp], offset) for tp, offset in sorted(until.items())]
+        ranges = [ReadRange(*tp, begin[tp], offset) for tp, offset in sorted(until.items())]
         for each in ranges:
             if each.end < each.start:
                 report_loss(_ends_early(each.topic_partition, each.end, each.start))

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import datasource as spark
 
 from kafkaclient.spark.filters import conditions, narrowed, since_ms
-from kafkaclient.spark.offsets import OffsetRange
+from kafkaclient.spark.offsets import ReadRange
 from kafkaclient.spark.planning import plan_batch
 
-WHOLE = OffsetRange("t", 1, 10, 50)
+WHOLE = ReadRange("t", 1, 10, 50)
 
 
 def at(seconds: float) -> datetime:
@@ -54,11 +54,11 @@ async def test_planned_ranges(fake, options, fill) -> None:
     fill(0, 10)
     fill(1, 20)
     since = conditions([spark.GreaterThanOrEqual(("timestamp",), at(1.012))])
-    assert await plan_batch(options(), fake, conditions=since) == [OffsetRange("t", 1, 12, 20)]
+    assert await plan_batch(options(), fake, conditions=since) == [ReadRange("t", 1, 12, 20)]
     assert await plan_batch(
         options(startingOffsets='{"t": {"0": 3, "1": 15, "2": 0}}', minPartitions="2"),
         fake,
         conditions=since + conditions([spark.LessThan(("offset",), 19)]),
-    ) == [OffsetRange("t", 1, 15, 17), OffsetRange("t", 1, 17, 19)]
+    ) == [ReadRange("t", 1, 15, 17), ReadRange("t", 1, 17, 19)]
     nothing = conditions([spark.EqualTo(("partition",), 7)])
     assert await plan_batch(options(), fake, conditions=nothing + since) == []

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.spark.offsets import (
-    OffsetRange,
+    ReadRange,
     limit_offsets,
     offsets_as_json,
     parse_offsets,
@@ -22,7 +22,7 @@ TP = TopicPartition
 numbers = st.integers(0, 2**40)
 ranges = st.lists(
     st.builds(
-        lambda partition, start, size: OffsetRange("t", partition, start, start + size),
+        lambda partition, start, size: ReadRange("t", partition, start, start + size),
         st.integers(0, 50),
         numbers,
         st.integers(0, 10_000),
@@ -68,7 +68,7 @@ def test_split_as_spark_does() -> None:
     """The cases of KafkaOffsetRangeCalculatorSuite."""
 
     def sizes(given: dict[int, int], least: int | None, most: int | None = None) -> list[int]:
-        whole = [OffsetRange("t", n, 0, size) for n, size in given.items()]
+        whole = [ReadRange("t", n, 0, size) for n, size in given.items()]
         return [each.size for each in split(whole, least, most)]
 
     assert sizes({1: 1, 2: 0}, 3) == [1]
@@ -83,7 +83,7 @@ def test_split_as_spark_does() -> None:
 
 @given(ranges, st.none() | st.integers(1, 60), st.none() | st.integers(1, 5000))
 def test_a_split_reads_each_offset_once(
-    whole: list[OffsetRange], least: int | None, most: int | None
+    whole: list[ReadRange], least: int | None, most: int | None
 ) -> None:
     pieces = split(whole, least, most)
     for each in whole:
@@ -99,7 +99,7 @@ def test_a_split_reads_each_offset_once(
 
 
 @given(ranges, st.integers(1, 20_000))
-def test_a_limit_starves_no_partition(whole: list[OffsetRange], most: int) -> None:
+def test_a_limit_starves_no_partition(whole: list[ReadRange], most: int) -> None:
     start = {each.topic_partition: each.start for each in whole}
     end = {each.topic_partition: each.end for each in whole}
     until = limit_offsets(start, end, most)

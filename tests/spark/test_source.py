@@ -15,7 +15,7 @@ from pyspark.sql.types import StringType, StructType
 from kafkaclient.errors import ConfigError, KafkaError, MetadataTimeoutError
 from kafkaclient.spark import register, session, source
 from kafkaclient.spark.data_source import KafkaDataSource
-from kafkaclient.spark.offsets import OffsetRange
+from kafkaclient.spark.offsets import ReadRange
 from kafkaclient.spark.options import read_schema
 from kafkaclient.spark.source import read_range
 from kafkaclient.testing.fake import ErrorCode
@@ -97,7 +97,7 @@ def test_a_task_reads_its_range(cache: Any, fake, fill: Callable[..., None], opt
     fill(1, 30)
 
     def offsets(start: int, end: int, **given: str) -> list[int]:
-        read = read_range(options(**given), OffsetRange("t", 1, start, end), cache)
+        read = read_range(options(**given), ReadRange("t", 1, start, end), cache)
         return [offset for batch in read for offset in batch.column("offset").to_pylist()]
 
     assert offsets(3, 30, includeHeaders="true") == list(range(3, 30))
@@ -120,7 +120,7 @@ def test_a_task_whose_topic_is_gone(
 ) -> None:
     few = {"kafka.max.partition.fetch.bytes": "1", "kafka.retry.backoff.ms": "1"}
     soon = {"kafka.max.block.ms": "50"}
-    wanted = OffsetRange("t", 1, 0, 30)
+    wanted = ReadRange("t", 1, 0, 30)
 
     def read_while_recreated(**given: str) -> int:
         read = read_range(options(**few, **given), wanted, cache)
@@ -152,7 +152,7 @@ def test_an_offset_that_a_new_leader_did_not_have_yet(
     fill(1, 30)
     fake.fail_fetch("t", 1, ErrorCode.OFFSET_OUT_OF_RANGE, refusals)
     soon = {"kafka.retry.backoff.ms": "1", "kafka.max.block.ms": "300"}
-    task = read_range(options(**soon), OffsetRange("t", 1, 3, 30), cache)
+    task = read_range(options(**soon), ReadRange("t", 1, 3, 30), cache)
     if refusals == 2:
         assert sum(batch.num_rows for batch in task) == 27
     else:
@@ -165,7 +165,7 @@ def test_a_task_that_stops_early(cache: Any, fake, fill: Callable[..., None], op
     fill(1, 30)
     few = options(**{"kafka.max.partition.fetch.bytes": "1"})
     fake.round_trip_s = 0.2
-    read = read_range(few, OffsetRange("t", 1, 0, 30), cache)
+    read = read_range(few, ReadRange("t", 1, 0, 30), cache)
     assert next(read).num_rows >= 1
     read.close()
     assert not any(fake.connections(broker) for broker in range(3))

@@ -4,6 +4,7 @@ wall-clock time at which the times start, so that all producers share one axis."
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -33,14 +34,35 @@ _COLUMNS = pa.schema(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Period:
+    """The outcomes to count, in seconds since the epoch: from ``since_s`` to before ``until_s``."""
+
+    since_s: float | None = None
+    until_s: float | None = None
+
+    def overlaps(self, first_s: float, last_s: float) -> bool:
+        is_late = self.until_s is not None and first_s >= self.until_s
+        return not is_late and (self.since_s is None or last_s >= self.since_s)
+
+    def choose(self, table: pa.Table) -> pa.Table:
+        """The rows with an ``ended_s`` in the period."""
+        for keep, limit in ((pc.greater_equal, self.since_s), (pc.less, self.until_s)):
+            if limit is not None:
+                table = table.filter(keep(table["ended_s"], limit))
+        return table
+
+
+EVER = Period()
+
+
 def read_file(
-    root: str, path: str, run: int, since_s: float | None = None, until_s: float | None = None
+    root: str, path: str, run: int, period: Period = EVER
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
     """The batches of a file, some at a time, and the exclusions with the first of them.
 
     ``root`` is a path or URI, ``path`` is relative to its file system. Only batches with an outcome
-    from ``since_s`` to before ``until_s`` (seconds since the epoch) are read: row groups without
-    them are skipped.
+    in the period are read: row groups without them are skipped.
 
     Raises ConfigError if the file is not telemetry, FileNotFoundError if it is gone, for example
     deleted by a retention, and OSError if it cannot be read. The two latter are raised before the
@@ -60,25 +82,19 @@ def read_file(
             metadata = file.schema_arrow.metadata
             check_metadata(metadata, where)
             started_s = _started_s(metadata)
-            groups = _row_groups(file.metadata, started_s, since_s, until_s)
+            groups = _row_groups(file.metadata, started_s, period)
             excluded = exclusions(metadata, run)
             for columns in file.iter_batches(
                 BATCHES_AT_A_TIME, groups, _COLUMNS.names, use_threads=False
             ):
                 table = pa.Table.from_batches([columns])
-                yield to_count(table, metadata, run, since_s, until_s), excluded
+                yield period.choose(to_count(table, metadata, run)), excluded
                 excluded = excluded.slice(0, 0)
     except (ConfigError, OSError, KeyError, ValueError) as error:  # Arrow's are subclasses
         raise ConfigError(f"{where} cannot be read: {error}") from None
 
 
-def to_count(
-    table: pa.Table,
-    metadata: Mapping[bytes, bytes],
-    run: int = 0,
-    since_s: float | None = None,
-    until_s: float | None = None,
-) -> pa.Table:
+def to_count(table: pa.Table, metadata: Mapping[bytes, bytes], run: int = 0) -> pa.Table:
     """The columns that are counted. Times are in seconds after ``started_s``, which is in seconds
     since the epoch, as ``ended_s``, the time of the outcome, is. ``batches``, ``records`` and
     ``bytes`` are scaled from a sample to all batches. Batches with a time that is not finite are
@@ -96,7 +112,7 @@ def to_count(
         table = table.set_column(table.column_names.index(name), name, scaled)
     kip794 = metadata.get(b"kafkaclient.partitioner") == b"kip794"
     chosen = pa.scalar(True) if kip794 else pc.not_equal(table["bound_by"], "append")
-    table = with_columns(
+    return with_columns(
         table,
         run=pa.scalar(run, pa.int32()),
         batches=pa.scalar(weight),
@@ -104,10 +120,6 @@ def to_count(
         ended_s=pc.add(table["done_s"], started_s),
         chosen=chosen,
     )
-    for keep, limit in ((pc.greater_equal, since_s), (pc.less, until_s)):
-        if limit is not None:
-            table = table.filter(keep(table["ended_s"], limit))
-    return table
 
 
 def exclusions(metadata: Mapping[bytes, bytes], run: int = 0) -> pa.Table:
@@ -148,20 +160,15 @@ def _started_s(metadata: Mapping[bytes, bytes]) -> float:
     return start_of(metadata).timestamp()
 
 
-def _row_groups(
-    metadata: Any, started_s: float, since_s: float | None, until_s: float | None
-) -> list[int]:
-    """The row groups that may have batches of the time, by their statistics."""
+def _row_groups(metadata: Any, started_s: float, period: Period) -> list[int]:
+    """The row groups that may have batches of the period, by their statistics."""
     places = {metadata.schema.column(n).name: n for n in range(metadata.num_columns)}
-
-    def needed(number: int) -> bool:
-        group = metadata.row_group(number)
-        created, done = (group.column(places[name]).statistics for name in ("created_s", "done_s"))
-        created_known = created is not None and created.has_min_max
-        if until_s is not None and created_known and created.min + started_s >= until_s:
-            return False
-        if since_s is None or done is None or done.null_count != 0:
-            return True
-        return not done.has_min_max or done.max + started_s >= since_s
-
-    return [number for number in range(metadata.num_row_groups) if needed(number)]
+    groups = range(metadata.num_row_groups)
+    done = [metadata.row_group(n).column(places["done_s"]).statistics for n in groups]
+    return [
+        number
+        for number, known in zip(groups, done, strict=True)
+        if known is None
+        or not known.has_min_max
+        or period.overlaps(known.min + started_s, known.max + started_s)
+    ]

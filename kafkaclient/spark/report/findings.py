@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkaclient.spark.report.job import Judgement, Tables
-    from kafkaclient.spark.report.queries import Run
+    from kafkaclient.spark.report.queries import TelemetryRun
 
 
 _MB = 1024.0 * 1024.0
@@ -97,12 +97,12 @@ class Findings:
         return next(whole, {})
 
 
-def findings(runs: Sequence[Run], tables: Tables) -> list[Findings]:
+def findings(runs: Sequence[TelemetryRun], tables: Tables) -> list[Findings]:
     """The findings about the runs that sent a batch, in the order of ``runs``."""
     return [_findings(runs[totals["run"]], totals, tables) for totals in tables.totals]
 
 
-def _findings(run: Run, totals: Row, tables: Tables) -> Findings:
+def _findings(run: TelemetryRun, totals: Row, tables: Tables) -> Findings:
     def rows(table: Iterable[Row]) -> list[Row]:
         """The run's rows, without the column ``run``."""
         found = [row for row in table if row["run"] == totals["run"]]

@@ -58,39 +58,6 @@ def following(
 
     Raises ConfigError if another process follows into ``out``, and SparkJobError.
     """
-    with alone(out), _query(spark, topic, client, since_s, out, on_view) as query:
-        yield query
-
-
-@contextmanager
-def alone(out: Path) -> Iterator[None]:
-    """A second process would replace the first one's minutes and delete its checkpoint. Raises
-    ConfigError."""
-    if sys.platform == "win32":  # it has no fcntl
-        yield
-        return
-    import fcntl  # noqa: PLC0415
-
-    with (out / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigError(
-                f"another kafkaclient report --follow writes to {out}: end it, or "
-                "give another --out"
-            ) from None
-        yield
-
-
-@contextmanager
-def _query(
-    spark: Any,
-    topic: str,
-    client: Mapping[str, str],
-    since_s: float,
-    out: Path,
-    on_view: Callable[[Row], None],
-) -> Iterator[Any]:
     windows = LiveWindows(WINDOW_S)
     table = WindowTable(out, ceil(since_s / 60) * _MINUTE_MS)
 
@@ -123,8 +90,8 @@ def _query(
     )
     # Spark needs a checkpoint; no start uses an earlier one. SIGTERM leaves it to the next start.
     checkpoint = (out / ".checkpoint").absolute()
-    rmtree(checkpoint, ignore_errors=True)
-    with no_pandas_warning():
+    with alone(out), no_pandas_warning():
+        rmtree(checkpoint, ignore_errors=True)
         query = (
             source.load()
             .writeStream.foreachBatch(on_batch)
@@ -142,6 +109,26 @@ def _query(
                 with in_use:
                     table.add(windows.close(open_ones=True), is_end=True)
                 rmtree(checkpoint, ignore_errors=True)
+
+
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """A second process would replace the first one's minutes and delete its checkpoint. Raises
+    ConfigError."""
+    if sys.platform == "win32":  # it has no fcntl
+        yield
+        return
+    import fcntl  # noqa: PLC0415
+
+    with (out / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"another kafkaclient report --follow writes to {out}: end it, or "
+                "give another --out"
+            ) from None
+        yield
 
 
 def _count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -17,12 +17,13 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.spark.jobs import SparkJobError
 from kafkaclient.spark.report import choices, queries
 from kafkaclient.spark.report.counting import COUNTS, PACKED_COUNTS, add_up, count_files
+from kafkaclient.spark.report.facts import EVER, Period
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from kafkaclient.spark.report.queries import Run
+    from kafkaclient.spark.report.queries import TelemetryRun
 
 _TASK_BYTES = 16 * 1024 * 1024  # of files, at least, if there are more
 _MAX_TASKS = 256  # each ships one histogram, so that these do not grow with the number of batches
@@ -48,12 +49,7 @@ class Judgement:
     """The batch took more than this many seconds longer than that mean."""
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
-    """The outcomes to count, in seconds since the epoch: from ``since_s`` to before ``until_s``."""
-
-    since_s: float | None = None
-    until_s: float | None = None
+DEFAULT_JUDGEMENT = Judgement()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +72,10 @@ class Tables:
 
 def aggregate(
     spark: Any,
-    runs: Sequence[Run],
+    runs: Sequence[TelemetryRun],
     folder: Path,
-    judgement: Judgement | None = None,
-    period: Period | None = None,
+    judgement: Judgement = DEFAULT_JUDGEMENT,
+    period: Period = EVER,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> Tables:
     """Aggregate the runs. The larger tables stay in ``folder`` as Parquet.
@@ -104,7 +100,7 @@ def aggregate(
         return [row.asDict() for row in spark.sql(query, args=args or None).collect()]
 
     on_step("batches")
-    counted = _count_batches(spark, runs, judgement or Judgement(), period or Period())
+    counted = _count_batches(spark, runs, judgement, period)
     written = Observation()
     counts = stored("counts", counted.observe(written, count(lit(1)).alias("rows")), "kind")
     found = {row["kind"]: row["count"] for row in counts.groupBy("kind").count().collect()}
@@ -161,16 +157,17 @@ def _blocks(spark: Any, places: Sequence[dict[str, Any]]) -> Any:
         return hours.applyInArrow(blocks, from_arrow_schema(choices.BLOCKS))
 
 
-def _count_batches(spark: Any, runs: Sequence[Run], judgement: Judgement, period: Period) -> Any:
+def _count_batches(
+    spark: Any, runs: Sequence[TelemetryRun], judgement: Judgement, period: Period
+) -> Any:
     """The sums of the tasks' counts. A task's files are from about the same time, so most of their
     common groups are added up before the shuffle."""
     shares = task_files(runs)
     window_s, times, least_s = judgement.window_s, judgement.times, judgement.least_s
-    since_s, until_s = period.since_s, period.until_s
 
     def counted(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = (f for batch in numbers for number in batch["id"] for f in shares[number.as_py()])
-        return count_files(files, window_s, since_s, until_s)
+        return count_files(files, window_s, period)
 
     with no_pandas_warning():
         shipped = spark.range(0, len(shares), 1, len(shares)).mapInArrow(
@@ -181,7 +178,7 @@ def _count_batches(spark: Any, runs: Sequence[Run], judgement: Judgement, period
         )
 
 
-def task_files(runs: Sequence[Run]) -> list[list[tuple[int, str, str]]]:
+def task_files(runs: Sequence[TelemetryRun]) -> list[list[tuple[int, str, str]]]:
     """The files of each task: (number of the run, its root, path), in the order of time."""
     files = [
         (number, run.root, part)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TelemetryRun:
     """A folder of telemetry: it has ``date=`` folders."""
 
     name: str
@@ -41,7 +41,7 @@ class Run:
 
 def find_runs(
     folders: Sequence[str], since: datetime | None = None, until: datetime | None = None
-) -> list[Run]:
+) -> list[TelemetryRun]:
     """One run for each folder, and each folder below, that contains telemetry; in the given order.
 
     Of ``date=`` and ``hour=`` folders only those from ``since`` to ``until`` are listed, and no
@@ -65,7 +65,7 @@ def find_runs(
                 found.append((file_system, below, shown, root))
     names = _names([path for _, path, *_ in found])
     runs = [
-        Run(name, shown, tuple(files_in(file_system, path, since, until)), root)
+        TelemetryRun(name, shown, tuple(files_in(file_system, path, since, until)), root)
         for name, (file_system, path, shown, root) in zip(names, found, strict=True)
     ]
     if not any(run.files for run in runs):

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaclient.spark.report.choices import Saving
 from kafkaclient.spark.report.job import Tables
-from kafkaclient.spark.report.queries import Run
+from kafkaclient.spark.report.queries import TelemetryRun
 from kafkaclient.telemetry import TelemetryFile
 
 SAVING = [field.name for field in fields(Saving)]
@@ -26,10 +26,10 @@ def decision(run: int, regretted: float, **kind: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def runs() -> list[Run]:
+def runs() -> list[TelemetryRun]:
     at = datetime(2026, 1, 1, tzinfo=UTC)
     part = TelemetryFile("batches-a-1-000000.parquet", at, 100, "batches-a-1", 0)
-    return [Run(name, f"facts/{name}", (part,), "facts") for name in ("before", "<after>")]
+    return [TelemetryRun(name, f"facts/{name}", (part,), "facts") for name in ("before", "<after>")]
 
 
 @pytest.fixture

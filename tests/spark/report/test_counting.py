@@ -22,7 +22,7 @@ from kafkaclient.spark.report.counting import (
     sum_groups,
     unpack,
 )
-from kafkaclient.spark.report.facts import TIMES, read_file
+from kafkaclient.spark.report.facts import TIMES, Period, read_file
 from kafkaclient.telemetry import SCHEMA, SCHEMA_VERSION, VERSION_KEY
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def write(path: Path, rows: list[Row], started_s: float, **metadata: str) -> Non
 
 
 def shipped_for(files: list[tuple[int, str, str]]) -> list[Row]:
-    counted = count_files(files, WINDOW_S, None, None)
+    counted = count_files(files, WINDOW_S)
     rows: list[Row] = pa.Table.from_batches(counted, PACKED_COUNTS).to_pylist()
     return rows
 
@@ -240,8 +240,8 @@ def test_impossible_times_are_left_out(tmp_path: Path) -> None:
     assert len(read(path)[0]) == 1
 
 
-def read(path: Path, **period: float) -> tuple[pa.Table, list[Row]]:
-    parts = list(read_file(str(path.parent), str(path), 3, **period))
+def read(path: Path, **limits: float) -> tuple[pa.Table, list[Row]]:
+    parts = list(read_file(str(path.parent), str(path), 3, Period(**limits)))
     return pa.concat_tables([p for p, _ in parts]), [r for _, e in parts for r in e.to_pylist()]
 
 
@@ -255,9 +255,9 @@ def test_only_batches_of_the_period_are_read(tmp_path: Path) -> None:
     assert found["ended_s"].to_pylist() == pytest.approx(expected)
     assert 0 < len(expected) < 1000
     with pq.ParquetFile(path) as file:
-        groups = facts._row_groups(file.metadata, 1000.0, None, 1001.5)
+        groups = facts._row_groups(file.metadata, 1000.0, Period(None, 1001.5))
         assert 0 < len(groups) < file.num_row_groups, "later row groups are skipped"
-        groups = facts._row_groups(file.metadata, 1000.0, 1001.5, None)
+        groups = facts._row_groups(file.metadata, 1000.0, Period(1001.5))
         assert 0 < len(groups) < file.num_row_groups, "earlier row groups are skipped"
 
 
@@ -268,7 +268,7 @@ def test_a_failure_is_in_the_period_in_which_it_failed(tmp_path: Path) -> None:
     write(path, [row], 1000.0)
     assert read(path)[0]["ended_s"].to_pylist() == [1121.5]
     assert len(read(path, since_s=1120.5, until_s=1122.5)[0]) == 1
-    before = read_file(str(tmp_path), str(path), 3, until_s=1121.0)
+    before = read_file(str(tmp_path), str(path), 3, Period(until_s=1121.0))
     assert sum(len(found) for found, _ in before) == 0
 
 

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkaclient.spark.report.job import Tables
-    from kafkaclient.spark.report.queries import Run
+    from kafkaclient.spark.report.queries import TelemetryRun
 
 
-def test_a_runs_findings_are_its_own(runs: list[Run], tables: Tables) -> None:
+def test_a_runs_findings_are_its_own(runs: list[TelemetryRun], tables: Tables) -> None:
     before, after = findings(runs, tables)
     assert (before.run, after.run) == ("before", "<after>")
     assert (before.records_per_s, before.mb_per_s) == (500.0, 2.0)
@@ -26,7 +26,7 @@ def test_a_runs_findings_are_its_own(runs: list[Run], tables: Tables) -> None:
     assert before.verdict["regretted"] == 0.25
 
 
-def test_a_run_that_sent_nothing_is_left_out(runs: list[Run], tables: Tables) -> None:
+def test_a_run_that_sent_nothing_is_left_out(runs: list[TelemetryRun], tables: Tables) -> None:
     del tables.totals[0]
     (found,) = findings(runs, tables)
     assert found.run == "<after>"
@@ -39,7 +39,7 @@ def test_a_histogram_becomes_cumulated_shares() -> None:
 
 
 def test_the_summary_compares_with_the_first(
-    runs: list[Run], tables: Tables, tmp_path: Path
+    runs: list[TelemetryRun], tables: Tables, tmp_path: Path
 ) -> None:
     write_findings(tmp_path / "new", findings(runs, tables), Judgement())
     summary = json.loads((tmp_path / "new" / "summary.json").read_text())
@@ -53,7 +53,7 @@ def test_the_summary_compares_with_the_first(
     assert before["decisions"]["bound_by"]["late"]["regretted"] == 0.125
 
 
-def test_tables_are_csv(runs: list[Run], tables: Tables, tmp_path: Path) -> None:
+def test_tables_are_csv(runs: list[TelemetryRun], tables: Tables, tmp_path: Path) -> None:
     write_findings(tmp_path, findings(runs, tables), Judgement())
     with (tmp_path / "latency.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

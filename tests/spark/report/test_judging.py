@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.spark.report.judging import judge_decisions
+from kafkaclient.spark.report.counting import judge_decisions
 
 CELLS = st.lists(
     st.tuples(

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkaclient.spark.report.job import Tables
-    from kafkaclient.spark.report.queries import Run
+    from kafkaclient.spark.report.queries import TelemetryRun
 
 
 @pytest.fixture
-def html(runs: list[Run], tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def html(
+    runs: list[TelemetryRun], tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
     monkeypatch.setattr(page, "_plotly_js", lambda: "/* plotly */")
     path = tmp_path / "new" / "report.html"
     write_report(path, findings(runs, tables), Judgement(), "kafkaclient, Spark")
@@ -65,7 +67,7 @@ def test_each_run_is_compared_with_the_first(html: str) -> None:
 
 
 def test_it_says_so_when_no_decision_can_be_judged(
-    runs: list[Run], tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: list[TelemetryRun], tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page, "_plotly_js", lambda: "")
     found = findings(runs, replace(tables, decisions=[]))

@@ -7,7 +7,7 @@ import pytest
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.spark.report.job import task_files
-from kafkaclient.spark.report.queries import Run, find_runs
+from kafkaclient.spark.report.queries import TelemetryRun, find_runs
 from kafkaclient.telemetry import TelemetryFile
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def test_tasks_have_files_of_one_time_and_a_limited_number(tmp_path: Path) -> No
         for producer in ("a", "b")
         for hour in range(3)
     ]
-    shares = task_files([Run("r", "/r", tuple(parts), "/r")])
+    shares = task_files([TelemetryRun("r", "/r", tuple(parts), "/r")])
     assert [[path for _, _, path in share] for share in shares] == [
         ["0-a", "0-b"],
         ["1-a", "1-b"],
@@ -60,7 +60,7 @@ def test_tasks_have_files_of_one_time_and_a_limited_number(tmp_path: Path) -> No
     ]
     at = datetime(2026, 1, 1, tzinfo=UTC)
     many = [TelemetryFile(f"{n:06}", at, 10 * 2**20, "a", n) for n in range(3000)]
-    assert len(task_files([Run("r", "/r", tuple(many), "/r")])) <= 256
+    assert len(task_files([TelemetryRun("r", "/r", tuple(many), "/r")])) <= 256
 
 
 def test_each_folder_below_is_a_run_and_keeps_the_order(tmp_path: Path) -> None:

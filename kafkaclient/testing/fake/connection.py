@@ -18,6 +18,7 @@ from kafkaclient.testing.fake.interceptors import (
     Request,
     delay_answer,
 )
+from kafkaclient.testing.fake.log import RefusedError
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import decode_request, encode_response
 
@@ -164,7 +165,9 @@ class FakeConnection(asyncio.Protocol):
             return DROP if decided is DROP_ANSWER else CLOSE
         if isinstance(decided, int):
             api = APIS.get(request.api_key)
-            return CLOSE if api is None else self._encode(request, api.refuse(request, decided))
+            if api is None:
+                return CLOSE
+            return self._encode(request, api.refuse(request, RefusedError(decided)))
         if decided is DROP or decided is CLOSE or isinstance(decided, bytes):
             return decided
         return self._encode(request, cast("Mapping[str, Any]", decided))

@@ -24,12 +24,10 @@ from enum import Enum
 from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 
-from kafkaclient.testing.fake.log import ErrorCode
+from kafkaclient.testing.fake.log import ErrorCode, RefusedError
 
 Fields: TypeAlias = dict[str, Any]
 _Answer: TypeAlias = "Fields | asyncio.Future[Fields]"
-
-_NO_GENERATION = -1
 
 
 class GroupState(Enum):
@@ -88,14 +86,16 @@ class ConsumerGroup:
         found = (m for m in self.members.values() if m.wish.instance_id == instance_id)
         return None if instance_id is None else next(found, None)
 
-    def refusal(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """The error if this is not a member in the current generation."""
+    def check_member(self, member_id: str, instance_id: str | None, generation: int) -> GroupMember:
+        """The member. Refuses a client that is not a member in the current generation."""
         static = self.static_member(instance_id)
         if static is not None and static.member_id != member_id:
-            return ErrorCode.FENCED_INSTANCE_ID
+            raise RefusedError(ErrorCode.FENCED_INSTANCE_ID)
         if member_id not in self.members:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
+            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if generation != self.generation:
+            raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
+        return self.members[member_id]
 
 
 class GroupCoordinator:
@@ -107,20 +107,24 @@ class GroupCoordinator:
 
     def join(self, group_id: str, wish: Joining) -> _Answer:
         group = self.groups.setdefault(group_id, ConsumerGroup(group_id))
-        if not wish.protocols or not _compatible(group, wish):
-            return _not_joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, wish.member_id)
         static, member_id = group.static_member(wish.instance_id), wish.member_id
+
+        def refuse(code: ErrorCode) -> RefusedError:
+            return RefusedError(code, member_id=member_id)
+
+        if not wish.protocols or not _compatible(group, wish):
+            raise refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if not member_id:
             member_id = f"{wish.instance_id or wish.client_id or 'member'}-{next(self._numbers)}"
             if wish.needs_id and wish.instance_id is None:
                 group.promised.add(member_id)
-                return _not_joined(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+                raise refuse(ErrorCode.MEMBER_ID_REQUIRED)
             if static is not None:
                 self._remove(group, static, ErrorCode.FENCED_INSTANCE_ID)
         elif static is not None and static.member_id != member_id:
-            return _not_joined(ErrorCode.FENCED_INSTANCE_ID, member_id)
+            raise refuse(ErrorCode.FENCED_INSTANCE_ID)
         elif member_id not in group.members and member_id not in group.promised:
-            return _not_joined(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+            raise refuse(ErrorCode.UNKNOWN_MEMBER_ID)
         group.promised.discard(member_id)
         return self._admit(group, member_id, wish)
 
@@ -136,7 +140,7 @@ class GroupCoordinator:
         )
         if not changed and repeated:
             return _joined(group, member)
-        _answer(member.joining, _not_joined(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
+        _fail(member.joining, ErrorCode.UNKNOWN_MEMBER_ID, member_id=member_id)
         member.joining = asyncio.get_running_loop().create_future()
         joining = member.joining
         self._rebalance(group)
@@ -150,13 +154,10 @@ class GroupCoordinator:
         generation: int,
         assignments: dict[str, bytes],
     ) -> _Answer:
-        group = self.groups.get(group_id)
-        code = _refusal(group, member_id, instance_id, generation)
-        if code or group is None:
-            return _not_synced(code)
+        group = self._known(group_id)
+        member = group.check_member(member_id, instance_id, generation)
         if group.state is GroupState.JOINING:
-            return _not_synced(ErrorCode.REBALANCE_IN_PROGRESS)
-        member = group.members[member_id]
+            raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._heard_of(group, member)
         if group.state is GroupState.STABLE:
             return _synced(group, member)
@@ -171,42 +172,39 @@ class GroupCoordinator:
 
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
-    ) -> ErrorCode:
-        group = self.groups.get(group_id)
-        code = _refusal(group, member_id, instance_id, generation)
-        if code or group is None:
-            return code
-        self._heard_of(group, group.members[member_id])
-        rebalances = group.state is GroupState.JOINING
-        return ErrorCode.REBALANCE_IN_PROGRESS if rebalances else ErrorCode.NONE
+    ) -> None:
+        group = self._known(group_id)
+        self._heard_of(group, group.check_member(member_id, instance_id, generation))
+        if group.state is GroupState.JOINING:
+            raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
 
-    def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
-        group = self.groups.get(group_id)
-        if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+    def leave(self, group_id: str, member_id: str, instance_id: str | None) -> None:
+        group = self._known(group_id)
         member = group.static_member(instance_id) or group.members.get(member_id)
         if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
         if member_id and member.member_id != member_id:
-            return ErrorCode.FENCED_INSTANCE_ID
+            raise RefusedError(ErrorCode.FENCED_INSTANCE_ID)
         self._remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
         self._rebalance(group)
-        return ErrorCode.NONE
 
-    def commit_refusal(
+    def check_commit(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
-    ) -> ErrorCode:
-        """The error if these may not commit offsets. Without a generation anyone may, as long as
-        the group has no members."""
+    ) -> None:
+        """Refuse a client that may not commit offsets. Without a generation any client may, as long
+        as the group has no members."""
         group = self.groups.get(group_id)
-        if group is None or not group.members:
-            return ErrorCode.ILLEGAL_GENERATION if generation >= 0 else ErrorCode.NONE
-        code = group.refusal(member_id, instance_id, generation)
-        if not code:
-            self._heard_of(group, group.members[member_id])
+        if group is not None and group.members:
+            self._heard_of(group, group.check_member(member_id, instance_id, generation))
             if group.state is GroupState.SYNCING:
-                return ErrorCode.REBALANCE_IN_PROGRESS
-        return code
+                raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
+        elif generation >= 0:
+            raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
+
+    def _known(self, group_id: str) -> ConsumerGroup:
+        if group_id not in self.groups:
+            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return self.groups[group_id]
 
     def forget_members(self) -> None:
         """Remove all members: their connections and the event loop's timers have ended."""
@@ -224,7 +222,7 @@ class GroupCoordinator:
         if group.state is not GroupState.JOINING:
             group.state = GroupState.JOINING
             for member in group.members.values():
-                _answer(member.syncing, _not_synced(ErrorCode.REBALANCE_IN_PROGRESS))
+                _fail(member.syncing, ErrorCode.REBALANCE_IN_PROGRESS)
                 member.syncing = None
         if all(member.joining for member in group.members.values()):
             self._complete(group)
@@ -273,8 +271,8 @@ class GroupCoordinator:
         del group.members[member.member_id]
         if member.session is not None:
             member.session.cancel()
-        _answer(member.joining, _not_joined(why, member.member_id))
-        _answer(member.syncing, _not_synced(why))
+        _fail(member.joining, why, member_id=member.member_id)
+        _fail(member.syncing, why)
 
 
 def _compatible(group: ConsumerGroup, wish: Joining) -> bool:
@@ -293,36 +291,19 @@ def _elected(group: ConsumerGroup) -> str:
     return votes.most_common(1)[0][0]
 
 
-def _refusal(
-    group: ConsumerGroup | None, member_id: str, instance_id: str | None, generation: int
-) -> ErrorCode:
-    if group is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    return group.refusal(member_id, instance_id, generation)
-
-
 def _answer(waiting: asyncio.Future[Fields] | None, fields: Fields) -> None:
     if waiting is not None and not waiting.done():
         waiting.set_result(fields)
 
 
-def _not_joined(error_code: ErrorCode, member_id: str) -> Fields:
-    return {
-        "error_code": error_code,
-        "generation_id": _NO_GENERATION,
-        "protocol_type": None,
-        "protocol_name": "",
-        "leader": "",
-        "member_id": member_id,
-        "members": [],
-    }
+def _fail(waiting: asyncio.Future[Fields] | None, error_code: ErrorCode, **fields: Any) -> None:
+    _answer(waiting, {"error_code": error_code, **fields})
 
 
 def _joined(group: ConsumerGroup, member: GroupMember) -> Fields:
     """The generation; for the leader also the members with their metadata."""
     leads = member.member_id == group.leader
     return {
-        "error_code": ErrorCode.NONE,
         "generation_id": group.generation,
         "protocol_type": group.protocol_type,
         "protocol_name": group.protocol,
@@ -340,15 +321,8 @@ def _joined(group: ConsumerGroup, member: GroupMember) -> Fields:
     }
 
 
-def _not_synced(error_code: ErrorCode) -> Fields:
-    return {"error_code": error_code, "protocol_type": None, "protocol_name": None} | {
-        "assignment": b""
-    }
-
-
 def _synced(group: ConsumerGroup, member: GroupMember) -> Fields:
     return {
-        "error_code": ErrorCode.NONE,
         "protocol_type": group.protocol_type,
         "protocol_name": group.protocol,
         "assignment": member.assignment,

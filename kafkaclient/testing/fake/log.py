@@ -20,7 +20,7 @@ import struct
 from collections import deque
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import crc32c
 
@@ -125,13 +125,14 @@ class Appended(NamedTuple):
     duplicate: bool
 
 
-class RefusedBatchError(Exception):
-    """The leader refuses the batch."""
+class RefusedError(Exception):
+    """A broker refuses a request, or a part of it. ``fields`` has more fields of the response."""
 
-    def __init__(self, code: ErrorCode, message: str) -> None:
+    def __init__(self, code: int, message: str | None = None, **fields: Any) -> None:
         super().__init__(message)
         self.code = code
-        self.message = message
+        told = {} if message is None else {"error_message": message}
+        self.fields: dict[str, Any] = {"error_code": code, **told, **fields}
 
 
 class Marker(NamedTuple):
@@ -174,7 +175,7 @@ class PartitionLog:
         self._producers: dict[int, _Producer] = {}
 
     def append(self, data: bytes, max_message_bytes: int) -> Appended:
-        """Validate and append one batch. Raises :class:`RefusedBatchError`."""
+        """Validate and append one batch. Raises :class:`RefusedError`."""
         header = self._validated(data, max_message_bytes)
         producer = None
         if header.producer_id != _NO_PRODUCER:
@@ -264,20 +265,20 @@ class PartitionLog:
         try:
             header = batch_header(data)
         except ProtocolError as error:
-            raise RefusedBatchError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+            raise RefusedError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
         if header.size > max_message_bytes:
-            raise RefusedBatchError(
+            raise RefusedError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"The record batch size in the append is {header.size} bytes which exceeds the "
                 f"maximum configured value of {max_message_bytes}.",
             )
         if not verify_crc(data):
-            raise RefusedBatchError(
+            raise RefusedError(
                 ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc})"
             )
         problem = _invalid(header, data)
         if problem:
-            raise RefusedBatchError(ErrorCode.INVALID_RECORD, problem)
+            raise RefusedError(ErrorCode.INVALID_RECORD, problem)
         return header
 
 
@@ -319,7 +320,7 @@ def _find_duplicate(producer: _Producer, header: BatchHeader) -> _Written | None
 
 def _check_sequence(producer: _Producer, header: BatchHeader) -> None:
     if header.producer_epoch < producer.epoch:
-        raise RefusedBatchError(
+        raise RefusedError(
             ErrorCode.INVALID_PRODUCER_EPOCH,
             f"Epoch of producer {header.producer_id} is {header.producer_epoch}, which is smaller "
             f"than the last seen epoch {producer.epoch}",
@@ -328,7 +329,7 @@ def _check_sequence(producer: _Producer, header: BatchHeader) -> None:
     if header.producer_epoch == producer.epoch and producer.batches:
         expected = _advance(producer.batches[-1].last_sequence, 1)
     if header.base_sequence != expected:
-        raise RefusedBatchError(
+        raise RefusedError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"Out of order sequence number for producer {header.producer_id}, epoch "
             f"{header.producer_epoch}: got {header.base_sequence}, expected {expected}",

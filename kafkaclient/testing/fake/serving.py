@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from kafkaclient.testing.fake.log import ErrorCode
+from kafkaclient.testing.fake.log import ErrorCode, RefusedError
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -186,12 +186,11 @@ class Sasl:
 
     def handshake(self, request: Request) -> dict[str, Any]:
         """The response to a SaslHandshake request; not for applications."""
-        mechanism = request.message.mechanism
-        known = mechanism in self.mechanisms
-        if known:
-            self._peer(request).mechanism = mechanism
-        code = ErrorCode.NONE if known else ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        return {"error_code": int(code), "mechanisms": list(self.mechanisms)}
+        offered = list(self.mechanisms)
+        if request.message.mechanism not in self.mechanisms:
+            raise RefusedError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered)
+        self._peer(request).mechanism = request.message.mechanism
+        return {"mechanisms": offered}
 
     def authenticate(self, request: Request, now: float) -> dict[str, Any]:
         """The response to a SaslAuthenticate request; not for applications."""
@@ -202,15 +201,9 @@ class Sasl:
         peer.mechanism = None
         if refusal is not None:
             peer.ends_at = None
-            code = int(ErrorCode.SASL_AUTHENTICATION_FAILED)
-            return {"error_code": code, "error_message": refusal, "auth_bytes": b""}
+            raise RefusedError(ErrorCode.SASL_AUTHENTICATION_FAILED, refusal)
         peer.ends_at = now + self.lifetime_s if self.lifetime_s else float("inf")
-        return {
-            "error_code": int(ErrorCode.NONE),
-            "error_message": None,
-            "auth_bytes": b"",
-            "session_lifetime_ms": int(self.lifetime_s * 1000),
-        }
+        return {"session_lifetime_ms": int(self.lifetime_s * 1000)}
 
     def _peer(self, request: Request) -> _Peer:
         return self._peers.setdefault(request.connection, _Peer())

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from kafkaclient.testing.fake.consumer_groups import GroupCoordinator
 from kafkaclient.testing.fake.log import (
     DEFAULT_MAX_MESSAGE_BYTES,
     NO_LEADER,
+    ErrorCode,
     FakePartition,
     FakeTopic,
+    RefusedError,
 )
 from kafkaclient.testing.fake.transactions import TransactionCoordinator
 
@@ -21,20 +23,11 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
+    from kafkaclient.testing.fake.connection import FakeConnection
     from kafkaclient.testing.fake.interceptors import Answer, Control, PartitionFailure, Request
     from kafkaclient.testing.fake.serving import Sasl
 
 _Failures: TypeAlias = "defaultdict[tuple[str, int], deque[PartitionFailure]]"
-
-
-class _Connection(Protocol):
-    """A client connection that a test can stall and resume."""
-
-    transport: asyncio.Transport
-
-    def stall(self) -> None: ...
-
-    def resume(self) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -53,7 +46,7 @@ class FakeBroker:
     swallows_dials: bool = False
     produce_delay_s: float = 0.0
     throttle_ms: int = 0
-    connections: set[_Connection] = field(default_factory=set)
+    connections: set[FakeConnection] = field(default_factory=set)
     dials: list[asyncio.Future[None]] = field(default_factory=list)
     """The connection attempts that wait until ``swallows_dials`` is False."""
 
@@ -126,27 +119,45 @@ class ClusterState:
     def endpoint(self, node_id: int) -> dict[str, Any]:
         """The fields of a broker in responses."""
         broker = self.brokers[node_id]
-        return {
-            "node_id": node_id,
-            "host": broker.host,
-            "port": broker.port,
-            "rack": broker.rack,
-        }
+        names = ("node_id", "host", "port", "rack")
+        return {name: getattr(broker, name) for name in names}
 
     def new_producer_id(self) -> int:
         return next(self._producer_ids)
 
-    def partition(self, topic: str, index: int) -> FakePartition | None:
-        known = self.topics.get(topic)
-        if known is None or not 0 <= index < len(known.partitions):
-            return None
-        return known.partitions[index]
+    def partition(self, topic: str, index: int) -> FakePartition:
+        """Raises RefusedError if the partition does not exist."""
+        if not self.has_partition(topic, index):
+            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return self.topics[topic].partitions[index]
 
-    def name_of(self, requested: Any) -> str | None:
-        """The name of the topic that a request names by id; None if it does not exist."""
-        name = self.topic_names.get(requested.topic_id)
-        known = None if name is None else self.topics.get(name)
-        return name if known is not None and known.topic_id == requested.topic_id else None
+    def has_partition(self, topic: str, index: int) -> bool:
+        return topic in self.topics and 0 <= index < len(self.topics[topic].partitions)
+
+    def name_of(self, requested: Any) -> str:
+        """The name of the topic that a request names by id. Raises RefusedError if it does not
+        exist."""
+        name = self.topic_names.get(requested.topic_id, "")
+        if name not in self.topics or self.topics[name].topic_id != requested.topic_id:
+            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return name
+
+    def not_led(
+        self,
+        partition: FakePartition,
+        moved: set[int],
+        code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ) -> RefusedError:
+        """The error of a partition with another leader, which names the leader (KIP-951). Adds a
+        leader that is alive to ``moved``."""
+        if self.is_alive(partition.leader):
+            moved.add(partition.leader)
+        hint = {"leader_id": partition.leader, "leader_epoch": partition.leader_epoch}
+        return RefusedError(code, current_leader=hint)
+
+    def endpoints(self, nodes: set[int]) -> list[dict[str, Any]]:
+        """The addresses of brokers in responses."""
+        return [self.endpoint(node_id) for node_id in sorted(nodes)]
 
     def create_topic(
         self,

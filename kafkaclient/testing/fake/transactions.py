@@ -14,29 +14,20 @@ Behavior
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from kafkaclient.testing.fake.log import ErrorCode
+from kafkaclient.testing.fake.log import ErrorCode, RefusedError
+from kafkaclient.wire.transaction_states import TxnState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from kafkaclient.testing.fake.log import FakePartition
+    from kafkaclient.testing.fake.state import ClusterState
 
 MAX_EPOCH = 2**15 - 1
 _NO_PRODUCER = -1
 _NO_EPOCH = -1
-
-
-class TxnState(Enum):
-    """The states of Java's ``TransactionState``, without the transitional states."""
-
-    EMPTY = "Empty"
-    ONGOING = "Ongoing"
-    COMMITTED = "CompleteCommit"
-    ABORTED = "CompleteAbort"
 
 
 class Committed(NamedTuple):
@@ -66,23 +57,10 @@ class FakeTransaction:
     """The time of the transaction's first partition or group, by the cluster's clock."""
 
 
-class _Cluster(Protocol):
-    """The part of :class:`~kafkaclient.testing.fake.state.ClusterState` for the coordinator."""
-
-    now: Callable[[], float]
-    transactions_v2: bool
-
-    def alive_brokers(self) -> list[int]: ...
-
-    def new_producer_id(self) -> int: ...
-
-    def partition(self, topic: str, index: int) -> FakePartition | None: ...
-
-
 class TransactionCoordinator:
     """The transactional ids of a cluster, and the coordinators of transactional ids and groups."""
 
-    def __init__(self, state: _Cluster) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self.ids: dict[str, FakeTransaction] = {}
         self.committed: dict[tuple[str, str, int], Committed] = {}
         self.generations: dict[str, int] = {}
@@ -99,43 +77,47 @@ class TransactionCoordinator:
             return chosen
         return alive[crc32(key.encode()) % len(alive)] if alive else -1
 
-    def refusal(self, key: str, broker: int) -> ErrorCode:
-        """NOT_COORDINATOR unless the broker is the coordinator."""
-        return ErrorCode.NONE if self.node_of(key) == broker else ErrorCode.NOT_COORDINATOR
+    def check_coordinator(self, key: str, broker: int) -> None:
+        """Refuse a request if the broker is not the coordinator."""
+        if self.node_of(key) != broker:
+            raise RefusedError(ErrorCode.NOT_COORDINATOR)
 
-    def check(self, name: str, producer_id: int, epoch: int) -> ErrorCode:
-        """The error if this producer id and epoch may not write under the transactional id."""
+    def check(self, name: str, producer_id: int, epoch: int) -> FakeTransaction:
+        """The transactional id, if this producer id and epoch may write under it."""
         known = self.ids.get(name)
         if known is None or known.producer_id != producer_id:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        return ErrorCode.NONE if known.epoch == epoch else ErrorCode.PRODUCER_FENCED
+            raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if known.epoch != epoch:
+            raise RefusedError(ErrorCode.PRODUCER_FENCED)
+        return known
 
     def is_open(self, name: str, topic: str, partition: int) -> bool:
         known = self.ids[name]
         return known.state is TxnState.ONGOING and (topic, partition) in known.partitions
 
-    def initialize(self, name: str, producer_id: int, epoch: int) -> ErrorCode:
+    def initialize(self, name: str, producer_id: int, epoch: int) -> FakeTransaction:
         """Assign the next epoch to a new producer (-1, -1) or to the current producer."""
         known = self.ids.get(name)
         if known is None:
-            self.ids[name] = FakeTransaction(self._state.new_producer_id(), 0)
-            return ErrorCode.NONE
+            known = self.ids[name] = FakeTransaction(self._state.new_producer_id(), 0)
+            return known
         is_new = producer_id == _NO_PRODUCER
         if not is_new:
             if _is_repeated(known, producer_id, epoch):
-                return ErrorCode.NONE
+                return known
             if (producer_id, epoch) != (known.producer_id, known.epoch):
-                return ErrorCode.PRODUCER_FENCED
-        if known.state is TxnState.ONGOING:
+                raise RefusedError(ErrorCode.PRODUCER_FENCED)
+        was_open = known.state is TxnState.ONGOING
+        if was_open:
             self._finish(known, commit=False, bump=True)
-            if is_new:
-                known.last_epoch, known.previous_id = _NO_EPOCH, _NO_PRODUCER
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        self._next_epoch(known)
+        else:
+            self._next_epoch(known)
+            known.state = TxnState.EMPTY
         if is_new:
             known.last_epoch, known.previous_id = _NO_EPOCH, _NO_PRODUCER
-        known.state = TxnState.EMPTY
-        return ErrorCode.NONE
+        if was_open:
+            raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return known
 
     def add(
         self, name: str, partitions: Iterable[tuple[str, int]] = (), group: str | None = None
@@ -152,22 +134,19 @@ class TransactionCoordinator:
         """Whether an open transaction has a pending offset for the partition."""
         return any((group, topic, partition) in known.offsets for known in self.ids.values())
 
-    def end(self, name: str, producer_id: int, epoch: int, *, commit: bool, v2: bool) -> ErrorCode:
+    def end(
+        self, name: str, producer_id: int, epoch: int, *, commit: bool, v2: bool
+    ) -> FakeTransaction:
         known = self.ids.get(name)
-        result = TxnState.COMMITTED if commit else TxnState.ABORTED
+        result = TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT
         if v2 and known is not None and _is_repeated(known, producer_id, epoch):
             # A repeated request, or a commit after a timeout aborted the transaction.
-            return ErrorCode.NONE if known.state is result else ErrorCode.INVALID_TXN_STATE
-        code = self.check(name, producer_id, epoch)
-        if code or known is None:
-            return code
-        if known.state is not TxnState.ONGOING:
-            if not v2:
-                return ErrorCode.NONE if known.state is result else ErrorCode.INVALID_TXN_STATE
-            if commit:
-                return ErrorCode.INVALID_TXN_STATE
+            return _ended(known, result)
+        known = self.check(name, producer_id, epoch)
+        if known.state is not TxnState.ONGOING and (commit or not v2):
+            return _ended(known, None if v2 else result)
         self._finish(known, commit=commit, bump=v2)
-        return ErrorCode.NONE
+        return known
 
     def expire(self, name: str) -> None:
         """Abort the open transaction, as after transaction.timeout.ms."""
@@ -187,9 +166,9 @@ class TransactionCoordinator:
         """Write the markers. With ``bump`` they have the next epoch, which fences late batches."""
         producer_id, epoch = known.producer_id, known.epoch + bump
         for topic, index in sorted(known.partitions):
-            partition = self._state.partition(topic, index)
-            if partition is not None:
-                partition.log.end_transaction(producer_id, epoch, commit=commit)
+            if self._state.has_partition(topic, index):
+                log = self._state.partition(topic, index).log
+                log.end_transaction(producer_id, epoch, commit=commit)
         if bump:
             self._next_epoch(known)
         if commit:
@@ -198,7 +177,13 @@ class TransactionCoordinator:
         known.offsets.clear()
         known.groups.clear()
         known.started_ms = -1
-        known.state = TxnState.COMMITTED if commit else TxnState.ABORTED
+        known.state = TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT
+
+
+def _ended(known: FakeTransaction, result: TxnState | None) -> FakeTransaction:
+    if known.state is not result:
+        raise RefusedError(ErrorCode.INVALID_TXN_STATE)
+    return known
 
 
 def _is_repeated(known: FakeTransaction, producer_id: int, epoch: int) -> bool:

@@ -30,7 +30,7 @@ from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
 from kafkaclient.producer.sender.liveness import Misrouting
 from kafkaclient.producer.sender.responses import ResponseHandler
 from kafkaclient.producer.settings import NEVER, AccumulatorSettings, RetrySettings
-from kafkaclient.testing.fake.log import PartitionLog, RefusedBatchError
+from kafkaclient.testing.fake.log import PartitionLog, RefusedError
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.produce import PartitionResult, ProduceResult, RecordError
 from kafkaclient.wire.record_reader import batch_header
@@ -135,7 +135,7 @@ class Cluster:
         if appends:
             try:
                 appended = self.logs[p].append(data, self.max_message_bytes)
-            except RefusedBatchError as refused:
+            except RefusedError as refused:
                 return result._replace(error_code=int(refused.code))
             result = result._replace(base_offset=appended.base_offset)
         if fate is Fate.CULPRIT:

@@ -24,10 +24,10 @@ from kafkaclient.testing.fake import (
     delay,
     delay_answer,
 )
-from kafkaclient.testing.fake.transactions import TxnState
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import OffsetAndMetadata
 from kafkaclient.wire.api import ApiKey
+from kafkaclient.wire.transaction_states import TxnState
 
 PARTITIONS, BROKERS = 3, 3
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import ErrorCode
 from kafkaclient.testing.fake.consumer_groups import GroupCoordinator, GroupState, Joining
+from kafkaclient.testing.fake.log import RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _SESSION_S, _REBALANCE_S = 10.0, 60.0
 
@@ -28,6 +35,12 @@ def _wish(member_id: str = "", instance_id: str | None = None, **changes: Any) -
 
 async def _done(answer: Any) -> dict[str, Any]:
     return dict(await answer if isinstance(answer, asyncio.Future) else answer)
+
+
+def _refused(call: Callable[..., object], *arguments: Any) -> ErrorCode:
+    with pytest.raises(RefusedError) as caught:
+        call(*arguments)
+    return ErrorCode(caught.value.code)
 
 
 async def _stable(
@@ -71,9 +84,10 @@ async def test_members_get_the_assignments_of_their_leader() -> None:
     assert leader["leader"] == ids[0]
     assert coordinator.groups["g"].state is GroupState.STABLE
     generation = leader["generation_id"]
-    assert coordinator.heartbeat("g", ids[1], None, generation) == ErrorCode.NONE
-    assert coordinator.heartbeat("g", ids[1], None, generation - 1) == ErrorCode.ILLEGAL_GENERATION
-    assert coordinator.heartbeat("g", "stranger", None, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    beat = coordinator.heartbeat
+    beat("g", ids[1], None, generation)
+    assert _refused(beat, "g", ids[1], None, generation - 1) == ErrorCode.ILLEGAL_GENERATION
+    assert _refused(beat, "g", "stranger", None, 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @virtual_time
@@ -81,12 +95,11 @@ async def test_a_member_that_leaves_starts_a_rebalance() -> None:
     coordinator = GroupCoordinator()
     (first, second), leader = await _stable(coordinator, _wish(), _wish())
     generation = leader["generation_id"]
-    assert coordinator.leave("g", first, None) == ErrorCode.NONE
-    assert coordinator.leave("g", first, None) == ErrorCode.UNKNOWN_MEMBER_ID
-    beat = coordinator.heartbeat("g", second, None, generation)
-    assert beat == ErrorCode.REBALANCE_IN_PROGRESS
-    synced = coordinator.sync("g", second, None, generation, {})
-    assert (await _done(synced))["error_code"] == ErrorCode.REBALANCE_IN_PROGRESS
+    coordinator.leave("g", first, None)
+    assert _refused(coordinator.leave, "g", first, None) == ErrorCode.UNKNOWN_MEMBER_ID
+    for call, *more in ((coordinator.heartbeat,), (coordinator.sync, {})):
+        refused = _refused(call, "g", second, None, generation, *more)
+        assert refused == ErrorCode.REBALANCE_IN_PROGRESS
     answer = await _done(coordinator.join("g", _wish(second)))
     assert (answer["leader"], answer["generation_id"]) == (second, generation + 1)
 
@@ -97,13 +110,13 @@ async def test_a_silent_member_is_removed_after_its_session_timeout() -> None:
     (first, second), leader = await _stable(coordinator, _wish(), _wish())
     for _ in range(3):
         await asyncio.sleep(_SESSION_S / 2)
-        coordinator.heartbeat("g", first, None, leader["generation_id"])
+        with suppress(RefusedError):  # REBALANCE_IN_PROGRESS
+            coordinator.heartbeat("g", first, None, leader["generation_id"])
     assert list(coordinator.groups["g"].members) == [first]
     assert coordinator.groups["g"].state is GroupState.JOINING
     await asyncio.sleep(_SESSION_S)
     assert coordinator.groups["g"].state is GroupState.EMPTY
-    gone = await _done(coordinator.join("g", _wish(second)))
-    assert gone["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID
+    assert _refused(coordinator.join, "g", _wish(second)) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @virtual_time
@@ -118,17 +131,19 @@ async def test_a_rebalance_waits_for_members_up_to_their_rebalance_timeout() -> 
     answer = await joining
     assert asyncio.get_running_loop().time() - began == _REBALANCE_S
     assert [member["member_id"] for member in answer["members"]] == [first]
-    beat = coordinator.heartbeat("g", second, None, leader["generation_id"])
-    assert beat == ErrorCode.UNKNOWN_MEMBER_ID
+    refused = _refused(coordinator.heartbeat, "g", second, None, leader["generation_id"])
+    assert refused == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @virtual_time
 async def test_a_new_member_gets_its_id_before_it_joins() -> None:
     coordinator = GroupCoordinator()
-    refused = await _done(coordinator.join("g", _wish(needs_id=True)))
-    assert refused["error_code"] == ErrorCode.MEMBER_ID_REQUIRED
-    joined = await _done(coordinator.join("g", _wish(refused["member_id"], needs_id=True)))
-    assert (joined["error_code"], joined["member_id"]) == (0, refused["member_id"])
+    with pytest.raises(RefusedError) as caught:
+        coordinator.join("g", _wish(needs_id=True))
+    assert caught.value.code == ErrorCode.MEMBER_ID_REQUIRED
+    member_id = caught.value.fields["member_id"]
+    joined = await _done(coordinator.join("g", _wish(member_id, needs_id=True)))
+    assert joined["member_id"] == member_id
 
 
 @virtual_time
@@ -136,15 +151,11 @@ async def test_a_static_member_replaces_and_fences_its_predecessor() -> None:
     coordinator = GroupCoordinator()
     (old,), leader = await _stable(coordinator, _wish(instance_id="i"))
     joined = await _done(coordinator.join("g", _wish(instance_id="i", needs_id=True)))
-    assert (joined["error_code"], list(coordinator.groups["g"].members)) == (
-        0,
-        [joined["member_id"]],
-    )
-    beat = coordinator.heartbeat("g", old, "i", leader["generation_id"])
-    assert beat == ErrorCode.FENCED_INSTANCE_ID
-    again = await _done(coordinator.join("g", _wish(old, "i")))
-    assert again["error_code"] == ErrorCode.FENCED_INSTANCE_ID
-    assert coordinator.leave("g", "", "i") == ErrorCode.NONE
+    assert list(coordinator.groups["g"].members) == [joined["member_id"]]
+    fenced = ErrorCode.FENCED_INSTANCE_ID
+    assert _refused(coordinator.heartbeat, "g", old, "i", leader["generation_id"]) == fenced
+    assert _refused(coordinator.join, "g", _wish(old, "i")) == fenced
+    coordinator.leave("g", "", "i")
 
 
 @virtual_time
@@ -155,22 +166,22 @@ async def test_members_agree_on_an_assignor() -> None:
     assert leader["protocol_name"] == "range"
     assert [member["metadata"] for member in leader["members"]] == [b"r", b"topics"]
     for other in (_wish(protocols={"sticky": b""}), _wish(protocol_type="connect")):
-        refused = await _done(coordinator.join("g", other))
-        assert refused["error_code"] == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        refused = _refused(coordinator.join, "g", other)
+        assert refused == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 @virtual_time
 async def test_who_may_commit_offsets() -> None:
     coordinator = GroupCoordinator()
-    assert coordinator.commit_refusal("g", "", None, -1) == ErrorCode.NONE
-    assert coordinator.commit_refusal("g", "m", None, 3) == ErrorCode.ILLEGAL_GENERATION
+    check = coordinator.check_commit
+    check("g", "", None, -1)
+    assert _refused(check, "g", "m", None, 3) == ErrorCode.ILLEGAL_GENERATION
     (member,), leader = await _stable(coordinator, _wish())
     generation = leader["generation_id"]
-    assert coordinator.commit_refusal("g", member, None, generation) == ErrorCode.NONE
-    assert coordinator.commit_refusal("g", "", None, -1) == ErrorCode.UNKNOWN_MEMBER_ID
-    joining = coordinator.join("g", _wish(member, protocols={"range": b"more"}))
-    await _done(joining)
-    refused = coordinator.commit_refusal("g", member, None, generation + 1)
+    check("g", member, None, generation)
+    assert _refused(check, "g", "", None, -1) == ErrorCode.UNKNOWN_MEMBER_ID
+    await _done(coordinator.join("g", _wish(member, protocols={"range": b"more"})))
+    refused = _refused(check, "g", member, None, generation + 1)
     assert refused == ErrorCode.REBALANCE_IN_PROGRESS  # until the leader has assigned
 
 

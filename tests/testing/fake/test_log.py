@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.testing.fake.log import Appended, ErrorCode, PartitionLog, RefusedBatchError
+from kafkaclient.testing.fake.log import Appended, ErrorCode, PartitionLog, RefusedError
 from kafkaclient.wire.record_reader import CRC_START, HEADER, batch_header
 from kafkaclient.wire.records import BatchBuilder
 
@@ -20,7 +20,7 @@ LIMIT = 1 << 20
 
 
 def refused(log: PartitionLog, data: bytes, limit: int = LIMIT) -> ErrorCode:
-    with pytest.raises(RefusedBatchError) as caught:
+    with pytest.raises(RefusedError) as caught:
         log.append(data, limit)
     return caught.value.code
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.testing.fake.apis.api import Api
-from kafkaclient.testing.fake.log import ErrorCode
+from kafkaclient.testing.fake.apis.api import Parts, each
+from kafkaclient.testing.fake.log import ErrorCode, RefusedError
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -53,56 +53,21 @@ _RATES = frozenset(
 """Known keys of brokers without a default value."""
 
 
-def _describe(state: ClusterState, request: Request) -> Fields:
-    return {
-        "results": [
-            _described(state, request, resource, resource.configuration_keys)
-            for resource in request.message.resources
-        ]
-    }
-
-
-def _alter(state: ClusterState, request: Request) -> Fields:
-    validate_only = request.message.validate_only
-    return {
-        "responses": [
-            _outcome(resource, *_changed(state, request, resource, validate_only=validate_only))
-            for resource in request.message.resources
-        ]
-    }
-
-
-def _outcome(resource: Any, code: int, problem: str | None) -> Fields:
-    return {
-        "error_code": code,
-        "error_message": problem,
-        "resource_type": resource.resource_type,
-        "resource_name": resource.resource_name,
-    }
-
-
-def _own(
-    state: ClusterState, request: Request, resource: Any
-) -> tuple[dict[str, str] | None, ErrorCode, str | None]:
-    """The resource's own configuration, or None and an error."""
+def _own(state: ClusterState, request: Request, resource: Any) -> dict[str, str]:
+    """The resource's own configuration."""
     name = resource.resource_name
     if resource.resource_type == _TOPIC:
-        topic = state.topics.get(name)
-        if topic is None:
-            return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
-        return topic.configs, ErrorCode.NONE, None
+        if name not in state.topics:
+            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return state.topics[name].configs
     if name not in ("", str(request.broker)):
         problem = f"Unexpected broker id, expected {request.broker} or empty string, but received"
-        return None, ErrorCode.INVALID_REQUEST, f"{problem} {name}"
-    return state.broker_configs.setdefault(name, {}), ErrorCode.NONE, None
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"{problem} {name}")
+    return state.broker_configs.setdefault(name, {})
 
 
-def _described(
-    state: ClusterState, request: Request, resource: Any, keys: list[str] | None
-) -> Fields:
-    own, code, problem = _own(state, request, resource)
-    if own is None:
-        return _outcome(resource, code, problem) | {"configs": []}
+def _describe(state: ClusterState, request: Request, resource: Any) -> Fields:
+    own, keys = _own(state, request, resource), resource.configuration_keys
     kind, name = resource.resource_type, resource.resource_name
     entries: dict[str, tuple[str, int]] = {}
     if kind == _TOPIC or name:
@@ -119,7 +84,7 @@ def _described(
         for key, (value, source) in entries.items()
         if keys is None or key in keys
     ]
-    return _outcome(resource, ErrorCode.NONE, None) | {"configs": configs}
+    return {"configs": configs}
 
 
 def _shown(kind: int, key: str, value: str) -> Fields:
@@ -127,22 +92,19 @@ def _shown(kind: int, key: str, value: str) -> Fields:
     return {"value": None if hidden else value, "read_only": hidden, "is_sensitive": hidden}
 
 
-def _changed(
-    state: ClusterState, request: Request, resource: Any, *, validate_only: bool
-) -> tuple[ErrorCode, str | None]:
-    own, code, problem = _own(state, request, resource)
-    if own is None:
-        return code, problem
+def _alter(state: ClusterState, request: Request, resource: Any) -> Fields:
+    own = _own(state, request, resource)
     names = [change.name for change in resource.configs]
     if len(set(names)) < len(names):
-        return ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     changed = dict(own)
     for change in resource.configs:
         known = change.name in DEFAULTS[_TOPIC]
         if change.config_operation == _DELETE:
             changed.pop(change.name, None)
         elif resource.resource_type == _TOPIC and not known:
-            return ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {change.name}"
+            unknown = f"Unknown topic config name: {change.name}"
+            raise RefusedError(ErrorCode.INVALID_CONFIG, unknown)
         elif change.config_operation == _SET:
             changed[change.name] = change.value
         else:
@@ -153,30 +115,17 @@ def _changed(
             else:
                 new = [element for element in old if element not in given]
             changed[change.name] = ",".join(new)
-    if not validate_only:
+    if not request.message.validate_only:
         own.clear()
         own.update(changed)
-    return ErrorCode.NONE, None
+    return {}
 
 
-def _same_error(request: Request, error_code: int) -> list[Fields]:
-    """The same error for every resource."""
-    return [_outcome(resource, error_code, None) for resource in request.message.resources]
-
+_IDENTITY = {"resource_type": "resource_type", "resource_name": "resource_name"}
 
 APIS = (
-    Api(
-        ApiKey.DESCRIBE_CONFIGS,
-        (1, 4),
-        _describe,
-        lambda request, code: {
-            "results": [failed | {"configs": []} for failed in _same_error(request, code)]
-        },
-    ),
-    Api(
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        (0, 1),
-        _alter,
-        lambda request, code: {"responses": _same_error(request, code)},
+    each(ApiKey.DESCRIBE_CONFIGS, (1, 4), Parts("resources", "results", _IDENTITY), _describe),
+    each(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS, (0, 1), Parts("resources", "responses", _IDENTITY), _alter
     ),
 )

@@ -29,8 +29,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.testing.fake.apis.api import Api, by_partition
-from kafkaclient.testing.fake.log import ErrorCode
+from kafkaclient.testing.fake.apis.api import TOPIC_PARTITIONS, Api, Parts, each
+from kafkaclient.testing.fake.log import ErrorCode, RefusedError
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.fetch import FETCH_FIRST_WITH_TOPIC_IDS
 
@@ -40,7 +40,17 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake.log import FakePartition
     from kafkaclient.testing.fake.state import ClusterState
 
-_IDENTITY = ("topic", "topic_id")
+_FETCHED = Parts(
+    "topics",
+    "responses",
+    {"topic": "topic", "topic_id": "topic_id"},
+    Parts(
+        "partitions",
+        "partitions",
+        {"partition_index": "partition"},
+        failed={"high_watermark": -1, "aborted_transactions": None},
+    ),
+)
 _COMMITTED = 1
 _ANY_EPOCH = -1
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
@@ -53,22 +63,22 @@ def _fetch(state: ClusterState, request: Request) -> Fields:
 
     def read(topic: Any, wanted: Any) -> Fields:
         nonlocal left
-        fields = _read(state, request, _name(state, request, topic), wanted, left, moved)
+        by_id = request.version >= FETCH_FIRST_WITH_TOPIC_IDS
+        name = state.name_of(topic) if by_id else topic.topic
+        partition = state.partition(name, wanted.partition)
+        failure = state.next_failure(state.fetch_failures, name, wanted.partition)
+        if failure is not None:
+            raise RefusedError(failure.error_code)
+        code = _refusal(partition, request, wanted)
+        if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+            raise state.not_led(partition, moved, code)
+        if code:
+            raise RefusedError(code)
+        fields = _records(state, request, partition, wanted, left)
         left -= len(fields.get("records", b""))
         return fields
 
-    topics = by_partition(request.message.topics, read, identity=_IDENTITY)
-    endpoints = [state.endpoint(node_id) for node_id in sorted(moved)]
-    return {"responses": topics, "node_endpoints": endpoints}
-
-
-def _no_fetch(request: Request, error_code: int) -> Fields:
-    """The same error for every partition."""
-
-    def failed(_: Any, wanted: Any) -> Fields:
-        return _failed(wanted.partition, error_code)
-
-    return {"responses": by_partition(request.message.topics, failed, identity=_IDENTITY)}
+    return _FETCHED.answer(request.message, read) | {"node_endpoints": state.endpoints(moved)}
 
 
 def _fetch_or_wait(state: ClusterState, request: Request) -> Fields | asyncio.Future[Fields]:
@@ -97,43 +107,9 @@ def _fetch_or_wait(state: ClusterState, request: Request) -> Fields | asyncio.Fu
 def _is_enough(fields: Fields, min_bytes: int) -> bool:
     """Whether the broker answers now instead of waiting for more records."""
     partitions = [partition for topic in fields["responses"] for partition in topic["partitions"]]
-    if any(p["error_code"] or p["preferred_read_replica"] >= 0 for p in partitions):
+    if any("error_code" in p or "preferred_read_replica" in p for p in partitions):
         return True
     return sum(len(partition["records"]) for partition in partitions) >= min_bytes
-
-
-def _name(state: ClusterState, request: Request, topic: Any) -> str | None:
-    by_id = request.version >= FETCH_FIRST_WITH_TOPIC_IDS
-    return state.name_of(topic) if by_id else topic.topic
-
-
-def _read(
-    state: ClusterState,
-    request: Request,
-    name: str | None,
-    wanted: Any,
-    left: int,
-    moved: set[int],
-) -> Fields:
-    if name is None:
-        return _failed(wanted.partition, ErrorCode.UNKNOWN_TOPIC_ID)
-    partition = state.partition(name, wanted.partition)
-    if partition is None:
-        return _failed(wanted.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    failure = state.next_failure(state.fetch_failures, name, wanted.partition)
-    if failure is not None:
-        return _failed(wanted.partition, failure.error_code)
-    code = _refusal(partition, request, wanted)
-    if code is not ErrorCode.NONE:
-        failed = _failed(wanted.partition, code)
-        if code is not ErrorCode.UNKNOWN_LEADER_EPOCH and partition.leader >= 0:
-            moved.add(partition.leader)
-            failed["current_leader"] = {
-                "leader_id": partition.leader,
-                "leader_epoch": partition.leader_epoch,
-            }
-        return failed
-    return _records(state, request, partition, wanted, left)
 
 
 def _refusal(partition: FakePartition, request: Request, wanted: Any) -> ErrorCode:
@@ -155,18 +131,14 @@ def _records(
     state: ClusterState, request: Request, partition: FakePartition, wanted: Any, left: int
 ) -> Fields:
     log, committed = partition.log, request.message.isolation_level == _COMMITTED
-    fields = {
-        "partition_index": wanted.partition,
-        "error_code": ErrorCode.NONE,
+    fields: Fields = {
         "high_watermark": log.end_offset,
         "last_stable_offset": log.last_stable_offset,
         "log_start_offset": log.start_offset,
         "aborted_transactions": None,
-        "preferred_read_replica": -1,
-        "records": b"",
     }
     if not log.start_offset <= wanted.fetch_offset <= log.end_offset:
-        return fields | {"error_code": ErrorCode.OFFSET_OUT_OF_RANGE}
+        raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE, **fields)
     nearby = _follower_nearby(state, request, partition)
     if nearby >= 0:
         return fields | {"preferred_read_replica": nearby}
@@ -194,57 +166,20 @@ def _follower_nearby(state: ClusterState, request: Request, partition: FakeParti
     return nearby[0] if nearby else -1
 
 
-def _failed(index: int, error_code: int) -> Fields:
-    return {
-        "partition_index": index,
-        "error_code": error_code,
-        "high_watermark": -1,
-        "last_stable_offset": -1,
-        "log_start_offset": -1,
-        "aborted_transactions": None,
-        "preferred_read_replica": -1,
-        "records": b"",
-    }
-
-
-def _list_offsets(state: ClusterState, request: Request) -> Fields:
-    def offset(topic: Any, requested: Any) -> Fields:
-        return _offset(state, request, topic.name, requested)
-
-    return {"topics": by_partition(request.message.topics, offset)}
-
-
-def _no_offsets(request: Request, error_code: int) -> Fields:
-    """The same error for every partition."""
-
-    def failed(_: Any, requested: Any) -> Fields:
-        return _no_offset(requested.partition_index, error_code)
-
-    return {"topics": by_partition(request.message.topics, failed)}
-
-
-def _offset(state: ClusterState, request: Request, topic: str, requested: Any) -> Fields:
-    partition = state.partition(topic, requested.partition_index)
-    if partition is None:
-        return _no_offset(requested.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+def _offset(state: ClusterState, request: Request, topic: Any, requested: Any) -> Fields:
+    partition = state.partition(topic.name, requested.partition_index)
     anywhere = request.message.replica_id == _DEBUG_REPLICA
     if partition.leader != request.broker and not (
         anywhere and request.broker in partition.replicas
     ):
-        return _no_offset(requested.partition_index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if error := _epoch_error(partition, requested):
-        return _no_offset(requested.partition_index, error)
+        raise RefusedError(error)
     committed = request.message.isolation_level == _COMMITTED
     offset, timestamp = _find(partition, requested.timestamp, committed=committed)
     if anywhere and requested.timestamp == _LATEST:
         offset = partition.end_offset_at(request.broker)
-    return {
-        "partition_index": requested.partition_index,
-        "error_code": ErrorCode.NONE,
-        "offset": offset,
-        "timestamp": timestamp,
-        "leader_epoch": partition.leader_epoch,
-    }
+    return {"offset": offset, "timestamp": timestamp, "leader_epoch": partition.leader_epoch}
 
 
 def _find(partition: FakePartition, timestamp: int, *, committed: bool) -> tuple[int, int]:
@@ -262,17 +197,7 @@ def _find(partition: FakePartition, timestamp: int, *, committed: bool) -> tuple
     return (-1, -1) if found is None else (found.offset, found.timestamp)
 
 
-def _no_offset(index: int, error_code: int) -> Fields:
-    return {
-        "partition_index": index,
-        "error_code": error_code,
-        "offset": -1,
-        "timestamp": -1,
-        "leader_epoch": -1,
-    }
-
-
 APIS = (
-    Api(ApiKey.FETCH, (4, 16), _fetch_or_wait, _no_fetch),
-    Api(ApiKey.LIST_OFFSETS, (1, 7), _list_offsets, _no_offsets),
+    Api(ApiKey.FETCH, (4, 16), _fetch_or_wait, _FETCHED),
+    each(ApiKey.LIST_OFFSETS, (1, 7), TOPIC_PARTITIONS, _offset),
 )

@@ -25,10 +25,11 @@ TxnOffsetCommit (28), versions 0 to 5
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.testing.fake.apis.api import Api, by_partition
-from kafkaclient.testing.fake.log import ErrorCode
+from kafkaclient.testing.fake.apis.api import TOPIC_PARTITIONS, Api, Parts, topics
+from kafkaclient.testing.fake.log import ErrorCode, RefusedError
 from kafkaclient.testing.fake.transactions import Committed
 from kafkaclient.wire.api import ApiKey
 
@@ -44,170 +45,145 @@ _FIRST_FETCH_OF_GROUPS = 8
 _FIRST_COMMIT_OF_V2 = 5
 _FIRST_COMMIT_WITH_GENERATION = 3
 _NO_GENERATION = -1
-_ILLEGAL = ErrorCode.ILLEGAL_GENERATION
+
+_COORDINATORS = Parts(
+    "coordinator_keys", "coordinators", {"key": "key"}, failed={"node_id": -1, "port": -1}
+)
+_FETCHED = topics(
+    "topics",
+    "topics",
+    Parts(
+        "partition_indexes",
+        "partitions",
+        {"partition_index": "partition_index"},
+        failed={"committed_offset": -1},
+    ),
+)
+_FETCHED_GROUPS = Parts("groups", "groups", {"group_id": "group_id"}, _FETCHED)
 
 
 def _find_coordinator(state: ClusterState, request: Request) -> Fields:
     def found(key: str) -> Fields:
         node_id = state.transactions.node_of(key)
         if node_id < 0:
-            return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            raise RefusedError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         broker = state.brokers[node_id]
-        address = {"node_id": node_id, "host": broker.host, "port": broker.port}
-        return {"key": key, "error_code": ErrorCode.NONE, "error_message": None} | address
+        return {"node_id": node_id, "host": broker.host, "port": broker.port}
 
-    return _each_key(request, found)
-
-
-def _each_key(request: Request, found: Callable[[str], Fields]) -> Fields:
-    if request.version >= _FIRST_FIND_BATCHED:
-        return {"coordinators": [found(key) for key in request.message.coordinator_keys]}
-    fields = found(request.message.key)
-    del fields["key"]
-    return fields
+    if request.version < _FIRST_FIND_BATCHED:
+        return found(request.message.key)
+    return _COORDINATORS.answer(request.message, found)
 
 
-def _not_found(key: str, error_code: int) -> Fields:
-    return {
-        "key": key,
-        "node_id": -1,
-        "host": "",
-        "port": -1,
-        "error_code": error_code,
-        "error_message": None,
-    }
+def _no_coordinator(request: Request, error: Fields) -> Fields:
+    fields = {**_COORDINATORS.failed, **error}
+    if request.version < _FIRST_FIND_BATCHED:
+        return fields
+    return _COORDINATORS.answer(request.message, lambda _: fields)
 
 
 def _offset_commit(state: ClusterState, request: Request) -> Fields:
     message, coordinator = request.message, state.transactions
     group, generation = message.group_id, message.generation_id_or_member_epoch
-    refusal = coordinator.refusal(group, request.broker) or _not_a_member(
-        state, group, message.member_id, message.group_instance_id, generation
-    )
+    coordinator.check_coordinator(group, request.broker)
+    _check_member(state, group, message.member_id, message.group_instance_id, generation)
 
     def commit(topic: Any, p: Any) -> Fields:
-        code = refusal
-        if not code and state.partition(topic.name, p.partition_index) is None:
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if not code:
-            committed = Committed(p.committed_offset, p.committed_metadata or "")
-            coordinator.committed[group, topic.name, p.partition_index] = committed
-        return {"partition_index": p.partition_index, "error_code": code}
+        state.partition(topic.name, p.partition_index)
+        committed = Committed(p.committed_offset, p.committed_metadata or "")
+        coordinator.committed[group, topic.name, p.partition_index] = committed
+        return {}
 
-    return {"topics": by_partition(message.topics, commit)}
+    return TOPIC_PARTITIONS.answer(message, commit)
 
 
-def _not_a_member(
+def _check_member(
     state: ClusterState, group: str, member_id: str, instance_id: str | None, generation: int
-) -> ErrorCode:
-    """The error if these may not commit offsets of the group."""
+) -> None:
+    """Refuse offsets of a client that may not commit offsets of the group."""
     current = state.transactions.generations.get(group)
     if current is None:
-        return state.groups.commit_refusal(group, member_id, instance_id, generation)
-    return ErrorCode.NONE if generation in (current, _NO_GENERATION) else _ILLEGAL
+        state.groups.check_commit(group, member_id, instance_id, generation)
+    elif generation not in (current, _NO_GENERATION):
+        raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
 
 
 def _offset_fetch(state: ClusterState, request: Request) -> Fields:
     coordinator, stable = state.transactions, request.message.require_stable
 
-    def offset(group: str, topic: str, partition: int) -> Fields:
-        code = coordinator.refusal(group, request.broker)
-        if not code and stable and coordinator.pending(group, topic, partition):
-            code = ErrorCode.UNSTABLE_OFFSET_COMMIT
-        found = None if code else coordinator.committed.get((group, topic, partition))
-        return _offset(code, -1 if found is None else found.offset, found and found.metadata)
+    def offset(group: Any, topic: Any, partition: int) -> Fields:
+        coordinator.check_coordinator(group.group_id, request.broker)
+        if stable and coordinator.pending(group.group_id, topic.name, partition):
+            raise RefusedError(ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        found = coordinator.committed.get((group.group_id, topic.name, partition))
+        if found is None:
+            return {"committed_offset": -1}
+        return {"committed_offset": found.offset, "metadata": found.metadata}
 
     return _each_offset(request, offset, coordinator.committed)
 
 
-def _offset(error_code: int, offset: int = -1, metadata: str | None = None) -> Fields:
-    return {"error_code": error_code, "committed_offset": offset, "metadata": metadata or ""}
-
-
 def _each_offset(
     request: Request,
-    offset: Callable[[str, str, int], Fields],
+    offset: Callable[[Any, Any, int], Fields],
     committed: Iterable[tuple[str, str, int]] = (),
 ) -> Fields:
-    def topics(group: Any) -> list[Fields]:
-        if group.topics is None:
-            return _all(group.group_id)
-        return by_partition(
-            group.topics,
-            lambda topic, p: {"partition_index": p} | offset(group.group_id, topic.name, p),
-            requested="partition_indexes",
-        )
+    """The offsets of the partitions that a group names, or of all that it has committed."""
 
-    def _all(group: str) -> list[Fields]:
-        found: dict[str, list[Fields]] = {}
-        for topic, index in [key[1:] for key in committed if key[0] == group]:
-            partitions = found.setdefault(topic, [])
-            partitions.append({"partition_index": index} | offset(group, topic, index))
-        return [{"name": topic, "partitions": each} for topic, each in found.items()]
+    def with_topics(group: Any) -> Any:
+        if group.topics is not None:
+            return group
+        known: dict[str, list[int]] = {}
+        for name, topic, partition in committed:
+            if name == group.group_id:
+                known.setdefault(topic, []).append(partition)
+        all_topics = [SimpleNamespace(name=t, partition_indexes=p) for t, p in known.items()]
+        return SimpleNamespace(group_id=group.group_id, topics=all_topics)
 
     message = request.message
     if request.version < _FIRST_FETCH_OF_GROUPS:
-        return {"topics": topics(message)}
-    return {"groups": [{"group_id": g.group_id, "topics": topics(g)} for g in message.groups]}
+        group = with_topics(message)
+        return _FETCHED.answer(group, offset, group)
+    groups = SimpleNamespace(groups=[with_topics(group) for group in message.groups])
+    return _FETCHED_GROUPS.answer(groups, offset)
 
 
 def _txn_offset_commit(state: ClusterState, request: Request) -> Fields:
-    code = _commit_refusal(state, request)
-    if not code:
-        message, coordinator = request.message, state.transactions
-        coordinator.add(message.transactional_id, group=message.group_id)
-        known = coordinator.ids[message.transactional_id]
-        for topic in message.topics:
-            for p in topic.partitions:
-                known.offsets[message.group_id, topic.name, p.partition_index] = Committed(
-                    p.committed_offset, p.committed_metadata or ""
-                )
-    return _committed(request, code)
-
-
-def _committed(request: Request, error_code: int) -> Fields:
-    """The same error code for every partition."""
-    return {
-        "topics": by_partition(
-            request.message.topics,
-            lambda _, p: {"partition_index": p.partition_index, "error_code": error_code},
-        )
-    }
-
-
-def _commit_refusal(state: ClusterState, request: Request) -> ErrorCode:
     message, coordinator = request.message, state.transactions
     group, name = message.group_id, message.transactional_id
-    code = coordinator.refusal(group, request.broker) or coordinator.check(
-        name, message.producer_id, message.producer_epoch
-    )
-    if code:
-        return code
-    if request.version < _FIRST_COMMIT_OF_V2 and group not in coordinator.ids[name].groups:
-        return ErrorCode.INVALID_TXN_STATE
-    if request.version < _FIRST_COMMIT_WITH_GENERATION or message.generation_id == _NO_GENERATION:
-        return ErrorCode.NONE
-    known = group in coordinator.generations or group in state.groups.groups
-    if not known:
-        return ErrorCode.NONE  # a member that a test has made up
-    return _not_a_member(
-        state, group, message.member_id, message.group_instance_id, message.generation_id
-    )
+    coordinator.check_coordinator(group, request.broker)
+    known = coordinator.check(name, message.producer_id, message.producer_epoch)
+    if request.version < _FIRST_COMMIT_OF_V2 and group not in known.groups:
+        raise RefusedError(ErrorCode.INVALID_TXN_STATE)
+    if (
+        request.version >= _FIRST_COMMIT_WITH_GENERATION
+        and message.generation_id != _NO_GENERATION
+        # else a member that a test has made up
+        and (group in coordinator.generations or group in state.groups.groups)
+    ):
+        _check_member(
+            state, group, message.member_id, message.group_instance_id, message.generation_id
+        )
+    coordinator.add(name, group=group)
+
+    def add(topic: Any, p: Any) -> Fields:
+        committed = Committed(p.committed_offset, p.committed_metadata or "")
+        known.offsets[group, topic.name, p.partition_index] = committed
+        return {}
+
+    return TOPIC_PARTITIONS.answer(message, add)
 
 
 APIS = (
-    Api(
-        ApiKey.FIND_COORDINATOR,
-        (0, 5),
-        _find_coordinator,
-        lambda request, code: _each_key(request, lambda key: _not_found(key, code)),
-    ),
-    Api(ApiKey.OFFSET_COMMIT, (2, 9), _offset_commit, _committed),
+    Api(ApiKey.FIND_COORDINATOR, (0, 5), _find_coordinator, refused=_no_coordinator),
+    Api(ApiKey.OFFSET_COMMIT, (2, 9), _offset_commit, TOPIC_PARTITIONS),
     Api(
         ApiKey.OFFSET_FETCH,
         (1, 9),
         _offset_fetch,
-        lambda request, code: _each_offset(request, lambda *_: _offset(code)),
+        refused=lambda request, error: _each_offset(
+            request, lambda *_: {"committed_offset": -1, **error}
+        ),
     ),
-    Api(ApiKey.TXN_OFFSET_COMMIT, (0, 5), _txn_offset_commit, _committed),
+    Api(ApiKey.TXN_OFFSET_COMMIT, (0, 5), _txn_offset_commit, TOPIC_PARTITIONS),
 )

@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaclient.testing.fake.apis.api import Api
-from kafkaclient.testing.fake.log import ErrorCode
+from kafkaclient.testing.fake.log import ErrorCode, RefusedError
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.api_versions import FIRST_WITH_NODE
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.fake.apis.api import Fields
     from kafkaclient.testing.fake.interceptors import Request
+    from kafkaclient.testing.fake.serving import Sasl
     from kafkaclient.testing.fake.state import ClusterState
 
 _FIRST_FLEXIBLE = 3
@@ -76,9 +77,9 @@ def _api_versions(state: ClusterState, request: Request) -> Fields:
     ):
         meant = request.message.cluster_id, request.message.node_id
         if (meant[0] is None) != (meant[1] == -1):
-            return {"error_code": ErrorCode.INVALID_REQUEST}
+            raise RefusedError(ErrorCode.INVALID_REQUEST)
         if meant not in ((None, -1), (state.cluster_id, request.broker)):
-            return {"error_code": ErrorCode.REBOOTSTRAP_REQUIRED}
+            raise RefusedError(ErrorCode.REBOOTSTRAP_REQUIRED)
     level = 2 if state.transactions_v2 else 1
     levels = {"max_version_level": level, "min_version_level": level}
     return {
@@ -99,24 +100,18 @@ def _range(api_key: int, oldest: int, newest: int) -> Fields:
     return {"api_key": int(api_key), "min_version": oldest, "max_version": newest}
 
 
-def _handshake(state: ClusterState, request: Request) -> Fields:
+def _sasl(state: ClusterState) -> Sasl:
     if state.sasl is None:
-        return {"error_code": ErrorCode.ILLEGAL_SASL_STATE}
-    return state.sasl.handshake(request)
-
-
-def _authenticate(state: ClusterState, request: Request) -> Fields:
-    if state.sasl is None:
-        return _not_authenticated(request, ErrorCode.ILLEGAL_SASL_STATE)
-    return state.sasl.authenticate(request, state.now())
-
-
-def _not_authenticated(_: Request, error_code: int) -> Fields:
-    return {"error_code": error_code, "error_message": None}
+        raise RefusedError(ErrorCode.ILLEGAL_SASL_STATE)
+    return state.sasl
 
 
 APIS = (
     Api(ApiKey.API_VERSIONS, (0, 5), _api_versions),
-    Api(ApiKey.SASL_HANDSHAKE, (0, 1), _handshake),
-    Api(ApiKey.SASL_AUTHENTICATE, (0, 2), _authenticate, _not_authenticated),
+    Api(ApiKey.SASL_HANDSHAKE, (0, 1), lambda state, request: _sasl(state).handshake(request)),
+    Api(
+        ApiKey.SASL_AUTHENTICATE,
+        (0, 2),
+        lambda state, request: _sasl(state).authenticate(request, state.now()),
+    ),
 )

@@ -29,9 +29,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.testing.fake.apis.api import Api
+from kafkaclient.testing.fake.apis.api import Api, Parts, each
 from kafkaclient.testing.fake.consumer_groups import ConsumerGroup, GroupState, Joining
-from kafkaclient.testing.fake.log import ErrorCode
+from kafkaclient.testing.fake.log import ErrorCode, RefusedError
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -46,12 +46,20 @@ _FIRST_LEAVE_OF_MANY = 3
 _FIRST_DESCRIBE_NOT_FOUND = 6
 
 
+_LEAVING = Parts(
+    "members",
+    "members",
+    {"member_id": "member_id", "group_instance_id": "group_instance_id"},
+)
+_DESCRIBED = Parts("groups", "groups", {"group_id": "group_id"})
+_DELETED = Parts("groups_names", "results", {"group_id": "group_id"})
+
+
 def _join(state: ClusterState, request: Request) -> Fields | asyncio.Future[Fields]:
     message = request.message
     if not message.group_id:
-        return {"error_code": ErrorCode.INVALID_GROUP_ID}
-    if code := state.transactions.refusal(message.group_id, request.broker):
-        return {"error_code": code}
+        raise RefusedError(ErrorCode.INVALID_GROUP_ID)
+    state.transactions.check_coordinator(message.group_id, request.broker)
     wish = Joining(
         message.member_id,
         message.group_instance_id,
@@ -67,8 +75,7 @@ def _join(state: ClusterState, request: Request) -> Fields | asyncio.Future[Fiel
 
 def _sync(state: ClusterState, request: Request) -> Fields | asyncio.Future[Fields]:
     message = request.message
-    if code := state.transactions.refusal(message.group_id, request.broker):
-        return {"error_code": code}
+    state.transactions.check_coordinator(message.group_id, request.broker)
     return state.groups.sync(
         message.group_id,
         message.member_id,
@@ -80,47 +87,36 @@ def _sync(state: ClusterState, request: Request) -> Fields | asyncio.Future[Fiel
 
 def _heartbeat(state: ClusterState, request: Request) -> Fields:
     message = request.message
-    code = state.transactions.refusal(message.group_id, request.broker) or state.groups.heartbeat(
+    state.transactions.check_coordinator(message.group_id, request.broker)
+    state.groups.heartbeat(
         message.group_id, message.member_id, message.group_instance_id, message.generation_id
     )
-    return {"error_code": code}
+    return {}
 
 
 def _leave(state: ClusterState, request: Request) -> Fields:
     message = request.message
-    if code := state.transactions.refusal(message.group_id, request.broker):
-        return {"error_code": code}
+    state.transactions.check_coordinator(message.group_id, request.broker)
     if request.version < _FIRST_LEAVE_OF_MANY:
-        return {"error_code": state.groups.leave(message.group_id, message.member_id, None)}
-    return {
-        "error_code": ErrorCode.NONE,
-        "members": [
-            {
-                "member_id": each.member_id,
-                "group_instance_id": each.group_instance_id,
-                "error_code": state.groups.leave(
-                    message.group_id, each.member_id, each.group_instance_id
-                ),
-            }
-            for each in message.members
-        ],
-    }
+        state.groups.leave(message.group_id, message.member_id, None)
+        return {}
+
+    def leave(member: Any) -> Fields:
+        state.groups.leave(message.group_id, member.member_id, member.group_instance_id)
+        return {}
+
+    return _LEAVING.answer(message, leave)
 
 
-def _describe(state: ClusterState, request: Request) -> Fields:
-    return {"groups": [_described(state, request, name) for name in request.message.groups]}
-
-
-def _described(state: ClusterState, request: Request, name: str) -> Fields:
-    if code := state.transactions.refusal(name, request.broker):
-        return _undescribed(name, code)
+def _describe(state: ClusterState, request: Request, name: str) -> Fields:
+    state.transactions.check_coordinator(name, request.broker)
     if name not in _known(state):
         missing = request.version >= _FIRST_DESCRIBE_NOT_FOUND
         code = ErrorCode.GROUP_ID_NOT_FOUND if missing else ErrorCode.NONE
-        return _undescribed(name, code) | {"group_state": "Dead"}
+        return {"error_code": code, "group_state": "Dead"}
     group = state.groups.groups.get(name, ConsumerGroup(name))
     stable = group.state is GroupState.STABLE
-    return _undescribed(name, ErrorCode.NONE) | {
+    return {
         "group_state": group.state.value,
         "protocol_type": group.protocol_type,
         "protocol_data": group.protocol if stable else "",
@@ -138,18 +134,6 @@ def _described(state: ClusterState, request: Request, name: str) -> Fields:
     }
 
 
-def _undescribed(name: str, error_code: int) -> Fields:
-    return {
-        "group_id": name,
-        "error_code": error_code,
-        "error_message": None,
-        "group_state": "",
-        "protocol_type": "",
-        "protocol_data": "",
-        "members": [],
-    }
-
-
 def _known(state: ClusterState) -> dict[str, ConsumerGroup]:
     """The groups with members or committed offsets."""
     groups = {name: group for name, group in state.groups.groups.items() if group.members}
@@ -161,7 +145,6 @@ def _known(state: ClusterState) -> dict[str, ConsumerGroup]:
 def _list(state: ClusterState, request: Request) -> Fields:
     states, types = request.message.states_filter or (), request.message.types_filter or ()
     return {
-        "error_code": ErrorCode.NONE,
         "groups": [
             {
                 "group_id": name,
@@ -177,26 +160,17 @@ def _list(state: ClusterState, request: Request) -> Fields:
     }
 
 
-def _delete(state: ClusterState, request: Request) -> Fields:
-    def outcome(name: str) -> ErrorCode:
-        known = _known(state)
-        if code := state.transactions.refusal(name, request.broker):
-            return code
-        if name not in known:
-            return ErrorCode.GROUP_ID_NOT_FOUND
-        if known[name].members:
-            return ErrorCode.NON_EMPTY_GROUP
-        committed = state.transactions.committed
-        for key in [key for key in committed if key[0] == name]:
-            del committed[key]
-        return ErrorCode.NONE
-
-    return _each_group(request, outcome)
-
-
-def _each_group(request: Request, outcome: Any) -> Fields:
-    names = request.message.groups_names
-    return {"results": [{"group_id": name, "error_code": outcome(name)} for name in names]}
+def _delete(state: ClusterState, request: Request, name: str) -> Fields:
+    state.transactions.check_coordinator(name, request.broker)
+    known = _known(state)
+    if name not in known:
+        raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND)
+    if known[name].members:
+        raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
+    committed = state.transactions.committed
+    for key in [key for key in committed if key[0] == name]:
+        del committed[key]
+    return {}
 
 
 APIS = (
@@ -204,19 +178,7 @@ APIS = (
     Api(ApiKey.SYNC_GROUP, (0, 5), _sync),
     Api(ApiKey.HEARTBEAT, (0, 4), _heartbeat),
     Api(ApiKey.LEAVE_GROUP, (0, 5), _leave),
-    Api(
-        ApiKey.DESCRIBE_GROUPS,
-        (0, 6),
-        _describe,
-        lambda request, code: {
-            "groups": [_undescribed(name, code) for name in request.message.groups]
-        },
-    ),
+    each(ApiKey.DESCRIBE_GROUPS, (0, 6), _DESCRIBED, _describe),
     Api(ApiKey.LIST_GROUPS, (0, 5), _list),
-    Api(
-        ApiKey.DELETE_GROUPS,
-        (0, 2),
-        _delete,
-        lambda request, code: _each_group(request, lambda _: code),
-    ),
+    each(ApiKey.DELETE_GROUPS, (0, 2), _DELETED, _delete),
 )

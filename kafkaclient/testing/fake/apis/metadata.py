@@ -21,15 +21,17 @@ DescribeLogDirs (35), versions 1 to 5
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.testing.fake.apis.api import Api
+from kafkaclient.testing.fake.apis.api import Api, Parts
 from kafkaclient.testing.fake.log import (
     INTERNAL_TOPICS,
     NO_LEADER,
     ErrorCode,
     FakePartition,
     FakeTopic,
+    RefusedError,
     is_valid_topic_name,
 )
 from kafkaclient.wire.api import ApiKey
@@ -43,57 +45,46 @@ _FIRST_CHOICE_OF_CREATION = 4
 _DIRECTORY = "/fake/logs"
 
 
+_TOPICS = Parts("topics", "topics", {"name": "name", "topic_id": "topic_id"})
+
+
 def _metadata(state: ClusterState, request: Request) -> Fields:
     message = request.message
+    may_create = request.version < _FIRST_CHOICE_OF_CREATION or bool(
+        message.allow_auto_topic_creation
+    )
     if message.topics is None or (request.version == 0 and not message.topics):
-        topics = [_known(state, topic) for topic in state.topics.values()]
+        topics = {"topics": [_known(state, topic) for topic in state.topics.values()]}
     else:
-        may_create = request.version < _FIRST_CHOICE_OF_CREATION or bool(
-            message.allow_auto_topic_creation
-        )
-        topics = [_requested(state, requested, may_create) for requested in message.topics]
+        topics = _TOPICS.answer(message, partial(_requested, state, may_create))
     alive = state.alive_brokers()
     return {
-        "brokers": [state.endpoint(node_id) for node_id in alive],
+        "brokers": state.endpoints(set(alive)),
         "cluster_id": state.cluster_id,
         "controller_id": min(alive, default=-1),
-        "topics": topics,
+        **topics,
     }
 
 
-def _no_metadata(request: Request, error_code: int) -> Fields:
+def _no_metadata(request: Request, error: Fields) -> Fields:
     """The same error for every requested topic, without brokers."""
     requested = request.message.topics or []
-    return {
-        "brokers": [],
-        "topics": [_unknown(topic.name, error_code) for topic in requested],
-        "error_code": error_code,
-    }
+    return {"topics": [{"name": topic.name, **error} for topic in requested], **error}
 
 
-def _requested(state: ClusterState, requested: Any, may_create: bool) -> Fields:
-    if requested.name is None:
-        name = state.name_of(requested)
-        if name is not None:
-            return _known(state, state.topics[name])
-        return _unknown(None, ErrorCode.UNKNOWN_TOPIC_ID) | {"topic_id": requested.topic_id}
-    known = state.topics.get(requested.name)
-    if known is not None:
-        return _known(state, known)
-    if not is_valid_topic_name(requested.name):
-        return _unknown(requested.name, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    if may_create and state.auto_create_topics:
-        state.create_topic(requested.name)
-    return _unknown(requested.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-
-def _unknown(name: str | None, error_code: int) -> Fields:
-    return {"error_code": error_code, "name": name, "partitions": []}
+def _requested(state: ClusterState, may_create: bool, requested: Any) -> Fields:
+    name = state.name_of(requested) if requested.name is None else requested.name
+    if name not in state.topics:
+        if not is_valid_topic_name(name):
+            raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if may_create and state.auto_create_topics:
+            state.create_topic(name)
+        raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return _known(state, state.topics[name])
 
 
 def _known(state: ClusterState, topic: FakeTopic) -> Fields:
     return {
-        "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.name in INTERNAL_TOPICS,
@@ -132,8 +123,6 @@ def _describe_log_dirs(state: ClusterState, request: Request) -> Fields:
             {
                 "partition_index": partition.index,
                 "partition_size": _size(partition, request.broker),
-                "offset_lag": 0,
-                "is_future_key": False,
             }
             for partition in topic.partitions
             if request.broker in partition.replicas
@@ -142,12 +131,7 @@ def _describe_log_dirs(state: ClusterState, request: Request) -> Fields:
         if partitions:
             topics.append({"name": topic.name, "partitions": partitions})
     cordoned = state.brokers[request.broker].cordoned
-    return _log_dirs(ErrorCode.NONE, topics, cordoned=cordoned)
-
-
-def _log_dirs(error_code: int, topics: list[Fields], *, cordoned: bool = False) -> Fields:
-    found = {"error_code": error_code, "log_dir": _DIRECTORY, "topics": topics}
-    return {"results": [found | {"is_cordoned": cordoned}]}
+    return {"results": [{"log_dir": _DIRECTORY, "topics": topics, "is_cordoned": cordoned}]}
 
 
 def _size(partition: FakePartition, node_id: int) -> int:
@@ -157,12 +141,12 @@ def _size(partition: FakePartition, node_id: int) -> int:
 
 
 APIS = (
-    Api(ApiKey.METADATA, (0, 13), _metadata, _no_metadata),
+    Api(ApiKey.METADATA, (0, 13), _metadata, refused=_no_metadata),
     Api(ApiKey.DESCRIBE_QUORUM, (0, 2), _describe_quorum),
     Api(
         ApiKey.DESCRIBE_LOG_DIRS,
         (1, 5),
         _describe_log_dirs,
-        lambda _, error_code: _log_dirs(error_code, []),
+        refused=lambda _, error: {"results": [{"log_dir": _DIRECTORY, **error}]},
     ),
 )

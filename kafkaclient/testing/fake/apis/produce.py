@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.testing.fake.apis.api import Api, by_partition
-from kafkaclient.testing.fake.log import ErrorCode, RefusedBatchError
+from kafkaclient.testing.fake.apis.api import Api, Parts
+from kafkaclient.testing.fake.log import ErrorCode, RefusedError
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.produce import FIRST_WITH_TOPIC_IDS
@@ -32,8 +32,6 @@ from kafkaclient.wire.record_reader import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kafkaclient.testing.fake.apis.api import Fields
     from kafkaclient.testing.fake.interceptors import PartitionFailure, Request
     from kafkaclient.testing.fake.log import FakePartition
@@ -44,70 +42,42 @@ _FIRST_OF_TRANSACTIONS_V2 = 12
 _ACKS_ALL, _ACKS_LEADER, _ACKS_NONE = -1, 1, 0
 
 
+_PARTS = Parts(
+    "topic_data",
+    "responses",
+    {"name": "name", "topic_id": "topic_id"},
+    Parts("partition_data", "partition_responses", {"index": "index"}, failed={"base_offset": -1}),
+)
+
+
 def _produce(state: ClusterState, request: Request) -> Fields:
     moved: set[int] = set()
 
     def append(topic: Any, data: Any) -> Fields:
-        name = state.name_of(topic) if request.version >= FIRST_WITH_TOPIC_IDS else topic.name
-        if name is None:
-            return _failed(data.index, ErrorCode.UNKNOWN_TOPIC_ID)
-        return _append(state, request, name, data, moved)
+        by_id = request.version >= FIRST_WITH_TOPIC_IDS
+        name = state.name_of(topic) if by_id else topic.name
+        failure = state.next_failure(state.produce_failures, name, data.index)
+        if failure is not None and not failure.append:
+            raise _scripted(failure)
+        partition = state.partition(name, data.index)
+        if partition.leader != request.broker:
+            raise state.not_led(partition, moved)
+        appended = _checked_append(state, request, partition, bytes(data.records or b""))
+        if failure is not None:
+            raise _scripted(failure)
+        return {"base_offset": appended, "log_start_offset": partition.log.start_offset}
 
-    responses = _each_partition(request, append)
-    endpoints = [state.endpoint(node_id) for node_id in sorted(moved)]
-    return {"responses": responses, "node_endpoints": endpoints}
-
-
-def _each_partition(request: Request, answer: Callable[[Any, Any], Fields]) -> list[Fields]:
-    return by_partition(
-        request.message.topic_data,
-        answer,
-        identity=("name", "topic_id"),
-        requested="partition_data",
-        answered="partition_responses",
-    )
-
-
-def _refuse(request: Request, error_code: int) -> Fields:
-    return {"responses": _each_partition(request, lambda _, data: _failed(data.index, error_code))}
+    responses = _PARTS.answer(request.message, append)
+    return responses | {"node_endpoints": state.endpoints(moved)}
 
 
 def has_error(fields: Any) -> bool:
     """Whether any partition failed."""
     return any(
-        partition["error_code"]
+        partition.get("error_code")
         for topic in fields["responses"]
         for partition in topic["partition_responses"]
     )
-
-
-def _append(
-    state: ClusterState, request: Request, topic: str, data: Any, moved: set[int]
-) -> Fields:
-    failure = state.next_failure(state.produce_failures, topic, data.index)
-    if failure is not None and not failure.append:
-        return _scripted(data.index, failure)
-    partition = state.partition(topic, data.index)
-    if partition is None:
-        return _failed(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if partition.leader != request.broker:
-        if state.is_alive(partition.leader):
-            moved.add(partition.leader)
-        hint = {"leader_id": partition.leader, "leader_epoch": partition.leader_epoch}
-        return _failed(data.index, ErrorCode.NOT_LEADER_OR_FOLLOWER) | {"current_leader": hint}
-    try:
-        appended = _checked_append(state, request, partition, bytes(data.records or b""))
-    except RefusedBatchError as refused:
-        return _failed(data.index, refused.code, refused.message)
-    if failure is not None:
-        return _scripted(data.index, failure)
-    return {
-        "index": data.index,
-        "error_code": ErrorCode.NONE,
-        "base_offset": appended,
-        "log_append_time_ms": -1,
-        "log_start_offset": partition.log.start_offset,
-    }
 
 
 def _checked_append(
@@ -116,21 +86,21 @@ def _checked_append(
     acks = request.message.acks
     topic = state.topics[partition.topic]
     if acks not in {_ACKS_ALL, _ACKS_LEADER, _ACKS_NONE}:
-        raise RefusedBatchError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}")
+        raise RefusedError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}")
     if acks == _ACKS_ALL and len(partition.isr) < topic.min_insync_replicas:
-        raise RefusedBatchError(
+        raise RefusedError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"The size of the current ISR {partition.isr} is insufficient to satisfy the "
             f"min.isr requirement of {topic.min_insync_replicas} for partition "
             f"{partition.topic}-{partition.index}",
         )
-    if request.version < _FIRST_ZSTD_VERSION and _codec(batch) == Codec.ZSTD:
-        raise RefusedBatchError(
+    if request.version < _FIRST_ZSTD_VERSION and _attributes(batch) & CODEC_MASK == Codec.ZSTD:
+        raise RefusedError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce requests with version {request.version} are not allowed to use ZStandard",
         )
     name = request.message.transactional_id
-    if name is not None and _is_transactional(batch):
+    if name is not None and _attributes(batch) & TRANSACTIONAL:
         _check_transaction(state, request, partition, batch)
     return partition.log.append(batch, topic.max_message_bytes).base_offset
 
@@ -140,23 +110,17 @@ def _check_transaction(
 ) -> None:
     name, coordinator = request.message.transactional_id, state.transactions
     header = batch_header(batch)
-    code = coordinator.check(name, header.producer_id, header.producer_epoch)
-    if code is ErrorCode.PRODUCER_FENCED:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH
-    if not code and request.version >= _FIRST_OF_TRANSACTIONS_V2:
+    told = f"{header.producer_id} epoch {header.producer_epoch}"
+    try:
+        coordinator.check(name, header.producer_id, header.producer_epoch)
+    except RefusedError as refused:
+        fenced = refused.code == ErrorCode.PRODUCER_FENCED
+        code = ErrorCode.INVALID_PRODUCER_EPOCH if fenced else refused.code
+        raise RefusedError(code, told) from refused
+    if request.version >= _FIRST_OF_TRANSACTIONS_V2:
         coordinator.add(name, [(partition.topic, partition.index)])
-    elif not code and not coordinator.is_open(name, partition.topic, partition.index):
-        code = ErrorCode.INVALID_TXN_STATE
-    if code:
-        raise RefusedBatchError(code, f"{header.producer_id} epoch {header.producer_epoch}")
-
-
-def _codec(batch: bytes) -> int:
-    return _attributes(batch) & CODEC_MASK
-
-
-def _is_transactional(batch: bytes) -> bool:
-    return bool(_attributes(batch) & TRANSACTIONAL)
+    elif not coordinator.is_open(name, partition.topic, partition.index):
+        raise RefusedError(ErrorCode.INVALID_TXN_STATE, told)
 
 
 def _attributes(batch: bytes) -> int:
@@ -166,24 +130,12 @@ def _attributes(batch: bytes) -> int:
     return attributes
 
 
-def _failed(index: int, error_code: int, message: str | None = None) -> Fields:
-    return {
-        "index": index,
-        "error_code": error_code,
-        "base_offset": -1,
-        "log_append_time_ms": -1,
-        "log_start_offset": -1,
-        "error_message": message,
-    }
+def _scripted(failure: PartitionFailure) -> RefusedError:
+    errors = [
+        {"batch_index": record, "batch_index_error_message": message}
+        for record, message in failure.record_errors
+    ]
+    return RefusedError(failure.error_code, failure.message, record_errors=errors)
 
 
-def _scripted(index: int, failure: PartitionFailure) -> Fields:
-    return _failed(index, failure.error_code, failure.message) | {
-        "record_errors": [
-            {"batch_index": record, "batch_index_error_message": message}
-            for record, message in failure.record_errors
-        ]
-    }
-
-
-APIS = (Api(ApiKey.PRODUCE, (3, 13), _produce, _refuse),)
+APIS = (Api(ApiKey.PRODUCE, (3, 13), _produce, _PARTS),)

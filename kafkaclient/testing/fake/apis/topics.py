@@ -24,13 +24,21 @@ AlterPartitionReassignments (45) and ListPartitionReassignments (46), version 0 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.testing.fake.apis.api import Api, by_partition
-from kafkaclient.testing.fake.log import DEFAULT_MAX_MESSAGE_BYTES, ErrorCode, is_valid_topic_name
+from kafkaclient.testing.fake.apis.api import PARTITIONS, Api, each, topics
+from kafkaclient.testing.fake.log import (
+    DEFAULT_MAX_MESSAGE_BYTES,
+    ErrorCode,
+    RefusedError,
+    is_valid_topic_name,
+)
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkaclient.testing.fake.apis.api import Fields
     from kafkaclient.testing.fake.interceptors import Request
     from kafkaclient.testing.fake.state import ClusterState
@@ -39,30 +47,12 @@ _DEFAULT = -1
 _FIRST_DELETION_WITH_IDS = 6
 
 
-def _same_error(request: Request, error_code: int) -> list[Fields]:
-    """The same error for every topic."""
-    return [{"name": topic.name, "error_code": error_code} for topic in request.message.topics]
-
-
-def _create_topics(state: ClusterState, request: Request) -> Fields:
-    outcomes = []
-    for topic in request.message.topics:
-        code, problem = _create(state, topic, validate_only=request.message.validate_only)
-        outcome = {"name": topic.name, "error_code": code, "error_message": problem}
-        if code is ErrorCode.NONE:
-            outcome |= _numbers(state, topic)
-        outcomes.append(outcome)
-    return {"topics": outcomes}
-
-
-def _create(
-    state: ClusterState, topic: Any, *, validate_only: bool
-) -> tuple[ErrorCode, str | None]:
-    code, problem = _problem(state, topic)
+def _create(state: ClusterState, request: Request, topic: Any) -> Fields:
     if topic.name in state.topics:
-        code, problem = ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists."
-    if code is ErrorCode.NONE and not validate_only:
-        numbers = _numbers(state, topic)
+        raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+    _check(state, topic)
+    numbers = _numbers(state, topic)
+    if not request.message.validate_only:
         configs = {config.name: config.value for config in topic.configs}
         created = state.create_topic(
             topic.name,
@@ -73,33 +63,35 @@ def _create(
             min_insync_replicas=int(configs.get("min.insync.replicas") or 1),
         )
         created.configs.update(configs)
-    return code, problem
+    return {"error_message": None, **numbers}
 
 
-def _problem(state: ClusterState, topic: Any) -> tuple[ErrorCode, str | None]:
+def _check(state: ClusterState, topic: Any) -> None:
     if not is_valid_topic_name(topic.name):
-        return ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {topic.name!r}"
+        invalid = f"Topic name is invalid: {topic.name!r}"
+        raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, invalid)
     if topic.assignments:
-        return _problem_with_assignment(state, topic)
+        _check_assignment(state, topic)
+        return
     replication = 1 if topic.replication_factor == _DEFAULT else topic.replication_factor
     usable = sum(not broker.cordoned for broker in state.brokers.values())
     if topic.num_partitions == 0 or topic.num_partitions < _DEFAULT:
-        return ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0."
+        too_few = "Number of partitions must be larger than 0."
+        raise RefusedError(ErrorCode.INVALID_PARTITIONS, too_few)
     if not 1 <= replication <= usable:
         problem = f"{replication} replicas: {usable} broker(s) are registered and not cordoned."
-        return ErrorCode.INVALID_REPLICATION_FACTOR, problem
-    return ErrorCode.NONE, None
+        raise RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
 
 
-def _problem_with_assignment(state: ClusterState, topic: Any) -> tuple[ErrorCode, str | None]:
+def _check_assignment(state: ClusterState, topic: Any) -> None:
     if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
-        return ErrorCode.INVALID_REQUEST, "A manual partition assignment allows no numbers."
+        problem = "A manual partition assignment allows no numbers."
+        raise RefusedError(ErrorCode.INVALID_REQUEST, problem)
     assignments = [list(assigned.broker_ids) for assigned in topic.assignments]
     indexes = [assigned.partition_index for assigned in topic.assignments]
     factor = len(assignments[0])
     if indexes != list(range(len(indexes))) or _not_brokers(state, assignments, factor):
-        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{indexes}: {assignments}"
-    return ErrorCode.NONE, None
+        raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{indexes}: {assignments}")
 
 
 def _not_brokers(state: ClusterState, assignments: list[list[int]], factor: int) -> bool:
@@ -122,95 +114,69 @@ def _numbers(state: ClusterState, topic: Any) -> dict[str, int]:
     }
 
 
-def _create_partitions(state: ClusterState, request: Request) -> Fields:
-    outcomes = []
-    for requested in request.message.topics:
-        code, problem = _extend(state, requested, validate_only=request.message.validate_only)
-        outcomes.append({"name": requested.name, "error_code": code, "error_message": problem})
-    return {"results": outcomes}
-
-
-def _extend(
-    state: ClusterState, requested: Any, *, validate_only: bool
-) -> tuple[ErrorCode, str | None]:
+def _extend(state: ClusterState, request: Request, requested: Any) -> Fields:
     topic = state.topics.get(requested.name)
     if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+        raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     has = len(topic.partitions)
     if requested.count <= has:
-        return (
+        raise RefusedError(
             ErrorCode.INVALID_PARTITIONS,
             f"The topic {requested.name} currently has {has} partition(s); "
             f"{requested.count} would not be an increase.",
         )
     assignments = [list(each.broker_ids) for each in requested.assignments or ()]
     if requested.assignments is not None:
-        factor = len(topic.partitions[0].replicas)
-        if len(assignments) != requested.count - has:
-            return (
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{requested.count - has} partitions are added, {len(assignments)} are assigned.",
-            )
-        if _not_brokers(state, assignments, factor):
-            return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Not {factor} brokers: {assignments}"
-    if not validate_only:
+        factor, added = len(topic.partitions[0].replicas), requested.count - has
+        problem = None
+        if len(assignments) != added:
+            problem = f"{added} partitions are added, {len(assignments)} are assigned."
+        elif _not_brokers(state, assignments, factor):
+            problem = f"Not {factor} brokers: {assignments}"
+        if problem is not None:
+            raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+    if not request.message.validate_only:
         if assignments:
             state.add_partitions(topic, assignments)
         else:
             state.grow_topic(topic, requested.count)
-    return ErrorCode.NONE, None
+    return {}
 
 
 def _delete_topics(state: ClusterState, request: Request) -> Fields:
-    outcomes = []
-    for name in _names(request):
-        known = state.topics.pop(name, None)
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else ErrorCode.NONE
-        outcomes.append({"name": name, "error_code": code})
-    return {"responses": outcomes}
+    def delete(topic: Any) -> Fields:
+        if state.topics.pop(getattr(topic, "name", topic), None) is None:
+            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return {}
+
+    return _each_deleted(request, delete)
 
 
-def _no_deletion(request: Request, error_code: int) -> Fields:
-    return {"responses": [{"name": name, "error_code": error_code} for name in _names(request)]}
+def _each_deleted(request: Request, outcome: Callable[..., Fields]) -> Fields:
+    by_id = request.version >= _FIRST_DELETION_WITH_IDS
+    return topics("topics" if by_id else "topic_names", "responses").answer(
+        request.message, outcome
+    )
 
 
-def _names(request: Request) -> list[str]:
-    if request.version >= _FIRST_DELETION_WITH_IDS:
-        return [topic.name for topic in request.message.topics]
-    return list(request.message.topic_names)
-
-
-def _alter_reassignments(state: ClusterState, request: Request) -> Fields:
-    def outcome(topic: Any, requested: Any) -> Fields:
-        return {
-            "partition_index": requested.partition_index,
-            "error_code": _move(state, topic.name, requested),
-            "error_message": None,
-        }
-
-    return {"error_message": None, "responses": by_partition(request.message.topics, outcome)}
-
-
-def _move(state: ClusterState, topic: str, requested: Any) -> ErrorCode:
-    partition = state.partition(topic, requested.partition_index)
-    if partition is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def _move(state: ClusterState, topic: Any, requested: Any) -> Fields:
+    partition = state.partition(topic.name, requested.partition_index)
     before = partition.moving_from or list(partition.replicas)
     if requested.replicas is None:
         if not partition.moving_to:
-            return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+            raise RefusedError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         partition.replicas = [node for node in partition.replicas if node in before]
         partition.moving_to, partition.moving_from, partition.copied = [], [], {}
-        return ErrorCode.NONE
+        return {}
     wanted = list(requested.replicas)
     if not wanted or _not_brokers(state, [wanted], len(wanted)):
-        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
     if not partition.moving_to and set(wanted) == set(before):
         partition.replicas = wanted
-        return ErrorCode.NONE
-    partition.moving_to, partition.moving_from = wanted, before
-    partition.replicas = [*wanted, *sorted(set(before) - set(wanted))]
-    return ErrorCode.NONE
+    else:
+        partition.moving_to, partition.moving_from = wanted, before
+        partition.replicas = [*wanted, *sorted(set(before) - set(wanted))]
+    return {}
 
 
 def _list_reassignments(state: ClusterState, _: Request) -> Fields:
@@ -228,33 +194,24 @@ def _list_reassignments(state: ClusterState, _: Request) -> Fields:
         ]
         if partitions:
             moving.append({"name": topic.name, "partitions": partitions})
-    return {"error_message": None, "topics": moving}
+    return {"topics": moving}
 
+
+_MOVED = topics("topics", "responses", PARTITIONS)
 
 APIS = (
+    each(ApiKey.CREATE_TOPICS, (2, 7), topics("topics", "topics"), _create),
+    each(ApiKey.CREATE_PARTITIONS, (0, 3), topics("topics", "results"), _extend),
     Api(
-        ApiKey.CREATE_TOPICS,
-        (2, 7),
-        _create_topics,
-        lambda request, code: {"topics": _same_error(request, code)},
+        ApiKey.DELETE_TOPICS,
+        (1, 6),
+        _delete_topics,
+        refused=lambda request, error: _each_deleted(request, lambda _: error),
     ),
-    Api(
-        ApiKey.CREATE_PARTITIONS,
-        (0, 3),
-        _create_partitions,
-        lambda request, code: {"results": _same_error(request, code)},
-    ),
-    Api(ApiKey.DELETE_TOPICS, (1, 6), _delete_topics, _no_deletion),
     Api(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
         (0, 0),
-        _alter_reassignments,
-        lambda _, code: {"error_code": code, "error_message": None},
+        lambda state, request: _MOVED.answer(request.message, partial(_move, state)),
     ),
-    Api(
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-        (0, 0),
-        _list_reassignments,
-        lambda _, code: {"error_code": code, "error_message": None},
-    ),
+    Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, (0, 0), _list_reassignments),
 )

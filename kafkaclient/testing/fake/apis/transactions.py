@@ -34,153 +34,129 @@ ListTransactions (66), version 0 (KIP-664)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kafkaclient.testing.fake.apis.api import Api, by_partition
-from kafkaclient.testing.fake.log import ErrorCode
-from kafkaclient.testing.fake.transactions import TxnState
+from kafkaclient.testing.fake.apis.api import Api, Parts, each, topics
+from kafkaclient.testing.fake.log import ErrorCode, RefusedError
 from kafkaclient.wire.api import ApiKey
+from kafkaclient.wire.transaction_states import TxnState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kafkaclient.testing.fake.apis.api import Fields
     from kafkaclient.testing.fake.interceptors import Request
     from kafkaclient.testing.fake.state import ClusterState
+    from kafkaclient.testing.fake.transactions import FakeTransaction
 
 _FIRST_INIT_WITH_IDENTITY = 3
 _FIRST_INIT_FENCED = 4
 _FIRST_END_OF_V2 = 5
 _NO_PRODUCER = -1
+_STATES = {state.value for state in TxnState if state is not TxnState.UNKNOWN}
+
+_PARTITIONS = topics(
+    "v3_and_below_topics",
+    "results_by_topic_v3_and_below",
+    Parts("partitions", "results_by_partition", {"partition_index": "partition_index"}),
+)
+_DESCRIBED = Parts(
+    "transactional_ids",
+    "transaction_states",
+    {"transactional_id": "transactional_id"},
+    failed={"transaction_start_time_ms": -1, "producer_id": _NO_PRODUCER, "producer_epoch": -1},
+)
 
 
 def _init_producer_id(state: ClusterState, request: Request) -> Fields:
     message = request.message
     if message.transactional_id is None:
-        return _identity(ErrorCode.NONE, state.new_producer_id(), 0)
-    name, coordinator = message.transactional_id, state.transactions
+        return {"producer_id": state.new_producer_id(), "producer_epoch": 0}
     presents = request.version >= _FIRST_INIT_WITH_IDENTITY
-    code = coordinator.refusal(name, request.broker) or coordinator.initialize(
-        name,
-        message.producer_id if presents else _NO_PRODUCER,
-        message.producer_epoch if presents else -1,
-    )
-    if code is ErrorCode.PRODUCER_FENCED and request.version < _FIRST_INIT_FENCED:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH
-    if code:
-        return _identity(code)
-    known = coordinator.ids[name]
+    state.transactions.check_coordinator(message.transactional_id, request.broker)
+    try:
+        known = state.transactions.initialize(
+            message.transactional_id,
+            message.producer_id if presents else _NO_PRODUCER,
+            message.producer_epoch if presents else -1,
+        )
+    except RefusedError as refused:
+        if refused.code == ErrorCode.PRODUCER_FENCED and request.version < _FIRST_INIT_FENCED:
+            raise RefusedError(ErrorCode.INVALID_PRODUCER_EPOCH) from refused
+        raise
     known.timeout_ms = message.transaction_timeout_ms
-    return _identity(code, known.producer_id, known.epoch)
+    return _identity(known)
 
 
-def _identity(error_code: int, producer_id: int = _NO_PRODUCER, epoch: int = -1) -> Fields:
-    return {"error_code": error_code, "producer_id": producer_id, "producer_epoch": epoch}
+def _identity(known: FakeTransaction) -> Fields:
+    return {"producer_id": known.producer_id, "producer_epoch": known.epoch}
 
 
 def _add_partitions(state: ClusterState, request: Request) -> Fields:
     message, coordinator = request.message, state.transactions
     name = message.v3_and_below_transactional_id
-    code = coordinator.refusal(name, request.broker) or coordinator.check(
-        name, message.v3_and_below_producer_id, message.v3_and_below_producer_epoch
-    )
-    if code:
-        return _each_partition(request, lambda _: code)
+    coordinator.check_coordinator(name, request.broker)
+    coordinator.check(name, message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
     partitions = [(t.name, p) for t in message.v3_and_below_topics for p in t.partitions]
-    unknown = {tp for tp in partitions if state.partition(*tp) is None}
+    unknown = {tp for tp in partitions if not state.has_partition(*tp)}
     if not unknown:
         coordinator.add(name, partitions)
-        return _each_partition(request, lambda _: ErrorCode.NONE)
-    return _each_partition(
-        request,
-        lambda tp: (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if tp in unknown
-            else ErrorCode.OPERATION_NOT_ATTEMPTED
-        ),
-    )
+
+    def outcome(topic: Any, partition: int) -> Fields:
+        code = ErrorCode.OPERATION_NOT_ATTEMPTED if unknown else ErrorCode.NONE
+        if (topic.name, partition) in unknown:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return {"partition_error_code": code}
+
+    return _PARTITIONS.answer(message, outcome)
 
 
-def _each_partition(request: Request, code_of: Callable[[tuple[str, int]], int]) -> Fields:
-    topics = by_partition(
-        request.message.v3_and_below_topics,
-        lambda topic, p: {"partition_index": p, "partition_error_code": code_of((topic.name, p))},
-        answered="results_by_partition",
+def _no_partitions(request: Request, error: Fields) -> Fields:
+    return _PARTITIONS.answer(
+        request.message, lambda *_: {"partition_error_code": error["error_code"]}
     )
-    return {"results_by_topic_v3_and_below": topics}
 
 
 def _add_offsets(state: ClusterState, request: Request) -> Fields:
     message, coordinator = request.message, state.transactions
-    name = message.transactional_id
-    code = coordinator.refusal(name, request.broker) or coordinator.check(
-        name, message.producer_id, message.producer_epoch
-    )
-    if not code:
-        coordinator.add(name, group=message.group_id)
-    return {"error_code": code}
+    coordinator.check_coordinator(message.transactional_id, request.broker)
+    coordinator.check(message.transactional_id, message.producer_id, message.producer_epoch)
+    coordinator.add(message.transactional_id, group=message.group_id)
+    return {}
 
 
 def _end(state: ClusterState, request: Request) -> Fields:
     message, coordinator = request.message, state.transactions
-    name = message.transactional_id
-    code = coordinator.refusal(name, request.broker) or coordinator.end(
-        name,
+    coordinator.check_coordinator(message.transactional_id, request.broker)
+    known = coordinator.end(
+        message.transactional_id,
         message.producer_id,
         message.producer_epoch,
         commit=message.committed,
         v2=request.version >= _FIRST_END_OF_V2,
     )
-    if code:
-        return _identity(code)
-    known = coordinator.ids[name]
-    return _identity(code, known.producer_id, known.epoch)
+    return _identity(known)
 
 
-def _describe(state: ClusterState, request: Request) -> Fields:
-    return {
-        "transaction_states": [
-            _described(state, request.broker, name) for name in request.message.transactional_ids
-        ]
-    }
-
-
-def _described(state: ClusterState, broker: int, name: str) -> Fields:
-    coordinator = state.transactions
-    known = coordinator.ids.get(name)
-    code = coordinator.refusal(name, broker)
-    if code or known is None:
-        return _undescribed(name, code or ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-    topics: dict[str, list[int]] = {}
+def _describe(state: ClusterState, request: Request, name: str) -> Fields:
+    state.transactions.check_coordinator(name, request.broker)
+    known = state.transactions.ids.get(name)
+    if known is None:
+        raise RefusedError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    found: dict[str, list[int]] = {}
     for topic, partition in sorted(known.partitions):
-        topics.setdefault(topic, []).append(partition)
+        found.setdefault(topic, []).append(partition)
     return {
-        "error_code": code,
-        "transactional_id": name,
         "transaction_state": known.state.value,
         "transaction_timeout_ms": known.timeout_ms,
         "transaction_start_time_ms": known.started_ms,
-        "producer_id": known.producer_id,
-        "producer_epoch": known.epoch,
-        "topics": [{"topic": topic, "partitions": each} for topic, each in topics.items()],
+        "topics": [{"topic": topic, "partitions": indexes} for topic, indexes in found.items()],
+        **_identity(known),
     }
-
-
-def _undescribed(name: str, error_code: int) -> Fields:
-    return {
-        "transactional_id": name,
-        "transaction_state": "",
-        "transaction_timeout_ms": 0,
-        "transaction_start_time_ms": -1,
-        "topics": [],
-    } | _identity(error_code)
 
 
 def _list(state: ClusterState, request: Request) -> Fields:
     coordinator, wanted = state.transactions, request.message.state_filters
     return {
-        "error_code": ErrorCode.NONE,
-        "unknown_state_filters": sorted(set(wanted) - {known.value for known in TxnState}),
+        "unknown_state_filters": sorted(set(wanted) - _STATES),
         "transaction_states": [
             {
                 "transactional_id": name,
@@ -195,24 +171,15 @@ def _list(state: ClusterState, request: Request) -> Fields:
 
 
 APIS = (
-    Api(ApiKey.INIT_PRODUCER_ID, (0, 5), _init_producer_id, lambda _, code: _identity(code)),
     Api(
-        ApiKey.ADD_PARTITIONS_TO_TXN,
-        (0, 3),
-        _add_partitions,
-        lambda request, code: _each_partition(request, lambda _: code),
+        ApiKey.INIT_PRODUCER_ID,
+        (0, 5),
+        _init_producer_id,
+        refused=lambda _, error: {"producer_epoch": -1, **error},
     ),
+    Api(ApiKey.ADD_PARTITIONS_TO_TXN, (0, 3), _add_partitions, refused=_no_partitions),
     Api(ApiKey.ADD_OFFSETS_TO_TXN, (0, 4), _add_offsets),
     Api(ApiKey.END_TXN, (0, 5), _end),
-    Api(
-        ApiKey.DESCRIBE_TRANSACTIONS,
-        (0, 0),
-        _describe,
-        lambda request, code: {
-            "transaction_states": [
-                _undescribed(name, code) for name in request.message.transactional_ids
-            ]
-        },
-    ),
+    each(ApiKey.DESCRIBE_TRANSACTIONS, (0, 0), _DESCRIBED, _describe),
     Api(ApiKey.LIST_TRANSACTIONS, (0, 0), _list),
 )

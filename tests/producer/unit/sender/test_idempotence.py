@@ -8,7 +8,7 @@ import pytest
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import BrokerConnectionError
-from kafkaclient.testing.fake.log import PartitionLog, RefusedBatchError
+from kafkaclient.testing.fake.log import PartitionLog, RefusedError
 
 if TYPE_CHECKING:
     from tests.producer.support import Bench
@@ -30,7 +30,7 @@ class Leader:
         """Append as a leader does; the error code of its answer, 0 for success."""
         try:
             self.log.append(bytes(batch.buffer()), 1 << 20)
-        except RefusedBatchError as refused:
+        except RefusedError as refused:
             return int(refused.code)
         return 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkaclient.admin import Admin, NewTopic
 from kafkaclient.errors import KafkaError, UnknownTopicError
@@ -53,12 +53,12 @@ def create_on_fake(
     configs: Mapping[str, str] | None = None,
 ) -> None:
     """:func:`create` on a fake cluster, which applies two of the configurations."""
-    given = dict(configs or {})
-    fake.create_topic(name, partitions, replication_factor)
-    if "max.message.bytes" in given:
-        fake.configure_topic(name, max_message_bytes=int(given["max.message.bytes"]))
-    if "min.insync.replicas" in given:
-        fake.configure_topic(name, min_insync_replicas=int(given["min.insync.replicas"]))
+    applied: Any = {
+        key.replace(".", "_"): int(value)
+        for key, value in (configs or {}).items()
+        if key in ("max.message.bytes", "min.insync.replicas")
+    }
+    fake.create_topic(name, partitions, replication_factor, **applied)
 
 
 async def create_topic(bootstrap: str, topic: NewTopic) -> None:

@@ -11,7 +11,8 @@ from kafkaclient.testing.fake.apis import APIS
 from kafkaclient.testing.fake.apis.handshake import CLOSES_ABOVE, PROFILES
 from kafkaclient.testing.fake.connection import FakeConnection
 from kafkaclient.testing.fake.contents import ClusterContents
-from kafkaclient.testing.fake.interceptors import Control, PartitionFailure, Request
+from kafkaclient.testing.fake.interceptors import Control, Request
+from kafkaclient.testing.fake.log import ScriptedError
 from kafkaclient.testing.fake.pipe import HOST, Listener, connect
 from kafkaclient.testing.fake.serving import Serving, ServingThread, runs_in_its_thread
 from kafkaclient.testing.fake.state import ClusterState, FakeBroker
@@ -306,8 +307,14 @@ class FakeCluster(ClusterContents):
         ``record_errors`` are (index in the batch, message) pairs (KIP-467). With ``append`` the
         batch is written although it fails, as with NOT_ENOUGH_REPLICAS_AFTER_APPEND.
         """
-        failure = PartitionFailure(error_code, message, record_errors, append)
-        self._state.produce_failures[topic, partition].extend([failure] * times)
+        errors = [
+            {"batch_index": index, "batch_index_error_message": told}
+            for index, told in record_errors
+        ]
+        for _ in range(times):
+            failure = ScriptedError(error_code, message, record_errors=errors)
+            failure.append = append
+            self._state.produce_failures[topic, partition].append(failure)
 
     def delay_produce(self, node_id: int, seconds: float) -> None:
         """Delay the answers to a broker's Produce requests by ``seconds``, one after the other on

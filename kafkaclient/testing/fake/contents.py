@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.testing.fake.interceptors import PartitionFailure
-from kafkaclient.testing.fake.log import (
-    DEFAULT_MAX_MESSAGE_BYTES,
-    NO_LEADER,
-    FakePartition,
-    FakeTopic,
-)
+from kafkaclient.testing.fake.log import NO_LEADER, FakePartition, FakeTopic, ScriptedError
 from kafkaclient.testing.fake.serving import runs_in_its_thread
 
 if TYPE_CHECKING:
@@ -38,20 +32,16 @@ class ClusterContents:
         replication_factor: int = 1,
         *,
         assignments: Sequence[Sequence[int]] | None = None,
-        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
-        min_insync_replicas: int = 1,
+        max_message_bytes: int | None = None,
+        min_insync_replicas: int | None = None,
     ) -> None:
         """Create a topic. The leader of partition n is broker n modulo the number of brokers,
         unless ``assignments`` lists the replicas of each partition, the leader first."""
         if name in self._state.topics:
             raise ValueError(f"topic {name!r} exists")
-        self._state.create_topic(
-            name,
-            partitions,
-            replication_factor,
-            assignments=assignments,
-            max_message_bytes=max_message_bytes,
-            min_insync_replicas=min_insync_replicas,
+        self._state.create_topic(name, partitions, replication_factor, assignments=assignments)
+        self.configure_topic(
+            name, max_message_bytes=max_message_bytes, min_insync_replicas=min_insync_replicas
         )
 
     def delete_topic(self, name: str) -> None:
@@ -78,11 +68,12 @@ class ClusterContents:
         min_insync_replicas: int | None = None,
     ) -> None:
         """Change the given settings. They apply from the next request on."""
-        topic = self._topic(name)
-        if max_message_bytes is not None:
-            topic.max_message_bytes = max_message_bytes
-        if min_insync_replicas is not None:
-            topic.min_insync_replicas = min_insync_replicas
+        given = {
+            "max.message.bytes": max_message_bytes,
+            "min.insync.replicas": min_insync_replicas,
+        }
+        changed = {key: str(value) for key, value in given.items() if value is not None}
+        self._topic(name).configs.update(changed)
 
     def leader(self, topic: str, partition: int) -> int:
         """The node id of a partition's leader; -1 without a leader."""
@@ -161,7 +152,7 @@ class ClusterContents:
     def fail_fetch(self, topic: str, partition: int, error_code: int, times: int = 1) -> None:
         """Answer the next ``times`` fetches of a partition with an error."""
         failures = self._state.fetch_failures[topic, partition]
-        failures.extend([PartitionFailure(error_code)] * times)
+        failures.extend(ScriptedError(error_code) for _ in range(times))
 
     def prefer_followers(self) -> None:
         """Redirect consumers to followers in their rack, as RackAwareReplicaSelector (KIP-392)."""

@@ -12,7 +12,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from uuid import UUID
 
     from kafkaclient.wire.codec import RequestFrame
@@ -140,13 +139,3 @@ class Control:
             self.hits += 1
             self.active = self.keep
         return answer
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionFailure:
-    """The error of one partition in a response. ``append``: the batch is written nevertheless."""
-
-    error_code: int
-    message: str | None = None
-    record_errors: Sequence[tuple[int, str | None]] = ()
-    append: bool = False

@@ -135,6 +135,13 @@ class RefusedError(Exception):
         self.fields: dict[str, Any] = {"error_code": code, **told, **fields}
 
 
+class ScriptedError(RefusedError):
+    """The error that a test has set for a partition."""
+
+    append = False
+    """Whether the batch is written nevertheless."""
+
+
 class Marker(NamedTuple):
     """The marker at the end of a producer's transaction."""
 
@@ -351,7 +358,7 @@ NO_LEADER = -1
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """The topics that brokers call internal."""
 
-DEFAULT_MAX_MESSAGE_BYTES = 1_048_588  # Kafka's default of max.message.bytes
+_MAX_MESSAGE_BYTES = 1_048_588  # Kafka's default of max.message.bytes
 
 
 @dataclass(slots=True)
@@ -393,15 +400,20 @@ class FakePartition:
 
 @dataclass(slots=True)
 class FakeTopic:
-    """A topic. ``max_message_bytes`` and ``min_insync_replicas`` are in force; ``configs`` has the
-    configuration that DescribeConfigs returns."""
+    """A topic. Of its ``configs`` the two that are properties are in force."""
 
     name: str
     topic_id: UUID
     partitions: list[FakePartition] = field(default_factory=list)
-    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
-    min_insync_replicas: int = 1
     configs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def max_message_bytes(self) -> int:
+        return int(self.configs.get("max.message.bytes") or _MAX_MESSAGE_BYTES)
+
+    @property
+    def min_insync_replicas(self) -> int:
+        return int(self.configs.get("min.insync.replicas") or 1)
 
 
 def is_valid_topic_name(name: str) -> bool:

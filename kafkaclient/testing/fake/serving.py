@@ -7,9 +7,8 @@ import functools
 import inspect
 import threading
 import time
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kafkaclient.testing.fake.log import ErrorCode, RefusedError
 from kafkaclient.wire.api import ApiKey
@@ -17,6 +16,7 @@ from kafkaclient.wire.api import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkaclient.testing.fake.cluster import FakeCluster
     from kafkaclient.testing.fake.interceptors import Request
 
 
@@ -26,17 +26,7 @@ T = TypeVar("T")
 _Class = TypeVar("_Class", bound=type)
 
 
-class Served(Protocol):
-    """A fake cluster, as :class:`Serving` uses it."""
-
-    _thread: ServingThread | None
-
-    def _open_ports(self) -> None: ...
-
-    async def _close_ports(self) -> None: ...
-
-
-S = TypeVar("S", bound=Served)
+S = TypeVar("S", bound="FakeCluster")
 
 
 class Serving(Generic[S]):
@@ -102,16 +92,11 @@ class ServingThread:
 
     def call(self, function: Callable[[], T]) -> T:
         """The function's result, from the thread. Do not call it in the thread itself."""
-        done: Future[T] = Future()
 
-        async def run() -> None:
-            try:
-                done.set_result(function())
-            except BaseException as error:  # noqa: BLE001 - the caller gets it
-                done.set_exception(error)
+        async def run() -> T:
+            return function()
 
-        asyncio.run_coroutine_threadsafe(run(), self.loop)
-        return done.result()
+        return asyncio.run_coroutine_threadsafe(run(), self.loop).result()
 
     def stop(self) -> None:
         """End the loop and the thread."""
@@ -131,7 +116,7 @@ def runs_in_its_thread(cluster: _Class) -> _Class:
 
 def _dispatched(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def call(self: Served, *args: Any, **options: Any) -> Any:
+    def call(self: FakeCluster, *args: Any, **options: Any) -> Any:
         thread = self._thread
         if thread is None or thread.is_current():
             return method(self, *args, **options)

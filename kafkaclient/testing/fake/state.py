@@ -10,24 +10,25 @@ from uuid import UUID
 
 from kafkaclient.testing.fake.consumer_groups import GroupCoordinator
 from kafkaclient.testing.fake.log import (
-    DEFAULT_MAX_MESSAGE_BYTES,
     NO_LEADER,
     ErrorCode,
     FakePartition,
     FakeTopic,
     RefusedError,
+    ScriptedError,
 )
 from kafkaclient.testing.fake.transactions import TransactionCoordinator
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kafkaclient.testing.fake.connection import FakeConnection
-    from kafkaclient.testing.fake.interceptors import Answer, Control, PartitionFailure, Request
+    from kafkaclient.testing.fake.interceptors import Answer, Control, Request
     from kafkaclient.testing.fake.serving import Sasl
 
-_Failures: TypeAlias = "defaultdict[tuple[str, int], deque[PartitionFailure]]"
+_Failures: TypeAlias = "defaultdict[tuple[str, int], deque[ScriptedError]]"
+"""(topic, partition) -> the errors of the partition in the next requests."""
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +86,6 @@ class ClusterState:
         self.groups = GroupCoordinator()
         self.produce_failures: _Failures = defaultdict(deque)
         self.fetch_failures: _Failures = defaultdict(deque)
-        """(topic, partition) -> the errors of the partition in the next requests."""
         self.interceptors: list[Control] = []
         self.rack_aware_fetch = False
         self.waiting_fetches: set[Callable[[], None]] = set()
@@ -105,7 +105,7 @@ class ClusterState:
         for serve in list(self.waiting_fetches):
             serve()
 
-    def next_failure(self, failures: _Failures, topic: str, index: int) -> PartitionFailure | None:
+    def next_failure(self, failures: _Failures, topic: str, index: int) -> ScriptedError | None:
         waiting = failures[topic, index]
         return waiting.popleft() if waiting else None
 
@@ -166,24 +166,17 @@ class ClusterState:
         replication_factor: int = 1,
         *,
         assignments: Sequence[Sequence[int]] | None = None,
-        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
-        min_insync_replicas: int = 1,
-    ) -> FakeTopic:
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
         """Create a topic. ``assignments``: the replicas by partition, the leader first."""
-        topic = FakeTopic(
-            name,
-            # Never the null id. A topic that is created again gets a new id.
-            UUID(int=next(self._topic_ids)),
-            max_message_bytes=max_message_bytes,
-            min_insync_replicas=min_insync_replicas,
-        )
+        # Never the null id. A topic that is created again gets a new id.
+        topic = FakeTopic(name, UUID(int=next(self._topic_ids)), configs=dict(configs or {}))
         if assignments is None:
             total = self.default_partitions if partitions is None else partitions
             assignments = [self._spread(index, replication_factor) for index in range(total)]
         self.topics[name] = topic
         self.topic_names[topic.topic_id] = name
         self.add_partitions(topic, assignments)
-        return topic
 
     def add_partitions(self, topic: FakeTopic, assignments: Sequence[Sequence[int]]) -> None:
         for replicas in assignments:

@@ -167,7 +167,7 @@ async def test_no_partition_is_added_after_the_end(
         await asyncio.sleep(10)
         ends = calls(fake, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN)
         assert ends[-1] is ApiKey.END_TXN
-        assert fake.transaction("tx").state.name in ("COMMITTED", "ABORTED", "EMPTY")
+        assert fake.transaction("tx").state.name in ("COMPLETE_COMMIT", "COMPLETE_ABORT", "EMPTY")
         for n in range(2):
             began = now()
             async with producer.transaction():

@@ -68,7 +68,7 @@ def _fetch(state: ClusterState, request: Request) -> Fields:
         partition = state.partition(name, wanted.partition)
         failure = state.next_failure(state.fetch_failures, name, wanted.partition)
         if failure is not None:
-            raise RefusedError(failure.error_code)
+            raise failure
         code = _refusal(partition, request, wanted)
         if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
             raise state.not_led(partition, moved, code)

@@ -33,7 +33,7 @@ from kafkaclient.wire.record_reader import (
 
 if TYPE_CHECKING:
     from kafkaclient.testing.fake.apis.api import Fields
-    from kafkaclient.testing.fake.interceptors import PartitionFailure, Request
+    from kafkaclient.testing.fake.interceptors import Request
     from kafkaclient.testing.fake.log import FakePartition
     from kafkaclient.testing.fake.state import ClusterState
 
@@ -58,13 +58,13 @@ def _produce(state: ClusterState, request: Request) -> Fields:
         name = state.name_of(topic) if by_id else topic.name
         failure = state.next_failure(state.produce_failures, name, data.index)
         if failure is not None and not failure.append:
-            raise _scripted(failure)
+            raise failure
         partition = state.partition(name, data.index)
         if partition.leader != request.broker:
             raise state.not_led(partition, moved)
         appended = _checked_append(state, request, partition, bytes(data.records or b""))
         if failure is not None:
-            raise _scripted(failure)
+            raise failure
         return {"base_offset": appended, "log_start_offset": partition.log.start_offset}
 
     responses = _PARTS.answer(request.message, append)
@@ -128,14 +128,6 @@ def _attributes(batch: bytes) -> int:
         return 0
     attributes: int = HEADER.unpack_from(batch)[5]
     return attributes
-
-
-def _scripted(failure: PartitionFailure) -> RefusedError:
-    errors = [
-        {"batch_index": record, "batch_index_error_message": message}
-        for record, message in failure.record_errors
-    ]
-    return RefusedError(failure.error_code, failure.message, record_errors=errors)
 
 
 APIS = (Api(ApiKey.PRODUCE, (3, 13), _produce, _PARTS),)

@@ -28,12 +28,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.testing.fake.apis.api import PARTITIONS, Api, each, topics
-from kafkaclient.testing.fake.log import (
-    DEFAULT_MAX_MESSAGE_BYTES,
-    ErrorCode,
-    RefusedError,
-    is_valid_topic_name,
-)
+from kafkaclient.testing.fake.log import ErrorCode, RefusedError, is_valid_topic_name
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -53,16 +48,13 @@ def _create(state: ClusterState, request: Request, topic: Any) -> Fields:
     _check(state, topic)
     numbers = _numbers(state, topic)
     if not request.message.validate_only:
-        configs = {config.name: config.value for config in topic.configs}
-        created = state.create_topic(
+        state.create_topic(
             topic.name,
             numbers["num_partitions"],
             numbers["replication_factor"],
             assignments=[list(assigned.broker_ids) for assigned in topic.assignments] or None,
-            max_message_bytes=int(configs.get("max.message.bytes") or DEFAULT_MAX_MESSAGE_BYTES),
-            min_insync_replicas=int(configs.get("min.insync.replicas") or 1),
+            configs={config.name: config.value for config in topic.configs},
         )
-        created.configs.update(configs)
     return {"error_message": None, **numbers}
 
 

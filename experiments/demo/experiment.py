@@ -18,7 +18,7 @@ from experiments.readback import ReadBack, read_back
 from experiments.topics import create_topics, produce_count
 from kafkaclient.perf.clients import make_client
 from kafkaclient.perf.load import Load, LoadSpec
-from kafkaclient.perf.run import Labels, Run, measure
+from kafkaclient.perf.run import Labels, LoadRun, measure
 from kafkaclient.testing.cluster import LocalCluster
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class DemoRun:
     """A run, the comparison of its topic with what was sent, and the client's gauges over time."""
 
     setting: DemoSetting
-    run: Run
+    run: LoadRun
     record: RunRecord
     read_back: ReadBack
     samples: Samples

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from kafkaclient.perf.latency import Window
-    from kafkaclient.perf.load import Outcome
+    from kafkaclient.perf.load import LoadOutcome
     from kafkaclient.perf.traffic import KeyValue
 
 __all__ = ["SteadyLoad"]
@@ -75,7 +75,7 @@ class SteadyLoad:
     def _window(self, window: Window) -> None:
         self._windows.append((perf_counter() - self._began, window.avg_ms, window.max_ms))
 
-    def _summed_up(self, outcome: Outcome) -> Latency:
+    def _summed_up(self, outcome: LoadOutcome) -> Latency:
         summary = outcome.steady_state or outcome.summary
         percentile = summary.distribution.percentile_ms
         return Latency(
@@ -88,7 +88,7 @@ class SteadyLoad:
         )
 
 
-async def _first(event: asyncio.Event, sending: asyncio.Task[Outcome]) -> None:
+async def _first(event: asyncio.Event, sending: asyncio.Task[LoadOutcome]) -> None:
     """Wait for the event, or until sending has ended; raises what ended it."""
     waiting = asyncio.ensure_future(event.wait())
     try:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kafkaclient.cli.perf_plan import PerfTestPlan
     from kafkaclient.metrics.snapshot import MetricsSnapshot
     from kafkaclient.perf.load import Load
-    from kafkaclient.perf.run import Run
+    from kafkaclient.perf.run import LoadRun
     from kafkaclient.perf.traffic import Traffic
 
 
@@ -110,7 +110,7 @@ async def _follow(
         screen.refresh()
 
 
-def print_summary(run: Run) -> None:
+def print_summary(run: LoadRun) -> None:
     """Print the final lines of a run on stdout."""
     print_line(run.outcome.summary.line())
     if run.outcome.steady_state is not None:
@@ -141,7 +141,7 @@ def metrics_lines(metrics: MetricsSnapshot) -> str:
     return "\n".join(chain(["", f"{'Metric Name':<{width}}   Value"], lines))
 
 
-def show_run(console: Console, run: Run) -> None:
+def show_run(console: Console, run: LoadRun) -> None:
     """Print tables of latency percentiles, and of bytes and requests by broker and partition."""
     console.print()
     tables = [_latency_table(run)]
@@ -152,7 +152,7 @@ def show_run(console: Console, run: Run) -> None:
         print_message(f"{count:,} failed", cause)
 
 
-def _latency_table(run: Run) -> Table:
+def _latency_table(run: LoadRun) -> Table:
     percentile_ms = run.outcome.summary.distribution.percentile_ms
     table = plain_table("Latency, ms", ("avg", *(f"p{p:g}" for p in _PERCENTILES), "max"))
     times = (run.record.avg_ms, *map(percentile_ms, _PERCENTILES), run.record.max_ms)
@@ -218,16 +218,16 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from kafkaclient.cli.perf_plan import PerfTestPlan
-    from kafkaclient.perf.run import Run
+    from kafkaclient.perf.run import LoadRun
     from kafkaclient.perf.shared_load import ProducerPlan
 
-    RunAll: TypeAlias = Callable[[Sequence[ProducerPlan]], list[Run]]
+    RunAll: TypeAlias = Callable[[Sequence[ProducerPlan]], list[LoadRun]]
 
 _TITLE = "kafkaclient perf-test"
 _FIELDS = ("records", "producers")
 
 
-def run_shared(plan: PerfTestPlan, master: str | None, producers: int) -> list[Run]:
+def run_shared(plan: PerfTestPlan, master: str | None, producers: int) -> list[LoadRun]:
     """The runs of the load, each through new producers and merged into one.
 
     The producers run in tasks of the Spark master; without a master, in processes.
@@ -271,7 +271,7 @@ def _on_spark(master: str, producers: int) -> Iterator[tuple[RunAll, Progress, T
         def ended(done: int, tasks: int) -> None:
             progress.update(task, producers=f"{done} of {tasks} done")
 
-        def run_all(plans: Sequence[ProducerPlan]) -> list[Run]:
+        def run_all(plans: Sequence[ProducerPlan]) -> list[LoadRun]:
             with report_progress(spark, ended):
                 return run_together(spark, plans)
 
@@ -285,7 +285,7 @@ def _run(
     run_all: RunAll,
     progress: Progress,
     task: TaskID,
-) -> tuple[Run, list[Run]]:
+) -> tuple[LoadRun, list[LoadRun]]:
     load = replace(plan.load, labels=replace(plan.load.labels, run=number))
     total = load.spec.num_records
     name = f"{producers} x {load.client} → {load.topic}"

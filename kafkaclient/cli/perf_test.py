@@ -33,7 +33,7 @@ from kafkaclient.perf.shared_load import ProducerPlan
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkaclient.perf.run import Run
+    from kafkaclient.perf.run import LoadRun
 
 
 # --- ``kafkaclient perf-test``: Kafka's ``kafka-producer-perf-test`` ------------------------------
@@ -164,7 +164,7 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
         load = ProducerPlan(producer, topic, config, spec, labels(config, spec), made)
         return PerfTestPlan(load, timeout_s, print_metrics, json, repeat, flame_graph)
 
-    async def main() -> list[Run]:
+    async def main() -> list[LoadRun]:
         plan = planned()
         with profiled(plan.flame_graph):
             await check_reachable(plan.load.config, plan.timeout_s)
@@ -178,7 +178,7 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
         raise typer.Exit(FAILED)
 
 
-async def run_perf_test(plan: PerfTestPlan) -> list[Run]:
+async def run_perf_test(plan: PerfTestPlan) -> list[LoadRun]:
     """The runs of the load, each with a new client."""
     console = stderr_console()
     runs = []

@@ -51,7 +51,7 @@ class LoadSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LoadOutcome:
     """The result of a load."""
 
     summary: Summary
@@ -61,7 +61,7 @@ class Outcome:
     """Cause -> number of failed records."""
 
 
-class Throttle:
+class RateLimiter:
     """Keeps the average rate since the start; after a delay it catches up in bursts.
 
     Behaves as Kafka's ``ThroughputThrottler``: a sender that is ahead owes the time of a record,
@@ -149,7 +149,7 @@ class Load:
     def failed(self) -> int:
         return self._errors.total()
 
-    async def run(self, records: Iterable[KeyValue]) -> Outcome:
+    async def run(self, records: Iterable[KeyValue]) -> LoadOutcome:
         """Start the client, send ``spec.num_records`` of ``records``, and wait for their outcomes.
 
         The client is not stopped: its owner does that, and reads its counters. Failed records are
@@ -163,7 +163,7 @@ class Load:
             await self._commit()
         await self._client.flush()
         finished = self._clock()
-        return Outcome(
+        return LoadOutcome(
             summary=self._recorder.summary(finished),
             steady_state=self._steady.summary(finished) if self._steady else None,
             errors=self._errors,
@@ -171,7 +171,7 @@ class Load:
 
     async def _send_all(self, records: Iterable[KeyValue], start: float) -> None:
         spec, clock, source = self.spec, self._clock, iter(records)
-        throttle, size = Throttle(spec.rate, start), SliceSize()
+        throttle, size = RateLimiter(spec.rate, start), SliceSize()
         yielded = start
         due: list[KeyValue] = []
         while True:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.perf.clients import LoadClient
     from kafkaclient.perf.latency import Summary
-    from kafkaclient.perf.load import Load, Outcome
+    from kafkaclient.perf.load import Load, LoadOutcome
     from kafkaclient.perf.traffic import KeyValue, Traffic
 
 _GIVE_UP_AFTER_S = 1.0
@@ -74,17 +74,17 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LoadRun:
     """The results of a run."""
 
-    outcome: Outcome
+    outcome: LoadOutcome
     traffic: Traffic | None
     record: RunRecord
 
 
 async def measure(
     client: LoadClient, load: Load, records: Iterable[KeyValue], labels: Labels
-) -> Run:
+) -> LoadRun:
     """Run the load, then stop the client, also after an error. Raises what the load raises."""
     try:
         outcome = await load.run(records)
@@ -95,11 +95,11 @@ async def measure(
     await client.stop()
     traffic = client.traffic()
     record = record_of(client.name, load.spec.rate, outcome, traffic, labels)
-    return Run(outcome, traffic, record)
+    return LoadRun(outcome, traffic, record)
 
 
 def record_of(
-    client: str, rate: float | None, outcome: Outcome, traffic: Traffic | None, labels: Labels
+    client: str, rate: float | None, outcome: LoadOutcome, traffic: Traffic | None, labels: Labels
 ) -> RunRecord:
     """The record of a load's outcome; ``rate`` is the target, None: as fast as possible."""
     record = summary_record(client, rate, outcome.summary, labels)

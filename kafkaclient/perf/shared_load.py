@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from kafkaclient.errors import ConfigError, KafkaError
 from kafkaclient.perf.clients import make_client
 from kafkaclient.perf.latency import Distribution, Summary
-from kafkaclient.perf.load import Load, LoadSpec, Outcome
-from kafkaclient.perf.run import Labels, Run, measure, record_of
+from kafkaclient.perf.load import Load, LoadOutcome, LoadSpec
+from kafkaclient.perf.run import Labels, LoadRun, measure, record_of
 from kafkaclient.perf.traffic import merged_traffic
 from kafkaclient.time_limit import loop_factory
 
@@ -37,7 +37,7 @@ _together: Barrier | None = None
 """In a producer's process: where it waits until all processes have started."""
 
 
-def run_in_processes(plans: Sequence[ProducerPlan]) -> list[Run]:
+def run_in_processes(plans: Sequence[ProducerPlan]) -> list[LoadRun]:
     """Run each plan in a new process, which has an event loop and a client; all start together.
     The processes end at once when this process is interrupted or dies.
 
@@ -71,7 +71,7 @@ def _end_with(parent: Connection) -> None:
     os._exit(1)
 
 
-def _work(plan: ProducerPlan) -> Run | KafkaError:
+def _work(plan: ProducerPlan) -> LoadRun | KafkaError:
     assert _together is not None
     _together.wait()
     try:
@@ -127,13 +127,13 @@ def shares(whole: ProducerPlan, producers: int) -> list[ProducerPlan]:
     ]
 
 
-async def run_plan(plan: ProducerPlan) -> Run:
+async def run_plan(plan: ProducerPlan) -> LoadRun:
     """Run one producer's plan in this event loop."""
     client = make_client(plan.client, plan.config, plan.topic)
     return await measure(client, Load(client, plan.spec), plan.records(), plan.labels)
 
 
-def all_runs(results: Iterable[Run | KafkaError]) -> list[Run]:
+def all_runs(results: Iterable[LoadRun | KafkaError]) -> list[LoadRun]:
     """The runs of all producers. Raises the first error, with the producer's number."""
     runs = []
     for number, found in enumerate(results):
@@ -143,18 +143,18 @@ def all_runs(results: Iterable[Run | KafkaError]) -> list[Run]:
     return runs
 
 
-def merged(runs: Sequence[Run], client: str, spec: LoadSpec, labels: Labels) -> Run:
+def merged(runs: Sequence[LoadRun], client: str, spec: LoadSpec, labels: Labels) -> LoadRun:
     """The runs of all producers as one run, which lasts as long as the longest."""
     outcomes = [run.outcome for run in runs]
     steady = [found.steady_state for found in outcomes if found.steady_state is not None]
     errors: Counter[str] = sum((found.errors for found in outcomes), Counter())
-    outcome = Outcome(
+    outcome = LoadOutcome(
         summary=_merged_summary([found.summary for found in outcomes]),
         steady_state=_merged_summary(steady) if steady else None,
         errors=errors,
     )
     traffic = merged_traffic([run.traffic for run in runs if run.traffic is not None])
-    return Run(outcome, traffic, record_of(client, spec.rate, outcome, traffic, labels))
+    return LoadRun(outcome, traffic, record_of(client, spec.rate, outcome, traffic, labels))
 
 
 def _merged_summary(parts: Sequence[Summary]) -> Summary:

@@ -15,7 +15,7 @@ from kafkaclient.time_limit import loop_factory
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kafkaclient.perf.run import Run
+    from kafkaclient.perf.run import LoadRun
     from kafkaclient.perf.shared_load import ProducerPlan
 
 BARRIER_SETTINGS = {
@@ -29,7 +29,7 @@ BARRIER_SETTINGS = {
 """Settings of a Spark session for :func:`run_together`."""
 
 
-def run_together(spark: Any, plans: Sequence[ProducerPlan]) -> list[Run]:
+def run_together(spark: Any, plans: Sequence[ProducerPlan]) -> list[LoadRun]:
     """Run each plan in a Spark task, which has an event loop and a client; all start together.
 
     Raises SparkJobError or ConfigError for the first plan that failed.
@@ -41,7 +41,7 @@ def run_together(spark: Any, plans: Sequence[ProducerPlan]) -> list[Run]:
         )
     tasks = spark.sparkContext.parallelize(plans, len(plans)).barrier()
     with spark_failures(f"the load of {len(plans)} producers"):
-        results: list[Run | KafkaError] = tasks.mapPartitions(_work).collect()
+        results: list[LoadRun | KafkaError] = tasks.mapPartitions(_work).collect()
     return all_runs(results)
 
 
@@ -58,7 +58,7 @@ def check_slots(master: str, producers: int) -> None:
         )
 
 
-def _work(plans: Iterable[ProducerPlan]) -> Iterator[Run | KafkaError]:
+def _work(plans: Iterable[ProducerPlan]) -> Iterator[LoadRun | KafkaError]:
     (plan,) = plans
     # Before anything can fail: a task that does not reach the barrier blocks the others.
     import_module("pyspark").BarrierTaskContext.get().barrier()

@@ -17,8 +17,8 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.testing.cluster import ClusterHandle
 from kafkaclient.testing.control import (
     START_TIMEOUT_S,
-    Control,
     Running,
+    SupervisorClient,
     launch_supervisor,
     prepare_launch,
     start_brokers,
@@ -84,7 +84,7 @@ class BackgroundCluster(ClusterHandle):
         """The running cluster with this name, or None."""
         try:
             directory = Path(json.loads(_entry(name).read_text("utf-8"))["directory"])
-            control = Control(directory)
+            control = SupervisorClient(directory)
             return cls(name, Running(control, control.call("describe")))
         except (FileNotFoundError, ClusterNotRunningError):
             return None

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kafkaclient.testing.errors import BrokerStartError, LocalClusterError
 
@@ -56,27 +56,6 @@ class BrokerState(StrEnum):
     RUNNING = "running"
     PAUSED = "paused"
     STOPPED = "stopped"
-
-
-class Broker(Protocol):
-    """A broker that a fleet controls. Methods raise LocalClusterError in a wrong state."""
-
-    node: int
-    log_dir: Path
-    log_file: Path
-
-    @property
-    def pid(self) -> int | None: ...
-    @property
-    def state(self) -> BrokerState: ...
-
-    async def start(self) -> None: ...
-    async def kill(self) -> None: ...
-    async def terminate(self, timeout_s: float = ...) -> None: ...
-    async def pause(self) -> None: ...
-    async def resume(self) -> None: ...
-    def start_error(self) -> BrokerStartError: ...
-    def address_in_use(self) -> bool: ...
 
 
 class BrokerProcess:
@@ -143,7 +122,7 @@ class BrokerProcess:
             record_to=record_to,
         )
         self._paused = False
-        self._started_at = _size(self.log_file)
+        self._started_at = len(_read(self.log_file))
         with self._console.open("ab") as console:
             self._process = await asyncio.create_subprocess_exec(
                 *command,
@@ -206,13 +185,8 @@ class BrokerProcess:
         self._process.send_signal(which)
 
     def _log_text(self) -> str:
-        try:
-            with self.log_file.open("rb") as file:
-                file.seek(self._started_at)
-                log = file.read()
-        except FileNotFoundError:
-            log = b""
-        return (log + _read(self._console)).decode("utf-8", "replace")
+        log = _read(self.log_file, self._started_at) + _read(self._console)
+        return log.decode("utf-8", "replace")
 
     def _quote(self) -> str:
         lines = self._log_text().splitlines()
@@ -262,15 +236,9 @@ def dies_with_parent(how: signal.Signals = signal.SIGKILL) -> Callable[[], None]
     return set_death_signal
 
 
-def _size(path: Path) -> int:
+def _read(path: Path, start: int = 0) -> bytes:
+    """The bytes of a file from ``start`` on; none of a file that does not exist."""
     try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
+        return path.read_bytes()[start:]
     except FileNotFoundError:
         return b""

@@ -34,7 +34,7 @@ _LOG_FILE = "supervisor.log"
 Say = Callable[[str], None]
 
 
-class Control:
+class SupervisorClient:
     """Sends commands to the supervisor of ``directory``. It may be used from any thread.
 
     Each command uses its own connection, so a slow command does not delay the others.
@@ -80,7 +80,7 @@ class Control:
 class Running(NamedTuple):
     """The connection of a handle to its running cluster."""
 
-    control: Control
+    control: SupervisorClient
     description: dict[str, Any]
     """The supervisor's description at the start. Only its constant parts are used."""
 
@@ -123,7 +123,7 @@ def _prepare(spec: ClusterSpec, cache: JarCache, keep: bool, compose: str | None
 def launch_supervisor(
     directory: Path, launch: Launch, *, attached: bool
 ) -> subprocess.Popen[bytes]:
-    """Start a supervisor in ``directory``; then call :meth:`Control.wait`.
+    """Start a supervisor in ``directory``; then call :meth:`SupervisorClient.wait`.
 
     An attached supervisor ends when stdin of the returned process is closed, also by the end of
     this process. The supervisor has its own session, so that a Ctrl-C does not reach it: this
@@ -147,7 +147,7 @@ async def start_brokers(
     say: Say | None = None,
 ) -> Running:
     """Start the brokers of a new supervisor. Returns when each of them sees all other brokers."""
-    control = Control(directory)
+    control = SupervisorClient(directory)
     await asyncio.to_thread(control.wait, supervisor)
     await asyncio.to_thread(control.call, "start", say=say, timeout_s=timeout_s)
     return Running(control, await asyncio.to_thread(control.call, "describe"))

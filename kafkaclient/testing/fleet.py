@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.testing.broker import CHECKPOINT_FILES, Broker, BrokerProcess, BrokerState
+from kafkaclient.testing.broker import CHECKPOINT_FILES, BrokerProcess, BrokerState
 from kafkaclient.testing.errors import BrokerStartError
 from kafkaclient.testing.ports import free_ports, membership, ports_from
 from kafkaclient.testing.proxy import FaultProxy, ProxyCounters
+from kafkaclient.testing.remote_proxy import PROXY_FAULTS
 from kafkaclient.testing.security import make_certificates
 from kafkaclient.testing.settings import (
     HOST,
@@ -28,30 +29,15 @@ from kafkaclient.testing.settings import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from typing import TypeAlias
 
+    from kafkaclient.testing.containers import ContainerBroker
     from kafkaclient.testing.jvm import Jvm
+
+    FleetBroker: TypeAlias = BrokerProcess | ContainerBroker
 
 _FIRST_WITH_SNAPSHOT = (4, 4)
 """The first Kafka version whose storage tool writes a snapshot of the metadata log."""
-
-PROXY_FAULTS = frozenset(
-    {
-        "corrupt_request",
-        "corrupt_response",
-        "cut",
-        "cut_after",
-        "cut_before",
-        "delay_all",
-        "delay_produce",
-        "heal",
-        "resume",
-        "round_trip",
-        "stall",
-        "truncate_request",
-        "truncate_response",
-    }
-)
-"""The methods of FaultProxy that other processes may call."""
 
 _PORT_ATTEMPTS = 4  # starts with different ports before the fleet gives up
 _POLL_S = 0.1  # seconds between two checks whether a broker is ready
@@ -85,7 +71,7 @@ class Fleet:
         self._first_port = spec.port
         self._ports: list[Ports] = []
         self._secured: list[Secured | None] = []
-        self._brokers: list[Broker] = []
+        self._brokers: list[FleetBroker] = []
         self._proxies: list[FaultProxy] = []
 
     # --- start and stop ---
@@ -217,7 +203,7 @@ class Fleet:
     def _recording(self) -> Path:
         return self._directory / "classes.jsa"
 
-    def _record_to(self, broker: Broker) -> Path | None:
+    def _record_to(self, broker: FleetBroker) -> Path | None:
         archive = self._jvm.archive
         wanted = broker.node == 0 and archive is not None and not archive.exists()
         return self._recording if wanted else None
@@ -227,7 +213,7 @@ class Fleet:
         everyone = frozenset(range(len(self._brokers)))
         await asyncio.gather(*(self._ready(broker, everyone, deadline) for broker in self._brokers))
 
-    async def _ready(self, broker: Broker, expected: Iterable[int], deadline: float) -> None:
+    async def _ready(self, broker: FleetBroker, expected: Iterable[int], deadline: float) -> None:
         """Wait until the broker serves clients and sees the ``expected`` brokers."""
         loop = asyncio.get_running_loop()
         while True:
@@ -247,7 +233,7 @@ class Fleet:
 
     # --- one broker ---
 
-    def broker(self, node: int) -> Broker:
+    def broker(self, node: int) -> FleetBroker:
         """The broker with this node id. Raises ConfigError if it does not exist."""
         if not 0 <= node < len(self._brokers):
             known = f"0 to {len(self._brokers) - 1}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
+from inspect import iscoroutinefunction, signature
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from kafkaclient.testing.proxy import FaultProxy
@@ -12,7 +12,7 @@ from kafkaclient.testing.proxy import FaultProxy
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from kafkaclient.testing.control import Control
+    from kafkaclient.testing.control import SupervisorClient
 
 
 P = ParamSpec("P")
@@ -22,11 +22,11 @@ def _remote(
     method: Callable[Concatenate[FaultProxy, P], object],
 ) -> Callable[Concatenate[RemoteProxy, P], Coroutine[Any, Any, None]]:
     """A coroutine method that calls the method of the proxy in the supervisor."""
-    signature = inspect.signature(method)
+    parameters = signature(method)
 
     @functools.wraps(method)
     async def call(proxy: RemoteProxy, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        given = signature.bind(proxy, *args, **kwargs).arguments
+        given = parameters.bind(proxy, *args, **kwargs).arguments
         _, *named = given.items()
         arguments = {name: value for name, value in named if name != "which"}
         await proxy._fault(method.__name__, **arguments, **given.get("which", {}))
@@ -40,7 +40,7 @@ class RemoteProxy:
     See there for details. Predicates over frames (``when``) are not supported, because they cannot
     be sent to another process. The coroutines return None, except for :meth:`cut`."""
 
-    def __init__(self, control: Control, broker: int) -> None:
+    def __init__(self, control: SupervisorClient, broker: int) -> None:
         self._control = control
         self.broker = broker
 
@@ -75,3 +75,9 @@ class RemoteProxy:
             self._control.call, "fault", broker=self.broker, fault=fault, arguments=arguments
         )
         return result
+
+
+PROXY_FAULTS = frozenset(
+    name for name, method in vars(RemoteProxy).items() if iscoroutinefunction(method)
+) - {"_fault"}
+"""The methods of FaultProxy that other processes may call."""

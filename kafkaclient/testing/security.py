@@ -8,7 +8,7 @@ in plain text.
 from __future__ import annotations
 
 import datetime
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import ConfigError
@@ -78,16 +78,12 @@ class ClusterSecurity:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ClusterSecurity:
-        """The security of which :meth:`to_json` made these values."""
+        """The security of which ``dataclasses.asdict`` and JSON made these values."""
         listeners = tuple(
             SecureListener(**{**listener, "mechanisms": tuple(listener["mechanisms"])})
             for listener in values["listeners"]
         )
         return cls(values["users"], listeners, values["acls"])
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields as values that JSON has."""
-        return asdict(self)
 
     def scram_arguments(self) -> list[str]:
         """The arguments with which Kafka's storage tool creates the users."""

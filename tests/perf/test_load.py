@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.perf.load import Load, LoadSpec, Outcome, SliceSize, Throttle
+from kafkaclient.perf.load import Load, LoadOutcome, LoadSpec, RateLimiter, SliceSize
 from kafkaclient.perf.traffic import Completed, Traffic, unheard
 from kafkaclient.testing.clock import run_virtual
 
@@ -83,8 +83,8 @@ class FakeClient:
         self._completed(started, self._loop.time(), 1, nbytes, error)
 
 
-def run(client: FakeClient, spec: LoadSpec, windows: list[Window] | None = None) -> Outcome:
-    async def main() -> Outcome:
+def run(client: FakeClient, spec: LoadSpec, windows: list[Window] | None = None) -> LoadOutcome:
+    async def main() -> LoadOutcome:
         load = Load(
             client,
             spec,
@@ -170,25 +170,25 @@ def test_no_transaction_begins_without_a_record() -> None:
 
 class TestThrottle:
     def test_without_a_rate_everything_is_due_and_it_never_pauses(self) -> None:
-        throttle = Throttle(None, 0.0)
+        throttle = RateLimiter(None, 0.0)
         assert throttle.due(1_000_000, 0.0) > 1_000_000
         assert throttle.pause(1_000_000, 1_000_000, 0.0) == 0.0
 
     def test_a_sender_ahead_owes_a_records_time_each_and_sleeps_from_two_ms(self) -> None:
-        throttle = Throttle(1000, 0.0)
+        throttle = RateLimiter(1000, 0.0)
         assert throttle.pause(1, 1, 0.0) == 0.0
         assert throttle.pause(2, 1, 0.0005) == 0.0
         assert throttle.pause(3, 1, 0.0006) == 0.002
         assert throttle.pause(4, 1, 0.0007) == 0.0
 
     def test_a_sender_behind_catches_up_in_a_burst(self) -> None:
-        throttle = Throttle(1000, 0.0)
+        throttle = RateLimiter(1000, 0.0)
         assert throttle.due(0, 1.0) == 1003
         assert throttle.pause(1000, 1000, 1.0) == 0.0
 
     @pytest.mark.parametrize("rate", [0.5, 1, 300, 1000, 2048, 100_000])
     def test_a_slice_is_what_single_records_would_be_until_the_pause(self, rate: float) -> None:
-        in_slices, one_by_one = Throttle(rate, 0.0), Throttle(rate, 0.0)
+        in_slices, one_by_one = RateLimiter(rate, 0.0), RateLimiter(rate, 0.0)
         now, sent = 0.0, 0
         for _ in range(20):
             count = in_slices.due(sent, now)

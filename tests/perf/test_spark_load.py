@@ -13,8 +13,8 @@ import pytest
 from kafkaclient.errors import BootstrapError, ConfigError
 from kafkaclient.perf import spark_load
 from kafkaclient.perf.latency import Distribution, Summary
-from kafkaclient.perf.load import LoadSpec, Outcome
-from kafkaclient.perf.run import Labels, Run, record_of
+from kafkaclient.perf.load import LoadOutcome, LoadSpec
+from kafkaclient.perf.run import Labels, LoadRun, record_of
 from kafkaclient.perf.shared_load import ProducerPlan, merged, shares
 from kafkaclient.perf.spark_load import check_slots, run_together
 from kafkaclient.perf.traffic import (
@@ -40,18 +40,18 @@ def plans(producers: int = 3, spec: LoadSpec = SPEC) -> list[ProducerPlan]:
     return shares(whole, producers)
 
 
-def run(latencies_ms: list[float], seconds: float, bytes_sent: int) -> Run:
+def run(latencies_ms: list[float], seconds: float, bytes_sent: int) -> LoadRun:
     times = array("f", [latency / 1e3 for latency in latencies_ms])
     count = len(latencies_ms)
     avg = sum(latencies_ms) / count if count else None
     summary = Summary(count, 100 * count, seconds, avg, Distribution(times))
-    outcome = Outcome(summary, summary, Counter({"TimeoutError: late": 2}))
+    outcome = LoadOutcome(summary, summary, Counter({"TimeoutError: late": 2}))
     traffic = Traffic(
         (BrokerTraffic(0, bytes_sent, 3, window=5), BrokerTraffic(2, 50, 1)),
         (PartitionTraffic(0, 0, 5, bytes_sent, 2), PartitionTraffic(1, 2, 5, 50, 1)),
         1.5,
     )
-    return Run(outcome, traffic, record_of("c", 100.0, outcome, traffic, LABELS))
+    return LoadRun(outcome, traffic, record_of("c", 100.0, outcome, traffic, LABELS))
 
 
 def test_a_load_is_shared_evenly_and_whole() -> None:
@@ -147,7 +147,7 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_what_a_task_measured_arrives_whole(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run_plan(plan: ProducerPlan) -> Run:
+    async def run_plan(plan: ProducerPlan) -> LoadRun:
         await asyncio.sleep(0)
         return run([1.0] * plan.spec.num_records, 2.0, 150)
 
@@ -167,7 +167,7 @@ def test_what_a_task_measured_arrives_whole(spark: Any, monkeypatch: pytest.Monk
 def test_a_task_that_fails_is_named(
     spark: Any, monkeypatch: pytest.MonkeyPatch, raised: Exception, expected: type[Exception]
 ) -> None:
-    async def run_plan(plan: ProducerPlan) -> Run:
+    async def run_plan(plan: ProducerPlan) -> LoadRun:
         await asyncio.sleep(0)
         if plan.config["client.id"] == "c-1":
             raise raised

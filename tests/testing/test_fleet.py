@@ -8,9 +8,10 @@ import pytest
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.testing.errors import BrokerStartError, LocalClusterError
-from kafkaclient.testing.fleet import PROXY_FAULTS, Fleet
+from kafkaclient.testing.fleet import Fleet
 from kafkaclient.testing.jvm import Jvm
 from kafkaclient.testing.proxy import FaultProxy
+from kafkaclient.testing.remote_proxy import PROXY_FAULTS
 from kafkaclient.testing.settings import ClusterSpec
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import ssl
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def test_a_listener_of_ones_own() -> None:
 
 def test_it_survives_the_way_to_the_supervisor() -> None:
     security = ClusterSecurity(users=USERS, listeners=(SecureListener("A", "SSL"),), acls=True)
-    assert ClusterSecurity.from_json(json.loads(json.dumps(security.to_json()))) == security
+    assert ClusterSecurity.from_json(json.loads(json.dumps(asdict(security)))) == security
 
 
 def test_users_are_told_to_the_storage_tool() -> None:

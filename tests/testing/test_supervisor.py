@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import signal
 import stat
 import sys
@@ -15,15 +14,13 @@ import pytest
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.testing.cluster import LocalCluster
-from kafkaclient.testing.control import Control, launch_supervisor
+from kafkaclient.testing.control import SupervisorClient, launch_supervisor
 from kafkaclient.testing.errors import (
     BrokerStartError,
     ClusterNotRunningError,
     LocalClusterError,
 )
-from kafkaclient.testing.fleet import PROXY_FAULTS
 from kafkaclient.testing.jvm import Jvm
-from kafkaclient.testing.remote_proxy import RemoteProxy
 from kafkaclient.testing.settings import ClusterSpec
 from kafkaclient.testing.supervisor import LAUNCH_FILE, Launch
 
@@ -32,14 +29,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TIMEOUT_S = 30.0
-Start = Callable[..., tuple[Control, "subprocess.Popen[bytes]"]]
+Start = Callable[..., tuple[SupervisorClient, "subprocess.Popen[bytes]"]]
 
 
 @pytest.fixture
 def start(tmp_path: Path, stub_java: Path) -> Iterator[Start]:
     started = []
 
-    def launch(*, attached: bool = True, **config: str) -> tuple[Control, subprocess.Popen[bytes]]:
+    def launch(
+        *, attached: bool = True, **config: str
+    ) -> tuple[SupervisorClient, subprocess.Popen[bytes]]:
         directory = tmp_path / "run"
         directory.mkdir()
         spec = ClusterSpec(2, None, config, "4.3.1")
@@ -47,7 +46,7 @@ def start(tmp_path: Path, stub_java: Path) -> Iterator[Start]:
         what = Launch(spec, jvm, tmp_path / "template", keep=False)
         process = launch_supervisor(directory, what, attached=attached)
         started.append(process)
-        control = Control(directory)
+        control = SupervisorClient(directory)
         control.wait(process)
         return control, process
 
@@ -59,7 +58,7 @@ def start(tmp_path: Path, stub_java: Path) -> Iterator[Start]:
             process.stdin.close()
 
 
-def brokers(control: Control) -> list[psutil.Process]:
+def brokers(control: SupervisorClient) -> list[psutil.Process]:
     return [psutil.Process(broker["pid"]) for broker in control.call("describe")["brokers"]]
 
 
@@ -147,7 +146,7 @@ def test_a_supervisor_that_fails_says_why(tmp_path: Path) -> None:
     what = Launch(spec, Jvm(tmp_path / "java", ()), tmp_path / "template", keep=True)
     process = launch_supervisor(tmp_path, what, attached=True)
     with pytest.raises(LocalClusterError, match=r"did not start(.|\n)*brokers must be 1 to"):
-        Control(tmp_path).wait(process)
+        SupervisorClient(tmp_path).wait(process)
     process.communicate(timeout=TIMEOUT_S)
 
 
@@ -164,13 +163,6 @@ def test_a_handle_of_a_cluster_that_does_not_run() -> None:
 def test_security_accepts_what_it_can_do() -> None:
     with pytest.raises(ConfigError, match="security must be a ClusterSecurity or None"):
         LocalCluster(security="tls")  # type: ignore[arg-type]
-
-
-def test_the_remote_proxy_offers_every_fault() -> None:
-    public = {name for name, _ in inspect.getmembers(RemoteProxy, inspect.iscoroutinefunction)} - {
-        "_fault"
-    }
-    assert public == PROXY_FAULTS
 
 
 def test_a_cluster_of_another_version_is_refused_in_one_line(tmp_path: Path) -> None:

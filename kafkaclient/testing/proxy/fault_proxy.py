@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kafkaclient.testing.proxy.faults import HALF, Faults, FrameFault, ProxyCounters
-from kafkaclient.testing.proxy.link import Link
+from kafkaclient.testing.proxy.link import ProxiedConnection
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class FaultProxy:
         self._listen = (listen_host, listen_port)
         self._clock = clock
         self._faults = Faults()
-        self._links: set[Link] = set()
+        self._links: set[ProxiedConnection] = set()
         self._server: asyncio.Server | None = None
 
     def __repr__(self) -> str:
@@ -226,7 +226,7 @@ class FaultProxy:
 
     def _accept(self) -> asyncio.Protocol:
         self.counters.connections += 1
-        link = Link(
+        link = ProxiedConnection(
             self.counters.connections, self._faults, self.counters, self._connect, self._clock
         )
         self._links.add(link)

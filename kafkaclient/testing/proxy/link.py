@@ -48,7 +48,7 @@ class _End(asyncio.Protocol):
     peer: _End
     transport: asyncio.Transport | None = None
 
-    def __init__(self, link: Link, frame_faults: list[FrameFault]) -> None:
+    def __init__(self, link: ProxiedConnection, frame_faults: list[FrameFault]) -> None:
         self._link = link
         self._frame_faults = frame_faults
         self._line = DelayLine(link.clock, self._write_to_peer, self._line_ended)
@@ -213,7 +213,7 @@ class _End(asyncio.Protocol):
 class _ClientEnd(_End):
     """The client's socket: reads requests."""
 
-    def __init__(self, link: Link, frame_faults: list[FrameFault]) -> None:
+    def __init__(self, link: ProxiedConnection, frame_faults: list[FrameFault]) -> None:
         super().__init__(link, frame_faults)
         self.hold(_CONNECTING)
 
@@ -271,7 +271,7 @@ class _BrokerEnd(_End):
         return size, spacing, self._claim(frame)
 
 
-class Link:
+class ProxiedConnection:
     """A client's connection through the proxy to its broker."""
 
     def __init__(

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.testing.errors import BrokerStartError, LocalClusterError
 
@@ -56,6 +56,27 @@ class BrokerState(StrEnum):
     RUNNING = "running"
     PAUSED = "paused"
     STOPPED = "stopped"
+
+
+class FleetBroker(Protocol):
+    """A broker that a fleet controls. Methods raise LocalClusterError in a wrong state."""
+
+    node: int
+    log_dir: Path
+    log_file: Path
+
+    @property
+    def pid(self) -> int | None: ...
+    @property
+    def state(self) -> BrokerState: ...
+
+    async def start(self) -> None: ...
+    async def kill(self) -> None: ...
+    async def terminate(self, timeout_s: float = ...) -> None: ...
+    async def pause(self) -> None: ...
+    async def resume(self) -> None: ...
+    def start_error(self) -> BrokerStartError: ...
+    def address_in_use(self) -> bool: ...
 
 
 class BrokerProcess:

@@ -15,7 +15,7 @@ from kafkaclient.testing.broker import CHECKPOINT_FILES, BrokerProcess, BrokerSt
 from kafkaclient.testing.errors import BrokerStartError
 from kafkaclient.testing.ports import free_ports, membership, ports_from
 from kafkaclient.testing.proxy import FaultProxy, ProxyCounters
-from kafkaclient.testing.remote_proxy import PROXY_FAULTS
+from kafkaclient.testing.proxy.fault_proxy import PROXY_FAULTS
 from kafkaclient.testing.security import make_certificates
 from kafkaclient.testing.settings import (
     HOST,
@@ -29,12 +29,9 @@ from kafkaclient.testing.settings import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import TypeAlias
 
-    from kafkaclient.testing.containers import ContainerBroker
+    from kafkaclient.testing.broker import FleetBroker
     from kafkaclient.testing.jvm import Jvm
-
-    FleetBroker: TypeAlias = BrokerProcess | ContainerBroker
 
 _FIRST_WITH_SNAPSHOT = (4, 4)
 """The first Kafka version whose storage tool writes a snapshot of the metadata log."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from inspect import iscoroutinefunction, signature
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from kafkaclient.testing.proxy import FaultProxy
@@ -75,9 +75,3 @@ class RemoteProxy:
             self._control.call, "fault", broker=self.broker, fault=fault, arguments=arguments
         )
         return result
-
-
-PROXY_FAULTS = frozenset(
-    name for name, method in vars(RemoteProxy).items() if iscoroutinefunction(method)
-) - {"_fault"}
-"""The methods of FaultProxy that other processes may call."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,8 +11,8 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.testing.errors import BrokerStartError, LocalClusterError
 from kafkaclient.testing.fleet import Fleet
 from kafkaclient.testing.jvm import Jvm
-from kafkaclient.testing.proxy import FaultProxy
-from kafkaclient.testing.remote_proxy import PROXY_FAULTS
+from kafkaclient.testing.proxy.fault_proxy import PROXY_FAULTS
+from kafkaclient.testing.remote_proxy import RemoteProxy
 from kafkaclient.testing.settings import ClusterSpec
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TIMEOUT_S = 30.0
-NOT_FAULTS = {"start", "close", "host", "port", "connections"}
 
 
 @pytest.fixture
@@ -136,6 +136,6 @@ async def test_faults_reach_the_proxy(make: Callable[..., Fleet]) -> None:
         fleet.set_fault(0, "delay_produce", {"minutes": 1})
 
 
-def test_every_fault_of_the_proxy_can_be_reached() -> None:
-    public = {name for name in vars(FaultProxy) if not name.startswith("_")}
-    assert public - NOT_FAULTS == PROXY_FAULTS
+def test_the_remote_proxy_offers_every_fault() -> None:
+    methods = inspect.getmembers(RemoteProxy, inspect.iscoroutinefunction)
+    assert {name for name, _ in methods} - {"_fault"} == PROXY_FAULTS

@@ -8,7 +8,7 @@ import inspect
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kafkaclient.testing.fake.log import ErrorCode, RefusedError
 from kafkaclient.wire.api import ApiKey
@@ -16,7 +16,6 @@ from kafkaclient.wire.api import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaclient.testing.fake.cluster import FakeCluster
     from kafkaclient.testing.fake.interceptors import Request
 
 
@@ -26,7 +25,17 @@ T = TypeVar("T")
 _Class = TypeVar("_Class", bound=type)
 
 
-S = TypeVar("S", bound="FakeCluster")
+class Served(Protocol):
+    """A fake cluster, as :class:`Serving` uses it."""
+
+    _thread: ServingThread | None
+
+    def _open_ports(self) -> None: ...
+
+    async def _close_ports(self) -> None: ...
+
+
+S = TypeVar("S", bound=Served)
 
 
 class Serving(Generic[S]):
@@ -116,7 +125,7 @@ def runs_in_its_thread(cluster: _Class) -> _Class:
 
 def _dispatched(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def call(self: FakeCluster, *args: Any, **options: Any) -> Any:
+    def call(self: Served, *args: Any, **options: Any) -> Any:
         thread = self._thread
         if thread is None or thread.is_current():
             return method(self, *args, **options)

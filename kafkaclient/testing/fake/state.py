@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import UUID
 
 from kafkaclient.testing.fake.consumer_groups import GroupCoordinator
@@ -23,12 +23,21 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping, Sequence
 
-    from kafkaclient.testing.fake.connection import FakeConnection
     from kafkaclient.testing.fake.interceptors import Answer, Control, Request
     from kafkaclient.testing.fake.serving import Sasl
 
 _Failures: TypeAlias = "defaultdict[tuple[str, int], deque[ScriptedError]]"
 """(topic, partition) -> the errors of the partition in the next requests."""
+
+
+class _Connection(Protocol):
+    """A client connection that a test can stall and resume."""
+
+    transport: asyncio.Transport
+
+    def stall(self) -> None: ...
+
+    def resume(self) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +56,7 @@ class FakeBroker:
     swallows_dials: bool = False
     produce_delay_s: float = 0.0
     throttle_ms: int = 0
-    connections: set[FakeConnection] = field(default_factory=set)
+    connections: set[_Connection] = field(default_factory=set)
     dials: list[asyncio.Future[None]] = field(default_factory=list)
     """The connection attempts that wait until ``swallows_dials`` is False."""
 

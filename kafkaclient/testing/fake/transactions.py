@@ -14,16 +14,16 @@ Behavior
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from zlib import crc32
 
 from kafkaclient.testing.fake.log import ErrorCode, RefusedError
 from kafkaclient.wire.transaction_states import TxnState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from kafkaclient.testing.fake.state import ClusterState
+    from kafkaclient.testing.fake.log import FakePartition
 
 MAX_EPOCH = 2**15 - 1
 _NO_PRODUCER = -1
@@ -57,10 +57,25 @@ class FakeTransaction:
     """The time of the transaction's first partition or group, by the cluster's clock."""
 
 
+class _Cluster(Protocol):
+    """The part of :class:`~kafkaclient.testing.fake.state.ClusterState` for the coordinator."""
+
+    now: Callable[[], float]
+    transactions_v2: bool
+
+    def alive_brokers(self) -> list[int]: ...
+
+    def new_producer_id(self) -> int: ...
+
+    def has_partition(self, topic: str, index: int) -> bool: ...
+
+    def partition(self, topic: str, index: int) -> FakePartition: ...
+
+
 class TransactionCoordinator:
     """The transactional ids of a cluster, and the coordinators of transactional ids and groups."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: _Cluster) -> None:
         self.ids: dict[str, FakeTransaction] = {}
         self.committed: dict[tuple[str, str, int], Committed] = {}
         self.generations: dict[str, int] = {}

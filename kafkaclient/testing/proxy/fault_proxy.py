@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kafkaclient.testing.proxy.faults import HALF, Faults, FrameFault, ProxyCounters
@@ -239,3 +240,9 @@ class FaultProxy:
             await loop.create_connection(lambda: broker_end, self.target_host, self.target_port)
 
         return asyncio.create_task(connect())
+
+
+PROXY_FAULTS = frozenset(
+    name for name, it in vars(FaultProxy).items() if isfunction(it) and not name.startswith("_")
+) - {"start", "close"}
+"""The methods that set and end faults, which other processes may call."""

@@ -18,7 +18,7 @@ from kafkaclient.metrics import ProducerMetrics
 from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
 from kafkaclient.producer.accumulator.compressor import CompressionThreads
 from kafkaclient.producer.accumulator.partition_strategies import CustomPartitioner
-from kafkaclient.producer.admission import Admission
+from kafkaclient.producer.admission.admission import Admission
 from kafkaclient.producer.batches.batch_result import BatchResult
 from kafkaclient.producer.batches.idempotence import ProducerIdentity
 from kafkaclient.producer.observability.load import LiveLoad, bind_load_gauges, exclusions
@@ -274,18 +274,18 @@ class ProducerRuntime:
     async def disconnect(self, grace_s: float = _LONGEST_GRACE_S) -> None:
         """End every task and connection, also those of a start under way. Serializers that were
         cancelled have ``grace_s`` to end, and so have connections to write accepted bytes."""
-        await self.admission.pending_sends.close(grace_s)
+        await self.admission.close(grace_s)
         await self.producer_ids.close()
         await self.metadata.stop()
         await self.router.close(grace_s)
 
     async def drain(self) -> None:
         """Send all records without lingering, and wait until each has an outcome."""
-        asked_at, pending_sends = self.now(), self.admission.pending_sends
-        held = pending_sends.has_held(asked_at)
+        asked_at, held_records = self.now(), self.admission.held_records
+        held = held_records.has_held(asked_at)
         await self.accumulator.incomplete.flush(asked_at)
         if held:
-            await pending_sends.wait_appended(asked_at)
+            await held_records.wait_appended(asked_at)
             await self.accumulator.incomplete.flush(self.now())
 
     async def initialize_transactions(self, began: float) -> None:
@@ -319,9 +319,7 @@ class ProducerRuntime:
         )
         return TransactionManager(
             name,
-            TransactionRecords(
-                self.accumulator, self.admission.pending_sends, self.drain, self.now
-            ),
+            TransactionRecords(self.accumulator, self.admission.held_records, self.drain, self.now),
             identity,
             TransactionRequests(
                 name,
@@ -397,7 +395,7 @@ class ProducerRuntime:
         self.accumulator.update_brokers(new.brokers.values())
         changed = {n: view for n, view in new.topics.items() if old.topics.get(n) is not view}
         for view in changed.values():
-            self.admission.update_topic(view)
+            self.admission.pending_sends.update_topic(view)
         self.accumulator.detours.update(changed, self.now())
         for name in old.topics.keys() - new.topics.keys():
             self.accumulator.forget_topic(name)
@@ -426,10 +424,10 @@ class ProducerRuntime:
 
     def pending_records(self) -> int:
         batched = sum(batch.count for batch in self.accumulator.incomplete)
-        return batched + len(self.admission.pending_sends)
+        return batched + len(self.admission.held_records)
 
     def _fail_pending(self, error: KafkaError) -> int:
-        failed = self.admission.pending_sends.fail_all(error)
+        failed = self.admission.held_records.fail_all(error)
         return failed + self._fail_batches(error, list(self.accumulator.incomplete))
 
     def _fail_batches(self, error: KafkaError, batches: list[ProducerBatch]) -> int:

@@ -1,17 +1,10 @@
-"""The guard around code of the application, and a coroutine that begins at once."""
+"""The guard around code of the application."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from kafkaclient.errors import safe_repr
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-# --- The guard at every place where the producer calls code of the application --------------------
 
 
 def text_of_user_error(error: BaseException) -> str:
@@ -28,21 +21,3 @@ def text_of_user_error(error: BaseException) -> str:
 
 def _raise(error: BaseException) -> None:
     raise error
-
-
-# --- a coroutine for methods that are called at once and awaited later ----------------------------
-
-
-async def wait_between(
-    begin: Callable[[], asyncio.Future[None] | None],
-    end: Callable[[asyncio.Future[None]], object],
-) -> None:
-    """Wait for the future that ``begin()`` returns, then call ``end`` with it, also when the wait
-    is cancelled. There is nothing to wait for if ``begin()`` returns None."""
-    future = begin()
-    if future is None:
-        return
-    try:
-        await future
-    finally:
-        end(future)

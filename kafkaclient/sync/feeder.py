@@ -13,7 +13,7 @@ from kafkaclient.errors import (
     PartitionOutOfRangeError,
     ProducerClosedError,
 )
-from kafkaclient.producer.admission import CALL_DEADLINE
+from kafkaclient.producer.admission.admission import CALL_DEADLINE
 from kafkaclient.sync.futures import SendFuture
 from kafkaclient.sync.handover import Many, records_in, topic_of
 from kafkaclient.time_limit import monotonic

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaclient.config.kinds import Limit
 from kafkaclient.errors import InvalidRecordError
+from kafkaclient.producer.admission.serializing import run_serializer
 from kafkaclient.producer.batches.record import (
     PendingRecord,
     RawRecord,
@@ -15,7 +16,6 @@ from kafkaclient.producer.batches.record import (
 )
 from kafkaclient.producer.batches.serializers import AwaitedFields, Serializers
 from kafkaclient.producer.bulk.batch_builder import check_column
-from kafkaclient.producer.topic_waiters import run_serializer
 from kafkaclient.time_limit import monotonic
 from kafkaclient.types import HeadersLike
 

@@ -85,7 +85,7 @@ async def start_producer(fake: FakeCluster, **options: Any) -> AsyncIterator[Pro
         yield producer
     buffer_pool = inspect(producer).accumulator.buffer_pool
     assert buffer_pool.available == buffer_pool.total, f"memory is not given back: {producer!r}"
-    assert buffer_pool.waiting == 0
+    assert buffer_pool.on_free is None, "nothing waits for memory"
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
     assert not left, f"tasks survived stop: {left}"
 

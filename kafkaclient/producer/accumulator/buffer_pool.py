@@ -1,4 +1,4 @@
-"""The memory of batches, bounded by bytes: who takes and waits for it, and how large batches are.
+"""The memory of batches, bounded by bytes: how much of it is free, and how large batches are.
 
 Java: ``BufferPool``. Unlike Java's, it pools no memory: a batch is charged by the capacity of its
 buffer and gives the charge back with its outcome.
@@ -6,7 +6,6 @@ buffer and gives the charge back with its outcome.
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -21,51 +20,36 @@ if TYPE_CHECKING:
     from kafkaclient.producer.settings import AccumulatorSettings
 
 
-# --- The bytes of ``buffer.memory`` that are free, with first-come --------------------------------
-
-
-class Claim:
-    """A request for bytes that waits until they are free."""
-
-    __slots__ = ("granted", "nbytes")
-
-    def __init__(self, nbytes: int, granted: Callable[[], None]) -> None:
-        self.nbytes = nbytes
-        self.granted = granted
+# --- The bytes of ``buffer.memory`` that are free -------------------------------------------------
 
 
 class BufferPool:
     """Counts bytes. The sum of all charges exceeds ``total`` only by :meth:`force`."""
 
-    __slots__ = ("_spendable", "available", "total", "waiters")
+    __slots__ = ("_spendable", "available", "on_free", "total")
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.available = total
         self._spendable = 0
-        self.waiters: deque[Claim] = deque()
-        """The claims that wait, first come first."""
+        self.on_free: Callable[[], None] | None = None
+        """Called when bytes come free that others wait for. None: nothing waits for bytes."""
 
     def __repr__(self) -> str:
-        used = self.total - self.available
-        return f"<BufferPool used={used} total={self.total} waiting={len(self.waiters)}>"
-
-    @property
-    def waiting(self) -> int:
-        """How many callers wait for bytes (Java metric ``waiting-threads``)."""
-        return len(self.waiters)
+        waited = ", waited for" if self.on_free is not None else ""
+        return f"<BufferPool used={self.total - self.available} total={self.total}{waited}>"
 
     @property
     def room(self) -> int:
         """The most bytes that :meth:`try_take` would charge now."""
-        return min(self._spendable, self.available) if self.waiters else self.available
+        return self.available if self.on_free is None else min(self._spendable, self.available)
 
     def try_take(self, nbytes: int) -> bool:
-        """Charge ``nbytes`` and return True if they are free. While claims wait, only bytes within
-        :meth:`spend` are free."""
+        """Charge ``nbytes`` and return True if they are free. While others wait for bytes, only
+        those within :meth:`spend` are free."""
         if nbytes > self.available and nbytes > 0:
             return False
-        if self.waiters and nbytes > self._spendable:
+        if self.on_free is not None and nbytes > self._spendable:
             return False
         self.available -= nbytes
         if self._spendable:
@@ -73,21 +57,9 @@ class BufferPool:
         return True
 
     def force(self, nbytes: int) -> None:
-        """Charge ``nbytes`` even if they are not free, for records that are in memory already."""
+        """Charge ``nbytes`` even if they are not free: for records that are in memory already, and
+        for those whose turn it is."""
         self.available -= nbytes
-
-    def ask(self, nbytes: int, granted: Callable[[], None]) -> Claim | None:
-        """Charge ``nbytes`` now (None), or call ``granted()`` once they are charged."""
-        if self.try_take(nbytes):
-            return None
-        claim = Claim(nbytes, granted)
-        self.waiters.append(claim)
-        return claim
-
-    def withdraw(self, claim: Claim) -> None:
-        """Withdraw a claim that was not granted. The next one may need fewer bytes."""
-        self.waiters.remove(claim)
-        self.admit()
 
     def spend(self, nbytes: int) -> Spending:
         """Hand a charge of ``nbytes`` over to code that calls :meth:`try_take` or :meth:`force`::
@@ -96,24 +68,15 @@ class BufferPool:
                 ...try_take(...)
 
         The charge is free inside the block, for this code only: do not await, and do not call
-        :meth:`give_back` or :meth:`admit` inside. Bytes left over go to the waiting claims.
+        :meth:`give_back` inside. Bytes left over are free for those that wait.
         """
         return Spending(self, nbytes)
 
     def give_back(self, nbytes: int) -> None:
-        """Return a charge, and grant as many claims as now fit, in their order."""
+        """Return a charge."""
         self.available += nbytes
-        if self.waiters:
-            self.admit()
-
-    def admit(self) -> None:
-        """Grant as many claims as fit, in their order."""
-        # Only the first claim is looked at: a release costs O(1) plus O(1) for each granted claim,
-        # with thousands of waiting callers, too.
-        while self.waiters and self.waiters[0].nbytes <= self.available:
-            claim = self.waiters.popleft()
-            self.available -= claim.nbytes
-            claim.granted()
+        if self.on_free is not None:
+            self.on_free()
 
 
 class Spending:
@@ -131,7 +94,7 @@ class Spending:
 
     def __exit__(self, *exc: object) -> None:
         self._buffer_pool._spendable = 0
-        self._buffer_pool.admit()
+        self._buffer_pool.give_back(0)
 
 
 # --- How long a batch waits for more records before it may be sent (``linger.ms``) ----------------
@@ -169,7 +132,7 @@ class Linger:
         return not (
             self._never_lingers
             or self._flushes
-            or self._buffer_pool.waiters
+            or self._buffer_pool.on_free is not None
             or head.attempts
             or len(queue.batches) > 1
             or head.full

@@ -19,8 +19,6 @@ cdef class IncompleteBatches:
 
     @cython.locals(created=double)
     cpdef add(self, ProducerBatch batch)
-    cpdef flush(self, double now)
-    cpdef wait_landed(self)
     cpdef complete(
         self, ProducerBatch batch, Py_ssize_t base_offset, Py_ssize_t log_append_time, double now,
         Py_ssize_t log_start_offset=*

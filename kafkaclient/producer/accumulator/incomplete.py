@@ -8,7 +8,7 @@ from functools import partial
 from heapq import heappop, heappush
 from itertools import count, islice
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkaclient.producer.batches.delivery_errors import (
     fail_records,
@@ -19,11 +19,10 @@ from kafkaclient.producer.batches.delivery_errors import (
 )
 from kafkaclient.producer.batches.idempotence import advance
 from kafkaclient.producer.settings import SOON
-from kafkaclient.producer.user_code import wait_between
 from kafkaclient.types import NO_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kafkaclient.errors import KafkaError
     from kafkaclient.producer.accumulator.buffer_pool import BatchFactory, BufferPool
@@ -96,20 +95,17 @@ class IncompleteBatches:
         for queue in dict.fromkeys(batch.queue for batch in self._batches):
             self._ready_queues.schedule(queue, now)
 
-    def flush(self, now: float) -> Coroutine[Any, Any, None]:
+    async def flush(self, now: float) -> None:
         """Send all batches without lingering, and wait until each has an outcome."""
-        return wait_between(partial(self._begin_flush, now), self._end_flush)
-
-    def _begin_flush(self, now: float) -> asyncio.Future[None] | None:
         if not self._batches:
-            return None
+            return
         flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.flushes[flushed] = next(reversed(self._batches)).serial
         self.reschedule(now)
-        return flushed
-
-    def _end_flush(self, flushed: asyncio.Future[None]) -> None:
-        self.flushes.pop(flushed, None)
+        try:
+            await flushed
+        finally:
+            self.flushes.pop(flushed, None)
 
     @property
     def has_failed_in_flight(self) -> bool:
@@ -117,20 +113,17 @@ class IncompleteBatches:
         not ended (it ends after request.timeout.ms at the latest)."""
         return bool(self._failed_in_flight)
 
-    def wait_landed(self) -> Coroutine[Any, Any, None]:
+    async def wait_landed(self) -> None:
         """Wait until one of the failed batches on the wire is there no more."""
-        return wait_between(self._begin_landing, self._end_landing)
-
-    def _begin_landing(self) -> asyncio.Future[None] | None:
         if not self._failed_in_flight:
-            return None
+            return
         landed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._landings.append(landed)
-        return landed
-
-    def _end_landing(self, landed: asyncio.Future[None]) -> None:
-        if landed in self._landings:
-            self._landings.remove(landed)
+        try:
+            await landed
+        finally:
+            if landed in self._landings:
+                self._landings.remove(landed)
 
     # --- outcomes -----------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 # cython: wraparound=False, cdivision=True
 """From the arguments of ``send`` into the open batch, for the great majority of records.
 
-An unusual record takes the slow way, through ``admission.py`` and ``accumulator.py``. When the slow
+An unusual record takes the slow way, through ``admission/`` and ``accumulator.py``. When the slow
 way has put a record into a batch that the next record would join without any further decision, it
 installs an :class:`AppendSlot` for that batch. The next records go through the slot straight into
 the batch's buffer.

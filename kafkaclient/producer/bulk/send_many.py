@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.config.kinds import Limit
 from kafkaclient.errors import InvalidRecordError, KafkaError
-from kafkaclient.producer.admission import CALL_DEADLINE
+from kafkaclient.producer.admission.admission import CALL_DEADLINE
+from kafkaclient.producer.admission.serializing import run_serializer
 from kafkaclient.producer.batches.batch_result import Run
 from kafkaclient.producer.batches.record import (
     PendingRecord,
@@ -29,17 +30,16 @@ from kafkaclient.producer.batches.record import (
 from kafkaclient.producer.bulk.batch_builder import check_column
 from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
 from kafkaclient.producer.bulk.rows import Values
-from kafkaclient.producer.topic_waiters import run_serializer
 from kafkaclient.wire.records import BATCH_OVERHEAD, MAX_RECORD_OVERHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping
 
+    from kafkaclient.producer.admission.send_queue import WaitingCall
     from kafkaclient.producer.batches.record import Record
     from kafkaclient.producer.batches.serializers import Serializers
     from kafkaclient.producer.bulk.rows import Rows
     from kafkaclient.producer.runtime import ProducerRuntime
-    from kafkaclient.producer.topic_waiters import TopicWaiter
 
 E = TypeVar("E", bound=KafkaError)
 
@@ -81,7 +81,7 @@ class BulkSend:
         # Bytes of buffer space to wait for: one batch, if that is not too much of buffer.memory.
         self._room = min(config.batch_size, config.buffer_memory // _BUFFER_FRACTION)
         self._yield_at = core.now() + _SLICE_S
-        self._pending: TopicWaiter | None = None
+        self._pending: WaitingCall | None = None
         """Keeps other callers from appending to the topic, to the end of a slice."""
         self._refreshed = False
         """Whether the call has waited for the topic's latest partition count."""
@@ -137,9 +137,11 @@ class BulkSend:
         core = self._core
         record = serialized_record(core.config, core.wall_clock, raw, self._serializers)
         if isinstance(record, PendingRecord):
-            limit, running = Limit(core.max_block, "max.block.ms"), core.admission.serializers
+            limit = Limit(core.max_block, "max.block.ms")
             try:
-                record = await run_serializer(record, limit, running)
+                record = await run_serializer(
+                    record, limit, core.admission.pending_sends.serializers
+                )
             finally:
                 self._check_open()  # a stop cancels the serializer
             self._yield_at = core.now() + _SLICE_S  # other tasks have run
@@ -178,7 +180,7 @@ class BulkSend:
     def _append(self, rows: Rows, at: int, stop: int) -> int:
         """Append rows until one has to wait; returns the first row that is left."""
         pending, sends = self._pending, self._core.admission.pending_sends
-        force = pending is not None and pending.has_room
+        force = pending is not None and pending.charge > 0
         with sends.spend(pending) if pending is not None and force else nullcontext():
             while at < stop:
                 at = self._pour(rows, at, stop)

@@ -23,7 +23,6 @@ cdef class Wakeup:
     cdef public double _at, _timer_at, _asked_at, _rest_until
     cdef public bint _will_look, _stopped
 
-    cpdef run(self, work)
     cpdef stop(self)
     cpdef clear(self)
     @cython.locals(at=double)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkaclient.producer.settings import NEVER, SOON
-from kafkaclient.producer.user_code import wait_between
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
 
 # --- Notices when the event loop was blocked ------------------------------------------------------
@@ -139,24 +138,21 @@ class Wakeup:
         """When the call was handed to the event loop."""
         self._rest_until = 0.0
 
-    def run(self, work: Callable[[float], float]) -> Coroutine[Any, Any, None]:
+    async def run(self, work: Callable[[float], float]) -> None:
         """Work until :meth:`stop` or a failure of the work, which is raised here."""
         self._work = work
-        return wait_between(self._begin, self._end)
-
-    def _begin(self) -> asyncio.Future[None] | None:
         if self._stopped:
-            return None
+            return
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ended = ended
         self._set(ended, self._clock())
-        return ended
-
-    def _end(self, ended: asyncio.Future[None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed already
-            ended.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
+        try:
+            await ended
+        finally:
+            with contextlib.suppress(RuntimeError):  # the loop is closed already
+                ended.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
 
     def stop(self) -> None:
         """Call the work no more, or never; a call under way ends."""

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
     from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
+    from kafkaclient.producer.admission.held_records import HeldRecords
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
-    from kafkaclient.producer.pending_sends import PendingSends
     from kafkaclient.producer.transactions.requests import TransactionRequests
     from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -36,14 +36,14 @@ class TransactionRecords:
     def __init__(
         self,
         accumulator: RecordAccumulator,
-        pending_sends: PendingSends,
+        held_records: HeldRecords,
         drain: Callable[[], Awaitable[None]],
         clock: Callable[[], float],
     ) -> None:
         self.ready_queues = accumulator.ready_queues
         self.drain = drain
         self._incomplete = accumulator.incomplete
-        self._pending_sends = pending_sends
+        self._held_records = held_records
         self._clock = clock
 
     async def wait_landed(self) -> None:
@@ -54,7 +54,7 @@ class TransactionRecords:
 
     def fail(self, error: KafkaError, *, in_flight: bool) -> None:
         """Fail the records; those in flight only if ``in_flight``: their answers are ignored."""
-        self._pending_sends.fail_all(error)
+        self._held_records.fail_all(error)
         now = self._clock()
         for batch in list(self._incomplete):
             if in_flight or not batch.in_flight:

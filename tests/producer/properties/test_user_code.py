@@ -250,7 +250,7 @@ class Story:
         assert not [task for task in done if task.exception()]
         core = inspect(producer)
         assert core.accumulator.buffer_pool.available == core.accumulator.buffer_pool.total
-        assert not len(core.admission.pending_sends)
+        assert not len(core.admission.held_records)
 
     def check(self) -> None:
         written = Counter(

@@ -18,7 +18,7 @@ from kafkaclient.errors import (
     SerializationError,
     TransactionAbortableError,
 )
-from kafkaclient.producer.admission import CALL_DEADLINE
+from kafkaclient.producer.admission.admission import CALL_DEADLINE
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.inspect import inspect
 from tests.producer.scenarios.serializer_support import FirstUse, passes, texts
@@ -143,7 +143,7 @@ async def test_nothing_is_left_of_a_burst(producing: StartProducer) -> None:
         sent = [producer.send_nowait("t", f"a:{n}", key=b"k%d" % (n % 5)) for n in range(500)]
         serializer.answer("a")
         await asyncio.gather(*sent)
-        assert not inspect(producer).admission.pending_sends._serializers
+        assert not inspect(producer).admission.pending_sends.serializers
         by_key: dict[bytes | None, list[int]] = {}
         for partition in range(3):
             for record in fake.log("t", partition):

@@ -36,8 +36,6 @@ NAMESAKES = {
     ("failed", "partition"): "BatchResult",
     ("error", "maybe_written"): "KafkaError",
     ("primary", "bytes_sent"): "BrokerLane",
-    ("waiter", "charged"): "TopicWaiter",
-    ("caller", "charged"): "TopicWaiter",
 }
 # (file, receiver, attribute): why another class may change the attribute.
 ALLOWED: dict[tuple[str, str, str], str] = {}

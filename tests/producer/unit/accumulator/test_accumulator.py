@@ -153,10 +153,9 @@ def test_full_memory_ends_lingering(bench: type[Bench]) -> None:
     b = bench(linger=10.0)
     b.put(0)
     assert b.ready() == set()
-    b.buffer_pool.waiters.append((1, None))
+    b.buffer_pool.on_free = lambda: None
     b.incomplete.reschedule(0.0)
     assert b.ready() == {0}
-    b.buffer_pool.waiters.clear()
 
 
 def test_close_ends_lingering(bench: type[Bench]) -> None:

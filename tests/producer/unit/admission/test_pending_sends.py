@@ -11,13 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkaclient.cluster.view import PartitionView, TopicView
+from kafkaclient.config.kinds import Limit
 from kafkaclient.errors import KafkaError
+from kafkaclient.producer.admission.held_records import HeldRecords
+from kafkaclient.producer.admission.pending_sends import PendingSends
+from kafkaclient.producer.admission.send_queue import TRANSITIONS, SendState, WaitingCall
 from kafkaclient.producer.batches.batch_result import BatchResult
 from kafkaclient.producer.batches.delivery import delivery_for_last
 from kafkaclient.producer.batches.record import Record
-from kafkaclient.producer.pending_sends import PendingSends
-from kafkaclient.producer.topic_waiters import TopicWaiter
-from kafkaclient.testing.clock import run_virtual
+from kafkaclient.testing.clock import run_virtual, virtual_time
 
 if TYPE_CHECKING:
     from kafkaclient.producer.batches.delivery import Delivery
@@ -40,17 +42,19 @@ class Story:
     def __init__(self, bench: type[Bench]) -> None:
         self.accumulator = bench(buffer_memory=TOTAL).accumulator
         self.topics: list[TopicBuffer] = [self.accumulator.topic(name) for name in ("test", "late")]
-        self.sends: list[TopicWaiter] = []
+        self.sends: list[WaitingCall] = []
         self.batched = 0
         """The bytes that were appended."""
-        self.lines = PendingSends(
-            self.accumulator,
+        clock, limit = asyncio.get_running_loop().time, Limit(60, "max.block.ms")
+        self.lines = PendingSends(self.accumulator, limit=limit, clock=clock)
+        self.held = HeldRecords(
+            self.lines,
             Silent(),  # type: ignore[arg-type]
-            max_block=60,
-            clock=asyncio.get_running_loop().time,
+            metadata_limit=limit,
+            delivery_limit=Limit(120, "delivery.timeout.ms"),
+            clock=clock,
             append=self.place,
             new_result=BatchResult,
-            serializers=set(),
             on_failed=lambda _topic, _error: None,
         )
 
@@ -67,27 +71,27 @@ class Story:
         self.accumulator.buffer_pool.give_back(nbytes)
 
     def learn(self, topic: TopicBuffer) -> None:
-        self.accumulator.update_topic(
-            TopicView(topic.name, None, (PartitionView(0, 0, 0, (0,), (0,)),)), 0.0
-        )
-        self.lines.admit_waiting(topic)
+        self.lines.update_topic(TopicView(topic.name, None, (PartitionView(0, 0, 0, (0,), (0,)),)))
 
     def keep(self, topic: TopicBuffer, nbytes: int) -> None:
         if topic.has_waiters or topic.view is None:
-            self.lines.hold(topic, Record(0, None, b"", (), 0, nbytes))
+            self.held.hold(topic, Record(0, None, b"", (), 0, nbytes))
 
     def join(self, topic: TopicBuffer, nbytes: int, *, exclusive: bool) -> None:
-        self.sends.append(self.lines.join(topic, nbytes, exclusive=exclusive))
+        if exclusive:
+            self.sends.append(self.lines.join_exclusive(topic, nbytes))
+        else:
+            self.sends.append(self.lines.join(topic, Record(0, None, b"", (), 0, nbytes)))
 
     def go_on(self, topic: TopicBuffer, nbytes: int) -> None:
         """A bulk call whose turn has come appends, and waits for more."""
-        waiters = self.lines._topics.get(topic)
+        waiters = self.lines._queues.get(topic)
         send = waiters.admitted[0] if waiters is not None and waiters.admitted else None
         if send is None or not (send.may_append and send.exclusive):
             return
-        if send.has_room:
+        if charge := send.charge:
             with self.lines.spend(send):
-                self.append(send.room)
+                self.append(charge)
         self.lines.wait_for_more(send, nbytes)
 
     def end(self, which: int) -> None:
@@ -95,9 +99,9 @@ class Story:
             self.lines.end(self.sends.pop(which % len(self.sends)))
 
     def check(self) -> None:
-        lines = [line for line in self.lines._topics.values() if line.topic.view is not None]
+        lines = [line for line in self.lines._queues.values() if line.topic.view is not None]
         waiting = [waiter for line in lines for waiter in line.waiting]
-        assert self.lines.callers == sum(isinstance(waiter, TopicWaiter) for waiter in waiting)
+        assert self.lines.callers == sum(isinstance(waiter, WaitingCall) for waiter in waiting)
 
     def do(self, topic: TopicBuffer, step: str, number: int) -> None:
         match step:
@@ -118,7 +122,7 @@ class Story:
             case "deliver":
                 self.deliver()
             case "fail":
-                self.lines.fail_all(KafkaError("no"))
+                self.held.fail_all(KafkaError("no"))
         self.check()
 
     async def run(self, random: Random) -> None:
@@ -127,11 +131,12 @@ class Story:
             self.do(random.choice(self.topics), step, random.randint(1, TOTAL // 2))
             if random.random() < 0.7:
                 await asyncio.sleep(0)
-        self.lines.fail_all(KafkaError("no"))
+        self.held.fail_all(KafkaError("no"))
         while self.sends:
             self.end(0)
             self.check()
         self.deliver()
+        await self.held.close()
         await self.lines.close(0.1)
         assert self.lines.callers == 0
         assert self.accumulator.buffer_pool.available == TOTAL
@@ -175,9 +180,86 @@ def test_a_refused_record_costs_the_same_however_many_callers_wait(bench: type[B
         story.append(TOTAL)
         for _ in range(3):
             story.join(topic, 1, exclusive=False)
-        line = story.lines._topics[topic]
+        line = story.lines._queues[topic]
         line.waiting = Unwalked(line.waiting)
-        assert story.lines.hold(topic, Record(0, None, b"", (), 0, 1)) is None
+        assert story.held.hold(topic, Record(0, None, b"", (), 0, 1)) is None
         assert story.lines.callers == 3
 
     run_virtual(run())
+
+
+def admitted(story: Story) -> list[int]:
+    """The calls that are admitted, by their numbers; each ends in its turn, and keeps its bytes."""
+    done = []
+    while numbers := [n for n, send in enumerate(story.sends) if send.may_append]:
+        for n in numbers:
+            done.append(n)
+            send = story.sends[n]
+            nbytes, send.charge = send.charge, 0
+            story.batched += nbytes
+            story.lines.end(send)
+    return done
+
+
+def claimed(bench: type[Bench], *sizes: int) -> Story:
+    """A full buffer, and calls that wait for space: each of another topic."""
+    story = Story(bench)
+    story.append(TOTAL)
+    for n, nbytes in enumerate(sizes):
+        topic = story.accumulator.topic(f"topic{n}")
+        story.join(topic, nbytes, exclusive=False)
+        story.learn(topic)
+    return story
+
+
+@virtual_time
+async def test_space_goes_to_the_first_that_came(bench: type[Bench]) -> None:
+    story = claimed(bench, 600, 100, 100, 900)
+    pool = story.accumulator.buffer_pool
+    pool.give_back(500)
+    assert admitted(story) == [], "a small one does not overtake"
+    pool.give_back(300)
+    assert [send.state.name for send in story.sends] == ["ADMITTED"] * 3 + ["CLAIMING"]
+    assert admitted(story) == [0, 1, 2]
+    pool.give_back(900)
+    assert admitted(story) == [3]
+    assert pool.on_free is None
+
+
+@virtual_time
+async def test_a_claim_that_is_given_up_lets_the_next_one_in(bench: type[Bench]) -> None:
+    story = claimed(bench, 500, 200)
+    story.accumulator.buffer_pool.give_back(200)
+    story.lines.end(story.sends.pop(0))
+    assert admitted(story) == [0]
+    assert story.accumulator.buffer_pool.available == 0
+
+
+@virtual_time
+async def test_thousands_of_claims_cost_one_look_each(bench: type[Bench]) -> None:
+    """B2: freed bytes admit as many as fit, in one pass."""
+    story = claimed(bench, *[1] * 2 * TOTAL)
+    for n in (1, 2):
+        story.accumulator.buffer_pool.give_back(TOTAL)
+        assert sum(send.may_append for send in story.sends) == n * TOTAL
+
+
+@virtual_time
+async def test_an_admitted_call_waits_for_those_before_it(bench: type[Bench]) -> None:
+    story = Story(bench)
+    for _ in range(2):
+        story.join(story.topics[0], 1, exclusive=False)
+    first, second = story.sends
+    story.learn(story.topics[0])
+    waiting = asyncio.create_task(second.wait())
+    await asyncio.sleep(1)
+    assert second.state is SendState.ADMITTED
+    assert not waiting.done()
+    story.lines.end(first)
+    await waiting
+    assert second.may_append
+
+
+def test_every_state_can_be_left_but_the_last() -> None:
+    assert set(TRANSITIONS) == set(SendState)
+    assert [state for state, after in TRANSITIONS.items() if not after] == [SendState.ENDED]

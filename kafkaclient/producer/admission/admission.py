@@ -16,23 +16,23 @@ from kafkaclient.errors import (
     PartitionOutOfRangeError,
 )
 from kafkaclient.producer.accumulator.incomplete import largest_backlog
+from kafkaclient.producer.admission.held_records import HeldRecords
+from kafkaclient.producer.admission.pending_sends import PendingSends
 from kafkaclient.producer.batches.record import PendingRecord, Record
-from kafkaclient.producer.pending_sends import PendingSends
 from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.murmur2 import partition_for_key
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from kafkaclient.cluster.metadata import Metadata
     from kafkaclient.cluster.view import TopicView
     from kafkaclient.metrics import ProducerMetrics
     from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
+    from kafkaclient.producer.admission.send_queue import WaitingCall
     from kafkaclient.producer.batches.batch_result import BatchResult
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
-    from kafkaclient.producer.topic_waiters import TopicWaiter
 
 CALL_DEADLINE: ContextVar[float] = ContextVar("kafkaclient_call_deadline")
 """When a call that began in another thread has waited for max.block.ms, in seconds of the
@@ -68,22 +68,23 @@ class Admission:
         self._accumulator = accumulator
         self._metadata = metadata
         self._metrics = metrics
-        self._max_block = max_block
+        self._limit = Limit(max_block, "max.block.ms")
         self._ignore_keys = ignore_keys
         self._call_partitioner_once = call_partitioner_once
         self._clock = clock
         self.new_guard = new_guard
         self._on_failed = on_failed
-        self.serializers: set[asyncio.Task[Record]] = set()
-        """The serializers at work, which a stop cancels."""
-        self.pending_sends = PendingSends(
-            accumulator,
+        self.pending_sends = PendingSends(accumulator, limit=self._limit, clock=clock)
+        # Held records already have a delivery, so delivery.timeout.ms bounds their wait as well.
+        delivery_limit = Limit(accumulator.settings.delivery_timeout, "delivery.timeout.ms")
+        self.held_records = HeldRecords(
+            self.pending_sends,
             metadata,
-            max_block=max_block,
+            metadata_limit=min(self._limit, delivery_limit, key=lambda limit: limit.seconds),
+            delivery_limit=delivery_limit,
             clock=clock,
             append=self._append_nowait,
             new_result=new_result,
-            serializers=self.serializers,
             on_failed=self._held_failed,
         )
 
@@ -92,7 +93,7 @@ class Admission:
         instead of waiting."""
         buffer = self._accumulator.topic(topic)
         if buffer.view is None or buffer.has_waiters or isinstance(record, PendingRecord):
-            delivery = self.pending_sends.hold(buffer, record)
+            delivery = self.held_records.hold(buffer, record)
         else:
             delivery = self._append_nowait(buffer, record)
         if delivery is None:
@@ -141,7 +142,7 @@ class Admission:
 
     def _deadline(self) -> float:
         """When a wait that begins now has to end."""
-        return min(self._clock() + self._max_block, CALL_DEADLINE.get(math.inf))
+        return min(self._clock() + self._limit.seconds, CALL_DEADLINE.get(math.inf))
 
     async def wait_and_append(self, topic: str, record: Record | PendingRecord) -> Delivery:
         """Append once the record is serialized, the topic's metadata is known, there is buffer
@@ -150,12 +151,12 @@ class Admission:
         buffer, guard = self._accumulator.topic(topic), self.new_guard()
         refreshed = False
         while True:
-            pending = record if isinstance(record, PendingRecord) else None
-            send = self.pending_sends.join(buffer, record.upper_bound, pending=pending)
+            send = self.pending_sends.join(buffer, record)
             try:
                 await self._wait_admitted(send, deadline)
                 guard()
-                record = send.record or record
+                assert send.record is not None
+                record = send.record
                 assert isinstance(record, Record)
                 if not self.must_wait_for_partition(buffer, record.partition, refreshed=refreshed):
                     with self.pending_sends.spend(send):
@@ -167,7 +168,7 @@ class Admission:
             await self._wait_new_partition(buffer, record.partition, deadline)
             refreshed = True
 
-    async def wait_exclusive(self, topic: str, room: int) -> TopicWaiter:
+    async def wait_exclusive(self, topic: str, room: int) -> WaitingCall:
         """Wait until many records may be appended, with ``room`` bytes of buffer space; at most
         ``max_block`` seconds. The caller must call :meth:`PendingSends.end`."""
         guard = self.new_guard()
@@ -180,12 +181,11 @@ class Admission:
             raise
         return send
 
-    def join_exclusive(self, topic: str, room: int = 0) -> TopicWaiter:
-        """Join the topic's waiters, so that no other record comes in between while the caller lets
-        other tasks run."""
-        return self.pending_sends.join(self._accumulator.topic(topic), room, exclusive=True)
+    def join_exclusive(self, topic: str, room: int = 0) -> WaitingCall:
+        """See :meth:`PendingSends.join_exclusive`."""
+        return self.pending_sends.join_exclusive(self._accumulator.topic(topic), room)
 
-    async def wait_for_more(self, send: TopicWaiter, room: int) -> None:
+    async def wait_for_more(self, send: WaitingCall, room: int) -> None:
         """Wait for ``room`` more bytes within ``max_block``. Other waiters of the topic wait for
         this caller meanwhile."""
         guard = self.new_guard()
@@ -204,11 +204,11 @@ class Admission:
             guard()
         return buffer.known_view.partition_count
 
-    def update_topic(self, view: TopicView) -> None:
-        """Take up a topic's metadata, and admit the records that waited for it."""
-        buffer = self._accumulator.update_topic(view, self._clock())
-        if buffer is not None:
-            self.pending_sends.admit_waiting(buffer)
+    async def close(self, grace_s: float) -> None:
+        """Fail all calls that wait; the held records have failed before. Serializers that were
+        cancelled have ``grace_s`` seconds to end."""
+        await self.held_records.close()
+        await self.pending_sends.close(grace_s)
 
     def _held_failed(self, topic: str, error: KafkaError) -> None:
         self._metrics.records_failed(topic, 1)
@@ -253,13 +253,13 @@ class Admission:
             buffer, partition, record, self._clock(), force=force, since=created
         )
 
-    async def _wait_admitted(self, send: TopicWaiter, deadline: float) -> None:
-        asked_at, buffer = self._clock(), send.waiters.topic
+    async def _wait_admitted(self, send: WaitingCall, deadline: float) -> None:
+        asked_at, buffer = self._clock(), send.queue.topic
         try:
             if buffer.view is None:
                 view = await self._metadata.wait_topic(buffer.name, deadline - asked_at)
                 if buffer.view is not view:
-                    self.update_topic(view)
+                    self.pending_sends.update_topic(view)
         finally:
             known_at = self._clock()
             self._metrics.metadata_waited(known_at - asked_at)
@@ -279,20 +279,19 @@ class Admission:
         finally:
             self._metrics.buffer_waited(self._clock() - known_at)
 
-    def _not_admitted(self, send: TopicWaiter) -> KafkaError:
+    def _not_admitted(self, send: WaitingCall) -> KafkaError:
         """The error for a caller that has waited for max.block.ms: what it has waited for."""
-        if send.serializer_task is not None:
-            return send.serializer_task.timeout_error()
-        topic, limit = send.waiters.topic, Limit(self._max_block, "max.block.ms")
-        waiting = send.waiters.waiting
-        if topic.view is None or (waiting and waiting[0].serializer_task is not None):
+        if send.serializer is not None:
+            return send.serializer.timeout_error()
+        topic, limit = send.queue.topic, self._limit
+        if topic.view is None or send.queue.waits_for_serializer:
             kind = MetadataTimeoutError if topic.view is None else DeliveryTimeoutError
             return kind(
                 f"a record for topic {topic.name!r} was not sent: it has waited for {limit}: "
                 f"{self._why_full(send)}"
             )
         self._metrics.buffer_exhausted()
-        return self._buffer_full(topic.name, send.room, f"within {limit}")
+        return self._buffer_full(topic.name, send.wants + send.charge, f"within {limit}")
 
     async def _wait_new_partition(
         self, buffer: TopicBuffer, partition: int | None, deadline: float
@@ -305,7 +304,7 @@ class Admission:
         try:
             view = await self._metadata.wait_topic(buffer.name, deadline - asked_at, fresh=True)
             if buffer.view is not view:
-                self.update_topic(view)
+                self.pending_sends.update_topic(view)
             if partition >= view.partition_count:
                 raise _out_of_range(view, partition)
         finally:
@@ -313,12 +312,11 @@ class Admission:
             self._accumulator.open_append_slots(buffer)
             self._metrics.metadata_waited(self._clock() - asked_at)
 
-    def _why_full(self, send: TopicWaiter) -> str:
+    def _why_full(self, send: WaitingCall) -> str:
         """Why a caller is not admitted."""
-        waiting = send.waiters.waiting
-        if send.waiters.topic.view is None:
+        if send.queue.topic.view is None:
             return "the topic's metadata was dropped during the wait"
-        if waiting and waiting[0].serializer_task is not None:
+        if send.queue.waits_for_serializer:
             return "the serializer of the topic's first record that waits has not finished"
         pool = self._accumulator.buffer_pool
         used = f"{pool.total - pool.available} of {pool.total} bytes of buffer.memory are used"

@@ -1,0 +1,244 @@
+"""The sends that wait for one topic, in the order of the calls, and the states that they pass.
+
+A call that waits (``send``, ``send_many``, ``send_arrow``) is a :class:`WaitingCall`: its coroutine
+appends once it is admitted. A record of ``send_nowait`` has a delivery already, and waits as a
+:class:`~kafkaclient.producer.admission.held_records.HeldRecord`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import ProducerStateError, defect
+from kafkaclient.producer.batches.record import PendingRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.errors import KafkaError
+    from kafkaclient.producer.admission.serializing import SerializerTask
+    from kafkaclient.producer.batches.record import Record
+    from kafkaclient.producer.batches.topic_buffer import TopicBuffer
+
+
+class SendState(Enum):
+    """What a send waits for. The values complete the sentence "the send ...".
+
+    Buffer space may be charged in any state: callers with a record held behind them are charged
+    before that record (:meth:`PendingSends.charge_calls`).
+    """
+
+    SERIALIZING = "waits for its serializer"
+    QUEUED = "waits for the topic's metadata, or for the sends before it"
+    CLAIMING = "is the first that waits, and waits for buffer space"
+    ADMITTED = "may append"
+    ENDED = "has appended, was refused or cancelled, or has waited too long"
+
+
+_S = SendState
+
+TRANSITIONS: Mapping[SendState, frozenset[SendState]] = {
+    _S.SERIALIZING: frozenset({_S.QUEUED, _S.ENDED}),
+    _S.QUEUED: frozenset({_S.CLAIMING, _S.ADMITTED, _S.ENDED}),
+    # Back to the state before: the space is charged.
+    _S.CLAIMING: frozenset({_S.QUEUED, _S.ADMITTED, _S.ENDED}),
+    # Not to ENDED: a bulk call needs more space. It waits for the space, or lets held records go
+    # first.
+    _S.ADMITTED: frozenset({_S.CLAIMING, _S.QUEUED, _S.ENDED}),
+    _S.ENDED: frozenset(),
+}
+
+
+class PendingSend:
+    """A send that waits in ``queue``, for ``wants`` bytes of buffer space.
+
+    ``record``: None for a bulk call. ``exclusive``: no send behind this one is admitted before this
+    one has ended. ``alone``: this one is not admitted before all sends before it have ended.
+    """
+
+    __slots__ = ("alone", "charge", "exclusive", "queue", "record", "serializer", "state", "wants")
+
+    def __init__(
+        self,
+        queue: SendQueue,
+        record: Record | PendingRecord | None,
+        wants: int,
+        *,
+        alone: bool,
+        exclusive: bool = False,
+    ) -> None:
+        self.queue = queue
+        self.record = record
+        self.wants = wants
+        """The bytes that must be charged before the send is admitted."""
+        self.charge = 0
+        """The bytes that are charged, and not spent yet."""
+        self.alone = alone
+        self.exclusive = exclusive
+        self.state = _S.SERIALIZING if isinstance(record, PendingRecord) else _S.QUEUED
+        self.serializer: SerializerTask | None = None
+        """What the send waits for in the state SERIALIZING."""
+
+    def move(self, state: SendState) -> None:
+        """Move to ``state``, as the table allows."""
+        if state not in TRANSITIONS[self.state]:
+            raise defect(
+                f"a send to topic {self.queue.topic.name!r}: no transition from {self.state.name} "
+                f"to {state.name}",
+                kind=ProducerStateError,
+            )
+        self.state = state
+
+    def serialized(self, record: Record) -> None:
+        """The serializer has finished: the size of the record is known, and not charged."""
+        self.record, self.serializer = record, None
+        self.wants, self.charge = record.upper_bound, 0
+        self.move(_S.QUEUED)
+
+    def charged(self) -> None:
+        """The bytes that the send waits for are charged."""
+        self.charge, self.wants = self.charge + self.wants, 0
+
+    def admit(self) -> None:
+        """The turn of the send has come, and its space is charged."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """The send waits no more, and does not append any more."""
+        self.move(_S.ENDED)
+        if self.serializer is not None:
+            self.serializer.cancel()
+
+
+class WaitingCall(PendingSend):
+    """A coroutine that waits until it may append."""
+
+    __slots__ = ("_woken",)
+
+    def __init__(
+        self,
+        queue: SendQueue,
+        record: Record | PendingRecord | None,
+        wants: int,
+        *,
+        exclusive: bool = False,
+    ) -> None:
+        super().__init__(queue, record, wants, alone=exclusive, exclusive=exclusive)
+        self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def admit(self) -> None:
+        self.move(_S.ADMITTED)
+        self.wake()
+
+    def want_more(self, nbytes: int) -> None:
+        """The charge is spent, and the call needs ``nbytes`` more."""
+        self.wants, self.charge = nbytes, 0
+        self._woken = asyncio.get_running_loop().create_future()
+
+    @property
+    def may_append(self) -> bool:
+        """Whether the call can append now: it is admitted, and those before it have ended."""
+        return self.state is _S.ADMITTED and self.queue.admitted[0] is self
+
+    async def wait(self) -> None:
+        """Return when the call may append, or raise the error of :meth:`fail`."""
+        await self._woken
+        await self._wait_first()
+
+    async def take_turn(self) -> bool:
+        """Whether the call may append although its time is over: its turn came at that moment."""
+        if self.state is not _S.ADMITTED:
+            return False
+        await self._wait_first()
+        return True
+
+    async def _wait_first(self) -> None:
+        # Calls admitted earlier are ready to run: they append and end within a few loop passes.
+        while not self.may_append:
+            self._woken = asyncio.get_running_loop().create_future()
+            await self._woken
+
+    def wake(self) -> None:
+        """Run the coroutine."""
+        if not self._woken.done():
+            self._woken.set_result(None)
+
+    def fail(self, error: KafkaError) -> None:
+        """Fail the call, if it still waits."""
+        if not self._woken.done():
+            self._woken.set_exception(error)
+            self._woken.exception()  # mark it retrieved: the caller may never await it
+
+
+class SendQueue:
+    """The sends that wait for one topic, first come first. Keeps ``topic.has_waiters`` up to date.
+
+    Several calls with a single record may be admitted before the first of them has appended: their
+    tasks run in the order of the admissions.
+    """
+
+    __slots__ = ("admitted", "calls", "topic", "waiting")
+
+    def __init__(self, topic: TopicBuffer) -> None:
+        self.topic = topic
+        self.waiting: deque[PendingSend] = deque()
+        """The sends that are not admitted yet."""
+        self.admitted: deque[WaitingCall] = deque()
+        """The calls that may append, and have not ended yet."""
+        self.calls = 0
+        """How many of ``waiting`` are calls; kept as a number because ``waiting`` can be long."""
+
+    @property
+    def has_held(self) -> bool:
+        """Whether held records wait."""
+        return len(self.waiting) > self.calls
+
+    @property
+    def charged_bytes(self) -> int:
+        """The bytes of buffer space that are charged for ``waiting``."""
+        return sum(send.charge for send in self.waiting)
+
+    @property
+    def waits_for_serializer(self) -> bool:
+        """Whether the first send that waits holds up all others because of its serializer."""
+        return bool(self.waiting) and self.waiting[0].state is _S.SERIALIZING
+
+    def add(self, send: PendingSend) -> None:
+        self.waiting.append(send)
+        self.calls += isinstance(send, WaitingCall)
+        self.topic.set_has_waiters(True)
+
+    def admit_first(self) -> None:
+        """Admit the first send that waits: a call appends later, a held record now."""
+        send = self.waiting.popleft()
+        if isinstance(send, WaitingCall):
+            self.admitted.append(send)
+            self.calls -= 1
+        self._changed()
+        send.admit()
+
+    def remove(self, send: PendingSend) -> None:
+        """Take out a send that has ended."""
+        if isinstance(send, WaitingCall) and send in self.admitted:
+            self.admitted.remove(send)
+            if self.admitted and self.admitted[0].may_append:
+                self.admitted[0].wake()
+        else:
+            self.waiting.remove(send)
+            self.calls -= isinstance(send, WaitingCall)
+        self._changed()
+
+    def requeue(self, call: WaitingCall) -> None:
+        """Make an admitted call wait again: before all other calls, but behind all held records,
+        which have buffer space already."""
+        call.move(_S.QUEUED)
+        self.admitted.remove(call)
+        held = [n for n, send in enumerate(self.waiting) if not isinstance(send, WaitingCall)]
+        self.waiting.insert(held[-1] + 1 if held else 0, call)
+        self.calls += 1
+
+    def _changed(self) -> None:
+        self.topic.set_has_waiters(bool(self.waiting or self.admitted))

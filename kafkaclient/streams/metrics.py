@@ -162,11 +162,11 @@ class StreamsMetrics:
         )
         group.read_by("last-rebalance-seconds-ago", self._last_rebalance_ago)
         self._failed_rebalances = group.meter("failed-rebalance")
-        self._restored = group.meter("restore-records"), group.meter("restore-bytes")
-        self._updated = (
-            group.meter("standby-update-records"),
-            group.meter("standby-update-bytes"),
-        )
+        self._read = {
+            name: group.meter(name)
+            for what in ("restore", "standby-update")
+            for name in (f"{what}-records", f"{what}-bytes")
+        }
         self._restored_tasks = group.meter("restored-tasks")
         self._suspended = group.meter("suspended-restores")
         self._rebalanced_at: float | None = None
@@ -205,28 +205,18 @@ class StreamsMetrics:
         """The instance lost its membership."""
         self._failed_rebalances.record(1, self._clock())
 
-    def restored(self, task: TaskId, records: int, nbytes: int) -> None:
-        """Changes were read for an active task."""
-        self._read(self._restored, records, nbytes)
-        self._totals[task]["restore-records-total"] += records
+    def changelog_read(
+        self, task: TaskId, records: int, nbytes: int, *, is_restoring: bool
+    ) -> None:
+        """Changes were read: to restore an active task, or for a standby or warm-up."""
+        now, name = self._clock(), "restore" if is_restoring else "standby-update"
+        self._read[f"{name}-records"].record(records, now)
+        self._read[f"{name}-bytes"].record(nbytes, now)
+        self._totals[task][f"{name}-records-total"] += records
 
-    def updated(self, task: TaskId, records: int, nbytes: int) -> None:
-        """Changes were read for a standby or warm-up."""
-        self._read(self._updated, records, nbytes)
-        self._totals[task]["standby-update-records-total"] += records
-
-    def _read(self, meters: tuple[Windowed, Windowed], records: int, nbytes: int) -> None:
-        now = self._clock()
-        meters[0].record(records, now)
-        meters[1].record(nbytes, now)
-
-    def restore_ended(self) -> None:
-        """A task has all its state, and runs."""
-        self._restored_tasks.record(1, self._clock())
-
-    def restore_suspended(self) -> None:
-        """A task was taken away, or failed, before it had all its state."""
-        self._suspended.record(1, self._clock())
+    def restore_over(self, *, is_complete: bool) -> None:
+        """A task has all its state, and runs; or was taken away, or failed, before it had."""
+        (self._restored_tasks if is_complete else self._suspended).record(1, self._clock())
 
     # --- reading --------------------------------------------------------------------------------
 

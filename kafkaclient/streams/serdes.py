@@ -203,15 +203,19 @@ def _shown(value: Any) -> str:
     return "None" if value is None else f"an object of type {type(value).__name__}"
 
 
-def _write_str(value: Any) -> bytes:
-    if value.__class__ is not str and not isinstance(value, str):
-        raise TypeError(f"{_shown(value)} is given for str")
-    return str.encode(value)
+def _checked(accepted: Any, write: Encode) -> Encode:
+    """``write``, for objects of the types that are ``accepted``, the first of which is declared."""
+    declared, *_ = accepted
+
+    def encode(value: Any) -> bytes:
+        if value.__class__ is not declared and not isinstance(value, accepted):
+            raise TypeError(f"{_shown(value)} is given for {declared.__name__}")
+        return write(value)
+
+    return encode
 
 
-def _write_int(value: Any) -> bytes:
-    if value.__class__ is not int and not isinstance(value, int):
-        raise TypeError(f"{_shown(value)} is given for int")
+def _int_bytes(value: int) -> bytes:
     try:
         return b"%d" % value
     except ValueError as error:
@@ -220,32 +224,10 @@ def _write_int(value: Any) -> bytes:
         ) from None
 
 
-def _write_float(value: Any) -> bytes:
-    if not isinstance(value, (float, int)):
-        raise TypeError(f"{_shown(value)} is given for float")
-    return repr(float(value)).encode()
-
-
-def _write_bool(value: Any) -> bytes:
-    if not isinstance(value, bool):
-        raise TypeError(f"{_shown(value)} is given for bool")
-    return b"true" if value else b"false"
-
-
 def _read_bool(data: bytes) -> bool:
     if data not in (b"true", b"false"):
         raise ValueError(f"{data[:20]!r} is neither b'true' nor b'false'")
     return data == b"true"
-
-
-def _write_uuid(value: Any) -> bytes:
-    if not isinstance(value, UUID):
-        raise TypeError(f"{_shown(value)} is given for UUID")
-    return str(value).encode()
-
-
-def _read_uuid(data: bytes) -> UUID:
-    return UUID(data.decode())
 
 
 _GIVE = (
@@ -255,11 +237,11 @@ _GIVE = (
 
 _SIMPLE: dict[Any, tuple[Encode | None, Decode | None]] = {
     bytes: (None, None),
-    str: (_write_str, bytes.decode),
-    int: (_write_int, int),
-    float: (_write_float, float),
-    bool: (_write_bool, _read_bool),
-    UUID: (_write_uuid, _read_uuid),
+    str: (_checked((str,), str.encode), bytes.decode),
+    int: (_checked((int,), _int_bytes), int),
+    float: (_checked((float, int), lambda number: repr(float(number)).encode()), float),
+    bool: (_checked((bool,), lambda flag: b"true" if flag else b"false"), _read_bool),
+    UUID: (_checked((UUID,), lambda uuid: str(uuid).encode()), lambda data: UUID(data.decode())),
 }
 
 BYTES_OR_NONE: Any = TypeCodec("bytes | None", None, None)

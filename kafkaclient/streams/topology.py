@@ -273,22 +273,18 @@ class Topology:
         mention the topic; the largest number of all inputs.
         """
         counts = dict(partitions)
-        while missing := self._without_count(counts):
-            known = dict(counts)
-            for name in missing:
-                if (count := self._declared_or_beside(name, known)) is not None:
-                    counts[self.topic_name(name)] = count
-            if counts == known:
-                for name in missing:
-                    if (count := self._largest_before(name, known)) is not None:
-                        counts[self.topic_name(name)] = count
-            if counts == known:
-                largest = max(known.values(), default=1)
-                counts |= dict.fromkeys(map(self.topic_name, missing), largest)
+        rules = (
+            self._declared_or_beside,
+            self._largest_before,
+            lambda _name, known: max(known.values(), default=1),
+        )
+        while missing := [n for n in self.repartition_topics if self.topic_name(n) not in counts]:
+            for rule in rules:
+                found = {self.topic_name(n): rule(n, counts) for n in missing}
+                if known := {name: count for name, count in found.items() if count is not None}:
+                    counts |= known
+                    break
         return {name: counts[name] for name in map(self.topic_name, self.repartition_topics)}
-
-    def _without_count(self, counts: Mapping[str, int]) -> list[str]:
-        return sorted(n for n in self.repartition_topics if self.topic_name(n) not in counts)
 
     def _declared_or_beside(self, name: str, counts: Mapping[str, int]) -> int | None:
         topic = self.inputs[name]

@@ -19,12 +19,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.errors import TaskAssignmentError
 from kafkaclient.streams.assignment.clients import Assignment, Client, client_states
-from kafkaclient.streams.assignment.movement import (
-    Rankings,
-    WarmupBudget,
-    move_actives,
-    move_standbys,
-)
+from kafkaclient.streams.assignment.movement import TaskMover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
@@ -36,9 +31,6 @@ if TYPE_CHECKING:
         ClientState,
     )
     from kafkaclient.streams.tasks import TaskId
-
-
-# --- The assignor of KIP-441, as in Kafka Streams -------------------------------------------------
 
 
 def assign(
@@ -65,10 +57,9 @@ def assign(
     missing = assign_standbys(
         states, stateful, configs.num_standby_replicas, configs.rack_aware_assignment_tags
     )
-    rankings = Rankings(states, configs.acceptable_recovery_lag)
-    warmups = WarmupBudget(configs.max_warmup_replicas)
-    movements = move_actives(states, rankings, warmups)
-    movements += move_standbys(states, rankings, warmups)
+    mover = TaskMover(states, configs.acceptable_recovery_lag, configs.max_warmup_replicas)
+    movements = mover.move_actives()
+    movements += mover.move_standbys()
     least_loaded = _LeastLoaded(states, lambda state: len(state.active) / state.capacity)
     for task in sorted(set(stateless_tasks) - set(stateful)):
         least_loaded.give(task, attrgetter("active"), lambda _: True)

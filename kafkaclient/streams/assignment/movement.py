@@ -43,28 +43,6 @@ class _Ranking:
         return iter(furthest_first[: furthest_first.index(client)])
 
 
-class Rankings:
-    """The ranking of each task, computed on first use: most tasks do not need theirs."""
-
-    def __init__(self, clients: Sequence[ClientState], acceptable_recovery_lag: int) -> None:
-        self._clients = clients
-        self._acceptable = acceptable_recovery_lag
-        self._lags = [client.lags for client in clients]
-        self._rankings: dict[TaskId, _Ranking] = {}
-
-    def of(self, task: TaskId) -> _Ranking:
-        ranking = self._rankings.get(task)
-        if ranking is None:
-            lags = [client_lags[task] for client_lags in self._lags]
-            ranking = self._rankings[task] = _Ranking(self._clients, lags, self._acceptable)
-        return ranking
-
-    def belongs_elsewhere(self, client: ClientState, task: TaskId) -> bool:
-        """Whether the client is not caught up on the task and another client has a smaller lag."""
-        lag = client.lags[task]
-        return not is_caught_up(lag, self._acceptable) and self.of(task).smallest_lag < lag
-
-
 def is_caught_up(lag: int, acceptable_recovery_lag: int) -> bool:
     """Whether a client with this lag may take over the task immediately."""
     return (
@@ -74,78 +52,91 @@ def is_caught_up(lag: int, acceptable_recovery_lag: int) -> bool:
     )
 
 
-class WarmupBudget:
-    """How many warm-ups may still be assigned. Active tasks use the budget first."""
+class TaskMover:
+    """Moves tasks with at most ``max_warmup_replicas`` new warm-ups: move active tasks first.
 
-    def __init__(self, max_warmup_replicas: int) -> None:
-        self.left = max_warmup_replicas
+    The ranking of a task is computed on first use: most tasks do not need theirs.
+    """
 
-    def take(self) -> bool:
-        """Use one warm-up of the budget. Returns False if none is left."""
-        if self.left == 0:
-            return False
-        self.left -= 1
-        return True
+    def __init__(
+        self,
+        clients: Sequence[ClientState],
+        acceptable_recovery_lag: int,
+        max_warmup_replicas: int,
+    ) -> None:
+        self._clients = clients
+        self._acceptable = acceptable_recovery_lag
+        self._warmups_left = max_warmup_replicas
+        self._lags = [client.lags for client in clients]
+        self._rankings: dict[TaskId, _Ranking] = {}
 
+    def move_actives(self) -> int:
+        """Move active tasks to caught-up clients, or else to the client with the smallest lag.
+        Returns the number of tasks that are not where the balanced assignment has them."""
+        movements = self._movements(attrgetter("active"))
+        for task, destination in movements:
+            ranking = self._ranking(task)
+            source = (
+                _least_loaded(client for client in ranking.caught_up if task in client.standby)
+                or _least_loaded(ranking.caught_up)
+                or next(ranking.ahead_of(destination))
+            )
+            destination.active.remove(task)
+            source.active.add(task)
+            if task in source.standby:
+                # The clients swap roles. No additional copy, so no warm-up is used.
+                source.standby.remove(task)
+                destination.standby.add(task)
+            elif self._warmups_left:
+                self._warmups_left -= 1
+                destination.standby.add(task)
+                destination.warmup.add(task)
+        return len(movements)
 
-def move_actives(clients: Sequence[ClientState], rankings: Rankings, warmups: WarmupBudget) -> int:
-    """Move active tasks to caught-up clients, or else to the client with the smallest lag. Returns
-    the number of tasks that are not where the balanced assignment has them."""
-    movements = _movements(clients, attrgetter("active"), rankings)
-    for task, destination in movements:
-        ranking = rankings.of(task)
-        source = (
-            _least_loaded(client for client in ranking.caught_up if task in client.standby)
-            or _least_loaded(ranking.caught_up)
-            or next(ranking.ahead_of(destination))
-        )
-        destination.active.remove(task)
-        source.active.add(task)
-        if task in source.standby:
-            # The clients swap roles. No additional copy, so no warm-up is used.
-            source.standby.remove(task)
-            destination.standby.add(task)
-        elif warmups.take():
-            destination.standby.add(task)
-            destination.warmup.add(task)
-    return len(movements)
+    def move_standbys(self) -> int:
+        """Move standbys that are not warm-ups, as :meth:`move_actives`. Returns how many moved. A
+        standby stays if every client with a smaller lag already has a copy."""
+        moved = 0
+        for task, destination in self._movements(lambda client: client.standby - client.warmup):
+            ranking = self._ranking(task)
+            ahead = (client for client in ranking.ahead_of(destination) if not client.has(task))
+            source = _least_loaded(c for c in ranking.caught_up if not c.has(task))
+            source = source or next(ahead, None)
+            if source is None:
+                continue
+            source.standby.add(task)
+            if self._warmups_left:
+                self._warmups_left -= 1
+                destination.warmup.add(task)
+            else:
+                destination.standby.remove(task)
+            moved += 1
+        return moved
 
+    def _movements(
+        self, tasks_of: Callable[[ClientState], Iterable[TaskId]]
+    ) -> list[tuple[TaskId, ClientState]]:
+        """The tasks to move, with the client that the balanced assignment gives them to. Tasks with
+        the fewest caught-up clients come first, because they have the least choice."""
+        movements = [
+            (len(self._ranking(task).caught_up), task, client.order, client)
+            for client in self._clients
+            for task in tasks_of(client)
+            if self._belongs_elsewhere(client, task)
+        ]
+        return [(task, client) for _, task, _, client in sorted(movements)]
 
-def move_standbys(clients: Sequence[ClientState], rankings: Rankings, warmups: WarmupBudget) -> int:
-    """Move standbys that are not warm-ups, as :func:`move_actives`. Returns how many moved. A
-    standby stays if every client with a smaller lag already has a copy."""
-    moved = 0
-    movements = _movements(clients, lambda client: client.standby - client.warmup, rankings)
-    for task, destination in movements:
-        ranking = rankings.of(task)
-        source = _least_loaded(client for client in ranking.caught_up if not client.has(task)) or (
-            next((client for client in ranking.ahead_of(destination) if not client.has(task)), None)
-        )
-        if source is None:
-            continue
-        source.standby.add(task)
-        if warmups.take():
-            destination.warmup.add(task)
-        else:
-            destination.standby.remove(task)
-        moved += 1
-    return moved
+    def _belongs_elsewhere(self, client: ClientState, task: TaskId) -> bool:
+        """Whether the client is not caught up on the task and another client has a smaller lag."""
+        lag = client.lags[task]
+        return not is_caught_up(lag, self._acceptable) and self._ranking(task).smallest_lag < lag
 
-
-def _movements(
-    clients: Sequence[ClientState],
-    tasks_of: Callable[[ClientState], Iterable[TaskId]],
-    rankings: Rankings,
-) -> list[tuple[TaskId, ClientState]]:
-    """The tasks to move, with the client that the balanced assignment gives them to. Tasks with the
-    fewest caught-up clients come first, because they have the least choice."""
-    movements = [
-        (len(rankings.of(task).caught_up), task, client.order, client)
-        for client in clients
-        for task in tasks_of(client)
-        if rankings.belongs_elsewhere(client, task)
-    ]
-    return [(task, client) for _, task, _, client in sorted(movements)]
+    def _ranking(self, task: TaskId) -> _Ranking:
+        ranking = self._rankings.get(task)
+        if ranking is None:
+            lags = [client_lags[task] for client_lags in self._lags]
+            ranking = self._rankings[task] = _Ranking(self._clients, lags, self._acceptable)
+        return ranking
 
 
 def _least_loaded(clients: Iterable[ClientState]) -> ClientState | None:

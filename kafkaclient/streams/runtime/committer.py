@@ -343,7 +343,7 @@ class Committer:
                 return
             for task in self._open.tasks:  # without tasks that were dropped meanwhile
                 task.on_committed(work[task].offsets, positions)
-            self._observer.committed(self._clock() - began)
+            self._observer.metrics.committed(self._clock() - began)
             self._fenced = 0
         # In this order, those who wait for the commit go on before those who wait to add: a task
         # that is given up (see Worker.suspend) cannot add its late record to the next commit.
@@ -354,7 +354,7 @@ class Committer:
         failure, self._failure = self._failure, None
         assert failure is not None
         assert self._open is not None
-        self._observer.commit_failed()
+        self._observer.metrics.commit_failed()
         failure = self._open.sent.blame(self._checked(failure), self._open.tasks)
         if not is_recoverable(failure):
             # Nothing is committed any more: the tasks are ahead of what the output has of them.

@@ -20,61 +20,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
 
 
-# --- Detects records whose processing blocks the event loop for longer than the -------------------
-
 _log = logging.getLogger(__name__)
-
-
-class SlowRecords:
-    """The detector of one task. Pure: the time is an argument.
-
-    A processor may await as long as it likes: nothing of its record is in a transaction before it
-    has returned.
-    """
-
-    def __init__(self, task: TaskId, session_timeout_s: float) -> None:
-        self._task = task
-        self._session_timeout_s = session_timeout_s
-        self._record: FetchedRecord | None = None
-        """The record that is being processed. None: there is none."""
-        self._loop_seen_at = 0.0
-        """When the event loop last ran during this record."""
-
-    def start(self, record: FetchedRecord, now: float) -> None:
-        """The processing of a record begins."""
-        self._record, self._loop_seen_at = record, now
-
-    def end(self, now: float) -> None:
-        """The processing of the record ends."""
-        if now - self._loop_seen_at > self._session_timeout_s:
-            self.check(now)
-        self._record = None
-
-    def stop(self) -> None:
-        """The task stops running."""
-        self._record = None
-
-    def check(self, now: float) -> None:
-        """Log the current record if it has blocked the event loop."""
-        if self._record is None:
-            return
-        blocked_s, self._loop_seen_at = now - self._loop_seen_at, now
-        if blocked_s > self._session_timeout_s:
-            _log.warning(
-                "task %s: while the record at %s-%d, offset %d, was processed, the event loop was "
-                "blocked for %.1f s, longer than session.timeout.ms, %g s: without heartbeats the "
-                "group removes this instance and reassigns its tasks. Run blocking code with "
-                "asyncio.to_thread or in a process pool, or raise session_timeout_ms",
-                self._task,
-                self._record.topic,
-                self._task.partition,
-                self._record.offset,
-                blocked_s,
-                self._session_timeout_s,
-            )
-
-
-# --- Receives what happens in an application's runs: counts it ------------------------------------
 
 
 class _Restoring:
@@ -86,11 +32,25 @@ class _Restoring:
 
 
 class TaskProgress:
-    """What a task has processed since its last report. Counted for each record, so it is cheap."""
+    """What a task has processed since its last report, and whether its record blocks the event
+    loop. Called for each record, so it is cheap. Pure: the time is an argument.
 
-    __slots__ = ("dropped", "records", "seconds", "slowest_s")
+    A processor may await as long as it likes: nothing of its record is in a transaction before it
+    has returned.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = (
+        *("_began_at", "_loop_seen_at", "_record", "_session_timeout_s", "_task"),
+        *("dropped", "records", "seconds", "slowest_s"),
+    )
+
+    def __init__(self, task: TaskId, session_timeout_s: float) -> None:
+        self._task = task
+        self._session_timeout_s = session_timeout_s
+        self._record: FetchedRecord | None = None
+        """The record that is being processed. None: there is none."""
+        self._began_at = self._loop_seen_at = 0.0
+        """When its processing began, and when the event loop last ran during it."""
         self.reset()
 
     def reset(self) -> None:
@@ -98,12 +58,39 @@ class TaskProgress:
         self.records = self.dropped = 0
         self.seconds = self.slowest_s = 0.0
 
-    def processed(self, seconds: float) -> None:
-        """A record was processed, or dropped."""
+    def start(self, record: FetchedRecord, now: float) -> None:
+        """The processing of a record begins."""
+        self._record, self._began_at, self._loop_seen_at = record, now, now
+
+    def end(self, now: float) -> None:
+        """The record was processed, or dropped."""
+        if now - self._loop_seen_at > self._session_timeout_s:
+            self.check(now)
+        self._record = None
+        seconds = now - self._began_at
         self.records += 1
         self.seconds += seconds
         if seconds > self.slowest_s:  # noqa: PLR1730 - faster than max
             self.slowest_s = seconds
+
+    def stop(self) -> None:
+        """The task stops running."""
+        self._record = None
+
+    def check(self, now: float) -> None:
+        """Log the current record if it has blocked the event loop for longer than a session."""
+        if self._record is None:
+            return
+        blocked_s, self._loop_seen_at = now - self._loop_seen_at, now
+        if blocked_s > self._session_timeout_s:
+            _log.warning(
+                "task %s: while the record at %s-%d, offset %d, was processed, the event loop was "
+                "blocked for %.1f s, longer than session.timeout.ms, %g s: without heartbeats the "
+                "group removes this instance and reassigns its tasks. Run blocking code with "
+                "asyncio.to_thread or in a process pool, or raise session_timeout_ms",
+                *(self._task, self._record.topic, self._task.partition, self._record.offset),
+                *(blocked_s, self._session_timeout_s),
+            )
 
 
 class Observer:
@@ -194,12 +181,6 @@ class Observer:
             self.metrics.dropped(task, progress.dropped)
         progress.reset()
 
-    def committed(self, seconds: float) -> None:
-        self.metrics.committed(seconds)
-
-    def commit_failed(self) -> None:
-        self.metrics.commit_failed()
-
     # --- changelogs -----------------------------------------------------------------------------
 
     def restore_started(
@@ -216,12 +197,9 @@ class Observer:
         """``records`` changes before ``offset`` were applied."""
         if not records:
             return
-        if self._tasks.get(task) is not TaskState.RESTORING:
-            self.metrics.updated(task, records, nbytes)
-            return
-        self.metrics.restored(task, records, nbytes)
-        restoring = self._restoring[task].get(partition)
-        if restoring is not None:
+        is_restoring = self._tasks.get(task) is TaskState.RESTORING
+        self.metrics.changelog_read(task, records, nbytes, is_restoring=is_restoring)
+        if is_restoring and (restoring := self._restoring[task].get(partition)):
             restoring.records += records
             if self._restore_listener is not None:
                 told = self._restore_listener.on_batch_restored
@@ -229,13 +207,9 @@ class Observer:
 
     def _restore_over(self, task: TaskId, *, ended: bool) -> None:
         restoring = self._restoring.pop(task, {})
-        if ended:
-            self.metrics.restore_ended()
-        else:
-            self.metrics.restore_suspended()
-        if self._restore_listener is None:
+        self.metrics.restore_over(is_complete=ended)
+        if (listener := self._restore_listener) is None:
             return
-        listener = self._restore_listener
         told = listener.on_restore_end if ended else listener.on_restore_suspended
         for partition, each in restoring.items():
             self._tell(told, partition, each.store, each.records)

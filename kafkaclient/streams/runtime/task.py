@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import StreamsError
 from kafkaclient.streams.runtime.inputs import OffsetReset
-from kafkaclient.streams.runtime.observer import Observer, SlowRecords, TaskProgress
+from kafkaclient.streams.runtime.observer import Observer, TaskProgress
 from kafkaclient.streams.runtime.outputs import Work
 from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
 from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent
@@ -88,11 +88,10 @@ class Task:
         """Since the last commit."""
         self._output = output
         self._clock = options.clock
-        self._progress = TaskProgress()
+        self._progress = TaskProgress(task, options.session_timeout_s)
         self._topology = topology
         self._subtopology = topology.subtopology(task)
         self._sources: dict[str, _Source] = {}
-        self._slow_records = SlowRecords(task, options.session_timeout_s)
         self.task_stores: list[TaskStore] = []
         directory.prepare([store.name for store in self._subtopology.stores])
         try:
@@ -217,7 +216,7 @@ class Task:
             assert source.work is not None
             source.work.close()
             source.work = source.committed_offset = None
-        self._slow_records.stop()
+        self._progress.stop()
         for store in self.task_stores:
             store.drop_changes()
             store.lag = None
@@ -240,17 +239,14 @@ class Task:
         if record.__class__ is OffsetReset:
             # Committed with the records, or alone.
             return (), source.partition, record.offset
-        began = self._clock()
-        self._slow_records.start(record, began)
+        self._progress.start(record, self._clock())
         if source.refused and record.offset in source.refused:
             emitted = await work.refused(record, source.refused[record.offset])
         else:
             emitted = await work.process(record)
         if source.work is not work:
             return None  # the processor ignored its cancellation
-        now = self._clock()
-        self._slow_records.end(now)
-        self._progress.processed(now - began)
+        self._progress.end(self._clock())
         return emitted, source.partition, record.offset + 1
 
     def record_done(self, source: TopicPartition, offset: int) -> None:
@@ -279,7 +275,7 @@ class Task:
 
     def check_slow_record(self) -> None:
         """Log it if the event loop was blocked. Call it several times per session timeout."""
-        self._slow_records.check(self._clock())
+        self._progress.check(self._clock())
 
     def work(self) -> Work:
         """What to commit: everything up to the last :meth:`record_done`."""

@@ -60,7 +60,7 @@ _NOT_FOR_CONSUMERS = {
 }
 _READING: Mapping[str, Any] = {"isolation_level": "read_committed", "fetch_max_wait_ms": 100}
 _NOT_FOR_PRODUCERS = {
-    "bootstrap_servers": "use the application option bootstrap_servers",
+    "bootstrap_servers": _APPLICATION_OPTION.format("bootstrap_servers"),
     "key_serializer": "changelogs are bytes; topics declare their types",
     "transactional_id": "it is built from application_id and the process id",
     "value_serializer": "changelogs are bytes; topics declare their types",
@@ -158,15 +158,9 @@ class StreamsConfig(AssignmentConfigs):
                 f"heartbeat.interval.ms is {self.heartbeat_interval_ms}; it must be at least 1 and "
                 f"less than session.timeout.ms, {self.session_timeout_ms}"
             )
-        if self.repartition_purge_interval_ms < 1:
-            raise ConfigError(
-                f"repartition.purge.interval.ms is {self.repartition_purge_interval_ms}; it must "
-                "be at least 1"
-            )
-        if self.commit_interval_ms < 0:
-            raise ConfigError(
-                f"commit.interval.ms is {self.commit_interval_ms}; it must be at least 0"
-            )
+        for name, lowest in (("repartition.purge.interval.ms", 1), ("commit.interval.ms", 0)):
+            if (given := getattr(self, name.replace(".", "_"))) < lowest:
+                raise ConfigError(f"{name} is {given}; it must be at least {lowest}")
         self._check_values()
         AssignmentConfigs.__post_init__(self)
         self._check_client_options()

@@ -213,11 +213,7 @@ def decode_members(
     """
     if not group.members or group.state != "Stable":
         return []
-    if group.protocol_type != "consumer" or group.protocol != ASSIGNOR:
-        raise StreamsError(
-            f"group {group.group_id!r} is not a streams application: its members agreed on "
-            f"{group.protocol or 'no'!r} of the {group.protocol_type!r} protocol, not {ASSIGNOR!r}"
-        )
+    check_assignor(group)
     decoded = [_decode_member(member, group.group_id) for member in group.members]
     subtopologies = {t.subtopology for member in decoded for t in (*member.active, *member.copies)}
     if changelogs and len(subtopologies) == 1:
@@ -229,6 +225,15 @@ def decode_members(
                     if task.partition < count
                 )
     return decoded
+
+
+def check_assignor(group: DescribedGroup) -> None:
+    """Raise StreamsError if the group's members are not those of a streams application."""
+    if (group.protocol_type, group.protocol) != ("consumer", ASSIGNOR):
+        raise StreamsError(
+            f"group {group.group_id!r} is not a streams application: its members agreed on "
+            f"{group.protocol or 'no'!r} of the {group.protocol_type!r} protocol, not {ASSIGNOR!r}"
+        )
 
 
 def build_description(

@@ -293,11 +293,16 @@ def _member_assignments(
     next_probing_ms: int,
     follow_up_ms: int,
 ) -> dict[str, MemberAssignment]:
-    hosts = _hosts(assignment, processes, sources, standby=False)
-    standby_hosts = _hosts(assignment, processes, sources, standby=True)
+    hosts: dict[HostInfo, set[TopicPartition]] = {}
+    standby_hosts: dict[HostInfo, set[TopicPartition]] = {}
     shares = {}
     for process, given in assignment.clients.items():
         client = processes[process]
+        if client.end_point is not None:
+            # A task that is withheld counts for its new owner, as in Kafka Streams.
+            for by_host, tasks in ((hosts, given.active), (standby_hosts, given.standby)):
+                found = by_host.setdefault(client.end_point, set())
+                found.update(p for task in tasks for p in sources[task])
         lags = client.lags or dict.fromkeys(given.active | given.standby, 0)
         for member, share in assign_tasks_to_threads(given, lags, client.members).items():
             withheld = {
@@ -327,21 +332,3 @@ def _member_assignments(
         )
         answers[member] = MemberAssignment(partitions, info)
     return answers
-
-
-def _hosts(
-    assignment: Assignment,
-    processes: Mapping[UUID, _ClientMembers],
-    sources: Mapping[TaskId, Collection[TopicPartition]],
-    *,
-    standby: bool,
-) -> dict[HostInfo, set[TopicPartition]]:
-    """The input partitions of the tasks that processes with an end point have, as active tasks or
-    as standbys. A task that is withheld counts for its new owner, as in Kafka Streams."""
-    hosts: dict[HostInfo, set[TopicPartition]] = {}
-    for process, given in assignment.clients.items():
-        end_point = processes[process].end_point
-        if end_point is not None:
-            tasks = given.standby if standby else given.active
-            hosts.setdefault(end_point, set()).update(p for task in tasks for p in sources[task])
-    return hosts

@@ -14,7 +14,7 @@ from kafkaclient.errors import (
     UnknownTopicError,
     UnsupportedVersionError,
 )
-from kafkaclient.streams.description import ASSIGNOR
+from kafkaclient.streams.description import ASSIGNOR, check_assignor
 from kafkaclient.streams.positions import is_positions_group
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.transaction_states import TxnState
@@ -262,11 +262,8 @@ def _check_kind(group: DescribedGroup, listed: Iterable[GroupListing]) -> None:
         raise StreamsError(
             f"group {group.group_id!r} has the {kind} protocol: reset it with Kafka's own tools"
         )
-    if group.protocol_type not in ("", "consumer") or group.protocol not in ("", ASSIGNOR):
-        raise StreamsError(
-            f"group {group.group_id!r} is not a streams application: its members agreed on "
-            f"{group.protocol or 'no'!r} of the {group.protocol_type!r} protocol, not {ASSIGNOR!r}"
-        )
+    if group.protocol_type not in ("", "consumer") or group.protocol:
+        check_assignor(group)
 
 
 def _candidates(topics: Iterable[str], application_id: str) -> list[str]:

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
 
     from kafkaclient.streams.app import StreamsApp
-    from kafkaclient.streams.topology import Processor
     from kafkaclient.types import HeadersLike
 
 K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
+
+_NONE: Any = None
 
 
 def _check_no_loop() -> None:
@@ -106,7 +107,8 @@ class TopologyTest:
             lambda: self.now_ms,
         )
         self._stores: dict[tuple[str, int], KeyValueStore[Any, Any]] = {}
-        self._works: dict[TopicPartition, RecordWork] = {}
+        self._works: dict[TopicPartition, RecordWork | None] = {}
+        """None: of an output."""
 
     def __enter__(self) -> Self:
         return self
@@ -135,33 +137,11 @@ class TopologyTest:
         """Let virtual time pass, for what processors left running."""
         self._run(asyncio.sleep(seconds))
 
-    @overload
     def send(
         self,
-        topic: Topic[K, V],
-        value: V = ...,
-        key: K = ...,
-        *,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: HeadersLike = (),
-    ) -> None: ...
-    @overload
-    def send(
-        self,
-        topic: str,
-        value: Any = None,
-        key: Any = None,
-        *,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: HeadersLike = (),
-    ) -> None: ...
-    def send(
-        self,
-        topic: Any,
-        value: Any = None,
-        key: Any = None,
+        topic: Topic[K, V] | str,
+        value: V = _NONE,
+        key: K = _NONE,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -177,9 +157,9 @@ class TopologyTest:
             StreamsError: no processor reads the topic.
         """
         output = self._input(topic)
+        listed = list(header_pairs(headers or ()))
 
         async def send() -> None:
-            listed = list(header_pairs(headers or ()))
             key_bytes = await output.key.write_for(key, output.topic, "key", listed)
             value_bytes = await output.value.write_for(value, output.topic, "value", listed)
             rest = (partition, timestamp_ms, listed)
@@ -316,22 +296,24 @@ class TopologyTest:
             waiting += self._log.append_emitted()
 
     def _work(self, source: TopicPartition) -> RecordWork | None:
-        found = self._works.get(source)
-        if found is not None:
-            return found
-        for number, subtopology in enumerate(self._topology.subtopologies):
-            for processor in subtopology.processors:
-                for topic in processor.topics:
-                    if self._topology.topic_name(topic.name) == source.topic:
-                        task = TaskId(number, source.partition)
-                        found = self._works[source] = self._new_work(task, topic, processor)
-                        return found
-        return None
+        if source not in self._works:
+            self._works[source] = self._new_work(source)
+        return self._works[source]
 
-    def _new_work(self, task: TaskId, topic: Topic[Any, Any], processor: Processor) -> RecordWork:
+    def _new_work(self, source: TopicPartition) -> RecordWork | None:
+        readers = (
+            (TaskId(number, source.partition), processor, topic)
+            for number, subtopology in enumerate(self._topology.subtopologies)
+            for processor in subtopology.processors
+            for topic in processor.topics
+            if self._topology.topic_name(topic.name) == source.topic
+        )
+        if (found := next(readers, None)) is None:
+            return None
+        task, processor, topic = found
         log: Any = self._log  # the part of an Output that a RecordWork uses
         return RecordWork(
-            TopicPartition(self._topology.topic_name(topic.name), task.partition),
+            source,
             topic,
             processor,
             {store.name: self.store(store.name, task.partition) for store in processor.stores},

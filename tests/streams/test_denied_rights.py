@@ -15,11 +15,10 @@ from kafkaclient.errors import AuthorizationError, TransactionAbortableError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.streams import DeadLetter, RepartitionTopic
 from kafkaclient.streams.config import StreamsConfig
-from kafkaclient.streams.runtime import topics
 from kafkaclient.streams.runtime.committer import Committer
 from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.outputs import OutgoingRecord, PlainOutput, Work
-from kafkaclient.streams.runtime.topics import prepare_topics
+from kafkaclient.streams.runtime.topics import ApplicationTopics, prepare_topics
 from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
@@ -51,23 +50,19 @@ def hidden(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return names
 
 
-async def prepare(
-    fake: FakeCluster, monkeypatch: pytest.MonkeyPatch, path: Path, topology: Topology
-) -> topics.ApplicationTopics:
-    monkeypatch.setattr(topics, "Admin", partial(Admin, dialer=fake, rng=Random(1)))
+async def prepare(fake: FakeCluster, path: Path, topology: Topology) -> ApplicationTopics:
     config = StreamsConfig(bootstrap_servers=fake.bootstrap, application_id="app", state_dir=path)
-    return await prepare_topics(config, topology)
+    async with Admin(fake.bootstrap, dialer=fake, rng=Random(1)) as admin:
+        return await prepare_topics(admin, config, topology)
 
 
 @virtual_time
-async def test_a_hidden_topic_is_not_missing(
-    hidden: set[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_a_hidden_topic_is_not_missing(hidden: set[str], tmp_path: Path) -> None:
     """The list of all topics has neither. A hidden one is never made as a repartition topic."""
     fake = FakeCluster(1)
     for name in ("words", "dead"):
         fake.create_topic(name, assignments=[(0,)])
-    run = partial(prepare, fake, monkeypatch, tmp_path)
+    run = partial(prepare, fake, tmp_path)
 
     async def emits_words(record: Any, emit: Any) -> None:
         await emit("words", b"")
@@ -86,15 +81,13 @@ async def test_a_hidden_topic_is_not_missing(
 
 
 @virtual_time
-async def test_a_hidden_changelog_is_a_missing_right(
-    hidden: set[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_a_hidden_changelog_is_a_missing_right(hidden: set[str], tmp_path: Path) -> None:
     fake = FakeCluster(1)
     for name in ("words", "app-counts-changelog"):
         fake.create_topic(name, assignments=[(0,)])
     hidden.add("app-counts-changelog")
     with pytest.raises(AuthorizationError, match="app-counts-changelog"):
-        await prepare(fake, monkeypatch, tmp_path, topology_of(count))
+        await prepare(fake, tmp_path, topology_of(count))
 
 
 @virtual_time

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -29,21 +28,13 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from tests.streams.fakes import count, topology_of
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
-
-@pytest.fixture
-def prepare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[ApplicationTopics]]:
-    def prepared(fake: FakeCluster, **options: Any) -> Awaitable[ApplicationTopics]:
-        monkeypatch.setattr(topics, "Admin", partial(Admin, dialer=fake, rng=Random(1)))
-        topology = topology_of(count, **options)
-        config = StreamsConfig(
-            bootstrap_servers=fake.bootstrap, application_id="app", state_dir=Path("/nowhere")
-        )
-        return prepare_topics(config, topology)
-
-    return prepared
+async def prepare(fake: FakeCluster, **options: Any) -> ApplicationTopics:
+    config = StreamsConfig(
+        bootstrap_servers=fake.bootstrap, application_id="app", state_dir=Path("/nowhere")
+    )
+    async with Admin(fake.bootstrap, dialer=fake, rng=Random(1)) as admin:
+        return await prepare_topics(admin, config, topology_of(count, **options))
 
 
 async def set_configs(fake: FakeCluster, topic: str, configs: dict[str, str]) -> None:
@@ -62,7 +53,6 @@ async def set_configs(fake: FakeCluster, topic: str, configs: dict[str, str]) ->
 )
 @virtual_time
 async def test_a_changelog_that_loses_state_is_noticed(
-    prepare: Callable[..., Any],
     configs: dict[str, str],
     told: str,
     caplog: pytest.LogCaptureFixture,
@@ -103,7 +93,7 @@ async def test_a_repartition_topic_that_loses_records_is_noticed(
 
 
 @virtual_time
-async def test_changelogs_are_created(prepare: Callable[..., Any]) -> None:
+async def test_changelogs_are_created() -> None:
     fake = FakeCluster(3)
     fake.create_topic("words", assignments=[(0,), (1,), (2,)])
     first = await prepare(fake)
@@ -120,7 +110,7 @@ async def test_changelogs_are_created(prepare: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("ever", [True, False])
 @virtual_time
 async def test_the_start_waits_until_each_broker_knows_the_changelogs(
-    prepare: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, ever: bool
+    monkeypatch: pytest.MonkeyPatch, ever: bool
 ) -> None:
     """A broker that is asked for the new topic by name may say that there is no such topic, when
     another one has listed it."""
@@ -150,7 +140,7 @@ async def test_the_start_waits_until_each_broker_knows_the_changelogs(
 
 
 @virtual_time
-async def test_a_partition_without_leader_does_not_block(prepare: Callable[..., Any]) -> None:
+async def test_a_partition_without_leader_does_not_block() -> None:
     """Its task waits for one."""
     fake = FakeCluster(3)
     for name in ("words", "app-counts-changelog"):
@@ -161,7 +151,7 @@ async def test_a_partition_without_leader_does_not_block(prepare: Callable[..., 
 
 
 @virtual_time
-async def test_errors_name_missing_topics(prepare: Callable[..., Any]) -> None:
+async def test_errors_name_missing_topics() -> None:
     fake = FakeCluster(1, auto_create_topics=False)
     with pytest.raises(StreamsError, match="topic words does not exist"):
         await prepare(fake)
@@ -176,9 +166,7 @@ async def test_errors_name_missing_topics(prepare: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("again", [False, True])
 @virtual_time
-async def test_a_changelog_that_is_deleted_ends_the_instance(
-    prepare: Callable[..., Any], again: bool
-) -> None:
+async def test_a_changelog_that_is_deleted_ends_the_instance(again: bool) -> None:
     """Also if another instance has created it again."""
     fake, name = FakeCluster(3), "app-counts-changelog"
     fake.create_topic("words", assignments=[(0,)])
@@ -201,9 +189,7 @@ async def test_a_changelog_that_is_deleted_ends_the_instance(
 
 
 @virtual_time
-async def test_some_answers_do_not_end_the_instance(
-    prepare: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_some_answers_do_not_end_the_instance(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers that do not know the topic for a moment, or do not answer at all."""
     fake, describe = FakeCluster(3), Admin.describe_topics
     gone, silent = UnknownTopicError("not heard of yet"), BrokerConnectionError("no answer")

@@ -43,7 +43,7 @@ from kafkaclient.streams.tasks import TaskDescription, TaskState
 from kafkaclient.time_limit import time_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Mapping
+    from collections.abc import Coroutine, Mapping
 
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.runtime.observer import Observer
@@ -99,11 +99,8 @@ class Instance:
 
     @property
     def changelog_bytes(self) -> ChangelogBytes:
-        return (
-            ChangelogBytes(0, 0)
-            if self._changelog_reader is None
-            else self._changelog_reader.bytes_read
-        )
+        reader = self._changelog_reader
+        return ChangelogBytes(0, 0) if reader is None else reader.bytes_read
 
     async def run(self, stopped: asyncio.Event) -> None:
         """Run until stopped or cancelled. Raises the error that crashed the instance. It always
@@ -131,10 +128,10 @@ class Instance:
         config = self._config
         self._directory = StateDirectory(config.directory, self._clock)
         stack.callback(self._directory.close)
-        topics = await prepare_topics(config, self._topology)
+        admin = await stack.enter_async_context(self._new_admin())
+        topics = await prepare_topics(admin, config, self._topology)
         self._topology = topics.topology
         disk = stack.enter_context(ThreadPoolExecutor(_DISK_THREADS, "kafkaclient-disk"))
-        admin = await stack.enter_async_context(self._new_admin())
         fetch_ends = partial(end_offsets, admin)
         reader = Reader(config.bootstrap_servers, **config.reader_options)
         await stack.enter_async_context(reader)
@@ -212,11 +209,16 @@ class Instance:
         stack.push_async_callback(member.leave, "the instance ends", _LEAVE_TIMEOUT_S)
         stack.push_async_callback(manager.end_work)  # before the member leaves
         stack.push_async_callback(protocol.close)
+        purging = purge_repartition_topics(
+            self._new_admin,
+            config.repartition_purge_interval_ms / 1000,
+            self._committed_offsets,
+        )
         for name, work in (
             ("work", self._fetch_records()),
             ("changelogs", changelog_reader.run()),
             ("positions", positions.run()),
-            ("purge", self._purge(topics.repartition_topics)),
+            ("purge", purging),
             ("topics", watch_internal_topics(admin, topics.internal)),
             ("inputs", protocol.watch_inputs(config.metadata_max_age_s, member.request_rejoin)),
             ("group", self._stay_in_group()),
@@ -235,17 +237,14 @@ class Instance:
             for store in task.task_stores
         }
 
-    async def _purge(self, repartition_topics: Collection[str]) -> None:
-        await purge_repartition_topics(
-            self._new_admin,
-            self._config.repartition_purge_interval_ms / 1000,
-            lambda: {
-                source: offset
-                for task in self._tasks.values()
-                for source, offset in task.committed_offsets.items()
-                if source.topic in repartition_topics
-            },
-        )
+    def _committed_offsets(self) -> dict[TopicPartition, int]:
+        """The last commits of the repartition topics."""
+        return {
+            source: offset
+            for task in self._tasks.values()
+            for source, offset in task.committed_offsets.items()
+            if source.topic in self._topology.internal_topics
+        }
 
     def _new_output(
         self, stack: AsyncExitStack, admin: Admin, connection: GroupConnection, gate: CommitGate

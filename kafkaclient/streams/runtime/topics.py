@@ -8,7 +8,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaclient.admin import Admin, ConfigResource, NewTopic
+from kafkaclient.admin import ConfigResource, NewTopic
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import (
     AuthorizationError,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from uuid import UUID
 
-    from kafkaclient.admin import TopicDescription
+    from kafkaclient.admin import Admin, TopicDescription
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition
@@ -61,13 +61,13 @@ class ApplicationTopics(NamedTuple):
     """Input topic -> number of partitions."""
     changelogs: Mapping[str, ChangelogTopic]
     """Store -> its changelog topic."""
-    repartition_topics: frozenset[str]
-    """The inputs that the application has made, and purges."""
     internal: Mapping[str, UUID | None]
     """Changelog or repartition topic -> topic id. None: unknown, for example before Kafka 2.8."""
 
 
-async def prepare_topics(config: StreamsConfig, topology: Topology) -> ApplicationTopics:
+async def prepare_topics(
+    admin: Admin, config: StreamsConfig, topology: Topology
+) -> ApplicationTopics:
     """Check the topics, and create missing repartition topics and changelogs. A partition without
     leader is accepted: only its own task waits for a leader.
 
@@ -77,45 +77,44 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
     Raises :class:`~kafkaclient.errors.AuthorizationError` for a topic that this client may not
     describe. Other errors of the admin client are raised unchanged too.
     """
-    async with Admin(config.bootstrap_servers, **config.client_options) as admin:
-        existing = await _all_topics(admin, topology)
-        inferred = topology.inferred_repartition_topics(existing)
-        topology = topology.with_repartition_topics(inferred)
-        for name in sorted(inferred):
-            _log.info(
-                "input %s does not exist, and another processor's code has its name: the "
-                "application makes the repartition topic %s",
-                *(name, topology.topic_name(name)),
-            )
-        made = topology.internal_topics
-        _check_existing(topology, made, existing)
-        inputs = {name: existing[name] for name in topology.topics if name in existing}
-        partitions = inputs | topology.repartition_counts(inputs)
-        _check_declared_counts(topology, partitions)
-        topology.check_partitions(partitions)
-        wanted = _changelog_counts(topology, partitions)
-        new = [
-            NewTopic(name, partitions[name], config.replication_factor, _REPARTITION_CONFIGS, {})
-            for name in made
-        ]
-        new += [
-            NewTopic(name, count, config.replication_factor, _CHANGELOG_CONFIGS, {})
-            for name, count in wanted.items()
-        ]
-        names = ", ".join(sorted({*made, *wanted}))
-        try:
-            async with time_limit(_READY_TIMEOUT_S):
-                created = await _create_missing(admin, config, new)
-                retention_s = {name: await _delete_retention_s(admin, name) for name in wanted}
-                for name in made:
-                    await _check_repartition_topic(admin, name)
-        except TimeoutError as error:
-            if isinstance(error, KafkaError):
-                raise  # a request timed out
-            raise StreamsError(
-                f"the topics {names} were created, but some broker does not know them after "
-                f"{_READY_TIMEOUT_S:g} s"
-            ) from None
+    existing = await _all_topics(admin, topology)
+    inferred = topology.inferred_repartition_topics(existing)
+    topology = topology.with_repartition_topics(inferred)
+    for name in sorted(inferred):
+        _log.info(
+            "input %s does not exist, and another processor's code has its name: the "
+            "application makes the repartition topic %s",
+            *(name, topology.topic_name(name)),
+        )
+    made = topology.internal_topics
+    _check_existing(topology, made, existing)
+    inputs = {name: existing[name] for name in topology.topics if name in existing}
+    partitions = inputs | topology.repartition_counts(inputs)
+    _check_declared_counts(topology, partitions)
+    topology.check_partitions(partitions)
+    wanted = _changelog_counts(topology, partitions)
+    new = [
+        NewTopic(name, partitions[name], config.replication_factor, _REPARTITION_CONFIGS, {})
+        for name in made
+    ]
+    new += [
+        NewTopic(name, count, config.replication_factor, _CHANGELOG_CONFIGS, {})
+        for name, count in wanted.items()
+    ]
+    names = ", ".join(sorted({*made, *wanted}))
+    try:
+        async with time_limit(_READY_TIMEOUT_S):
+            created = await _create_missing(admin, new)
+            retention_s = {name: await _delete_retention_s(admin, name) for name in wanted}
+            for name in made:
+                await _check_repartition_topic(admin, name)
+    except TimeoutError as error:
+        if isinstance(error, KafkaError):
+            raise  # a request timed out
+        raise StreamsError(
+            f"the topics {names} were created, but some broker does not know them after "
+            f"{_READY_TIMEOUT_S:g} s"
+        ) from None
     for name in made:
         if (count := len(created[name].partitions)) != partitions[name]:  # made by another instance
             raise StreamsError(
@@ -136,7 +135,7 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
                 )
             changelogs[store.name] = ChangelogTopic(created[name].topic_id, retention_s[name])
     internal = {name: created[name].topic_id for name in (*made, *wanted)}
-    return ApplicationTopics(topology, partitions, changelogs, made, internal)
+    return ApplicationTopics(topology, partitions, changelogs, internal)
 
 
 async def _all_topics(admin: Admin, topology: Topology) -> dict[str, int]:
@@ -220,7 +219,7 @@ def _changelog_counts(topology: Topology, partitions: Mapping[str, int]) -> dict
 
 
 async def _create_missing(
-    admin: Admin, config: StreamsConfig, topics: Collection[NewTopic]
+    admin: Admin, topics: Collection[NewTopic]
 ) -> dict[str, TopicDescription]:
     """Create those of the topics that do not exist. Returns all, once brokers list them."""
     wanted = {topic.name for topic in topics}

@@ -14,7 +14,7 @@ from kafkaclient.admin import Admin
 from kafkaclient.errors import BrokerError, StreamsError
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall
-from tests.streams.range_protocol import RangeProtocol, RunningMember, member
+from tests.group.range_protocol import RangeProtocol, RunningMember, member
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

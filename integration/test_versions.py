@@ -27,7 +27,7 @@ from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.metadata import MetadataCall
 from kafkaclient.wire.produce import MAX_VERSION, MIN_VERSION
-from tests.streams.range_protocol import RangeProtocol, member
+from tests.group.range_protocol import RangeProtocol, member
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

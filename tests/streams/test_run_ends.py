@@ -40,7 +40,7 @@ async def until_running(app: StreamsApp, running: asyncio.Task[None]) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("cancels", [1, 2, 50])
+@pytest.mark.parametrize("cancels", [1, 50])
 @pytest.mark.parametrize("when", [0.0, 0.01, 0.05, 0.1, 0.2, None])
 async def test_cancelled_at_any_moment(tmp_path: Path, when: float | None, cancels: int) -> None:
     """None: while it runs. Nothing is left: no asyncio task, no member, no lock."""

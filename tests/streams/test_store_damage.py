@@ -58,7 +58,7 @@ CHANGES = st.lists(
 DAMAGE = st.sampled_from(["none", "remove", "cut", "empty", "rmtree", "older"])
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data(), before=CHANGES, more=CHANGES, later=CHANGES)
 def test_damaged_files_are_noticed(
     data: st.DataObject, before: list[Change], more: list[Change], later: list[Change]

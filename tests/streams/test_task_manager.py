@@ -36,7 +36,7 @@ from tests.streams.fakes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -74,6 +74,10 @@ class World:
     async def assign(self, active: list[TaskId], standby: list[TaskId]) -> None:
         await self.manager.give_up(self.manager.assign(sources(active), standby), 1)
         await self.manager.open()
+
+    async def run(self, active: list[TaskId], standby: Sequence[TaskId] = ()) -> None:
+        await self.assign(active, list(standby))
+        await self.run_until_idle()
 
     async def process(self, found: dict[TopicPartition, list[Any]]) -> None:
         self.manager.deliver(found)
@@ -125,8 +129,7 @@ async def test_an_offset_beyond_the_end_is_reset(
     world.inputs.at_end = at_end
     await world.start()
     world.output.offset, world.ends.source_end = 71, 70
-    await world.assign([A], [])
-    await world.run_until_idle()
+    await world.run([A])
     assert world.inputs.positions == {SOURCE: offset}
     assert "has committed offset 71 of words-0, which ends at 70" in caplog.text
     await world.close()
@@ -134,8 +137,7 @@ async def test_an_offset_beyond_the_end_is_reset(
 
 async def test_records_of_a_restarted_task_are_fetched_again(world: World) -> None:
     """The records that were processed and not committed would be skipped in silence."""
-    await world.assign([A], [])
-    await world.run_until_idle()
+    await world.run([A])
     await world.process({SOURCE: [record(3, b"a"), record(4, b"a")]})
     world.inputs.positions[SOURCE] = 5
     world.manager.failed(world.manager.tasks[A], TransactionAbortableError("no"))
@@ -150,8 +152,7 @@ async def test_records_of_a_restarted_task_are_fetched_again(world: World) -> No
 async def test_an_offset_reset_is_committed_with_the_records_or_alone(world: World) -> None:
     """After a restart, the old offset could be in the new log."""
     world.output.offset = 42
-    await world.assign([A], [])
-    await world.run_until_idle()
+    await world.run([A])
     await world.process({SOURCE: [record(42, b"a"), OffsetReset("words", 0)]})
     await world.commit()
     await world.process({SOURCE: [record(0, b"a"), record(1, b"a")]})
@@ -163,8 +164,7 @@ async def test_an_offset_reset_is_committed_with_the_records_or_alone(world: Wor
 
 
 async def test_a_task_without_committed_offset_begins_at_the_earliest_offset(world: World) -> None:
-    await world.assign([A], [])
-    await world.run_until_idle()
+    await world.run([A])
     assert world.inputs.positions == {SOURCE: 3}
 
 
@@ -174,8 +174,7 @@ async def test_a_latest_offset_is_committed_at_once(tmp_path: Path) -> None:
     world.inputs.at_end = True
     world.ends.source_end = 70
     await world.start()
-    await world.assign([A], [])
-    await world.run_until_idle()
+    await world.run([A])
     assert world.inputs.positions == {SOURCE: 70}
     assert world.output.commits == [{SOURCE: 70}]
     await world.close()
@@ -183,8 +182,7 @@ async def test_a_latest_offset_is_committed_at_once(tmp_path: Path) -> None:
 
 async def test_a_task_runs_after_its_changelog_is_read_to_the_end(world: World) -> None:
     world.ends.end = 5
-    await world.assign([A], [B])
-    await world.run_until_idle()
+    await world.run([A], [B])
     assert world.state(A) is TaskState.RESTORING
     assert [task.id for task in world.reader.followed] == [A, B]
     world.manager.tasks[A].task_stores[0].reached(5, 5)
@@ -194,39 +192,32 @@ async def test_a_task_runs_after_its_changelog_is_read_to_the_end(world: World) 
 
 
 async def test_a_task_that_keeps_its_role_continues(world: World) -> None:
-    await world.assign([A], [B])
-    await world.run_until_idle()
+    await world.run([A], [B])
     log, tasks = list(world.log), dict(world.manager.tasks)
-    await world.assign([A], [B])
-    await world.run_until_idle()
+    await world.run([A], [B])
     assert (world.log, world.manager.tasks) == (log, tasks)
 
 
 async def test_roles_change_without_a_store_being_closed(world: World) -> None:
-    await world.assign([A], [B])
-    await world.run_until_idle()
+    await world.run([A], [B])
     tasks = dict(world.manager.tasks)
-    await world.assign([B], [A])
-    await world.run_until_idle()
+    await world.run([B], [A])
     assert world.manager.tasks == tasks
     assert (world.state(A), world.state(B)) == (TaskState.STANDBY, TaskState.RUNNING)
 
 
 async def test_a_revoked_task_is_closed_with_its_checkpoint(world: World) -> None:
-    await world.assign([A], [])
-    await world.run_until_idle()
+    await world.run([A])
     await world.process({SOURCE: [record(3, b"a")]})
     await world.commit()
-    await world.assign([], [])
-    await world.run_until_idle()
+    await world.run([])
     assert world.manager.tasks == {}
     assert world.directory.report() == {A: 10}
 
 
 async def test_a_failed_commit_restores_its_tasks(world: World) -> None:
     """Those without uncommitted work go on."""
-    await world.assign([A, B], [])
-    await world.run_until_idle()
+    await world.run([A, B])
     world.output.fail = TransactionAbortableError("no")
     await world.process({SOURCE: [record(3, b"a")]})
     world.log.clear()
@@ -242,8 +233,7 @@ async def test_a_task_waits_for_the_commit_under_way_before_it_reads_its_offset(
     world: World,
 ) -> None:
     """Else it begins at the offset before that commit."""
-    await world.assign([A], [])
-    await world.run_until_idle()
+    await world.run([A])
     await world.process({SOURCE: [record(3, b"a")]})
     world.output.may_commit.clear()
     committing = asyncio.create_task(world.commit())
@@ -260,8 +250,7 @@ async def test_a_task_waits_for_the_commit_under_way_before_it_reads_its_offset(
 
 async def test_a_fenced_task_is_restored_here(world: World) -> None:
     """The group says who has it: the producer is the whole process's."""
-    await world.assign([A], [])
-    await world.run_until_idle()
+    await world.run([A])
     world.output.fail = broker_error(90)
     await world.process({SOURCE: [record(3, b"a")]})
     await world.commit()
@@ -284,8 +273,7 @@ async def test_an_instance_that_is_fenced_again_and_again_ends(world: World) -> 
 
 
 async def test_permanent_errors_end_the_instance(world: World) -> None:
-    await world.assign([A], [])
-    await world.run_until_idle()
+    await world.run([A])
     world.output.fail = error = RecordTooLargeError("too large")
     await world.process({SOURCE: [record(3, b"a")]})
     await world.commit()
@@ -296,8 +284,7 @@ async def test_permanent_errors_end_the_instance(world: World) -> None:
 async def test_a_record_whose_output_is_refused_goes_to_its_handler(
     world: World, refused_value: bytes, offset: int
 ) -> None:
-    await world.assign([A], [])
-    await world.run_until_idle()
+    await world.run([A])
     world.output.fail = refused = RecordTooLargeError("too large")
     world.output.refused[refused_value] = refused
     await world.process({SOURCE: [record(3, b"a"), record(4, b"a")]})
@@ -312,8 +299,7 @@ async def test_a_record_whose_output_is_refused_goes_to_its_handler(
 
 
 async def test_a_retriable_error_of_a_record_keeps_the_records_before_it(world: World) -> None:
-    await world.assign([A], [])
-    await world.run_until_idle()
+    await world.run([A])
     await world.process({SOURCE: [record(3, b"a")]})
     world.ends.end = 10  # where the fake output says that the changelog ends
     world.output.problem = MetadataTimeoutError("no broker answers")
@@ -327,8 +313,7 @@ async def test_a_retriable_error_of_a_record_keeps_the_records_before_it(world: 
 async def test_a_processor_that_raises_ends_the_instance_but_not_other_tasks(
     world: World,
 ) -> None:
-    await world.assign([A, B], [])
-    await world.run_until_idle()
+    await world.run([A, B])
     other = TopicPartition("words", 1)
     found = {SOURCE: [record(3, b"boom")], other: [record(3, b"a")]}
     await world.process(found)
@@ -343,11 +328,9 @@ async def test_a_processor_that_raises_ends_the_instance_but_not_other_tasks(
 
 async def test_a_task_revoked_while_restoring_is_closed(world: World) -> None:
     world.ends.end = 5
-    await world.assign([A], [])
-    await world.run_until_idle()
+    await world.run([A])
     task = world.manager.tasks[A]
-    await world.assign([], [A])
-    await world.run_until_idle()
+    await world.run([], [A])
     task.task_stores[0].reached(5, 5)
     await world.run_until_idle()
     assert world.state(A) is TaskState.STANDBY
@@ -355,12 +338,10 @@ async def test_a_task_revoked_while_restoring_is_closed(world: World) -> None:
 
 
 async def test_the_shutdown_ends_the_output_and_ignores_assignments(world: World) -> None:
-    await world.assign([A], [])
-    await world.run_until_idle()
+    await world.run([A])
     await world.manager.end_work()
     assert world.log[-1] == "stop"
-    await world.assign([A], [B])
-    await world.run_until_idle()
+    await world.run([A], [B])
     assert world.state(A) is TaskState.STANDBY
 
 
@@ -383,8 +364,7 @@ async def test_a_prepared_task_that_is_not_assigned_is_closed(world: World) -> N
 
 
 async def test_running_tasks_continue_before_other_stores_are_opened(world: World) -> None:
-    await world.assign([A], [])
-    await world.run_until_idle()
+    await world.run([A])
     world.manager.assign(sources([A]), [B])
     assert world.manager.tasks.keys() == {A}
     await world.manager.open()
@@ -411,8 +391,7 @@ async def test_a_store_that_cannot_be_closed_ends_the_instance(
         raise error
 
     monkeypatch.setattr(StoreDirectory, "write_checkpoint", full)
-    await world.assign([], [])
-    await world.run_until_idle()
+    await world.run([])
     assert world.crashes == [error]
     with pytest.raises(StateStoreError, match="no space"):
         world.manager.close()
@@ -457,8 +436,7 @@ async def test_a_directory_is_in_use_until_its_store_is_closed(tmp_path: Path) -
 
 
 async def test_few_large_records_wait(world: World) -> None:
-    await world.assign([A], [])
-    await world.run_until_idle()
+    await world.run([A])
     world.inputs.rows = 2
     world.manager._may_work.clear()
     world.manager.deliver({SOURCE: [record(8, b"a")]})

@@ -20,7 +20,7 @@ from kafkaclient.testing.fake.interceptors import CLOSE, CLOSE_ANSWER, DROP_ANSW
 from kafkaclient.testing.fake.log import ErrorCode
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.groups import assignment_in
-from tests.streams.range_protocol import RangeProtocol, RunningMember, member
+from tests.group.range_protocol import RangeProtocol, RunningMember, member
 
 if TYPE_CHECKING:
     from kafkaclient.group.member import Generation

@@ -142,8 +142,12 @@ def decode_subscription(data: Buffer) -> SubscriptionInfo | FutureSubscriptionIn
     latest = reader.int32() if version >= _LATEST_SUPPORTED else _UNKNOWN
     if version > LATEST_SUPPORTED_VERSION:
         return FutureSubscriptionInfo(version, latest)
-    process_id = UUID(bytes=_read(reader, 16))
-    sums = _read_tasks_without_sums(reader) if version < _OFFSET_SUMS else {}
+    process_id = UUID(bytes=bytes(reader.take(16)))
+    sums = {
+        TaskId(reader.int32(), reader.int32()): offsets
+        for offsets in ((LATEST_OFFSET, UNKNOWN_OFFSET_SUM) if version < _OFFSET_SUMS else ())
+        for _ in reader.array(_TASK.size)
+    }
     end_point = _read_text(reader) if version >= _END_POINT else ""
     if version >= _OFFSET_SUMS:
         sums = _read_sums(reader, version)
@@ -155,16 +159,11 @@ def decode_subscription(data: Buffer) -> SubscriptionInfo | FutureSubscriptionIn
         task_offset_sums=sums,
         unique_field=reader.int8() if version >= _UNIQUE_FIELD else 0,
         error_code=reader.int32() if version >= _ERROR_CODE else 0,
-        client_tags=_read_tags(reader) if version >= _CLIENT_TAGS else {},
+        client_tags={
+            _read_text(reader): _read_text(reader)
+            for _ in (reader.array(8) if version >= _CLIENT_TAGS else ())
+        },
     )
-
-
-def _read_tasks_without_sums(reader: Reader) -> dict[TaskId, int]:
-    return {
-        TaskId(reader.int32(), reader.int32()): offsets
-        for offsets in (LATEST_OFFSET, UNKNOWN_OFFSET_SUM)
-        for _ in reader.array(_TASK.size)
-    }
 
 
 def _read_sums(reader: Reader, version: int) -> dict[TaskId, int]:
@@ -180,10 +179,6 @@ def _read_sums(reader: Reader, version: int) -> dict[TaskId, int]:
             task = TaskId(subtopology, reader.int32())
             sums[task] = reader.int64()
     return sums
-
-
-def _read_tags(reader: Reader) -> dict[str, str]:
-    return {_read_text(reader): _read_text(reader) for _ in reader.array(8)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,8 +315,8 @@ def _read_task(reader: Reader, version: int) -> TaskId:
     subtopology, partition = reader.int32(), reader.int32()
     if version < _NAMED_TOPOLOGIES:
         return TaskId(subtopology, partition)
-    name = _read(reader, 2 * len(reader.array(2)))
-    return TaskId(subtopology, partition, _decoded(name, "utf-16-be", reader))
+    name = _read_text(reader, "utf-16-be", 2)
+    return TaskId(subtopology, partition, name)
 
 
 def _text(text: str) -> bytes:
@@ -329,19 +324,12 @@ def _text(text: str) -> bytes:
     return INT32.pack(len(encoded)) + encoded
 
 
-def _read_text(reader: Reader) -> str:
-    return _decoded(_read(reader, len(reader.array(1))), "utf-8", reader)
-
-
-def _decoded(encoded: bytes, encoding: str, reader: Reader) -> str:
+def _read_text(reader: Reader, encoding: str = "utf-8", unit: int = 1) -> str:
+    """Text behind its length in units of ``unit`` bytes."""
+    encoded = bytes(reader.take(unit * len(reader.array(unit))))
     try:
         return encoded.decode(encoding)
     except UnicodeDecodeError as error:
         raise ProtocolError(
             f"text before byte {reader.position} is not {encoding.upper()}: {error}"
         ) from error
-
-
-def _read(reader: Reader, size: int) -> bytes:
-    start = reader.advance(size)
-    return bytes(reader.data[start : reader.position])

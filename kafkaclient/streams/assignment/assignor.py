@@ -12,7 +12,6 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from functools import partial
 from itertools import cycle, permutations
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from kafkaclient.streams.assignment.clients import Assignment, Client, client_st
 from kafkaclient.streams.assignment.movement import TaskMover
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from kafkaclient.streams.assignment.clients import (
@@ -62,7 +61,7 @@ def assign(
     movements += mover.move_standbys()
     least_loaded = _LeastLoaded(states, lambda state: len(state.active) / state.capacity)
     for task in sorted(set(stateless_tasks) - set(stateful)):
-        least_loaded.give(task, attrgetter("active"), lambda _: True)
+        least_loaded.give(task, attrgetter("active"))
     return Assignment(
         clients={state.process_id: state.result() for state in states},
         movements=movements,
@@ -84,12 +83,12 @@ class _LeastLoaded:
         self,
         task: TaskId,
         tasks_of: Callable[[ClientState], set[TaskId]],
-        is_eligible: Callable[[ClientState], bool],
+        is_eligible: Callable[[ClientState], bool] = lambda _client: True,
     ) -> ClientState | None:
-        """Add the task to the least loaded eligible client, and return the client. None if no
-        client is eligible."""
+        """Add the task to the least loaded eligible client without a copy, and return the client.
+        None if there is none."""
         for index, (_, _, client) in enumerate(self._entries):
-            if is_eligible(client):
+            if not client.has(task) and is_eligible(client):
                 del self._entries[index]
                 tasks_of(client).add(task)
                 insort(self._entries, (self._load(client), client.order, client))
@@ -149,17 +148,11 @@ def assign_standbys(
     wanted = dict.fromkeys(stateful_tasks, num_standby_replicas)
     if tags:
         _assign_by_tags(clients, wanted, frozenset(tags), least_loaded)
-    missing = sum(_assign_least_loaded(task, count, least_loaded) for task, count in wanted.items())
+    for task in wanted:
+        while wanted[task] and least_loaded.give(task, attrgetter("standby")):
+            wanted[task] -= 1
     _balance_tasks(clients, attrgetter("standby"), same_tags=bool(tags))
-    return missing
-
-
-def _assign_least_loaded(task: TaskId, count: int, least_loaded: _LeastLoaded) -> int:
-    """Assign standbys to the least loaded clients without a copy. Returns how many failed."""
-    for left in range(count, 0, -1):
-        if not least_loaded.give(task, attrgetter("standby"), lambda client: not client.has(task)):
-            return left
-    return 0
+    return sum(wanted.values())
 
 
 def _assign_by_tags(
@@ -175,29 +168,23 @@ def _assign_by_tags(
     ]
     values = Counter(tag for tag, _ in frozenset[tuple[str, str]]().union(*client_tags))
     owners = {task: client for client in clients for task in client.active}
+    used: set[tuple[str, str]] = set()
+
+    def has_other_tags(client: ClientState) -> bool:
+        return used.isdisjoint(client_tags[client.order])
+
     for task, count in wanted.items():
-        used: set[tuple[str, str]] = set()
-        last: ClientState | None = owners[task]
+        used = set()
+        last = client_tags[owners[task].order]
         for copies in range(1, count + 1):
-            assert last is not None
             # With as many copies as a tag has values, the tag excludes no more clients.
-            used_up = {tag for tag, _ in client_tags[last.order] if values[tag] <= copies}
-            used = {each for each in used | client_tags[last.order] if each[0] not in used_up}
-            is_eligible = partial(_has_other_tags, task, used, client_tags)
-            last = least_loaded.give(task, attrgetter("standby"), is_eligible)
-            if last is None:
+            used_up = {tag for tag, _ in last if values[tag] <= copies}
+            used = {each for each in used | last if each[0] not in used_up}
+            given = least_loaded.give(task, attrgetter("standby"), has_other_tags)
+            if given is None:
                 break
+            last = client_tags[given.order]
             wanted[task] -= 1
-
-
-def _has_other_tags(
-    task: TaskId,
-    used: Set[tuple[str, str]],
-    client_tags: Sequence[frozenset[tuple[str, str]]],
-    client: ClientState,
-) -> bool:
-    """Whether the client has no copy of the task and none of the ``used`` tag values."""
-    return not client.has(task) and used.isdisjoint(client_tags[client.order])
 
 
 # --- Distributes a client's tasks over its consumers ----------------------------------------------

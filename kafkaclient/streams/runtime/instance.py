@@ -223,7 +223,10 @@ class Instance:
             ("inputs", protocol.watch_inputs(config.metadata_max_age_s, member.request_rejoin)),
             ("group", self._stay_in_group()),
         ):
-            stack.push_async_callback(_cancel, self._loop(name, work))
+            running = asyncio.create_task(
+                self._crash_on_error(work), name=f"kafkaclient-streams-{name}"
+            )
+            stack.push_async_callback(_cancel, running)
         self._is_working = True
 
     def _new_admin(self) -> Admin:
@@ -314,9 +317,6 @@ class Instance:
                 self._crashed.set_exception(explained)
             except (KafkaError, TimeoutError) as error:
                 _log.info("not known whether the internal topics exist: %r", error)
-
-    def _loop(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return asyncio.create_task(self._crash_on_error(work), name=f"kafkaclient-streams-{name}")
 
     async def _crash_on_error(self, work: Coroutine[Any, Any, None]) -> None:
         try:

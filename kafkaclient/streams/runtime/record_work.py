@@ -57,11 +57,6 @@ class _Output(NamedTuple):
     """Whether a codec has to be called by ``write_for``."""
 
 
-def _output(topic: str, key: TypeCodec, value: TypeCodec) -> _Output:
-    with_context = key.with_context or value.with_context
-    return _Output(topic, key, value, key.writer, value.writer, with_context)
-
-
 class Outputs:
     """The names and types of the topics that processors emit to."""
 
@@ -76,20 +71,22 @@ class Outputs:
         return found
 
     def _output(self, topic: str | Topic[Any, Any]) -> _Output:
-        if isinstance(topic, Topic):
-            internal = self._topology.repartition_topics
-            if isinstance(topic, RepartitionTopic) and topic.name not in internal:
-                raise ConfigError(
-                    f"emit({topic!r}): no processor reads this repartition topic; those that are "
-                    f"read are {', '.join(sorted(internal)) or 'none'}. Declare it as the input "
-                    "of a processor, or emit to a Topic"
-                )
-            return _output(self._topology.topic_name(topic.name), topic.key, topic.value)
-        declared = self._topology.inputs.get(topic)
+        declared = topic if isinstance(topic, Topic) else self._topology.inputs.get(topic)
         if declared is None:
             check_topic_name(topic)
-            return _output(topic, BYTES_OR_NONE, BYTES_OR_NONE)
-        return _output(self._topology.topic_name(topic), declared.key, declared.value)
+            name, key, value = str(topic), BYTES_OR_NONE, BYTES_OR_NONE
+        else:
+            internal = self._topology.repartition_topics
+            if isinstance(declared, RepartitionTopic) and declared.name not in internal:
+                raise ConfigError(
+                    f"emit({declared!r}): no processor reads this repartition topic; those that "
+                    f"are read are {', '.join(sorted(internal)) or 'none'}. Declare it as the input "
+                    "of a processor, or emit to a Topic"
+                )
+            name = self._topology.topic_name(declared.name)
+            key, value = declared.key, declared.value
+        with_context = key.with_context or value.with_context
+        return _Output(name, key, value, key.writer, value.writer, with_context)
 
 
 class _Emit:

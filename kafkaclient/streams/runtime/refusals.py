@@ -40,12 +40,23 @@ class SentRecords:
         self._sent.append(((task, source, offset), delivery))
 
     def blame(self, failure: BaseException, tasks: Collection[Task]) -> BaseException:
-        """The failure of the commit. If the broker refused records, this
-        becomes the error of their input records, when ``tasks`` process them again: then
-        RefusedRecordsError is returned."""
-        if not _is_refusal(failure):
+        """The failure of the commit. If brokers refused records or changes, each refusal becomes
+        the error of its input record when ``tasks`` process that again, and RefusedRecordsError is
+        returned."""
+        is_abort = isinstance(failure, TransactionAbortableError)
+        cause = failure.__cause__ if is_abort else failure
+        if not isinstance(cause, (RecordTooLargeError, RefusedChangeError)) and not (
+            isinstance(cause, BrokerError) and cause.code in _REFUSALS
+        ):
             return failure
-        found = self._refused() | _changed(failure, tasks)
+        found = self._refused()
+        if isinstance(failure, RefusedChangeError):
+            found |= {
+                (task, *writer): RecordTooLargeError(text)
+                for change, text in failure.changes.items()
+                for task in tasks
+                if (writer := task.writer(*change)) is not None
+            }
         for (task, source, offset), error in found.items():
             if task in tasks and not task.refuse(source, offset, error):
                 topic, partition = source
@@ -70,21 +81,3 @@ class SentRecords:
 
 _Culprit = tuple["Task", "TopicPartition", int]
 """A task, and the input record before an offset of a partition."""
-
-
-def _changed(failure: BaseException, tasks: Collection[Task]) -> dict[_Culprit, Exception]:
-    """The records that wrote the changes which were refused."""
-    refused = failure.changes if isinstance(failure, RefusedChangeError) else {}
-    return {
-        (task, *writer): RecordTooLargeError(text)
-        for change, text in refused.items()
-        for task in tasks
-        if (writer := task.writer(*change)) is not None
-    }
-
-
-def _is_refusal(failure: BaseException) -> bool:
-    cause = failure.__cause__ if isinstance(failure, TransactionAbortableError) else failure
-    return isinstance(cause, (RecordTooLargeError, RefusedChangeError)) or (
-        isinstance(cause, BrokerError) and cause.code in _REFUSALS
-    )

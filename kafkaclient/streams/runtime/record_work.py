@@ -80,8 +80,8 @@ class Outputs:
             if isinstance(declared, RepartitionTopic) and declared.name not in internal:
                 raise ConfigError(
                     f"emit({declared!r}): no processor reads this repartition topic; those that "
-                    f"are read are {', '.join(sorted(internal)) or 'none'}. Declare it as the input "
-                    "of a processor, or emit to a Topic"
+                    f"are read are {', '.join(sorted(internal)) or 'none'}. Declare it as the "
+                    "input of a processor, or emit to a Topic"
                 )
             name = self._topology.topic_name(declared.name)
             key, value = declared.key, declared.value

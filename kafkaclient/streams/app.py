@@ -39,15 +39,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from typing import TypeAlias
 
-    from kafkaclient.streams.declarations import SK, SV, K, V
     from kafkaclient.streams.group_protocol import HostInfo
     from kafkaclient.streams.metrics import AppState, StreamsMetricsSnapshot
     from kafkaclient.streams.records import Emit, Record
-    from kafkaclient.streams.serdes import TypeLike
+    from kafkaclient.streams.serdes import Serde, TypeLike
     from kafkaclient.streams.state.key_value_store import KeyValueStore
     from kafkaclient.streams.tasks import TaskDescription
     from kafkaclient.streams.topology import Process
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    DK = DefaultTypeVar("DK", default=bytes | None)
+    DV = DefaultTypeVar("DV", default=bytes | None)
+K = TypeVar("K")
+V = TypeVar("V")
+SK = TypeVar("SK")
+SV = TypeVar("SV")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 P = TypeVar("P", bound="Process")
@@ -123,10 +131,10 @@ class StreamsApp:
     def processor(
         self,
         *topics: str,
-        key: TypeLike[K] = ...,
-        value: TypeLike[V] = ...,
+        key: type[DK] | Serde[DK] = ...,
+        value: type[DV] | Serde[DV] = ...,
         **handlers: Unpack[_Handlers],
-    ) -> _Stateless[K, V]: ...
+    ) -> _Stateless[DK, DV]: ...
     @overload
     def processor(
         self, *topics: Topic[K, V], **handlers: Unpack[_Handlers]
@@ -139,11 +147,11 @@ class StreamsApp:
     def processor(
         self,
         *topics: str,
-        key: TypeLike[K] = ...,
-        value: TypeLike[V] = ...,
+        key: type[DK] | Serde[DK] = ...,
+        value: type[DV] | Serde[DV] = ...,
         store: Store[SK, SV],
         **handlers: Unpack[_Handlers],
-    ) -> _Stateful[K, V, SK, SV]: ...
+    ) -> _Stateful[DK, DV, SK, SV]: ...
     @overload
     def processor(
         self, *topics: Topic[K, V], store: Store[SK, SV], **handlers: Unpack[_Handlers]
@@ -172,8 +180,8 @@ class StreamsApp:
     def processor(
         self,
         *topics: str | Topic[Any, Any],
-        key: Any = ...,
-        value: Any = ...,
+        key: TypeLike[Any] = ...,
+        value: TypeLike[Any] = ...,
         store: str,
         **handlers: Unpack[_Handlers],
     ) -> _Decorator[Concatenate[Record[Any, Any], KeyValueStore[bytes, bytes], ...]]: ...
@@ -181,9 +189,10 @@ class StreamsApp:
     def processor(
         self,
         *topics: str | Topic[Any, Any],
-        key: Any = ...,
-        value: Any = ...,
-        stores: Sequence[str | Store[Any, Any]],
+        key: TypeLike[Any] = ...,
+        value: TypeLike[Any] = ...,
+        store: Store[Any, Any] | str = ...,
+        stores: Sequence[str | Store[Any, Any]] = ...,
         **handlers: Unpack[_Handlers],
     ) -> _Decorator[Concatenate[Record[Any, Any], ...]]: ...
 

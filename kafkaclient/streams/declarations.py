@@ -7,27 +7,17 @@ Kafka Streams: ``deserialization.exception.handler``, ``processing.exception.han
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, overload
 
 from kafkaclient.errors import ConfigError, InvalidTopicError
 from kafkaclient.streams.serdes import BYTES_OR_NONE, TypeCodec, TypeLike, codec_of
 from kafkaclient.topic_names import check_topic_name
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    K = TypeVar("K", default=bytes | None)
-    V = TypeVar("V", default=bytes | None)
-    SK = TypeVar("SK", default=bytes)
-    SV = TypeVar("SV", default=bytes)
-else:
-    from typing import TypeVar
-
-    K, V, SK, SV = map(TypeVar, ("K", "V", "SK", "SV"))
+K = TypeVar("K")
+V = TypeVar("V")
 
 FAIL: Final = "fail"  # end the application with an error that names the record
 NOT_GIVEN: Any = object()
-_BYTES: Any = bytes
 _FORMS = {0: "(record, emit)", 1: "(record, store, emit)"}
 _MAX_PARTITIONS = 10_000
 _SKIP: Final = "skip"  # log the record and continue; CONTINUE in Kafka Streams
@@ -44,8 +34,20 @@ class Topic(Generic[K, V]):
 
     __slots__ = ("key", "name", "value")
 
+    @overload
+    def __init__(self: Topic[bytes | None, bytes | None], name: str) -> None: ...
+    @overload
+    def __init__(self: Topic[K, bytes | None], name: str, *, key: TypeLike[K]) -> None: ...
+    @overload
+    def __init__(self: Topic[bytes | None, V], name: str, *, value: TypeLike[V]) -> None: ...
+    @overload
+    def __init__(self, name: str, *, key: TypeLike[K], value: TypeLike[V]) -> None: ...
     def __init__(
-        self, name: str, *, key: TypeLike[K] = BYTES_OR_NONE, value: TypeLike[V] = BYTES_OR_NONE
+        self,
+        name: str,
+        *,
+        key: Any = BYTES_OR_NONE,
+        value: Any = BYTES_OR_NONE,
     ) -> None:
         self.name = checked_name(name, "topic")
         self.key: TypeCodec = codec_of(key, f"the key type of topic {name!r}")
@@ -67,12 +69,39 @@ class RepartitionTopic(Topic[K, V]):
 
     __slots__ = ("partitions",)
 
+    @overload
+    def __init__(
+        self: RepartitionTopic[bytes | None, bytes | None],
+        name: str,
+        *,
+        partitions: int | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: RepartitionTopic[K, bytes | None],
+        name: str,
+        *,
+        key: TypeLike[K],
+        partitions: int | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: RepartitionTopic[bytes | None, V],
+        name: str,
+        *,
+        value: TypeLike[V],
+        partitions: int | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, name: str, *, key: TypeLike[K], value: TypeLike[V], partitions: int | None = None
+    ) -> None: ...
     def __init__(
         self,
         name: str,
         *,
-        key: TypeLike[K] = BYTES_OR_NONE,
-        value: TypeLike[V] = BYTES_OR_NONE,
+        key: Any = BYTES_OR_NONE,
+        value: Any = BYTES_OR_NONE,
         partitions: int | None = None,
     ) -> None:
         super().__init__(name, key=key, value=value)
@@ -86,7 +115,7 @@ class RepartitionTopic(Topic[K, V]):
         self.partitions = partitions
 
 
-class Store(Generic[SK, SV]):
+class Store(Generic[K, V]):
     """A store of a processor: its name and the types of its keys and values, as for
     :class:`Topic`. Each task has its own :class:`~kafkaclient.streams.KeyValueStore`.
 
@@ -96,8 +125,20 @@ class Store(Generic[SK, SV]):
 
     __slots__ = ("key", "name", "value")
 
+    @overload
+    def __init__(self: Store[bytes, bytes], name: str) -> None: ...
+    @overload
+    def __init__(self: Store[K, bytes], name: str, *, key: TypeLike[K]) -> None: ...
+    @overload
+    def __init__(self: Store[bytes, V], name: str, *, value: TypeLike[V]) -> None: ...
+    @overload
+    def __init__(self, name: str, *, key: TypeLike[K], value: TypeLike[V]) -> None: ...
     def __init__(
-        self, name: str, *, key: TypeLike[SK] = _BYTES, value: TypeLike[SV] = _BYTES
+        self,
+        name: str,
+        *,
+        key: Any = bytes,
+        value: Any = bytes,
     ) -> None:
         self.name = checked_name(name, "store")
         self.key: TypeCodec = _store_codec(key, f"the key type of store {name!r}")

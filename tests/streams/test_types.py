@@ -67,6 +67,10 @@ RIGHT = """
         await emit(Topic[str | None, str]("o", key=Optional[str], value=str), "x")
 
 
+    @app.processor(Topic("loose", value=Optional[int]))
+    async def loose(record: Record[bytes | None, int | None], emit: Emit) -> None: ...
+
+
     async def called(record: Record[bytes | None, str], emit: Emit) -> None:
         await asyncio.create_task(split(record, emit))
 

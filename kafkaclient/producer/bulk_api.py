@@ -5,26 +5,20 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.producer.base import ProducerBase
 from kafkaclient.producer.batches.record import RawRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.batches.delivery import Delivery
-    from kafkaclient.producer.batches.serializers import Serializers
     from kafkaclient.producer.bulk.batch_builder import RecordBatchBuilder
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
-    from kafkaclient.producer.runtime import ProducerRuntime
     from kafkaclient.types import HeadersLike
 
 
-class SendManyMixin:
+class BulkApi(ProducerBase):
     """The methods of :class:`~kafkaclient.Producer` for many records."""
-
-    config: ProducerConfig
-    _serializers: Serializers | None
-    _wall_clock: Callable[[], float]
 
     async def send_many(
         self,
@@ -155,6 +149,3 @@ class SendManyMixin:
         except BaseException:
             batch.give_back()
             raise
-
-    def _open(self, *, in_transaction: bool = True) -> ProducerRuntime:
-        raise NotImplementedError  # Producer implements it

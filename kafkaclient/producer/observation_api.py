@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkaclient.producer.base import ProducerBase
 from kafkaclient.producer.observability.health import Health, check_brokers
 from kafkaclient.producer.settings import ProducerState
 
@@ -11,14 +12,10 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import PartitionView
     from kafkaclient.metrics.snapshot import MetricsSnapshot
     from kafkaclient.producer.partitioning.partitioners import LoadSnapshot
-    from kafkaclient.producer.runtime import ProducerRuntime
 
 
-class ObservationMixin:
+class ObservationApi(ProducerBase):
     """The methods of :class:`~kafkaclient.Producer` that show the cluster and the producer."""
-
-    _core: ProducerRuntime | None
-    _state: ProducerState
 
     async def partitions_for(self, topic: str) -> tuple[PartitionView, ...]:
         """The topic's partitions in order, with leader, replicas and in-sync replicas.
@@ -98,15 +95,3 @@ class ObservationMixin:
         ``partitions`` False leaves out the load of each partition, which takes most of the time.
         """
         return self._started("load").load.snapshot(partitions=partitions)
-
-    def _open(self, *, in_transaction: bool = True) -> ProducerRuntime:
-        """See :class:`~kafkaclient.Producer`."""
-        raise NotImplementedError
-
-    def _started(self, what: str) -> ProducerRuntime:
-        """See :class:`~kafkaclient.Producer`."""
-        raise NotImplementedError
-
-    def _check_loop(self, core: ProducerRuntime, what: str) -> None:
-        """See :class:`~kafkaclient.Producer`."""
-        raise NotImplementedError

@@ -17,13 +17,12 @@ from kafkaclient.net.off_loop import guard
 from kafkaclient.producer.batches.delivery import Delivery
 from kafkaclient.producer.batches.direct_append import DirectAppend
 from kafkaclient.producer.batches.record import RawRecord, serialized_record
-from kafkaclient.producer.batches.serializers import Serializers
-from kafkaclient.producer.bulk_api import SendManyMixin
+from kafkaclient.producer.bulk_api import BulkApi
 from kafkaclient.producer.observability.reports import report_start
-from kafkaclient.producer.observation_api import ObservationMixin
+from kafkaclient.producer.observation_api import ObservationApi
 from kafkaclient.producer.runtime import ProducerRuntime
 from kafkaclient.producer.settings import ProducerState
-from kafkaclient.producer.transaction_api import TransactionMixin
+from kafkaclient.producer.transaction_api import TransactionApi
 from kafkaclient.time_limit import time_limit
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 _OVERHEAD = 128  # bytes: a batch with one record takes less besides key, value and headers
 
 
-class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin):
+class Producer(DirectAppend, BulkApi, TransactionApi, ObservationApi):
     """Publishes records to Kafka from one asyncio event loop.
 
     ::
@@ -62,10 +61,6 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin):
             is set and pyarrow is not installed.
     """
 
-    # Class-level defaults: __del__ also runs when __init__ raised.
-    _state = ProducerState.NEW
-    _core: ProducerRuntime | None = None
-
     def __init__(
         self,
         bootstrap_or_mapping: (
@@ -79,17 +74,15 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin):
         rng: Random | None = None,
         **options: Any,
     ) -> None:
-        self.config: ProducerConfig = ProducerConfig.build(bootstrap_or_mapping, options)
+        super().__init__(ProducerConfig.build(bootstrap_or_mapping, options), wall_clock)
         if self.config.telemetry is not None:
             # Raises ConfigError now if pyarrow or a file system cannot be imported.
             import_module("kafkaclient.telemetry.reading").check_scheme(self.config.telemetry)
         if self.config.transactional_id is not None:
             # It takes a tenth of a second: not in the event loop of a later start().
             import_module("kafkaclient.producer.transactions.manager")
-        self._serializers = Serializers.of(self.config)
         self._dialer = dialer
         self._clock = clock
-        self._wall_clock = wall_clock
         self._rng = rng or Random()
         self._stopping: asyncio.Task[int] | None = None
 
@@ -267,34 +260,6 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin):
         record = serialized_record(self.config, self._wall_clock, raw, self._serializers)
         return admission.append_or_hold(raw.topic, record)
 
-    def _open(self, *, in_transaction: bool = True) -> ProducerRuntime:
-        """The runtime of a running producer; raises if records are not taken now.
-
-        ``in_transaction`` False: the call does not need an open transaction.
-        """
-        core = self._core
-        if core is not None and core.fatal is not None:
-            raise core.fatal.with_traceback(None)  # it is raised many times
-        if core is None or self._state is not ProducerState.RUNNING:
-            raise self._not_running(_not_done(in_transaction))
-        if asyncio._get_running_loop() is not core.loop:
-            self._check_loop(core, _not_done(in_transaction))
-        if in_transaction and core.transactions is not None:
-            core.transactions.check_open()
-        return core
-
-    def _check_loop(self, core: ProducerRuntime, what: str) -> None:
-        if asyncio._get_running_loop() is not core.loop:
-            advice = (
-                "that loop is closed: start a producer in the new one"
-                if core.loop.is_closed()
-                else "each asyncio.run has a loop of its own, so start a producer in each; from "
-                "another thread, use asyncio.run_coroutine_threadsafe"
-            )
-            raise ProducerStateError(
-                f"{what}: the producer belongs to the event loop it was started in; {advice}"
-            )
-
     async def flush(self, timeout: float | None = None) -> None:
         """Send all records without lingering, and wait until each has an outcome.
 
@@ -321,24 +286,8 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, ObservationMixin):
         finally:
             core.metrics.flushed(core.now() - asked_at)
 
-    def _started(self, what: str) -> ProducerRuntime:
-        """The runtime, from :meth:`start` on, also of a stopped producer."""
-        if self._core is None or self._state is ProducerState.FORKED:
-            raise self._not_running(what)
-        return self._core
-
-    def _not_running(self, what: str) -> ProducerStateError:
-        closed = self._state in (ProducerState.STOPPING, ProducerState.STOPPED)
-        return (ProducerClosedError if closed else ProducerStateError)(
-            f"{what}: the producer {self._state.value}"
-        )
-
 
 Producer.send.__qualname__ = "Producer.send"  # for the warning about a call without await
-
-
-def _not_done(is_record: bool) -> str:
-    return "the record was not sent" if is_record else "nothing was done"
 
 
 def _weakly(

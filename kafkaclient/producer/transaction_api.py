@@ -8,6 +8,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError, ProducerStateError, TransactionAbortableError
+from kafkaclient.producer.base import ProducerBase
 from kafkaclient.producer.transactions.states import TransactionState
 from kafkaclient.topic_names import check_topic_name
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
@@ -17,12 +18,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from kafkaclient.producer.runtime import ProducerRuntime
     from kafkaclient.producer.transactions.manager import TransactionManager
     from kafkaclient.types import PreparedTransaction
 
 
-class TransactionMixin:
+class TransactionApi(ProducerBase):
     """The methods of a :class:`~kafkaclient.Producer` with a ``transactional.id``.
 
     Consumers with ``isolation.level=read_committed`` see either all records of a transaction, and
@@ -33,8 +33,6 @@ class TransactionMixin:
     outcome. Besides the errors listed with each method, all raise ProducerFencedError once another
     producer with the same transactional id has been started; the fenced producer cannot go on.
     """
-
-    _core: ProducerRuntime | None
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
         """A block that commits its transaction at the end, or aborts it on an exception::
@@ -166,9 +164,6 @@ class TransactionMixin:
         if transactions is None:
             raise ProducerStateError(f"{what}: the producer has no transactional.id")
         return transactions
-
-    def _open(self, *, in_transaction: bool = True) -> ProducerRuntime:
-        raise NotImplementedError  # Producer implements it
 
 
 class _Transaction:

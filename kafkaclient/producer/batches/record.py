@@ -106,15 +106,15 @@ def serialized_record(
 ) -> Record | PendingRecord:
     """:func:`checked_record` after the serializers (None: there are none). Returns a
     :class:`PendingRecord` if a serializer returned an awaitable."""
-    if serializers is None:
-        return checked_record(config, wall_clock, raw)
-    if not raw.in_bytes:
-        check_place(raw.topic, raw.partition)  # before user code runs
+    partition = check_place(raw.topic, raw.partition)  # before user code runs
+    if partition is not raw.partition:
+        raw = raw._replace(partition=partition)
+    if serializers is not None and not raw.in_bytes:
         value, key, headers = serializers.apply(raw.topic, raw.value, raw.key, raw.headers)
         raw = raw._replace(value=value, key=key, headers=headers)
     if isinstance(raw.value, AwaitedFields):
         return PendingRecord(config, wall_clock, raw)
-    return checked_record(config, wall_clock, raw)
+    return record_of_bytes(config, wall_clock, raw)
 
 
 def checked_record(

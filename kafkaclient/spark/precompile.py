@@ -63,18 +63,13 @@ def _spark_home() -> Path | None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
+    argparse.ArgumentParser(
         prog="python -m kafkaclient.spark.precompile",
         description="Add compiled modules to the zips from which Spark's Python processes import "
-        "PySpark, so that each process starts faster.",
-    )
-    parser.add_argument(
-        "--spark-home",
-        type=Path,
-        default=_spark_home(),
-        help="[%(default)s: SPARK_HOME, or PySpark's]",
-    )
-    home: Path | None = parser.parse_args().spark_home
+        "PySpark, so that each process starts faster. Spark is in SPARK_HOME, or in the package "
+        "pyspark.",
+    ).parse_args()
+    home = _spark_home()
     zips = sorted(home.glob("python/lib/*.zip")) if home is not None else []
     if not zips:
         sys.stderr.write(f"no zips in {home}/python/lib: set SPARK_HOME or install pyspark\n")

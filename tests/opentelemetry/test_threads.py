@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kafkaclient.opentelemetry import KafkaclientInstrumentor
 
 _THREADS = 3
-_RECORDS = 12_000  # of each thread: enough for many mistakes if threads share a record's answers
 _IN_A_CONTEXT = 3  # records
 
 
@@ -46,13 +45,13 @@ def hasty_threads() -> Iterator[None]:
     sys.setswitchinterval(usual)
 
 
-async def wrong_contexts(thread: int, flags: int) -> list[tuple[str, str | None]]:
+async def wrong_contexts(thread: int, flags: int, records: int) -> list[tuple[str, str | None]]:
     """The records of one producer that carry another trace than the one they were sent in."""
     fake = FakeCluster(1)
     fake.create_topic("t", 1, 1)
     async with Producer(fake.bootstrap, dialer=fake) as producer:
         await producer.partitions_for("t")
-        for n in range(_RECORDS // _IN_A_CONTEXT):
+        for n in range(records // _IN_A_CONTEXT):
             parent = SpanContext((thread + 1) << 64 | n + 1, n + 1, True, TraceFlags(flags))
             token = context.attach(trace.set_span_in_context(NonRecordingSpan(parent)))
             for _ in range(_IN_A_CONTEXT):
@@ -61,20 +60,21 @@ async def wrong_contexts(thread: int, flags: int) -> list[tuple[str, str | None]
             if n % 100 == 0:
                 await producer.flush()
     found = [((r.value or b"").decode(), header(r)) for r in fake.log("t", 0)]
-    assert len(found) == _RECORDS
+    assert len(found) == records
     return [(trace_id, told) for trace_id, told in found if f"00-{trace_id}-" not in (told or "")]
 
 
 @pytest.mark.parametrize(
-    ("sampler", "flags"),
+    ("sampler", "flags", "count"),  # enough for many mistakes if threads share a record's answers
     [
-        pytest.param(ParentBased(ALWAYS_OFF), TraceFlags.DEFAULT, id="unsampled"),
-        pytest.param(ParentBased(ALWAYS_ON), TraceFlags.SAMPLED, id="sampled"),
+        pytest.param(ParentBased(ALWAYS_OFF), TraceFlags.DEFAULT, 12_000, id="unsampled"),
+        pytest.param(ParentBased(ALWAYS_ON), TraceFlags.SAMPLED, 4_500, id="sampled"),
     ],
 )
 def test_each_record_carries_the_context_of_its_own_thread(
     sampler: Sampler,
     flags: int,
+    count: int,
     hasty_threads: None,
     instrumentor: KafkaclientInstrumentor,
     caplog: pytest.LogCaptureFixture,
@@ -85,7 +85,7 @@ def test_each_record_carries_the_context_of_its_own_thread(
     instrumentor.instrument(tracer_provider=provider)
 
     def send(thread: int) -> list[tuple[str, str | None]]:
-        return asyncio.run(wrong_contexts(thread, flags))
+        return asyncio.run(wrong_contexts(thread, flags, count))
 
     with ThreadPoolExecutor(_THREADS) as threads:
         for wrong in threads.map(send, range(_THREADS)):
@@ -93,4 +93,4 @@ def test_each_record_carries_the_context_of_its_own_thread(
     # A loop may stand still: the threads take turns.
     assert not [record for record in caplog.records if "wakeup" not in record.name]
     span_ids = {span.context.span_id for span in ended.spans if span.context is not None}
-    assert len(span_ids) == len(ended.spans) == flags * _THREADS * _RECORDS
+    assert len(span_ids) == len(ended.spans) == flags * _THREADS * count

@@ -43,7 +43,7 @@ def test_every_row_once_or_the_query_says_why_not(
     event(f"fails: {failure is not None}")
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(
     write_s=st.integers(0, 200),
     end_s=st.integers(0, 40),
@@ -62,7 +62,7 @@ def test_a_driver_that_is_slow_commits_no_part_of_a_batch(
     assert kafka.visible() == query.everything()
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(script=scripts, splits=splits, sizes=sizes, restored=restored, readable=st.booleans())
 def test_a_restored_checkpoint_loses_and_repeats_nothing_silently(
     script: dict[int, str],

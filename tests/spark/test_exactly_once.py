@@ -349,7 +349,7 @@ async def test_no_ledger_is_made_that_cannot_be_written() -> None:
 
 
 async def test_an_existing_ledger_is_checked_once(caplog) -> None:
-    """Earlier releases made ledgers with one replica. Each commit calls ``make_ledger``."""
+    """Each commit calls ``make_ledger``."""
     fake = FakeCluster()
     fake.create_topic("q", 1)  # as brokers create it by themselves
     async with Admin(fake.bootstrap, dialer=fake) as admin:

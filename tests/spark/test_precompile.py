@@ -35,6 +35,11 @@ def _zip(home: Path) -> Path:
     return home / "python/lib/words.zip"
 
 
+def run_in(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    monkeypatch.setattr(sys, "argv", ["precompile"])
+    monkeypatch.setenv("SPARK_HOME", str(home))
+
+
 def _imported_from(home: Path) -> str:
     code = "import words.longer as w; print(w.COUNT, w.__file__)"
     done = subprocess.run(
@@ -77,7 +82,7 @@ def test_a_broken_zip_stays_and_is_named(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _zip(home).write_bytes(b"not a zip")
-    monkeypatch.setattr(sys, "argv", ["precompile", "--spark-home", str(home)])
+    run_in(monkeypatch, home)
     assert precompile.main() == 1
     assert str(_zip(home)) in capsys.readouterr().err
     assert [path.name for path in _zip(home).parent.iterdir()] == ["words.zip"]
@@ -86,9 +91,9 @@ def test_a_broken_zip_stays_and_is_named(
 def test_the_command_counts_modules(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["precompile", "--spark-home", str(home)])
+    run_in(monkeypatch, home)
     assert precompile.main() == 0
     assert "words.zip: 2 modules compiled for Python 3." in capsys.readouterr().out
-    monkeypatch.setattr(sys, "argv", ["precompile", "--spark-home", str(home / "python")])
+    run_in(monkeypatch, home / "python")
     assert precompile.main() == 2
     assert "no zips in" in capsys.readouterr().err

@@ -164,7 +164,7 @@ def test_a_task_that_stops_early(cache: Any, fake, fill: Callable[..., None], op
     """LIMIT: Spark takes no more batches while the next one is on its way."""
     fill(1, 30)
     few = options(**{"kafka.max.partition.fetch.bytes": "1"})
-    fake.round_trip_s = 0.2
+    fake.round_trip_s = 0.05
     read = read_range(few, ReadRange("t", 1, 0, 30), cache)
     assert next(read).num_rows >= 1
     read.close()

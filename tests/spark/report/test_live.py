@@ -16,7 +16,7 @@ import pytest
 from kafkaclient.errors import ConfigError
 from kafkaclient.spark.report import choices, follow, live
 from kafkaclient.spark.report.follow import WindowTable, alone, write_view
-from kafkaclient.spark.report.live import RECENT, WINDOWS, LiveWindows, count_messages
+from kafkaclient.spark.report.live import WINDOWS, LiveWindows, count_messages
 from kafkaclient.telemetry import SCHEMA, SCHEMA_VERSION, VERSION_KEY
 from kafkaclient.telemetry.format import as_message
 
@@ -95,19 +95,18 @@ def test_what_was_saved_is_shown() -> None:
 
 def test_open_and_closed_windows_are_judged_together() -> None:
     """Broker 1 is excluded for a minute. Windows and topics share blocks of ten seconds."""
-    found, seconds = windows(), []
+    found, seconds, rows = windows(), [], list[Row]()
     for second in range(2, 200):
         for topic in ("t", "u"):
             brokers = (0,) if 30 <= second < 90 else (0, 1)
             took_s = {0: 0.01, 1: 0.02 + second / 1e4}
-            rows = [
-                batch(second + 0.5 + took_s[b], b, topic=topic, bound_s=second + 0.5)
-                for b in brokers
-            ]
-            rows = [{**row, "sent_s": row["bound_s"]} for row in rows]
-            found.add(count_messages([message(*rows)], 5.0))
+            sent = {"bound_s": second + 0.5, "sent_s": second + 0.5}
+            rows += [batch(second + 0.5 + took_s[b], b, topic=topic, **sent) for b in brokers]
             seconds += [(second + STARTED, b, 1.0, took_s[b]) for b in brokers if topic == "t"]
-        found.close()
+        if second % 5 == 4:
+            found.add(count_messages([message(*rows)], 5.0))
+            found.close()
+            rows.clear()
     names = ("second", "broker", "chosen", "chosen_s")
     table = pa.table(dict(zip(names, zip(*seconds, strict=True), strict=True)))
     one = choices.blocks(0, table, {0: 1, 1: 1})
@@ -119,16 +118,23 @@ def test_open_and_closed_windows_are_judged_together() -> None:
     assert expected.assumed > 0.1
 
 
+@pytest.fixture
+def few_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "SHOWN", 20)
+    monkeypatch.setattr(live, "RECENT", 3)
+
+
+@pytest.mark.usefixtures("few_windows")
 def test_choices_of_old_windows_are_forgotten() -> None:
     def saving(*seconds: int) -> Any:
-        rows = [batch(s + took, b) for s in seconds for b, took in ((0, 0.01), (1, 0.3))]
         found = windows()
-        for row in rows:
-            found.add(count_messages([message(row)], 5.0))
+        for second in seconds:
+            rows = (batch(second + took, b) for b, took in ((0, 0.01), (1, 0.3)))
+            found.add(count_messages([message(*rows)], 5.0))
             found.close()
         return found.view()["saving"]
 
-    assert saving(1, *range(700, 800)) == saving(*range(700, 800))
+    assert saving(1, *range(110, 130)) == saving(*range(110, 130))
 
 
 def test_exclusions_are_added_up_by_reason() -> None:
@@ -153,13 +159,14 @@ def test_each_window_is_closed_once() -> None:
     assert pa.Table.from_pylist(closed, WINDOWS)["batches"].to_pylist() == [1]
 
 
+@pytest.mark.usefixtures("few_windows")
 def test_memory_does_not_grow_with_time() -> None:
     found = windows()
-    for window in range(200):
+    for window in range(40):
         found.add(count_messages([message(batch(5.0 * window + 1))], 5.0))
         found.close()
-    assert len(found._counts) <= RECENT
-    assert len([row for row in found.view()["lines"] if row["kind"] == "all"]) == 120
+    assert len(found._counts) <= live.LATENESS_S / 5 + 3
+    assert len([row for row in found.view()["lines"] if row["kind"] == "all"]) == 20
 
 
 def test_what_cannot_be_read_is_skipped_and_logged_once_for_each_reason(

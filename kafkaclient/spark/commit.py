@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.errors import CheckpointMismatchError, TransactionLostError
 from kafkaclient.spark.ledger import State
+from kafkaclient.spark.offsets import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -191,9 +192,8 @@ async def _end(
 
 def _names_and_verb(lost: list[PreparedTransaction]) -> str:
     """Such as ``transactions a, b are``."""
-    names = ", ".join(each.transactional_id for each in lost[:5])
-    more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
-    return f"transaction{'s' * (len(lost) > 1)} {names}{more} {'are' if len(lost) > 1 else 'is'}"
+    names = listed([each.transactional_id for each in lost])
+    return f"transaction{'s' * (len(lost) > 1)} {names} {'are' if len(lost) > 1 else 'is'}"
 
 
 def _check_order(last: Decision | None, wanted: Decision) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 
 EARLIEST, LATEST = -2, -1  # in place of an offset, as in ListOffsets requests
@@ -154,6 +154,12 @@ def limit_offsets(
         tp: min(offset, start[tp] + max(1, most * sizes[tp] // total)) if sizes[tp] else offset
         for tp, offset in end.items()
     }
+
+
+def listed(named: Collection[object]) -> str:
+    """At most five of the names, and how many more there are."""
+    names = sorted(map(str, named))
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 # --- Reads a batch's end offsets from a query's checkpoint ----------------------------------------

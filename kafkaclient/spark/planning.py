@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from kafkaclient.errors import ConfigError, UnknownTopicError
 from kafkaclient.reader import Reader
 from kafkaclient.spark.filters import narrowed, since_ms
-from kafkaclient.spark.offsets import EARLIEST, LATEST, ByOffset, ByTime, ReadRange, split
+from kafkaclient.spark.offsets import EARLIEST, LATEST, ByOffset, ByTime, ReadRange, listed, split
 
 if TYPE_CHECKING:
     import re
@@ -99,7 +99,7 @@ class Planner:
             found = [tp for tp in found if tp in assigned]
             missing = assigned - set(found)
         if missing and not ignore_missing:
-            raise UnknownTopicError(f"{_list_names(missing)}: subscribed, but nonexistent")
+            raise UnknownTopicError(f"{listed(missing)}: subscribed, but nonexistent")
         return found
 
     async def _refresh_matching_topics(self, pattern: re.Pattern[str]) -> None:
@@ -199,7 +199,7 @@ class Planner:
         if without_record and limit.otherwise == "error":
             raise ConfigError(
                 f"the options {side}Timestamp and {side}OffsetsByTimestamp found no record with "
-                f"that timestamp or a later one in {_list_names(without_record)}; with "
+                f"that timestamp or a later one in {listed(without_record)}; with "
                 "startingOffsetsByTimestampStrategy=latest such partitions are read from their end"
             )
         return found | await self.offsets(without_record, "latest")
@@ -255,15 +255,8 @@ def _of_each(
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         raise ConfigError(
-            f"option {option} must name every partition; {_list_names(missing)} {verb} missing"
+            f"option {option} must name every partition; {listed(missing)} {verb} missing"
         )
     if others:
-        raise ConfigError(
-            f"option {option} names {_list_names(others)}, not subscribed or nonexistent"
-        )
+        raise ConfigError(f"option {option} names {listed(others)}, not subscribed or nonexistent")
     return dict(given)
-
-
-def _list_names(named: Collection[str | TopicPartition]) -> str:
-    names = sorted(map(str, named))
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

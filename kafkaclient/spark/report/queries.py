@@ -163,8 +163,7 @@ FROM seconds WHERE error IS NOT NULL GROUP BY run, error ORDER BY run, records D
 
 SKEW = """
 WITH sent AS (
-  SELECT run, second, topic, partition, broker, sum(bytes) AS bytes, sum(records) AS records
-  FROM seconds WHERE broker >= 0 GROUP BY run, second, topic, partition, broker
+  SELECT run, second, topic, partition, broker, bytes, records FROM seconds WHERE broker >= 0
 ), places AS (
   SELECT run, topic, count(DISTINCT partition) AS partitions FROM sent GROUP BY run, topic
 ), nodes AS (

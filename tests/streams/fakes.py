@@ -32,6 +32,20 @@ if TYPE_CHECKING:
 CONFIG = ProducerConfig.build({"bootstrap_servers": "127.0.0.1:9092"})
 
 
+class Clock:
+    """Stands still, unless a test changes ``now``."""
+
+    def __init__(self, now: float = 100.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class GiveUp(BaseException):
+    """No Exception."""
+
+
 class Record(NamedTuple):
     """The fields of fetched records that tasks read."""
 

@@ -18,20 +18,13 @@ from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.task_states import TaskEvent
 from kafkaclient.streams.tasks import TaskId, TaskState
 from kafkaclient.types import TopicPartition
+from tests.streams.fakes import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 T0, T1 = TaskId(0, 0), TaskId(0, 1)
 LOG = TopicPartition("app-s-changelog", 0)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Told(RestoreListener):

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaclient.streams.metrics import AppState, StreamsMetrics
 from kafkaclient.streams.tasks import TaskDescription, TaskId, TaskState
-from tests.streams.test_listeners import Clock
+from tests.streams.fakes import Clock
 
 T0, T1, T2 = (TaskId(0, number) for number in range(3))
 

@@ -5,20 +5,14 @@ from __future__ import annotations
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.group_protocol import NO_REBALANCE
 from kafkaclient.streams.leader import RebalanceSchedule
+from tests.streams.fakes import Clock
 
 A, B = TaskId(0, 0), TaskId(0, 1)
 WALL = 1_700_000_000.0
 
 
-class Clock:
-    now = 50.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def schedule(clock: Clock) -> RebalanceSchedule:
-    return RebalanceSchedule(100, clock, lambda: WALL + clock.now - 50.0)
+    return RebalanceSchedule(100, clock, lambda: WALL + clock.now - 100.0)
 
 
 def in_ms(seconds: float) -> int:

@@ -23,7 +23,7 @@ from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
 from kafkaclient.streams.state.rocks import RocksStore
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
-from tests.streams.fakes import FakeOutput, Record, bytes_store, record, topology_of
+from tests.streams.fakes import FakeOutput, GiveUp, Record, bytes_store, record, topology_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,10 +181,6 @@ async def test_a_dead_letter_that_is_too_large_names_its_record(world: World) ->
     message = r"words-0, offset 7, .*ValueError: no.* to dead either.*max\.request\.size"
     with pytest.raises(StreamsError, match=message):
         await world.process(process, DEAD, record(7, b"a", bytes(1_048_400)))
-
-
-class GiveUp(BaseException):
-    pass
 
 
 @pytest.mark.parametrize("error", [GiveUp(), GeneratorExit()])

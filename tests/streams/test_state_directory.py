@@ -18,19 +18,12 @@ from kafkaclient.streams.state.directory import (
     StateDirectory,
     TaskDirectory,
 )
-from tests.streams.fakes import on_disk
+from tests.streams.fakes import Clock, on_disk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 A, B = TaskId(0, 0), TaskId(0, 1)
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def opened(path: Path, clock: Clock | None = None) -> StateDirectory:
@@ -153,7 +146,7 @@ def test_a_store_that_may_lack_deletions_is_removed(
 
 
 def test_cleaning_waits_and_keeps_reported_tasks(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = Clock(0.0)
     directory = opened(tmp_path, clock)
     for task in (A, B):
         on_disk(directory, task, 1)

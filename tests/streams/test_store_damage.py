@@ -18,20 +18,13 @@ from kafkaclient.streams.state.directory import ChangelogTopic, StoreDirectory
 from kafkaclient.streams.state.rocks import RocksStore
 from kafkaclient.streams.tasks import TaskId
 from kafkaclient.types import TopicPartition
-from tests.streams.fakes import InlineDisk
+from tests.streams.fakes import Clock, InlineDisk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CHANGELOG = TopicPartition("app-counts-changelog", 0)
 Change = tuple[bytes, "bytes | None"]
-
-
-class Clock:
-    now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def opened(path: Path, clock: Clock, retention_s: float = 100.0) -> TaskStore:
@@ -64,7 +57,7 @@ def test_damaged_files_are_noticed(
     data: st.DataObject, before: list[Change], more: list[Change], later: list[Change]
 ) -> None:
     """Either the files cannot be opened, or the store has what a restore from the changelog has."""
-    path, clock = Path(tempfile.mkdtemp()), Clock()
+    path, clock = Path(tempfile.mkdtemp()), Clock(1_000_000.0)
     try:
         store = opened(path, clock)
         follow(store, before)
@@ -106,7 +99,7 @@ def test_files_that_are_gone_are_told(
     tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     changelog = [(b"%d" % n, b"v") for n in range(50)]
-    store = opened(tmp_path, Clock())
+    store = opened(tmp_path, Clock(1_000_000.0))
     follow(store, changelog)
     store.close()
     rocksdb = tmp_path / "counts" / "rocksdb"
@@ -116,7 +109,7 @@ def test_files_that_are_gone_are_told(
         manifest = next(rocksdb.glob("MANIFEST*"))
         manifest.write_bytes(manifest.read_bytes()[:60])
     try:
-        store = opened(tmp_path, Clock())
+        store = opened(tmp_path, Clock(1_000_000.0))
     except StateStoreError:
         if how == "removed":
             raise
@@ -130,7 +123,7 @@ def test_a_copy_that_was_away_for_too_long_starts_over(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Brokers have removed the deletions of the keys meanwhile."""
-    clock = Clock()
+    clock = Clock(1_000_000.0)
     store = opened(tmp_path, clock)
     follow(store, [(b"k", b"v")])
     clock.now += 99
@@ -148,7 +141,7 @@ def test_a_copy_that_was_away_for_too_long_starts_over(
 
 def test_an_active_task_that_was_away_for_too_long_is_no_complete_copy(tmp_path: Path) -> None:
     """Another instance may have had the task meanwhile."""
-    clock = Clock()
+    clock = Clock(1_000_000.0)
     store = opened(tmp_path, clock)
     follow(store, [(b"k", b"v")])
     clock.now += 90

@@ -30,6 +30,7 @@ from kafkaclient.streams import (
     TopologyTest,
 )
 from kafkaclient.wire.murmur2 import partition_for_key
+from tests.streams.fakes import GiveUp
 
 if TYPE_CHECKING:
     from kafkaclient.streams import Emit, KeyValueStore, Record
@@ -420,10 +421,6 @@ def test_a_large_change_fails_its_record() -> None:
         test.send("in", b"x")
     with pytest.raises(ConfigError):
         app().processor("in", store=b"s")(process)
-
-
-class GiveUp(BaseException):
-    pass
 
 
 async def cancel_self() -> None:

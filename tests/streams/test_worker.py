@@ -18,7 +18,7 @@ from kafkaclient.streams import DeadLetter, Serde
 from kafkaclient.streams.metrics import AppState
 from kafkaclient.streams.tasks import TaskState
 from kafkaclient.testing.clock import virtual_time
-from tests.streams.fakes import topology_of
+from tests.streams.fakes import GiveUp, topology_of
 from tests.streams.world import (
     PATIENCE,
     TIMEOUT,
@@ -243,10 +243,6 @@ def check(partition: Partition, values: list[bytes]) -> None:
     assert by_topic["dead"] == [value for value in values if value in (b"poison", b"garbage")]
     state = {each.key: each.value for each in partition.changelog}
     assert state == ({b"k": b"%d" % len(good)} if good else {})
-
-
-class GiveUp(BaseException):
-    """What ``behave`` cannot raise."""
 
 
 DROPPED = "dropped-records-total"

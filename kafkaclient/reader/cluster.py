@@ -237,42 +237,28 @@ class ReaderCluster:
                 errors.append(LeaderChangedError(f"{tp}: it has no leader that is up"))
             else:
                 by_node.setdefault(leader.node_id, []).append(tp)
-        answers = await asyncio.gather(
-            *(
-                self._offsets_of(
-                    node, tps, view.leader_epochs(tps), timestamp, limit_s, read_committed
-                )
-                for node, tps in by_node.items()
-            )
-        )
-        for answer, problems in answers:
-            found |= answer
-            errors += problems
-        return found, errors
 
-    async def _offsets_of(
-        self,
-        node_id: int,
-        where: list[TopicPartition],
-        epochs: Mapping[TopicPartition, int],
-        timestamp: int,
-        limit_s: float,
-        read_committed: bool,
-    ) -> tuple[dict[TopicPartition, PartitionOffset], list[KafkaError]]:
-        call = ListOffsetsCall(by_topic(where), timestamp, read_committed, epochs=epochs)
-        try:
-            result = await self.router.call(call, node_id, timeout_s=limit_s)
-        except KafkaError as error:
-            return {}, [error]
-        found, errors = {}, list[KafkaError]()
-        for each in result.partitions:
-            tp = TopicPartition(each.topic, each.partition)
-            if each.error_code:
-                advice = denied(each.error_code, "Describe", each.topic, grant=_RIGHT)
-                what = f"{tp}: ListOffsets at broker {node_id}"
-                errors.append(broker_error(each.error_code, what, advice=advice))
-            else:
-                found[tp] = each
-        if not errors and len(found) < len(where):
-            errors.append(LeaderChangedError(f"broker {node_id} left partitions out: {where}"))
+        async def ask(node_id: int, wanted: list[TopicPartition]) -> None:
+            epochs = view.leader_epochs(wanted)
+            call = ListOffsetsCall(by_topic(wanted), timestamp, read_committed, epochs=epochs)
+            try:
+                result = await self.router.call(call, node_id, timeout_s=limit_s)
+            except KafkaError as error:
+                errors.append(error)
+                return
+            failed = []
+            for each in result.partitions:
+                tp = TopicPartition(each.topic, each.partition)
+                if each.error_code:
+                    advice = denied(each.error_code, "Describe", each.topic, grant=_RIGHT)
+                    what = f"{tp}: ListOffsets at broker {node_id}"
+                    failed.append(broker_error(each.error_code, what, advice=advice))
+                else:
+                    found[tp] = each
+            if not failed and not found.keys() >= set(wanted):
+                left_out = f"broker {node_id} left partitions out: {wanted}"
+                errors.append(LeaderChangedError(left_out))
+            errors.extend(failed)
+
+        await asyncio.gather(*(ask(node_id, wanted) for node_id, wanted in by_node.items()))
         return found, errors

@@ -18,18 +18,24 @@ if TYPE_CHECKING:
 _AHEAD = 2
 """How many fetched parts a partition may have, whatever their size."""
 
-FOREVER = 2**63 - 1
-"""The end of a read without an end."""
+_FOREVER = 2**63 - 1  # the end of a read without an end
 
 
 class Cursor:
     """One partition of a read, from ``position``, the offset of the next record for the caller, to
-    ``end`` (excluded). Fetches are ahead of the position."""
+    ``end`` (excluded; None: without an end). Fetches are ahead of the position.
 
-    def __init__(self, topic_partition: TopicPartition, start: int, end: int) -> None:
-        self.topic_partition = topic_partition
+    Raises ValueError if there are no such offsets.
+    """
+
+    def __init__(self, where: tuple[str, int], start: int, end: int | None) -> None:
+        self.topic_partition = TopicPartition(*where)
+        if start < 0 or (end is not None and end < start):
+            raise ValueError(
+                f"{self.topic_partition}: there is no range of offsets from {start} to {end}"
+            )
         self.position = start
-        self.end = end
+        self.end = _FOREVER if end is None else end
         self.fetch_offset: int | None = start
         """The offset of the next fetch; None if the fetched bytes do not contain it."""
         self.parts: deque[FetchedPart] = deque()
@@ -58,7 +64,7 @@ class Cursor:
         self._failing_since = 0.0
 
     def __repr__(self) -> str:
-        end = "" if self.end == FOREVER else f" of {self.end}"
+        end = "" if self.end == _FOREVER else f" of {self.end}"
         return f"<Cursor {self.topic_partition} at {self.position}{end}, {self.buffered} B ahead>"
 
     @property
@@ -77,8 +83,8 @@ class Cursor:
 
     def moved_to(self, position: int) -> Cursor:
         """A cursor for the same partition at another position. If this one has failed because the
-        topic was created again, the new one reads the new topic. Raises as :func:`new_cursor`."""
-        moved = new_cursor(self.topic_partition, position, self.end)
+        topic was created again, the new one reads the new topic."""
+        moved = Cursor(self.topic_partition, position, self.end)
         moved.paused = self.paused
         if not isinstance(self.error, UnknownTopicError):
             moved.topic_id, moved.cluster_id = self.topic_id, self.cluster_id
@@ -138,14 +144,6 @@ class Cursor:
             timeout.topic_partition, timeout.offset = self.topic_partition, self.position
             timeout.__cause__ = error
             self.error = timeout
-
-
-def new_cursor(where: tuple[str, int], start: int, end: int | None) -> Cursor:
-    """A cursor for the offsets from ``start`` to ``end``. Raises ValueError if there are none."""
-    tp = TopicPartition(*where)
-    if start < 0 or (end is not None and end < start):
-        raise ValueError(f"{tp}: there is no range of offsets from {start} to {end}")
-    return Cursor(tp, start, FOREVER if end is None else end)
 
 
 @dataclass(eq=False)

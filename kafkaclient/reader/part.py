@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkaclient.errors import ProtocolError, UnreadableBatchError
 from kafkaclient.wire.compression import Codec, decompress
@@ -38,13 +38,6 @@ _LEAST_LENGTH = 14
 _ABORT = b"\x00\x00"
 """The type of an abort marker, behind the version in a control record's key."""
 _MAX_OFFSET = 2**63 - 1
-
-
-class Taken(NamedTuple):
-    """Columns of records, None if there are none, and the offset behind them."""
-
-    columns: ColumnBuffers | None
-    next_offset: int
 
 
 class FetchedPart:
@@ -93,9 +86,11 @@ class FetchedPart:
         self._at = self._end
         self._records = memoryview(b"")
 
-    def take(self, start: int, end: int, limit: int, headers: bool) -> Taken:
-        """The records at the offsets from ``start`` to ``end``, excluded. It stops after the batch
-        that reaches ``limit`` bytes.
+    def take(
+        self, start: int, end: int, limit: int, headers: bool
+    ) -> tuple[ColumnBuffers | None, int]:
+        """Columns of the records at the offsets from ``start`` to ``end``, excluded, None if there
+        are none, and the offset behind them. It stops after the batch that reaches ``limit`` bytes.
 
         Raises :class:`~kafkaclient.errors.UnreadableBatchError` if the next batch cannot be read.
         """
@@ -117,7 +112,7 @@ class FetchedPart:
             position = max(position, min(after, end))
         if not self or position >= end:
             self.drop()
-        return Taken(columns.take() if columns.rows else None, position)
+        return columns.take() if columns.rows else None, position
 
     def _offset_after(self, header: BatchHeader) -> int:
         if self.next_offset is None and self._at + header.size >= self._end:
@@ -168,8 +163,7 @@ class FetchedPart:
         self, header: BatchHeader | None, position: int, error: ProtocolError
     ) -> UnreadableBatchError:
         after = None if header is None else header.base_offset + header.last_offset_delta + 1
-        if after is not None and not position < after <= _MAX_OFFSET:
-            after = None
+        after = after if after is not None and position < after <= _MAX_OFFSET else None
         where = "here" if header is None else f"of offset {header.base_offset}"
         unreadable = UnreadableBatchError(
             f"{self._topic_partition}: the read is at offset {position}, and the batch "

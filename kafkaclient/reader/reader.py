@@ -12,7 +12,7 @@ from kafkaclient.cluster.client import close_dropped
 from kafkaclient.config import ReaderConfig
 from kafkaclient.errors import ConfigError, ReaderStateError
 from kafkaclient.reader.cluster import ReaderCluster
-from kafkaclient.reader.cursor import new_cursor
+from kafkaclient.reader.cursor import Cursor
 from kafkaclient.reader.reading import Reading
 from kafkaclient.topic_names import several
 from kafkaclient.types import TopicListing, TopicPartition
@@ -232,7 +232,7 @@ class Reader:
         cursors = []
         for where, given in ranges.items():
             start, end = given if isinstance(given, tuple) else (given, None)
-            cursor = new_cursor(where, start, end)
+            cursor = Cursor(where, start, end)
             if not cursor.done:
                 cursors.append(cursor)
         reading = Reading(cluster, cursors, headers=headers)

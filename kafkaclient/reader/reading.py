@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from kafkaclient.errors import KafkaError, ReaderStateError, UnreadableBatchError
 from kafkaclient.reader.batch import FetchedBatch
-from kafkaclient.reader.cursor import new_cursor
+from kafkaclient.reader.cursor import Cursor
 from kafkaclient.reader.fetch import Fetches
 from kafkaclient.types import TopicPartition
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkaclient.reader.cluster import ReaderCluster
-    from kafkaclient.reader.cursor import Cursor
 
 _MOST_DECODED = 64 * 1024 * 1024
 
@@ -91,7 +90,7 @@ class Reading:
         this read, and ReaderStateError if the read is closed.
         """
         self._check_open()
-        cursor = new_cursor(where, start, end)
+        cursor = Cursor(where, start, end)
         if cursor.topic_partition in self._cursors:
             raise ValueError(f"{cursor.topic_partition} is part of the read already: seek it")
         cursor.paused = paused

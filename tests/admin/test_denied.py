@@ -95,10 +95,9 @@ async def test_who_sets_limits_aside_needs_no_access_to_them(new_admin, fake) ->
 
 
 @pytest.mark.parametrize("key", [ApiKey.LIST_OFFSETS, ApiKey.FETCH], ids=lambda key: key.name)
-async def test_limits_that_cannot_be_read(admin, fake, fetches, key) -> None:
+async def test_limits_that_cannot_be_read(admin, fake, key) -> None:
     """Describe, without Read."""
     await admin.set_limits({"max.partitions": 1})
-    fetches.remove()
     fake.control(key, TOPIC_DENIED, keep=True)
     for call in (admin.create_topic("t", 1, 1), admin.check_limits(), admin.limits()):
         with pytest.raises(AuthorizationError, match=LIMITS_TOPIC):

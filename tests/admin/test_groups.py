@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaclient.admin import Admin
-    from kafkaclient.testing.fake import Control, FakeCluster, Request
+    from kafkaclient.testing.fake import FakeCluster, Request
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -306,9 +306,8 @@ async def test_offsets_of_times(fake: FakeCluster, new_admin: Callable[..., Admi
 
 
 async def test_whether_readers_find_a_record(
-    fake: FakeCluster, new_admin: Callable[..., Admin], fetches: Control
+    fake: FakeCluster, new_admin: Callable[..., Admin]
 ) -> None:
-    fetches.remove()
     async with new_admin() as admin:
         await admin.create_topic("t", 1)
         async with Producer(fake.bootstrap, transactional_id="x", dialer=fake) as producer:

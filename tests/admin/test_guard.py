@@ -27,7 +27,6 @@ from kafkaclient.testing.fake import FakeCluster, Sasl
 from kafkaclient.testing.fake.apis import APIS
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
-from tests.admin.conftest import can_fetch
 from tests.admin.test_denied import hide
 
 
@@ -470,7 +469,6 @@ async def test_limits_are_kept_by_the_same_credentials() -> None:
         return None if message == b"\0admin\0secret" else "no"
 
     fake = FakeCluster(2, sasl=Sasl(refusal=refused))
-    can_fetch(fake)
     options = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",

@@ -54,16 +54,15 @@ def test_an_answer_without_partitions_has_the_error_of_the_whole() -> None:
     assert (result.error_code, result.partitions, result.throttle_ms) == (70, [], 0)
 
 
-async def test_reading_ends_with_the_error_of_the_whole(admin, fake, fetches) -> None:
+async def test_reading_ends_with_the_error_of_the_whole(admin, fake) -> None:
     await admin.set_limits({"max.partitions": 4})
-    fetches.remove()
     fake.control(ApiKey.FETCH, {"error_code": 29, "responses": []}, keep=True)
     with pytest.raises(AuthorizationError, match="reading __kafkaclient_partition_limits-0"):
         await admin.create_topic("t", 1, 1)
 
 
 @virtual_time
-async def test_batches_that_are_cut_off_are_fetched_again(fake_virtual, fetches) -> None:
+async def test_batches_that_are_cut_off_are_fetched_again(fake_virtual) -> None:
     """And what lies before the offset, in a batch that goes beyond it, is passed over."""
     fake, admin = fake_virtual
     async with admin:
@@ -81,18 +80,16 @@ async def test_batches_that_are_cut_off_are_fetched_again(fake_virtual, fetches)
             told = {"partition_index": 0, "records": cut}
             return {"responses": [{"topic": topic, "partitions": [told]}]}
 
-        fetches.remove()
         fake.control(ApiKey.FETCH, some, keep=True)
         assert (await admin.limits()).max_partitions == 5
         assert len(sizes) == 5
 
 
-async def test_who_may_not_read_is_told_what_grants_it(admin, fake, fetches) -> None:
+async def test_who_may_not_read_is_told_what_grants_it(admin, fake) -> None:
     await admin.set_limits({"max.partitions": 4})
     refused = {"partition_index": 0, "error_code": 29}
     topic = "__kafkaclient_partition_limits"
     answer = {"responses": [{"topic": topic, "partitions": [refused]}]}
-    fetches.remove()
     fake.control(ApiKey.FETCH, answer, keep=True)
     with pytest.raises(AuthorizationError, match=rf"--operation Read --topic {topic}"):
         await admin.create_topic("t", 1, 1)

@@ -17,7 +17,6 @@ from kafkaclient.cli.app import app
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
-from tests.admin.conftest import can_fetch
 from tests.cli.test_connection import ALL, COMMANDS
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 @pytest.fixture
 def fake() -> FakeCluster:
     cluster = FakeCluster(3, partitions=2, racks=["a", "b", "c"])
-    can_fetch(cluster)
     return cluster
 
 

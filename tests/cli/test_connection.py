@@ -27,7 +27,6 @@ from kafkaclient.cli.streams import UNBALANCED
 from kafkaclient.errors import BootstrapError, ConfigError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
-from tests.admin.conftest import can_fetch
 from tests.code_blocks import Block, runs
 
 if TYPE_CHECKING:
@@ -110,7 +109,6 @@ def run(plan: Path) -> Run:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     cluster = FakeCluster(1)
-    can_fetch(cluster)
     monkeypatch.setattr(module, "Admin", partial(Admin, dialer=cluster, rng=Random(1)))
     return cluster
 

@@ -19,7 +19,6 @@ from kafkaclient.admin import Admin
 from kafkaclient.cli import connection
 from kafkaclient.cli.output import print_message, print_table, stderr_console
 from kafkaclient.testing.fake import FakeCluster
-from tests.admin.conftest import can_fetch
 from tests.cli.test_connection import COMMANDS
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
     def invoke(encoding: str, *words: str) -> tuple[int, str]:
         fake = FakeCluster(2, racks=[RACK, "[red]:smile:"])
-        can_fetch(fake)
         fake.create_topic("t", assignments=[(0,)])
         monkeypatch.setattr(connection, "Admin", partial(Admin, dialer=fake, rng=Random(1)))
         stdout = io.TextIOWrapper(io.BytesIO(), encoding=encoding)

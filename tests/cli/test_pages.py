@@ -18,7 +18,6 @@ from kafkaclient.admin import Admin
 from kafkaclient.cli import connection
 from kafkaclient.cli.app import app
 from kafkaclient.testing.fake import FakeCluster
-from tests.admin.conftest import can_fetch
 from tests.code_blocks import Block, runs
 
 if TYPE_CHECKING:
@@ -55,7 +54,6 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command on a fake cluster, in a wide terminal. Returns what it prints, with its exit
     status as the pages show it."""
     fake = FakeCluster(3, racks=["a", "b", "c"])
-    can_fetch(fake)
     monkeypatch.setattr(connection, "Admin", partial(Admin, dialer=fake, rng=Random(1)))
     monkeypatch.setenv("COLUMNS", "400")
     monkeypatch.setenv("KAFKACLIENT_BOOTSTRAP", fake.bootstrap)

@@ -19,7 +19,6 @@ from kafkaclient.errors import RequestTimedOutError
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
-from tests.admin.conftest import can_fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 @pytest.fixture
 def fake() -> FakeCluster:
     cluster = FakeCluster(4)
-    can_fetch(cluster)
     cluster.create_topic("foo", assignments=[(0, 1), (1, 2)])
     return cluster
 

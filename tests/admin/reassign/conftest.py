@@ -9,12 +9,9 @@ import pytest
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
-from tests.admin.conftest import can_fetch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    from kafkaclient.testing.fake import Control
 
 
 @pytest.fixture
@@ -24,11 +21,6 @@ def fake() -> FakeCluster:
     cluster.create_topic("bar", assignments=[(3, 2, 1)])
     cluster.create_topic("baz", assignments=[(1, 0, 2), (2, 0, 1), (0, 2, 1)])
     return cluster
-
-
-@pytest.fixture(autouse=True)
-def fetches(fake: FakeCluster) -> Control:
-    return can_fetch(fake)
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from kafkaclient.testing.fake import CLOSE, CLOSE_ANSWER, DROP
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
+from tests.admin.conftest import in_virtual_time
 
 if TYPE_CHECKING:
     from kafkaclient.wire.results import MetadataResult
@@ -115,40 +116,34 @@ async def test_internal_topics_can_be_left_out(admin, fake) -> None:
 # --- what goes wrong ----------------------------------------------------------------------------
 
 
-@virtual_time
-async def test_another_controller_is_looked_for(fake_virtual) -> None:
-    fake, admin = fake_virtual
-    async with admin:
-        fake.control(ApiKey.CREATE_TOPICS, NOT_CONTROLLER)
-        fake.control(ApiKey.CREATE_TOPICS, 89)  # THROTTLING_QUOTA_EXCEEDED
+@in_virtual_time
+async def test_another_controller_is_looked_for(fake, admin) -> None:
+    fake.control(ApiKey.CREATE_TOPICS, NOT_CONTROLLER)
+    fake.control(ApiKey.CREATE_TOPICS, 89)  # THROTTLING_QUOTA_EXCEEDED
+    await admin.create_topic("t", 1)
+    assert len(fake.requests_of(ApiKey.CREATE_TOPICS)) == 3
+    assert await admin.list_topics() == ["t"]
+
+
+@in_virtual_time
+async def test_an_answer_that_is_lost_may_have_been_a_success(fake, admin) -> None:
+    fake.control(ApiKey.CREATE_TOPICS, CLOSE_ANSWER)
+    with pytest.raises(TopicExistsError, match="an earlier attempt"):
         await admin.create_topic("t", 1)
-        assert len(fake.requests_of(ApiKey.CREATE_TOPICS)) == 3
-        assert await admin.list_topics() == ["t"]
+    fake.control(ApiKey.CREATE_PARTITIONS, CLOSE_ANSWER)
+    await admin.add_partitions("t", 3)
+    fake.control(ApiKey.DELETE_TOPICS, CLOSE_ANSWER)
+    await admin.delete_topic("t")
+    assert await admin.list_topics() == []
 
 
-@virtual_time
-async def test_an_answer_that_is_lost_may_have_been_a_success(fake_virtual) -> None:
-    fake, admin = fake_virtual
-    async with admin:
-        fake.control(ApiKey.CREATE_TOPICS, CLOSE_ANSWER)
-        with pytest.raises(TopicExistsError, match="an earlier attempt"):
-            await admin.create_topic("t", 1)
-        fake.control(ApiKey.CREATE_PARTITIONS, CLOSE_ANSWER)
-        await admin.add_partitions("t", 3)
-        fake.control(ApiKey.DELETE_TOPICS, CLOSE_ANSWER)
-        await admin.delete_topic("t")
-        assert await admin.list_topics() == []
-
-
-@virtual_time
-async def test_a_lost_request_is_made_again(fake_virtual) -> None:
-    fake, admin = fake_virtual
-    async with admin:
-        fake.control(ApiKey.CREATE_TOPICS, CLOSE)
-        await admin.create_topic("t", 1)
-        fake.control(ApiKey.DELETE_TOPICS, CLOSE)
-        with pytest.raises(UnknownTopicError):  # it was never there, whatever was lost
-            await admin.delete_topic("never")
+@in_virtual_time
+async def test_a_lost_request_is_made_again(fake, admin) -> None:
+    fake.control(ApiKey.CREATE_TOPICS, CLOSE)
+    await admin.create_topic("t", 1)
+    fake.control(ApiKey.DELETE_TOPICS, CLOSE)
+    with pytest.raises(UnknownTopicError):  # it was never there, whatever was lost
+        await admin.delete_topic("never")
 
 
 @virtual_time
@@ -203,12 +198,10 @@ async def test_a_time_out_names_the_cause_of_its_own_call(fake_virtual) -> None:
             await admin.list_topics(timeout_s=1)
 
 
-@virtual_time
-async def test_a_broker_that_stands_still_does_not_stop_the_others(fake_virtual) -> None:
-    fake, admin = fake_virtual
-    async with admin:
-        fake.control(ApiKey.METADATA, DROP)
-        assert await admin.list_topics(timeout_s=10) == []
+@in_virtual_time
+async def test_a_broker_that_stands_still_does_not_stop_the_others(fake, admin) -> None:
+    fake.control(ApiKey.METADATA, DROP)
+    assert await admin.list_topics(timeout_s=10) == []
 
 
 @virtual_time

@@ -26,6 +26,7 @@ from kafkaclient.wire.groups import (
     subscription_in,
 )
 from kafkaclient.wire.results import INT16, INT32, NO_TAGS, compact_count, compact_string
+from tests.admin.conftest import in_virtual_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -252,14 +253,13 @@ async def test_an_unknown_topic_is_told_at_once_with_what_is_set(
         assert await admin.committed_offsets("g") == {T0: 5}
 
 
-@virtual_time
+@in_virtual_time
 async def test_a_topic_that_the_coordinator_does_not_know_yet(
-    fake: FakeCluster, new_admin: Callable[..., Admin]
+    fake: FakeCluster, admin: Admin
 ) -> None:
-    async with new_admin() as admin:
-        asyncio.get_running_loop().call_later(0.2, fake.create_topic, "t", 2)
-        await admin.alter_offsets("g", {T0: 5, T1: 6})
-        assert await admin.committed_offsets("g") == {T0: 5, T1: 6}
+    asyncio.get_running_loop().call_later(0.2, fake.create_topic, "t", 2)
+    await admin.alter_offsets("g", {T0: 5, T1: 6})
+    assert await admin.committed_offsets("g") == {T0: 5, T1: 6}
 
 
 async def test_an_error_of_a_partition_names_it(

@@ -17,6 +17,7 @@ from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import decode_request, encode_response
 from kafkaclient.wire.fetch import FetchByNameCall, FetchPartition, FetchTopic
+from tests.admin.conftest import in_virtual_time
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,28 +62,26 @@ async def test_reading_ends_with_the_error_of_the_whole(admin, fake) -> None:
         await admin.create_topic("t", 1, 1)
 
 
-@virtual_time
-async def test_batches_that_are_cut_off_are_fetched_again(fake_virtual) -> None:
+@in_virtual_time
+async def test_batches_that_are_cut_off_are_fetched_again(fake, admin) -> None:
     """And what lies before the offset, in a batch that goes beyond it, is passed over."""
-    fake, admin = fake_virtual
-    async with admin:
-        await admin.set_limits({"max.partitions": 1})
-        for limit in range(2, 6):
-            await admin.set_limits({"max.partitions": limit})
-        topic, sizes = "__kafkaclient_partition_limits", []
+    await admin.set_limits({"max.partitions": 1})
+    for limit in range(2, 6):
+        await admin.set_limits({"max.partitions": limit})
+    topic, sizes = "__kafkaclient_partition_limits", []
 
-        def some(request: Any) -> dict[str, Any]:
-            offset = request.message.topics[0].partitions[0].fetch_offset
-            batches = inspect(fake).partition(topic, 0).log.batches[offset : offset + 2]
-            data = b"".join(h.base_offset.to_bytes(8, "big") + b[8:] for h, b in batches)
-            sizes.append(len(data))
-            cut = data[: len(data) - 7] if len(batches) > 1 else data
-            told = {"partition_index": 0, "records": cut}
-            return {"responses": [{"topic": topic, "partitions": [told]}]}
+    def some(request: Any) -> dict[str, Any]:
+        offset = request.message.topics[0].partitions[0].fetch_offset
+        batches = inspect(fake).partition(topic, 0).log.batches[offset : offset + 2]
+        data = b"".join(h.base_offset.to_bytes(8, "big") + b[8:] for h, b in batches)
+        sizes.append(len(data))
+        cut = data[: len(data) - 7] if len(batches) > 1 else data
+        told = {"partition_index": 0, "records": cut}
+        return {"responses": [{"topic": topic, "partitions": [told]}]}
 
-        fake.control(ApiKey.FETCH, some, keep=True)
-        assert (await admin.limits()).max_partitions == 5
-        assert len(sizes) == 5
+    fake.control(ApiKey.FETCH, some, keep=True)
+    assert (await admin.limits()).max_partitions == 5
+    assert len(sizes) == 5
 
 
 async def test_who_may_not_read_is_told_what_grants_it(admin, fake) -> None:

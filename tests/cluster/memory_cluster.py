@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import struct
 from collections import deque
 from random import Random
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from kafkaclient.cluster.metadata import Metadata
@@ -15,8 +17,12 @@ from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.view import Broker, ClusterView
 from kafkaclient.cluster.waits import Waits
 from kafkaclient.config import ProducerConfig
+from kafkaclient.testing.clock import virtual_time
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import decode_request, encode_response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
 
 HIGHEST = {ApiKey.PRODUCE: 12, ApiKey.METADATA: 13, ApiKey.API_VERSIONS: 5}
 
@@ -237,3 +243,23 @@ def now() -> float:
 def view_of(*node_ids: int, port: int = 9092) -> ClusterView:
     brokers = {n: Broker(n, f"b{n}", port) for n in node_ids}
     return ClusterView(brokers=MappingProxyType(brokers))
+
+
+def benched(*, started: bool = False, **options: Any) -> Callable[[Any], Any]:
+    """Decorate a test so that it runs in virtual time, in a :class:`Bench` with these options, its
+    first argument. ``started``: whether its metadata is."""
+
+    def decorate(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+        @virtual_time
+        @functools.wraps(test)
+        async def run(*args: Any, **kwargs: Any) -> None:
+            async with Bench(**options) as b:
+                if started:
+                    await b.metadata.start()
+                await test(b, *args, **kwargs)
+
+        _, *fixtures = inspect.signature(test).parameters.values()
+        run.__signature__ = inspect.Signature(fixtures)  # type: ignore[attr-defined]
+        return run
+
+    return decorate

@@ -8,60 +8,56 @@ import pytest
 
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.wire.metadata import MetadataCall
-from tests.cluster.memory_cluster import Bench, now, view_of
+from tests.cluster.memory_cluster import Bench, benched, now, view_of
 
 
-@virtual_time
-async def test_idle_connections_are_closed_and_remade_when_needed() -> None:
-    async with Bench(connections_max_idle_ms=10_000) as b:
-        b.router.update_brokers(view_of(0, 1))
-        await b.produce_connection(0)
-        busy = await b.produce_connection(1)
-        for _ in range(25):
-            await asyncio.sleep(1)
-            busy.last_used = now()
-        assert [pipe.address for pipe in b.net.pipes] == ["b1:9092"]
-        assert b.router.connection_error(0) is None
-        before = now()
-        await b.produce_connection(0)
-        assert now() - before < 0.01
+@benched(connections_max_idle_ms=10_000)
+async def test_idle_connections_are_closed_and_remade_when_needed(b: Bench) -> None:
+    b.router.update_brokers(view_of(0, 1))
+    await b.produce_connection(0)
+    busy = await b.produce_connection(1)
+    for _ in range(25):
+        await asyncio.sleep(1)
+        busy.last_used = now()
+    assert [pipe.address for pipe in b.net.pipes] == ["b1:9092"]
+    assert b.router.connection_error(0) is None
+    before = now()
+    await b.produce_connection(0)
+    assert now() - before < 0.01
 
 
-@virtual_time
-async def test_a_connection_with_requests_in_flight_is_not_idle() -> None:
-    async with Bench(connections_max_idle_ms=1000) as b:
-        b.router.update_brokers(view_of(0))
-        connection = await b.produce_connection(0)
-        b.net.delay_s = 20.0
-        call = asyncio.create_task(connection.call(MetadataCall()))
-        await asyncio.sleep(19)
-        assert not connection.closed
-        assert (await call).cluster_id == "mem"
-        await asyncio.sleep(3)
-        assert connection.closed
+@benched(connections_max_idle_ms=1000)
+async def test_a_connection_with_requests_in_flight_is_not_idle(b: Bench) -> None:
+    b.router.update_brokers(view_of(0))
+    connection = await b.produce_connection(0)
+    b.net.delay_s = 20.0
+    call = asyncio.create_task(connection.call(MetadataCall()))
+    await asyncio.sleep(19)
+    assert not connection.closed
+    assert (await call).cluster_id == "mem"
+    await asyncio.sleep(3)
+    assert connection.closed
 
 
-@virtual_time
-async def test_connections_may_be_kept_for_ever() -> None:
-    async with Bench(connections_max_idle_ms=-1) as b:
-        b.router.update_brokers(view_of(0))
-        connection = await b.produce_connection(0)
-        await asyncio.sleep(100_000)
-        assert not connection.closed
+@benched(connections_max_idle_ms=-1)
+async def test_connections_may_be_kept_for_ever(b: Bench) -> None:
+    b.router.update_brokers(view_of(0))
+    connection = await b.produce_connection(0)
+    await asyncio.sleep(100_000)
+    assert not connection.closed
 
 
-@virtual_time
-async def test_links_to_brokers_that_are_gone_are_forgotten() -> None:
-    async with Bench(connections_max_idle_ms=1000) as b:
-        b.router.update_brokers(view_of(0, 1))
-        await b.produce_connection(0)
-        await b.produce_connection(1)
-        b.router.update_brokers(view_of(0))
-        assert b.router.produce_connection(1) is None
-        await asyncio.sleep(1.5)
-        await b.produce_connection(0)
-        await asyncio.sleep(3)
-        assert set(b.router._links) == {(0, "produce")}
+@benched(connections_max_idle_ms=1000)
+async def test_links_to_brokers_that_are_gone_are_forgotten(b: Bench) -> None:
+    b.router.update_brokers(view_of(0, 1))
+    await b.produce_connection(0)
+    await b.produce_connection(1)
+    b.router.update_brokers(view_of(0))
+    assert b.router.produce_connection(1) is None
+    await asyncio.sleep(1.5)
+    await b.produce_connection(0)
+    await asyncio.sleep(3)
+    assert set(b.router._links) == {(0, "produce")}
 
 
 @pytest.mark.parametrize("idle_ms", [-1, 540_000])

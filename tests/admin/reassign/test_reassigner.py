@@ -29,6 +29,7 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, DROP
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
+from tests.admin.conftest import in_virtual_time
 
 DEAD_S = 120.0  # seconds after which nobody heeds what a dead process announced
 
@@ -317,20 +318,18 @@ async def test_no_move_begins_without_its_throttle(admin, fake, configured) -> N
 # --- trouble ----------------------------------------------------------------------------------
 
 
-@virtual_time
-async def test_a_broker_that_dies_does_not_stop_the_rest(fake_virtual, configured, caplog) -> None:
-    fake, admin = fake_virtual
-    async with admin:
-        await admin.reassigner.begin({FOO0: [0, 1, 3], BAZ0: [1, 0, 4]}, 100)
-        fake.stop_broker(3, elect=False)
-        await admin.reassigner.cancel()
-        # Its own rate cannot be taken away by others; it is told of, and found when it is back.
-        assert configured().keys() == {"3"}
-        assert "the throttle of broker 3 was not removed" in caplog.text
-        fake.start_broker(3)
-        lifted = await admin.replication_quotas.clear()
-        assert lifted.brokers == (3,)
-        assert configured() == {}
+@in_virtual_time
+async def test_a_broker_that_dies_does_not_stop_the_rest(fake, admin, configured, caplog) -> None:
+    await admin.reassigner.begin({FOO0: [0, 1, 3], BAZ0: [1, 0, 4]}, 100)
+    fake.stop_broker(3, elect=False)
+    await admin.reassigner.cancel()
+    # Its own rate cannot be taken away by others; it is told of, and found when it is back.
+    assert configured().keys() == {"3"}
+    assert "the throttle of broker 3 was not removed" in caplog.text
+    fake.start_broker(3)
+    lifted = await admin.replication_quotas.clear()
+    assert lifted.brokers == (3,)
+    assert configured() == {}
 
 
 async def test_a_broker_that_was_down_gets_its_rate_when_it_is_back(
@@ -348,17 +347,15 @@ async def test_a_broker_that_was_down_gets_its_rate_when_it_is_back(
     assert rates(configured) == dict.fromkeys("0123", "100")
 
 
-@virtual_time
-async def test_a_lost_answer(fake_virtual, configured) -> None:
-    fake, admin = fake_virtual
-    async with admin:
-        fake.control(ApiKey.INCREMENTAL_ALTER_CONFIGS, CLOSE_ANSWER)
-        fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, CLOSE_ANSWER)
-        begun = await admin.reassigner.begin({FOO0: [0, 1, 3]}, 100)
-        assert begun.failed == {}
-        fake.control(ApiKey.INCREMENTAL_ALTER_CONFIGS, CLOSE_ANSWER)
-        await admin.reassigner.cancel()
-        assert configured() == {}
+@in_virtual_time
+async def test_a_lost_answer(fake, admin, configured) -> None:
+    fake.control(ApiKey.INCREMENTAL_ALTER_CONFIGS, CLOSE_ANSWER)
+    fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, CLOSE_ANSWER)
+    begun = await admin.reassigner.begin({FOO0: [0, 1, 3]}, 100)
+    assert begun.failed == {}
+    fake.control(ApiKey.INCREMENTAL_ALTER_CONFIGS, CLOSE_ANSWER)
+    await admin.reassigner.cancel()
+    assert configured() == {}
 
 
 async def test_undoing_a_change_of_target(admin, fake) -> None:
@@ -514,11 +511,9 @@ async def test_generating_with_a_dead_replica(admin, fake) -> None:
     assert proposed.replicas[BAZ1] == (0, 1)
 
 
-@virtual_time
-async def test_measuring_does_not_count_against_the_time_limit(fake_virtual) -> None:
-    _, admin = fake_virtual
-    async with admin:
-        await admin.reassigner.estimate({FOO0: [0, 1, 3]}, measure_s=20, timeout_s=1)
+@in_virtual_time
+async def test_measuring_does_not_count_against_the_time_limit(admin) -> None:
+    await admin.reassigner.estimate({FOO0: [0, 1, 3]}, measure_s=20, timeout_s=1)
 
 
 async def test_what_is_left_out_is_not_estimated(admin, fake, write_records) -> None:

@@ -21,6 +21,7 @@ from kafkaclient.testing.fake import DROP, delay, delay_answer
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
+from tests.admin.conftest import in_virtual_time
 from tests.admin.reassign.test_operators import unthrottled
 
 FOO0, FOO1, BAR0 = TopicPartition("foo", 0), TopicPartition("foo", 1), TopicPartition("bar", 0)
@@ -111,39 +112,37 @@ async def test_nothing_is_said_to_be_left_where_nothing_was_set(
     assert "was not removed" not in caplog.text
 
 
-@virtual_time
 @pytest.mark.parametrize("quota", [1000, None])
 @pytest.mark.parametrize("after_s", [0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65])
-async def test_cancelled_while_it_begins(fake, new_admin, configured, quota, after_s) -> None:
-    async with new_admin() as admin:
-        for key in SLOW:
-            fake.control(key, lambda _: delay(0.1), keep=True)
-        beginning = asyncio.create_task(admin.reassigner.begin({FOO0: [3, 1, 4]}, quota))
-        await asyncio.sleep(after_s)
-        beginning.cancel()
-        await asyncio.wait({beginning})
-        if beginning.cancelled():
-            assert await admin.list_partition_reassignments() == {}
-            assert await replicas(admin, FOO0) == (0, 1, 2)
-            assert configured() == {}
-
-
-@virtual_time
-@pytest.mark.parametrize("after_s", [0.5, 2.5, 4.5, 6.5])
-async def test_cancelled_twice_while_it_begins(fake, new_admin, configured, after_s) -> None:
-    async with new_admin() as admin:
-        for key in SLOW:
-            fake.control(key, lambda _: delay(2), keep=True)
-        beginning = asyncio.create_task(admin.reassigner.begin({FOO0: [3, 1, 4]}, 1000))
-        await asyncio.sleep(after_s)
-        beginning.cancel()
-        await asyncio.sleep(0.1)
-        beginning.cancel()
-        await asyncio.wait({beginning})
-        await asyncio.sleep(60)
+@in_virtual_time
+async def test_cancelled_while_it_begins(fake, admin, configured, quota, after_s) -> None:
+    for key in SLOW:
+        fake.control(key, lambda _: delay(0.1), keep=True)
+    beginning = asyncio.create_task(admin.reassigner.begin({FOO0: [3, 1, 4]}, quota))
+    await asyncio.sleep(after_s)
+    beginning.cancel()
+    await asyncio.wait({beginning})
+    if beginning.cancelled():
         assert await admin.list_partition_reassignments() == {}
         assert await replicas(admin, FOO0) == (0, 1, 2)
         assert configured() == {}
+
+
+@pytest.mark.parametrize("after_s", [0.5, 2.5, 4.5, 6.5])
+@in_virtual_time
+async def test_cancelled_twice_while_it_begins(fake, admin, configured, after_s) -> None:
+    for key in SLOW:
+        fake.control(key, lambda _: delay(2), keep=True)
+    beginning = asyncio.create_task(admin.reassigner.begin({FOO0: [3, 1, 4]}, 1000))
+    await asyncio.sleep(after_s)
+    beginning.cancel()
+    await asyncio.sleep(0.1)
+    beginning.cancel()
+    await asyncio.wait({beginning})
+    await asyncio.sleep(60)
+    assert await admin.list_partition_reassignments() == {}
+    assert await replicas(admin, FOO0) == (0, 1, 2)
+    assert configured() == {}
 
 
 @virtual_time
@@ -232,92 +231,78 @@ async def test_of_two_plans_the_later_reads_the_replicas_after_the_earlier_has_b
                 await later
 
 
-@virtual_time
+@in_virtual_time
 async def test_the_move_whose_target_is_replaced_may_complete_before(
-    fake, new_admin, configured
+    fake, admin, configured
 ) -> None:
-    async with new_admin() as admin:
-        before = configured()
-        await admin.reassigner.begin({FOO0: [3, 4, 0]}, 1000)
-        fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: delay(3))
-        again = asyncio.create_task(
-            admin.reassigner.begin({FOO0: [1, 2, 3]}, 1000, additional=True)
-        )
-        await asyncio.sleep(1)
-        fake.finish_reassignments()
-        await again
-        assert inspect(fake).partition(*FOO0).moving_from == [3, 4, 0]
-        assert unthrottled(fake) == []
-        fake.finish_reassignments()
-        await admin.reassigner.verify({FOO0: [1, 2, 3]})
-        assert configured() == before
+    before = configured()
+    await admin.reassigner.begin({FOO0: [3, 4, 0]}, 1000)
+    fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: delay(3))
+    again = asyncio.create_task(admin.reassigner.begin({FOO0: [1, 2, 3]}, 1000, additional=True))
+    await asyncio.sleep(1)
+    fake.finish_reassignments()
+    await again
+    assert inspect(fake).partition(*FOO0).moving_from == [3, 4, 0]
+    assert unthrottled(fake) == []
+    fake.finish_reassignments()
+    await admin.reassigner.verify({FOO0: [1, 2, 3]})
+    assert configured() == before
 
 
-@virtual_time
-async def test_who_died_while_it_set_throttles_is_waited_for_once(
-    fake, new_admin, configured
-) -> None:
-    async with new_admin() as admin:
+@in_virtual_time
+async def test_who_died_while_it_set_throttles_is_waited_for_once(fake, admin, configured) -> None:
+    await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
+    fake.finish_reassignments()
+    inspect(fake).broker_configs[""] = {"kafkaclient.throttle.setting.300.00aa": "1"}
+    told = await admin.reassigner.verify({FOO0: (0, 1, 3)})
+    (why,) = told.lifted.failures.values()
+    assert "expires at 1970-01-01 00:05:00 UTC" in str(why)
+    assert configured()["foo"]
+    await asyncio.sleep(300)
+    told = await admin.reassigner.verify({FOO0: (0, 1, 3)})
+    assert told.lifted.topics == ("foo",)
+    assert configured() == {}
+
+
+@in_virtual_time
+async def test_a_plan_waits_for_who_died_while_it_set_throttles(fake, admin) -> None:
+    inspect(fake).broker_configs[""] = {"kafkaclient.throttle.setting.100.00aa": "1"}
+    with pytest.raises(AdminTimeoutError, match=r"is setting .* 00:01:40 UTC"):
         await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
-        fake.finish_reassignments()
-        inspect(fake).broker_configs[""] = {"kafkaclient.throttle.setting.300.00aa": "1"}
-        told = await admin.reassigner.verify({FOO0: (0, 1, 3)})
-        (why,) = told.lifted.failures.values()
-        assert "expires at 1970-01-01 00:05:00 UTC" in str(why)
-        assert configured()["foo"]
-        await asyncio.sleep(300)
-        told = await admin.reassigner.verify({FOO0: (0, 1, 3)})
-        assert told.lifted.topics == ("foo",)
-        assert configured() == {}
+    assert await admin.list_partition_reassignments() == {}
+    begun = await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
+    assert asyncio.get_running_loop().time() >= 100
+    assert begun.started == {FOO0}
 
 
-@virtual_time
-async def test_a_plan_waits_for_who_died_while_it_set_throttles(fake, new_admin) -> None:
-    async with new_admin() as admin:
-        inspect(fake).broker_configs[""] = {"kafkaclient.throttle.setting.100.00aa": "1"}
-        with pytest.raises(AdminTimeoutError, match=r"is setting .* 00:01:40 UTC"):
-            await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
-        assert await admin.list_partition_reassignments() == {}
-        begun = await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
-        assert asyncio.get_running_loop().time() >= 100
-        assert begun.started == {FOO0}
+@in_virtual_time
+async def test_what_is_only_an_announcement_of_the_dead_goes_too(fake, admin, configured) -> None:
+    inspect(fake).broker_configs[""] = {"kafkaclient.throttle.clearing.5.00aa": "1"}
+    await asyncio.sleep(6)
+    await admin.replication_quotas.clear()
+    assert configured() == {}
 
 
-@virtual_time
-async def test_what_is_only_an_announcement_of_the_dead_goes_too(
-    fake, new_admin, configured
-) -> None:
-    async with new_admin() as admin:
-        inspect(fake).broker_configs[""] = {"kafkaclient.throttle.clearing.5.00aa": "1"}
-        await asyncio.sleep(6)
-        await admin.replication_quotas.clear()
-        assert configured() == {}
-
-
-@virtual_time
-async def test_a_look_that_finds_nothing_to_do_changes_nothing(fake, new_admin) -> None:
+@in_virtual_time
+async def test_a_look_that_finds_nothing_to_do_changes_nothing(fake, admin) -> None:
     """By cron, and by a principal that may only read."""
-    async with new_admin() as admin:
-        await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
-        fake.control(ApiKey.INCREMENTAL_ALTER_CONFIGS, 31, keep=True)
-        told = await admin.reassigner.verify({FOO0: (0, 1, 3)})
-        assert told.lifted.failures == {}
-        assert told.lifted.needed_topics == ("foo",)
-        assert (await admin.replication_quotas.clear()).failures == {}
+    await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
+    fake.control(ApiKey.INCREMENTAL_ALTER_CONFIGS, 31, keep=True)
+    told = await admin.reassigner.verify({FOO0: (0, 1, 3)})
+    assert told.lifted.failures == {}
+    assert told.lifted.needed_topics == ("foo",)
+    assert (await admin.replication_quotas.clear()).failures == {}
 
 
-@virtual_time
-async def test_all_throttles_are_not_deleted_while_something_moves(
-    fake, new_admin, configured
-) -> None:
-    async with new_admin() as admin:
-        await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
-        inspect(fake).topics["bar"].configs["leader.replication.throttled.replicas"] = "0:3"
-        told = await admin.replication_quotas.clear(everyone=True)
-        assert "a reassignment is in progress" in str(told.failures["other operators"])
-        assert unthrottled(fake) == []
-        await admin.replication_quotas.clear(everyone=True, keep_needed=False)
-        assert configured() == {}
+@in_virtual_time
+async def test_all_throttles_are_not_deleted_while_something_moves(fake, admin, configured) -> None:
+    await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
+    inspect(fake).topics["bar"].configs["leader.replication.throttled.replicas"] = "0:3"
+    told = await admin.replication_quotas.clear(everyone=True)
+    assert "a reassignment is in progress" in str(told.failures["other operators"])
+    assert unthrottled(fake) == []
+    await admin.replication_quotas.clear(everyone=True, keep_needed=False)
+    assert configured() == {}
 
 
 @virtual_time
@@ -369,19 +354,18 @@ async def test_a_lagging_replica_counts_as_a_dead_one(fake, new_admin) -> None:
         assert (await admin.reassigner.begin(weaker, additional=True)).started == {FOO0}
 
 
-@virtual_time
-async def test_the_rest_is_undone_when_a_topic_was_deleted(fake, new_admin) -> None:
-    async with new_admin() as admin:
-        begun = await admin.reassigner.begin({FOO0: [0, 1, 4], BAR0: [3, 2, 4]}, 1000)
-        await admin.delete_topics(["bar"])
-        assert await admin.reassigner.undo(begun) == {}
-        assert await replicas(admin, FOO0) == (0, 1, 2)
-        told = await admin.reassigner.verify(begun.plan)
-        assert str(told.partitions[0]) == "Partition bar-0 does not exist."
-        failures = await admin.reassigner.failures(begun)
-        assert "bar-0 no longer exists: its topic was deleted" in str(failures[BAR0])
-        with pytest.raises(UnknownTopicError, match="reassigning partition bar-0"):
-            await admin.reassigner.begin({BAR0: [3, 2, 4]})
+@in_virtual_time
+async def test_the_rest_is_undone_when_a_topic_was_deleted(fake, admin) -> None:
+    begun = await admin.reassigner.begin({FOO0: [0, 1, 4], BAR0: [3, 2, 4]}, 1000)
+    await admin.delete_topics(["bar"])
+    assert await admin.reassigner.undo(begun) == {}
+    assert await replicas(admin, FOO0) == (0, 1, 2)
+    told = await admin.reassigner.verify(begun.plan)
+    assert str(told.partitions[0]) == "Partition bar-0 does not exist."
+    failures = await admin.reassigner.failures(begun)
+    assert "bar-0 no longer exists: its topic was deleted" in str(failures[BAR0])
+    with pytest.raises(UnknownTopicError, match="reassigning partition bar-0"):
+        await admin.reassigner.begin({BAR0: [3, 2, 4]})
 
 
 # --- partitions that have arrived when they are undone -------------------------------------------
@@ -433,62 +417,55 @@ async def test_what_had_arrived_moves_back_within_the_quota(
         assert await replicas(one, FOO0) == (0, 1, 2)
 
 
-@virtual_time
-async def test_what_cannot_be_throttled_does_not_move_back(
-    fake, new_admin, configured, caplog
-) -> None:
+@in_virtual_time
+async def test_what_cannot_be_throttled_does_not_move_back(fake, admin, configured, caplog) -> None:
     """Another operator died while it set throttles."""
-    async with new_admin() as admin:
 
-        def on_alter(_request) -> None:
-            fake.control(ApiKey.INCREMENTAL_ALTER_CONFIGS, lambda _: delay(1))  # it withdraws
+    def on_alter(_request) -> None:
+        fake.control(ApiKey.INCREMENTAL_ALTER_CONFIGS, lambda _: delay(1))  # it withdraws
 
-        fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, on_alter)
-        beginning = asyncio.create_task(admin.reassigner.begin({FOO0: [4, 0, 1]}, 1000))
-        await began(fake)
-        fake.finish_reassignments()
-        inspect(fake).broker_configs[""]["kafkaclient.throttle.setting.300.00aa"] = "1"
-        beginning.cancel()
-        await asyncio.wait({beginning})
-        assert beginning.cancelled()
-        assert "could not be undone" in caplog.text
-        assert await replicas(admin, FOO0) == (4, 0, 1)
-        assert unthrottled(fake) == []
-        await asyncio.sleep(300)
-        await admin.replication_quotas.clear()
-        assert configured() == {}
+    fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, on_alter)
+    beginning = asyncio.create_task(admin.reassigner.begin({FOO0: [4, 0, 1]}, 1000))
+    await began(fake)
+    fake.finish_reassignments()
+    inspect(fake).broker_configs[""]["kafkaclient.throttle.setting.300.00aa"] = "1"
+    beginning.cancel()
+    await asyncio.wait({beginning})
+    assert beginning.cancelled()
+    assert "could not be undone" in caplog.text
+    assert await replicas(admin, FOO0) == (4, 0, 1)
+    assert unthrottled(fake) == []
+    await asyncio.sleep(300)
+    await admin.replication_quotas.clear()
+    assert configured() == {}
 
 
-@virtual_time
+@in_virtual_time
 async def test_undoing_a_plan_whose_partition_had_first_arrived_elsewhere_is_throttled(
-    fake, new_admin, configured
+    fake, admin, configured
 ) -> None:
     """The first move was complete before its target was replaced: the way back copies."""
-    async with new_admin() as admin:
-        await admin.reassigner.begin({FOO0: [3, 4, 0]}, 1000)
-        fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: delay(3))
-        again = asyncio.create_task(
-            admin.reassigner.begin({FOO0: [3, 0, 1]}, 1000, additional=True)
-        )
-        await asyncio.sleep(1)
-        fake.finish_reassignments()
-        assert await admin.reassigner.undo(await again) == {}
-        assert sorted(inspect(fake).partition(*FOO0).moving_from) == [0, 3, 4]
-        assert inspect(fake).partition(*FOO0).moving_to == [0, 1, 2]
-        assert unthrottled(fake) == []
-        fake.finish_reassignments()
-        await admin.replication_quotas.clear()
-        assert configured() == {}
+    await admin.reassigner.begin({FOO0: [3, 4, 0]}, 1000)
+    fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: delay(3))
+    again = asyncio.create_task(admin.reassigner.begin({FOO0: [3, 0, 1]}, 1000, additional=True))
+    await asyncio.sleep(1)
+    fake.finish_reassignments()
+    assert await admin.reassigner.undo(await again) == {}
+    assert sorted(inspect(fake).partition(*FOO0).moving_from) == [0, 3, 4]
+    assert inspect(fake).partition(*FOO0).moving_to == [0, 1, 2]
+    assert unthrottled(fake) == []
+    fake.finish_reassignments()
+    await admin.replication_quotas.clear()
+    assert configured() == {}
 
 
-@virtual_time
-async def test_what_arrives_while_it_is_undone_stays(fake, new_admin, configured) -> None:
-    async with new_admin() as admin:
-        begun = await admin.reassigner.begin({FOO0: [4, 0, 1]}, 1000)
-        fake.control(
-            ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: fake.finish_reassignments(), keep=True
-        )
-        assert await admin.reassigner.undo(begun) == {}
-        assert await replicas(admin, FOO0) == (4, 0, 1)
-        assert await admin.list_partition_reassignments() == {}
-        assert configured() == {}
+@in_virtual_time
+async def test_what_arrives_while_it_is_undone_stays(fake, admin, configured) -> None:
+    begun = await admin.reassigner.begin({FOO0: [4, 0, 1]}, 1000)
+    fake.control(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: fake.finish_reassignments(), keep=True
+    )
+    assert await admin.reassigner.undo(begun) == {}
+    assert await replicas(admin, FOO0) == (4, 0, 1)
+    assert await admin.list_partition_reassignments() == {}
+    assert configured() == {}

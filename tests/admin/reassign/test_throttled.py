@@ -14,6 +14,7 @@ from kafkaclient.testing.fake import delay
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
+from tests.admin.conftest import in_virtual_time
 
 FOO1 = TopicPartition("foo", 1)
 FOO0, BAZ0 = TopicPartition("foo", 0), TopicPartition("baz", 0)
@@ -25,17 +26,15 @@ async def replicas(admin, partition: TopicPartition) -> tuple[int, ...]:
     return described.partitions[partition.partition].replicas
 
 
-@virtual_time
-async def test_to_its_end(fake_virtual, configured) -> None:
-    fake, admin = fake_virtual
-    async with admin:
-        async with admin.throttled(PLAN, bytes_per_second=1000) as moves:
-            assert moves.begun.before == {FOO0: (0, 1, 2), BAZ0: (1, 0, 2)}
-            assert "0" in configured()
-            assert await moves.set_quota(2000) == dict.fromkeys([0, 1, 2, 3, 4])
-            asyncio.get_running_loop().call_later(5, fake.finish_reassignments)
-        assert configured() == {}
-        assert await replicas(admin, FOO0) == (0, 1, 3)
+@in_virtual_time
+async def test_to_its_end(fake, admin, configured) -> None:
+    async with admin.throttled(PLAN, bytes_per_second=1000) as moves:
+        assert moves.begun.before == {FOO0: (0, 1, 2), BAZ0: (1, 0, 2)}
+        assert "0" in configured()
+        assert await moves.set_quota(2000) == dict.fromkeys([0, 1, 2, 3, 4])
+        asyncio.get_running_loop().call_later(5, fake.finish_reassignments)
+    assert configured() == {}
+    assert await replicas(admin, FOO0) == (0, 1, 3)
 
 
 @virtual_time
@@ -49,33 +48,29 @@ async def test_progress_ends_with_the_moves(fake_virtual) -> None:
     assert 4 <= len(looks) <= 8
 
 
-@virtual_time
-async def test_an_exception_undoes_it(fake_virtual, configured) -> None:
-    _, admin = fake_virtual
-    async with admin:
-        with pytest.raises(ZeroDivisionError):
-            async with admin.throttled(PLAN, bytes_per_second=1000):
-                raise ZeroDivisionError
-        assert configured() == {}
-        assert await admin.list_partition_reassignments() == {}
-        assert await replicas(admin, FOO0) == (0, 1, 2)
+@in_virtual_time
+async def test_an_exception_undoes_it(admin, configured) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with admin.throttled(PLAN, bytes_per_second=1000):
+            raise ZeroDivisionError
+    assert configured() == {}
+    assert await admin.list_partition_reassignments() == {}
+    assert await replicas(admin, FOO0) == (0, 1, 2)
 
 
-@virtual_time
-async def test_what_has_arrived_stays_when_the_rest_is_undone(fake_virtual, configured) -> None:
-    fake, admin = fake_virtual
-    async with admin:
+@in_virtual_time
+async def test_what_has_arrived_stays_when_the_rest_is_undone(fake, admin, configured) -> None:
 
-        async def move() -> None:
-            async with admin.throttled(PLAN, bytes_per_second=1000):
-                inspect(fake).partition("foo", 0).finish_reassignment()
-                raise ZeroDivisionError
+    async def move() -> None:
+        async with admin.throttled(PLAN, bytes_per_second=1000):
+            inspect(fake).partition("foo", 0).finish_reassignment()
+            raise ZeroDivisionError
 
-        with pytest.raises(ZeroDivisionError):
-            await move()
-        assert configured() == {}
-        assert await replicas(admin, FOO0) == (0, 1, 3)
-        assert await replicas(admin, BAZ0) == (1, 0, 2)
+    with pytest.raises(ZeroDivisionError):
+        await move()
+    assert configured() == {}
+    assert await replicas(admin, FOO0) == (0, 1, 3)
+    assert await replicas(admin, BAZ0) == (1, 0, 2)
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.1, 0.3, 0.5, 0.7, 1.0, 60.0])
@@ -108,56 +103,50 @@ def test_cancelled_at_any_time(fake_virtual, configured, after_s) -> None:
     run()
 
 
-@virtual_time
-async def test_what_somebody_else_cancelled_is_told_at_the_end(fake_virtual, configured) -> None:
-    fake, admin = fake_virtual
-    async with admin:
+@in_virtual_time
+async def test_what_somebody_else_cancelled_is_told_at_the_end(fake, admin, configured) -> None:
 
-        async def move() -> None:
-            async with admin.throttled(PLAN, bytes_per_second=1000):
-                await admin.alter_partition_reassignments({FOO0: None})
-                asyncio.get_running_loop().call_later(5, fake.finish_reassignments)
+    async def move() -> None:
+        async with admin.throttled(PLAN, bytes_per_second=1000):
+            await admin.alter_partition_reassignments({FOO0: None})
+            asyncio.get_running_loop().call_later(5, fake.finish_reassignments)
 
-        with pytest.raises(ReassignmentError, match="1 partitions did not get") as caught:
-            await move()
-        assert caught.value.failures.keys() == {FOO0}
-        assert "0,1,2 rather than 0,1,3" in str(caught.value)
-        assert configured() == {}
+    with pytest.raises(ReassignmentError, match="1 partitions did not get") as caught:
+        await move()
+    assert caught.value.failures.keys() == {FOO0}
+    assert "0,1,2 rather than 0,1,3" in str(caught.value)
+    assert configured() == {}
 
 
-@virtual_time
-async def test_what_the_controller_refuses_is_told_at_the_end(fake_virtual) -> None:
-    fake, admin = fake_virtual
-    async with admin:
-        fake.stop_broker(4)
-        with pytest.raises(BrokerError, match="Unknown broker id 4"):
-            async with admin.throttled(PLAN, bytes_per_second=1000):
-                raise AssertionError("it has begun")
+@in_virtual_time
+async def test_what_the_controller_refuses_is_told_at_the_end(fake, admin) -> None:
+    fake.stop_broker(4)
+    with pytest.raises(BrokerError, match="Unknown broker id 4"):
+        async with admin.throttled(PLAN, bytes_per_second=1000):
+            raise AssertionError("it has begun")
 
-        async def move() -> None:
-            async with admin.throttled(PLAN, bytes_per_second=1000, skip_dead=True) as moves:
-                assert moves.begun.started == {FOO0}
-                asyncio.get_running_loop().call_later(5, fake.finish_reassignments)
+    async def move() -> None:
+        async with admin.throttled(PLAN, bytes_per_second=1000, skip_dead=True) as moves:
+            assert moves.begun.started == {FOO0}
+            asyncio.get_running_loop().call_later(5, fake.finish_reassignments)
 
-        with pytest.raises(ReassignmentError, match="broker 4 is down") as caught:
-            await move()
-        assert caught.value.failures.keys() == {BAZ0}
+    with pytest.raises(ReassignmentError, match="broker 4 is down") as caught:
+        await move()
+    assert caught.value.failures.keys() == {BAZ0}
 
 
-@virtual_time
-async def test_a_broker_that_comes_back_gets_its_quota(fake_virtual, configured) -> None:
-    fake, admin = fake_virtual
-    async with admin:
-        fake.stop_broker(2)
-        async with admin.throttled(PLAN, bytes_per_second=1000) as moves:
-            assert moves.begun.unthrottled.keys() == {2}
-            fake.start_broker(2)
-            asyncio.get_running_loop().call_later(10, fake.finish_reassignments)
-            async for _ in moves.progress():
-                if not moves.begun.unthrottled:
-                    break
-            assert configured()["2"].keys() == configured()["0"].keys()
-        assert configured() == {}
+@in_virtual_time
+async def test_a_broker_that_comes_back_gets_its_quota(fake, admin, configured) -> None:
+    fake.stop_broker(2)
+    async with admin.throttled(PLAN, bytes_per_second=1000) as moves:
+        assert moves.begun.unthrottled.keys() == {2}
+        fake.start_broker(2)
+        asyncio.get_running_loop().call_later(10, fake.finish_reassignments)
+        async for _ in moves.progress():
+            if not moves.begun.unthrottled:
+                break
+        assert configured()["2"].keys() == configured()["0"].keys()
+    assert configured() == {}
 
 
 def throttled(configured, topic: str) -> tuple[str | None, str | None]:
@@ -204,35 +193,31 @@ def test_a_replica_that_is_about_to_arrive_is_let_go(
     run()
 
 
-@virtual_time
-async def test_after_a_crash_what_was_let_go_is_found_as_well(fake_virtual, configured) -> None:
-    fake, admin = fake_virtual
-    async with admin:
-        begun = await admin.reassigner.begin(PLAN, 1000)
-        easing = asyncio.create_task(admin.reassigner.ease_arrivals(begun))
-        await asyncio.sleep(2)
-        easing.cancel()
-        assert throttled(configured, "foo") == (MARK, MARK)
-        assert configured()["0"]
-        fake.finish_reassignments()
-        assert (await admin.replication_quotas.clear()).failures == {}
-        assert configured() == {}
+@in_virtual_time
+async def test_after_a_crash_what_was_let_go_is_found_as_well(fake, admin, configured) -> None:
+    begun = await admin.reassigner.begin(PLAN, 1000)
+    easing = asyncio.create_task(admin.reassigner.ease_arrivals(begun))
+    await asyncio.sleep(2)
+    easing.cancel()
+    assert throttled(configured, "foo") == (MARK, MARK)
+    assert configured()["0"]
+    fake.finish_reassignments()
+    assert (await admin.replication_quotas.clear()).failures == {}
+    assert configured() == {}
 
 
-@virtual_time
-async def test_a_broker_that_has_nearly_caught_up_is_let_go(fake_virtual, configured) -> None:
-    fake, admin = fake_virtual
-    async with admin:
-        fake.set_isr("bar", 0, [2, 1])
-        quotas = admin.replication_quotas
-        await quotas.bootstrap([3], 1000)
-        easing = asyncio.create_task(quotas.ease_arrivals([3]))
-        await asyncio.sleep(2)
-        easing.cancel()
-        assert throttled(configured, "bar") == (MARK, MARK)
-        assert throttled(configured, "foo") == (f"{MARK},1:1,1:2", f"{MARK},1:3"), "it is in sync"
-        assert (await quotas.clear()).failures == {}
-        assert configured() == {}
+@in_virtual_time
+async def test_a_broker_that_has_nearly_caught_up_is_let_go(fake, admin, configured) -> None:
+    fake.set_isr("bar", 0, [2, 1])
+    quotas = admin.replication_quotas
+    await quotas.bootstrap([3], 1000)
+    easing = asyncio.create_task(quotas.ease_arrivals([3]))
+    await asyncio.sleep(2)
+    easing.cancel()
+    assert throttled(configured, "bar") == (MARK, MARK)
+    assert throttled(configured, "foo") == (f"{MARK},1:1,1:2", f"{MARK},1:3"), "it is in sync"
+    assert (await quotas.clear()).failures == {}
+    assert configured() == {}
 
 
 @virtual_time
@@ -247,19 +232,17 @@ async def test_it_ends_with_the_admin_client(fake_virtual) -> None:
     assert easing.exception() is None
 
 
-@virtual_time
-async def test_what_a_broker_refuses_to_let_go_is_tried_again(fake_virtual, configured) -> None:
-    fake, admin = fake_virtual
-    async with admin:
-        begun = await admin.reassigner.begin(PLAN, 1000)
-        for _ in range(3):
-            fake.control(ApiKey.INCREMENTAL_ALTER_CONFIGS, 44)  # POLICY_VIOLATION
-        easing = asyncio.create_task(admin.reassigner.ease_arrivals(begun))
-        await asyncio.sleep(5)
-        easing.cancel()
-        assert throttled(configured, "foo") == throttled(configured, "baz") == (MARK, MARK)
-        assert await admin.reassigner.undo(begun) == {}
-        assert configured() == {}
+@in_virtual_time
+async def test_what_a_broker_refuses_to_let_go_is_tried_again(fake, admin, configured) -> None:
+    begun = await admin.reassigner.begin(PLAN, 1000)
+    for _ in range(3):
+        fake.control(ApiKey.INCREMENTAL_ALTER_CONFIGS, 44)  # POLICY_VIOLATION
+    easing = asyncio.create_task(admin.reassigner.ease_arrivals(begun))
+    await asyncio.sleep(5)
+    easing.cancel()
+    assert throttled(configured, "foo") == throttled(configured, "baz") == (MARK, MARK)
+    assert await admin.reassigner.undo(begun) == {}
+    assert configured() == {}
 
 
 async def test_outside_of_the_block(admin) -> None:
@@ -267,14 +250,12 @@ async def test_outside_of_the_block(admin) -> None:
         _ = admin.throttled(PLAN, bytes_per_second=None).begun
 
 
-@virtual_time
-async def test_without_quota(fake_virtual, configured) -> None:
-    fake, admin = fake_virtual
-    async with admin:
-        async with admin.throttled(PLAN, bytes_per_second=None):
-            assert configured() == {}
-            asyncio.get_running_loop().call_later(5, fake.finish_reassignments)
-        assert await replicas(admin, BAZ0) == (1, 0, 4)
+@in_virtual_time
+async def test_without_quota(fake, admin, configured) -> None:
+    async with admin.throttled(PLAN, bytes_per_second=None):
+        assert configured() == {}
+        asyncio.get_running_loop().call_later(5, fake.finish_reassignments)
+    assert await replicas(admin, BAZ0) == (1, 0, 4)
 
 
 @virtual_time
@@ -308,26 +289,22 @@ async def test_a_broker_that_died_with_its_rate_is_named(fake_virtual, configure
     await admin.close()
 
 
-@virtual_time
-async def test_cancel_and_set_name_a_moving_broker_that_is_down(fake_virtual) -> None:
-    fake, admin = fake_virtual
-    async with admin:
-        await admin.reassigner.begin(PLAN, 1000)
-        fake.stop_broker(4)
-        changed = await admin.replication_quotas.set_rate(2000)
-        assert [node for node, error in changed.items() if error] == [4]
-        told = []
-        await admin.reassigner.cancel(on_lifted=told.append)
-        assert told[0].failures.keys() == {"broker 4"}
+@in_virtual_time
+async def test_cancel_and_set_name_a_moving_broker_that_is_down(fake, admin) -> None:
+    await admin.reassigner.begin(PLAN, 1000)
+    fake.stop_broker(4)
+    changed = await admin.replication_quotas.set_rate(2000)
+    assert [node for node, error in changed.items() if error] == [4]
+    told = []
+    await admin.reassigner.cancel(on_lifted=told.append)
+    assert told[0].failures.keys() == {"broker 4"}
 
 
-@virtual_time
-async def test_a_dead_broker_without_a_part_in_the_plan_fails_nothing(fake_virtual) -> None:
-    fake, admin = fake_virtual
-    async with admin:
-        fake.create_topic("on2", assignments=[(2, 3)])
-        fake.stop_broker(2)
-        async with admin.throttled({TopicPartition("on2", 0): [3, 4]}, bytes_per_second=9) as moves:
-            assert moves.begun.unthrottled.keys() == {2}
-            asyncio.get_running_loop().call_later(5, fake.finish_reassignments)
-        assert moves.left == {}
+@in_virtual_time
+async def test_a_dead_broker_without_a_part_in_the_plan_fails_nothing(fake, admin) -> None:
+    fake.create_topic("on2", assignments=[(2, 3)])
+    fake.stop_broker(2)
+    async with admin.throttled({TopicPartition("on2", 0): [3, 4]}, bytes_per_second=9) as moves:
+        assert moves.begun.unthrottled.keys() == {2}
+        asyncio.get_running_loop().call_later(5, fake.finish_reassignments)
+    assert moves.left == {}

@@ -146,56 +146,52 @@ async def test_a_lost_request_is_made_again(fake, admin) -> None:
         await admin.delete_topic("never")
 
 
-@virtual_time
-async def test_every_call_ends_on_time(fake_virtual) -> None:
-    fake, admin = fake_virtual
+@in_virtual_time
+async def test_every_call_ends_on_time(fake, admin) -> None:
     loop = asyncio.get_running_loop()
-    async with admin:
-        fake.control(ApiKey.CREATE_TOPICS, NOT_CONTROLLER, keep=True)
+    fake.control(ApiKey.CREATE_TOPICS, NOT_CONTROLLER, keep=True)
+    began = loop.time()
+    with pytest.raises(AdminTimeoutError, match="NOT_CONTROLLER") as caught:
+        await admin.create_topic("t", 1)
+    assert loop.time() - began == pytest.approx(60, abs=0.1)
+    assert "default.api.timeout.ms" in str(caught.value)
+    assert caught.value.retriable
+    for broker in range(3):
+        fake.stall_broker(broker)
+    for call in (
+        admin.list_topics(timeout_s=2),
+        admin.create_topic("t", timeout_s=2),
+        admin.delete_topic("t", timeout_s=2),
+        admin.add_partitions("t", 3, timeout_s=2),
+        admin.describe_configs(ConfigResource.topic("t"), timeout_s=2),
+        admin.alter_configs(ConfigResource.topic("t"), {"a": "b"}, timeout_s=2),
+        admin.describe_cluster(timeout_s=2),
+        admin.limits(timeout_s=2),
+        admin.set_limits({"max.partitions": "3"}, timeout_s=2),
+        admin.check_limits(timeout_s=2),
+    ):
         began = loop.time()
-        with pytest.raises(AdminTimeoutError, match="NOT_CONTROLLER") as caught:
-            await admin.create_topic("t", 1)
-        assert loop.time() - began == pytest.approx(60, abs=0.1)
-        assert "default.api.timeout.ms" in str(caught.value)
-        assert caught.value.retriable
-        for broker in range(3):
-            fake.stall_broker(broker)
-        for call in (
-            admin.list_topics(timeout_s=2),
-            admin.create_topic("t", timeout_s=2),
-            admin.delete_topic("t", timeout_s=2),
-            admin.add_partitions("t", 3, timeout_s=2),
-            admin.describe_configs(ConfigResource.topic("t"), timeout_s=2),
-            admin.alter_configs(ConfigResource.topic("t"), {"a": "b"}, timeout_s=2),
-            admin.describe_cluster(timeout_s=2),
-            admin.limits(timeout_s=2),
-            admin.set_limits({"max.partitions": "3"}, timeout_s=2),
-            admin.check_limits(timeout_s=2),
-        ):
-            began = loop.time()
-            with pytest.raises(AdminTimeoutError, match="within 2 s"):
-                await call
-            assert loop.time() - began == pytest.approx(2, abs=0.1)
+        with pytest.raises(AdminTimeoutError, match="within 2 s"):
+            await call
+        assert loop.time() - began == pytest.approx(2, abs=0.1)
 
 
-@virtual_time
-async def test_a_time_out_names_the_cause_of_its_own_call(fake_virtual) -> None:
+@in_virtual_time
+async def test_a_time_out_names_the_cause_of_its_own_call(fake, admin) -> None:
     """One client runs several calls at the same time."""
-    fake, admin = fake_virtual
     fake.control(ApiKey.CREATE_TOPICS, 41, keep=True)
     fake.control(ApiKey.OFFSET_COMMIT, 14, keep=True)
-    async with admin:
-        created, committed = await asyncio.gather(
-            admin.create_topic("t", 1, timeout_s=5),
-            admin.alter_offsets("g", {TopicPartition("t", 0): 1}, timeout_s=5.01),
-            return_exceptions=True,
-        )
-        assert "last cause: topic 't': NOT_CONTROLLER" in str(created)
-        assert "COORDINATOR_LOAD_IN_PROGRESS" in str(committed)
-        for broker in range(3):
-            fake.stall_broker(broker)
-        with pytest.raises(AdminTimeoutError, match="no answer from any broker yet"):
-            await admin.list_topics(timeout_s=1)
+    created, committed = await asyncio.gather(
+        admin.create_topic("t", 1, timeout_s=5),
+        admin.alter_offsets("g", {TopicPartition("t", 0): 1}, timeout_s=5.01),
+        return_exceptions=True,
+    )
+    assert "last cause: topic 't': NOT_CONTROLLER" in str(created)
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in str(committed)
+    for broker in range(3):
+        fake.stall_broker(broker)
+    with pytest.raises(AdminTimeoutError, match="no answer from any broker yet"):
+        await admin.list_topics(timeout_s=1)
 
 
 @in_virtual_time

@@ -15,7 +15,6 @@ from kafkaclient.errors import (
     UnknownTopicError,
 )
 from kafkaclient.producer.producer import Producer
-from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.groups import (
@@ -237,20 +236,19 @@ async def test_offsets_that_no_record_has_are_refused(
         assert await admin.committed_offsets("g") == {T0: 5}
 
 
-@virtual_time
+@in_virtual_time
 async def test_an_unknown_topic_is_told_at_once_with_what_is_set(
-    fake: FakeCluster, new_admin: Callable[..., Admin]
+    fake: FakeCluster, admin: Admin
 ) -> None:
     loop = asyncio.get_running_loop()
-    async with new_admin() as admin:
-        await admin.create_topic("t", 2)
-        began = loop.time()
-        missing = {TopicPartition("nope", n): 1 for n in (0, 1)}
-        with pytest.raises(UnknownTopicError, match=r"for nope-0 and 1 more of 3 parti") as caught:
-            await admin.alter_offsets("g", {T0: 5, **missing})
-        assert loop.time() - began < 3
-        assert not caught.value.retriable
-        assert await admin.committed_offsets("g") == {T0: 5}
+    await admin.create_topic("t", 2)
+    began = loop.time()
+    missing = {TopicPartition("nope", n): 1 for n in (0, 1)}
+    with pytest.raises(UnknownTopicError, match=r"for nope-0 and 1 more of 3 parti") as caught:
+        await admin.alter_offsets("g", {T0: 5, **missing})
+    assert loop.time() - began < 3
+    assert not caught.value.retriable
+    assert await admin.committed_offsets("g") == {T0: 5}
 
 
 @in_virtual_time

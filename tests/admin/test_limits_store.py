@@ -12,47 +12,14 @@ from kafkaclient.admin.limits import LIMITS_TOPIC
 from kafkaclient.admin.limits_store import FileLimits
 from kafkaclient.errors import AdminTimeoutError, AuthorizationError, ConfigError
 from kafkaclient.producer.producer import Producer
-from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.codec import decode_request, encode_response
-from kafkaclient.wire.fetch import FetchByNameCall, FetchPartition, FetchTopic
 from tests.admin.conftest import in_virtual_time
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkaclient.admin.limits import Limits
-
-
-def fetch(partition: int, offset: int) -> FetchByNameCall:
-    return FetchByNameCall(
-        (FetchTopic("t", None, (FetchPartition(partition, offset, 9),)),), 1, 1, 9
-    )
-
-
-@pytest.mark.parametrize(
-    "version", range(FetchByNameCall.min_version, FetchByNameCall.max_version + 1)
-)
-def test_every_version(version: int) -> None:
-    call = fetch(3, 17)
-    request = decode_request(call.encode(version, 1, "me")[4:]).message
-    (topic,) = request.topics
-    (wanted,) = topic.partitions
-    assert (topic.topic, wanted.partition, wanted.fetch_offset) == ("t", 3, 17)
-    answer = {"partition_index": 3, "error_code": 6, "records": b"abc"}
-    frame = encode_response(
-        1, version, 1, throttle_time_ms=9, responses=[{"topic": "t", "partitions": [answer]}]
-    )
-    result = call.decode(version, frame[8:])
-    (found,) = result.partitions
-    assert (found.error_code, found.records, result.throttle_ms) == (6, b"abc", 9)
-
-
-def test_an_answer_without_partitions_has_the_error_of_the_whole() -> None:
-    frame = encode_response(1, 12, 1, error_code=70, responses=[])
-    result = fetch(0, 0).decode(12, frame[8:])
-    assert (result.error_code, result.partitions, result.throttle_ms) == (70, [], 0)
 
 
 async def test_reading_ends_with_the_error_of_the_whole(admin, fake) -> None:
@@ -121,16 +88,14 @@ async def test_the_topic_gets_as_many_replicas_as_brokers_are_not_cordoned(admin
     assert sorted(inspect(fake).partition(LIMITS_TOPIC, 0).replicas) == [0, 2]
 
 
-@virtual_time
-async def test_limits_on_a_broker_that_is_down_name_the_way_out(fake_virtual) -> None:
-    fake, admin = fake_virtual
+@in_virtual_time
+async def test_limits_on_a_broker_that_is_down_name_the_way_out(fake, admin) -> None:
     fake.create_topic(LIMITS_TOPIC, assignments=[(1,)])
     inspect(fake).topics[LIMITS_TOPIC].configs["cleanup.policy"] = "compact"
-    async with admin:
-        fake.stop_broker(1)
-        way = r"start the broker of a replica \(brokers 1\).*--ignore-limits"
-        with pytest.raises(AdminTimeoutError, match=way):
-            await admin.create_topic("t", 1, 1)
+    fake.stop_broker(1)
+    way = r"start the broker of a replica \(brokers 1\).*--ignore-limits"
+    with pytest.raises(AdminTimeoutError, match=way):
+        await admin.create_topic("t", 1, 1)
 
 
 async def test_the_leader_is_looked_for_when_it_has_moved(admin, fake) -> None:

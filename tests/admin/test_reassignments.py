@@ -12,11 +12,11 @@ from kafkaclient.errors import (
     PolicyViolationError,
     UnknownTopicError,
 )
-from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
+from tests.admin.conftest import in_virtual_time
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -108,14 +108,12 @@ async def test_what_is_not_there_and_what_is_refused(admin, fake) -> None:
         await admin.alter_partition_reassignments({T0: [1]})
 
 
-@virtual_time
-async def test_requests_are_made_again(fake_virtual) -> None:
-    fake, admin = fake_virtual
+@in_virtual_time
+async def test_requests_are_made_again(fake, admin) -> None:
     fake.create_topic("t", 1)
-    async with admin:
-        fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 41)
-        assert await admin.alter_partition_reassignments({T0: [1]}) == {T0: None}
-        fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, CLOSE_ANSWER)
-        assert await admin.alter_partition_reassignments({T0: None}) == {T0: None}
-        fake.control(ApiKey.LIST_PARTITION_REASSIGNMENTS, 41)
-        assert await admin.list_partition_reassignments() == {}
+    fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 41)
+    assert await admin.alter_partition_reassignments({T0: [1]}) == {T0: None}
+    fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, CLOSE_ANSWER)
+    assert await admin.alter_partition_reassignments({T0: None}) == {T0: None}
+    fake.control(ApiKey.LIST_PARTITION_REASSIGNMENTS, 41)
+    assert await admin.list_partition_reassignments() == {}

@@ -145,8 +145,8 @@ async def test_cancelled_twice_while_it_begins(fake, admin, configured, after_s)
     assert configured() == {}
 
 
-@virtual_time
-async def test_the_way_back_is_told_before_anything_is_changed(fake, new_admin, configured) -> None:
+@in_virtual_time
+async def test_the_way_back_is_told_before_anything_is_changed(fake, admin, configured) -> None:
     told = []
 
     def tell(plan) -> None:
@@ -155,21 +155,20 @@ async def test_the_way_back_is_told_before_anything_is_changed(fake, new_admin, 
         told.append(dict(plan.replicas))
 
     plan = {FOO0: [0, 1, 3], BAR0: [3, 2, 0]}
-    async with new_admin() as admin:
-        await admin.reassigner.begin(plan, 1000, on_rollback=tell)
-        assert told == [{FOO0: (0, 1, 2), BAR0: (3, 2, 1)}]
-        await admin.reassigner.cancel()
+    await admin.reassigner.begin(plan, 1000, on_rollback=tell)
+    assert told == [{FOO0: (0, 1, 2), BAR0: (3, 2, 1)}]
+    await admin.reassigner.cancel()
 
-        def cannot(_plan) -> None:
-            raise OSError("no space left on device")
+    def cannot(_plan) -> None:
+        raise OSError("no space left on device")
 
-        with pytest.raises(OSError, match="no space"):
-            await admin.reassigner.begin(plan, 1000, on_rollback=cannot)
-        with pytest.raises(OSError, match="no space"):
-            async with admin.throttled(plan, bytes_per_second=1000, on_rollback=cannot):
-                raise AssertionError("it has begun")
-        assert await admin.list_partition_reassignments() == {}
-        assert configured() == {}
+    with pytest.raises(OSError, match="no space"):
+        await admin.reassigner.begin(plan, 1000, on_rollback=cannot)
+    with pytest.raises(OSError, match="no space"):
+        async with admin.throttled(plan, bytes_per_second=1000, on_rollback=cannot):
+            raise AssertionError("it has begun")
+    assert await admin.list_partition_reassignments() == {}
+    assert configured() == {}
 
 
 async def test_a_refusal_by_limits_is_told_before_the_way_back(admin, configured) -> None:
@@ -317,41 +316,39 @@ async def test_an_answer_that_does_not_come(fake, new_admin, configured) -> None
         assert configured() == {}
 
 
-@virtual_time
+@in_virtual_time
 async def test_a_plan_that_leaves_fewer_replicas_in_sync_is_refused(
-    fake, new_admin, configured
+    fake, admin, configured
 ) -> None:
     """foo-0 is on 0, 1 and 2, and broker 2 is down: to keep 2 and remove 1 leaves one in sync."""
     fake.stop_broker(2)
-    async with new_admin() as admin:
-        weak = {FOO0: [0, 2]}
-        seen = []
-        with pytest.raises(BrokerError, match="--allow-fewer-in-sync") as refused:
-            await admin.reassigner.begin(weak, 1000, on_rollback=seen.append)
-        assert "foo-0" in str(refused.value)
-        assert not seen
-        assert configured() == {}
-        assert not fake.requests_of(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
-        # As many replicas are in sync at the end, or all that stay are.
-        for nodes in ([0, 2, 3], [0, 1], [1], [0, 1, 2], [2, 1, 0]):
-            begun = await admin.reassigner.begin({FOO0: nodes}, additional=True)
-            assert begun.failed == {}
-            await admin.reassigner.undo(begun)
-            assert await replicas(admin, FOO0) == begun.before[FOO0] or len(nodes) == 3
-        begun = await admin.reassigner.begin(weak, allow_fewer_in_sync=True)
-        assert begun.started == {FOO0}
+    weak = {FOO0: [0, 2]}
+    seen = []
+    with pytest.raises(BrokerError, match="--allow-fewer-in-sync") as refused:
+        await admin.reassigner.begin(weak, 1000, on_rollback=seen.append)
+    assert "foo-0" in str(refused.value)
+    assert not seen
+    assert configured() == {}
+    assert not fake.requests_of(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+    # As many replicas are in sync at the end, or all that stay are.
+    for nodes in ([0, 2, 3], [0, 1], [1], [0, 1, 2], [2, 1, 0]):
+        begun = await admin.reassigner.begin({FOO0: nodes}, additional=True)
+        assert begun.failed == {}
+        await admin.reassigner.undo(begun)
+        assert await replicas(admin, FOO0) == begun.before[FOO0] or len(nodes) == 3
+    begun = await admin.reassigner.begin(weak, allow_fewer_in_sync=True)
+    assert begun.started == {FOO0}
 
 
-@virtual_time
-async def test_a_lagging_replica_counts_as_a_dead_one(fake, new_admin) -> None:
+@in_virtual_time
+async def test_a_lagging_replica_counts_as_a_dead_one(fake, admin) -> None:
     fake.set_isr("foo", 0, [0, 1])
-    async with new_admin() as admin:
-        with pytest.raises(BrokerError, match="lag stay"):
-            await admin.reassigner.begin({FOO0: [2, 1]})
-        assert (await admin.reassigner.begin({FOO0: [2, 1, 3]})).started == {FOO0}
-        # The new replica 3 need not be in sync for another change: it is so at the end.
-        weaker = {FOO0: [1, 3]}
-        assert (await admin.reassigner.begin(weaker, additional=True)).started == {FOO0}
+    with pytest.raises(BrokerError, match="lag stay"):
+        await admin.reassigner.begin({FOO0: [2, 1]})
+    assert (await admin.reassigner.begin({FOO0: [2, 1, 3]})).started == {FOO0}
+    # The new replica 3 need not be in sync for another change: it is so at the end.
+    weaker = {FOO0: [1, 3]}
+    assert (await admin.reassigner.begin(weaker, additional=True)).started == {FOO0}
 
 
 @in_virtual_time

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -385,16 +384,15 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin):
         reassignment another client cancelled or changed, and for a throttle that could not be
         restored.
         """
-        begin = partial(
-            self.reassigner.begin,
+        return ThrottledReassignment(
+            self.reassigner,
+            self.replication_quotas,
             plan,
+            bytes_per_second,
             additional=additional,
             skip_dead=skip_dead,
             allow_fewer_in_sync=allow_fewer_in_sync,
             on_rollback=on_rollback,
-        )
-        return ThrottledReassignment(
-            self.reassigner, self.replication_quotas, begin, bytes_per_second
         )
 
     # --- partition limits ---------------------------------------------------------------------

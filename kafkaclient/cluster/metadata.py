@@ -114,10 +114,9 @@ class Metadata:
     async def start(self) -> None:
         """Fetch the first view, and keep it fresh until :meth:`stop`.
 
-        Raises :class:`~kafkaclient.errors.BootstrapError` when no bootstrap server answers
-        within the config's ``start_limit``, or all of them refuse connections for its
-        ``connect_limit``; and at once an error that no retry can remedy, such as
-        :class:`~kafkaclient.errors.UnsupportedVersionError`.
+        Raises BootstrapError when no bootstrap server answers within the config's ``start_limit``,
+        or all of them refuse connections for its ``connect_limit``; and at once an error that no
+        retry can remedy, such as UnsupportedVersionError.
         """
         if self._task is not None:
             return
@@ -153,10 +152,9 @@ class Metadata:
         """The topic's view, at once if it is known; otherwise, or with ``fresh``, it is fetched.
 
         A topic that does not exist is requested again, with backoff, because the brokers may
-        create it. Raises :class:`~kafkaclient.errors.MetadataTimeoutError` after ``timeout_s``
-        seconds, the rest of the ``limit`` (default: ``max.block.ms``). Raises at once an error that
-        no retry can remedy: an invalid name (:class:`~kafkaclient.errors.InvalidTopicError`),
-        missing authorization, or brokers that refuse this client's credentials.
+        create it. Raises MetadataTimeoutError after ``timeout_s`` seconds, the rest of the
+        ``limit`` (default: ``max.block.ms``). Raises at once an error that no retry can remedy: an
+        invalid name, missing authorization, or brokers that refuse this client's credentials.
         """
         check_topic_name(name)
         name = str.__str__(name)  # a plain str in place of a subclass, such as an enum
@@ -246,8 +244,7 @@ class Metadata:
 
     def add_topic(self, name: str) -> TopicInUse:
         """Note that the topic is used now; a new topic is fetched at once. Cheap for a known one.
-        Raises :class:`~kafkaclient.errors.InvalidTopicError` for an invalid name.
-        """
+        Raises InvalidTopicError for an invalid name."""
         now = self._clock()
         topic = self._topics.by_name.get(name)
         if topic is None:

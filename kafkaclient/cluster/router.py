@@ -194,9 +194,8 @@ class Router:
     async def probe(self, node_id: int) -> None:
         """Wait for the broker's answer to a request, on a connection for probes only.
 
-        Raises :class:`~kafkaclient.errors.BrokerConnectionError` if it cannot be reached,
-        :class:`~kafkaclient.errors.RequestTimedOutError` if it does not answer within the request
-        timeout, and another :class:`~kafkaclient.errors.KafkaError` if it answers with an error.
+        Raises BrokerConnectionError if it cannot be reached, RequestTimedOutError if it does not
+        answer within the request timeout, and another KafkaError if it answers with an error.
         """
         link = self._links.get((node_id, "vital"))
         known = None if link is None else link.connection
@@ -230,13 +229,9 @@ class Router:
         ``node_id``, another ``purpose`` has its own connection until :meth:`release`, so that slow
         answers delay no other call.
 
-        Raises :class:`~kafkaclient.errors.BrokerConnectionError` if no broker could be
-        reached, :class:`~kafkaclient.errors.AuthenticationError` if failed authentication is the
-        reason, :class:`~kafkaclient.errors.RequestTimedOutError`,
-        :class:`~kafkaclient.errors.UnsupportedVersionError`,
-        :class:`~kafkaclient.errors.ProtocolError`,
-        :class:`~kafkaclient.errors.EncodingError`, or
-        :class:`~kafkaclient.errors.ProducerClosedError` after :meth:`close`.
+        Raises BrokerConnectionError if no broker could be reached, AuthenticationError if failed
+        authentication is the reason, RequestTimedOutError, UnsupportedVersionError, ProtocolError,
+        EncodingError, or ProducerClosedError after :meth:`close`.
         """
         links: Iterable[BrokerLink]
         if node_id is None:
@@ -349,11 +344,11 @@ class Router:
 
     def _dialed(self, node_id: int | None) -> list[BrokerLink]:
         """The links that are being connected, of all brokers or of one."""
-        links = (*self._links.values(), *self._bootstrap)
-        dialed = [link for link in links if link.attempt is not None]
-        if node_id is not None:
-            dialed = [link for link in dialed if link.broker.node_id == node_id]
-        return dialed
+        dialed = (link for link in self._all_links() if link.attempt is not None)
+        return [link for link in dialed if node_id in (None, link.broker.node_id)]
+
+    def _all_links(self) -> list[BrokerLink]:
+        return [*self._links.values(), *self._bootstrap]
 
     def _links_to(self, node_id: int, purpose: Purpose) -> list[BrokerLink]:
         if self._closed:
@@ -388,12 +383,9 @@ class Router:
         links.sort(key=lambda link: link.connection.in_flight if link.connection else 0)
         by_state: defaultdict[str, list[BrokerLink]] = defaultdict(list)
         for link in links:
-            if link.failing:
-                by_state["failing"].append(link)
-            elif self._is_stalled(link):
-                by_state["stalled"].append(link)
-            else:
-                by_state["new" if link.connection is None else "connected"].append(link)
+            state = "new" if link.connection is None else "connected"
+            state = "stalled" if self._is_stalled(link) else state
+            by_state["failing" if link.failing else state].append(link)
         usable = bootstrap and (is_enabled(self._config) or not links)
         return chain(
             by_state["connected"],
@@ -471,7 +463,7 @@ class Router:
         max_idle_s = self._config.connections_max_idle_ms / 1000
         now = self._clock()
         left_s = []
-        for link in (*self._links.values(), *self._bootstrap):
+        for link in self._all_links():
             connection = link.connection
             if connection is None:
                 continue
@@ -495,7 +487,7 @@ class Router:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
-        links = [*self._links.values(), *self._bootstrap, *self._retired]
+        links = [*self._all_links(), *self._retired]
         for link in links:
             link.close()
         try:

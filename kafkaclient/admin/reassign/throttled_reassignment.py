@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kafkaclient.admin.description import known_brokers, live_brokers, partitions_of
 from kafkaclient.admin.reassign.clearing import clear_throttles, throttled_brokers
@@ -15,7 +15,7 @@ from kafkaclient.admin.reassign.throttle import ThrottleConfigs, check_rate
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, ReassignmentError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 
     from kafkaclient.admin.reassign.outcome import Begun, Lifted, Throttles
     from kafkaclient.admin.reassign.progress import Progress
@@ -28,19 +28,21 @@ _log = logging.getLogger(__name__)
 
 
 class ThrottledReassignment:
-    """A reassignment within a quota; see ``Admin.throttled``. ``begin`` starts it, with the quota
-    as its argument."""
+    """A reassignment within a quota; see ``Admin.throttled``. ``options`` are the further arguments
+    of :meth:`Reassigner.begin`."""
 
     def __init__(
         self,
         reassigner: Reassigner,
         quotas: ReplicationQuotas,
-        begin: Callable[[int | None], Awaitable[Begun]],
+        plan: Mapping[TopicPartition, Sequence[int]],
         bytes_per_second: int | None,
+        **options: Any,
     ) -> None:
         self._reassigner = reassigner
         self._quotas = quotas
-        self._begin = begin
+        self._plan = plan
+        self._options = options
         self._quota = bytes_per_second
         self._begun: Begun | None = None
         self._unthrottling: asyncio.Task[None] | None = None
@@ -74,7 +76,7 @@ class ThrottledReassignment:
             yield progress
 
     async def __aenter__(self) -> Self:
-        self._begun = await self._begin(self._quota)
+        self._begun = await self._reassigner.begin(self._plan, self._quota, **self._options)
         if self._begun.throttled:
             self._unthrottling = asyncio.create_task(self._reassigner.ease_arrivals(self._begun))
         return self

@@ -53,7 +53,6 @@ class TransactionalIdentity(ProducerIdentity):
         self._on_sequence_gap = on_sequence_gap
         self.open: bool = False
         """Whether batches may leave."""
-        """Whether no batch is retried, because the transaction will be aborted."""
 
     @property
     def valid(self) -> bool:

@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
 from kafkaclient.admin import Admin
-from kafkaclient.errors import BrokerError, StreamsError
+from kafkaclient.errors import BrokerError
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall
 from tests.group.range_protocol import RangeProtocol, RunningMember, member
@@ -201,7 +201,7 @@ async def test_a_second_member_with_the_same_instance_id_fences_the_first(group:
     async with group.member(group_instance_id="a") as a:
         await a.owns(0, 1, 2, 3)
         async with group.member(group_instance_id="a") as again:
-            with pytest.raises(StreamsError, match=r"group\.instance\.id 'a', so this one ends"):
+            with pytest.raises(BrokerError, match=r"group\.instance\.id 'a', so this one ends"):
                 await a.task
             await again.owns(0, 1, 2, 3)
 

@@ -201,12 +201,11 @@ class StreamsConfig(AssignmentConfigs):
 
     def _check_client_options(self) -> None:
         """Raise ConfigError for an option that the runtime sets, or that is in the wrong group."""
+        not_for_consumers = dict.fromkeys(_SECURITY, "use security_options") | _NOT_FOR_CONSUMERS
         for name in self.consumer_options:
             plain = str(name).replace(".", "_")
-            if reason := _NOT_FOR_CONSUMERS.get(plain):
+            if reason := not_for_consumers.get(plain):
                 raise ConfigError(f"consumer_options must not have {name}: {reason.format(plain)}")
-            if plain in _SECURITY:
-                raise ConfigError(f"consumer_options must not have {name}: use security_options")
         options = ProducerConfig.OPTIONS
         producer = read_options(options, [self.producer_options])
         security = read_options(options, [self.security_options])
@@ -231,7 +230,7 @@ class StreamsConfig(AssignmentConfigs):
                 )
         if security:
             _ = self.producer_config
-        _ = ReaderConfig.build(self.bootstrap_servers, self.reader_options)
+        _ = self.reader_config
 
     @property
     def host_info(self) -> HostInfo | None:
@@ -259,10 +258,9 @@ class StreamsConfig(AssignmentConfigs):
         return {**defaults, **self.security_options, **self.consumer_options}
 
     @property
-    def metadata_max_age_s(self) -> float:
-        """How often the input topics are looked at for new partitions."""
-        config = ReaderConfig.build(self.bootstrap_servers, self.reader_options)
-        return config.metadata_max_age_ms / 1000
+    def reader_config(self) -> ReaderConfig:
+        """The parsed :attr:`reader_options`. Raises ConfigError."""
+        return ReaderConfig.build(self.bootstrap_servers, self.reader_options)
 
     @property
     def producer_defaults(self) -> dict[str, Any]:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkaclient.errors import StreamsError
 from kafkaclient.streams import StreamsApp
 from kafkaclient.streams.runtime.changelog_reader import to_the_end
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.fake.interceptors import DROP
+from kafkaclient.testing.fake.log import ErrorCode
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -111,6 +113,17 @@ async def test_stopped_while_it_waits_for_an_answer(tmp_path: Path, api_key: Api
         async with asyncio.timeout(7):  # LeaveGroup may have to wait for the coordinator: 5 s
             await running
         assert {t for t in asyncio.all_tasks() if "fake" not in repr(t)} <= before
+
+
+async def test_an_instance_whose_name_another_one_has_ends(tmp_path: Path) -> None:
+    async with FakeCluster(1).serve() as fake:
+        fake.create_topic("t", 2)
+        app = application(fake, tmp_path, group_instance_id="a")
+        running = asyncio.create_task(app.run())
+        await until_running(app, running)
+        fake.control(ApiKey.HEARTBEAT, ErrorCode.FENCED_INSTANCE_ID)
+        with pytest.raises(StreamsError, match=r"newer member with group\.instance\.id 'a'"):
+            await running
 
 
 async def test_stopped_without_brokers(tmp_path: Path) -> None:

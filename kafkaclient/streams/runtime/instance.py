@@ -209,6 +209,7 @@ class Instance:
         stack.push_async_callback(member.leave, "the instance ends", _LEAVE_TIMEOUT_S)
         stack.push_async_callback(manager.end_work)  # before the member leaves
         stack.push_async_callback(protocol.close)
+        look_every_s = config.reader_config.metadata_max_age_ms / 1000
         purging = purge_repartition_topics(
             self._new_admin,
             config.repartition_purge_interval_ms / 1000,
@@ -220,7 +221,7 @@ class Instance:
             ("positions", positions.run()),
             ("purge", purging),
             ("topics", watch_internal_topics(admin, topics.internal)),
-            ("inputs", protocol.watch_inputs(config.metadata_max_age_s, member.request_rejoin)),
+            ("inputs", protocol.watch_inputs(look_every_s, member.request_rejoin)),
             ("group", self._stay_in_group()),
         ):
             running = asyncio.create_task(

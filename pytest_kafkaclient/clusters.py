@@ -8,7 +8,7 @@ from kafkaclient.admin import Admin
 from kafkaclient.errors import AuthenticationError, KafkaError
 from kafkaclient.testing.cluster import ComposeCluster, ExternalCluster, LocalCluster
 from kafkaclient.testing.errors import ClusterNotRunningError
-from pytest_kafkaclient.running import run
+from pytest_kafkaclient.topics import run
 
 _DEFAULT_BROKERS = 3
 _COMPOSE_BROKERS = 3

@@ -5,21 +5,29 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.admin import Admin, NewTopic
 from kafkaclient.errors import KafkaError, UnknownTopicError
 from kafkaclient.reader import Reader
-from pytest_kafkaclient.running import run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
 
     from kafkaclient.testing import FakeCluster
+
+T = TypeVar("T")
 
 _LONGEST = 60  # characters of the test's name
 _READY_S = 20.0  # seconds until the leaders serve a new topic
 _POLL_S = 0.05
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of ``asyncio.run`` in another thread: this one may be running an event loop."""
+    with ThreadPoolExecutor(1, thread_name_prefix="pytest-kafkaclient") as executor:
+        return executor.submit(asyncio.run, coroutine).result()
 
 
 def unique_name(test: str) -> str:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -23,10 +26,11 @@ from filelock import FileLock
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.testing.errors import JarsUnavailableError
-from kafkaclient.testing.progress import show_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from rich.progress import Progress
 
 
 CACHE_VARIABLE = "KAFKACLIENT_CACHE"
@@ -171,27 +175,25 @@ class JarCache:
         ):
             tasks = {pool.submit(self._fetch_one, jar, Path(scratch), advance): jar for jar in jars}
             try:
-                self._finish(tasks)
+                for task in as_completed(tasks):
+                    task.result()
+            except (OSError, RuntimeError) as error:
+                raise self._unavailable(tasks[task], jars, error) from error
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def _finish(self, tasks: dict[Future[None], Jar]) -> None:
-        done, _ = wait(tasks, return_when=FIRST_EXCEPTION)
-        failed = next((task for task in done if task.exception() is not None), None)
-        if failed is None:
-            return
-        cause = failed.exception()
-        if not isinstance(cause, OSError | RuntimeError):
-            failed.result()
-        missing = [jar.coordinates for jar in self._missing(list(tasks.values()))]
+    def _unavailable(
+        self, failed: Jar, jars: Sequence[Jar], cause: BaseException
+    ) -> JarsUnavailableError:
+        missing = [jar.coordinates for jar in self._missing(jars)]
         error = JarsUnavailableError(
-            f"could not fetch {tasks[failed].coordinates}: {cause}. {len(missing)} of Kafka's jars "
-            f"are missing in {self.directory / 'jars'}; downloaded jars are kept. Retry with a "
+            f"could not fetch {failed.coordinates}: {cause}. {len(missing)} of Kafka's jars are "
+            f"missing in {self.directory / 'jars'}; downloaded jars are kept. Retry with a "
             f"network, set a Maven repository in {REPOSITORY_VARIABLE}, or copy this directory "
             "from a machine that has all jars"
         )
         error.missing = tuple(missing)
-        raise error from cause
+        return error
 
     def _fetch_one(self, jar: Jar, scratch: Path, advance: Callable[[int], None]) -> None:
         for attempt in range(1, _ATTEMPTS + 1):
@@ -227,3 +229,51 @@ def _size(path: Path) -> int | None:
         return path.stat().st_size
     except FileNotFoundError:
         return None
+
+
+# --- The progress of a download on stderr: a bar on a terminal, else a few plain lines ------------
+
+
+@contextmanager
+def show_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Shows a rich bar if stderr is a terminal and rich is installed, else plain lines.
+
+    Yields the function that counts downloaded bytes. Several threads may call it."""
+    bar = _bar() if sys.stderr.isatty() else None
+    if bar is None:
+        yield _lines(title, total)
+        return
+    with bar:
+        yield partial(bar.advance, bar.add_task(title, total=total))
+
+
+def _bar() -> Progress | None:
+    try:
+        import rich.console  # noqa: PLC0415 - rich is an extra, and slow to import
+        import rich.progress  # noqa: PLC0415
+    except ImportError:
+        return None
+    return rich.progress.Progress(
+        rich.progress.TextColumn("{task.description}", markup=False),
+        rich.progress.BarColumn(),
+        rich.progress.DownloadColumn(),
+        rich.progress.TransferSpeedColumn(),
+        console=rich.console.Console(stderr=True),
+    )
+
+
+def _lines(title: str, total: int) -> Callable[[int], None]:
+    """Writes a line now, and one at each quarter."""
+    done = 0
+    lock = threading.Lock()
+
+    def advance(size: int) -> None:
+        nonlocal done
+        with lock:
+            before, done = 4 * done // total, done + size
+            quarters = 4 * done // total
+            if quarters > before:
+                sys.stderr.write(f"{title}, {25 * quarters} %\n")
+
+    sys.stderr.write(f"{title}, {total / 1e6:.0f} MB\n")
+    return advance

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from itertools import cycle
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,10 +12,15 @@ from kafkaclient.errors import ConfigError, RecordTooLargeError
 from kafkaclient.perf import clients
 from kafkaclient.perf.clients import KafkaclientClient, make_client
 from kafkaclient.perf.load import Load, LoadSpec
-from kafkaclient.perf.run import Labels, measure
+from kafkaclient.perf.run import Labels, LoadRun, measure
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake.cluster import FakeCluster
 from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkaclient.perf.traffic import KeyValue
 
 
 def client(fake: FakeCluster, **options: str) -> KafkaclientClient:
@@ -22,13 +28,21 @@ def client(fake: FakeCluster, **options: str) -> KafkaclientClient:
     return KafkaclientClient(config, "flights", dialer=fake)
 
 
+async def measured(
+    client: KafkaclientClient, spec: LoadSpec, records: Iterable[KeyValue]
+) -> LoadRun:
+    load = Load(client, spec, clock=asyncio.get_running_loop().time)
+    return await measure(client, load, records, Labels("x", 5))
+
+
 @virtual_time
 async def test_a_measured_run_through_the_producer() -> None:
     fake = FakeCluster(brokers=3, partitions=6)
     ours = client(fake)
     assert ours.traffic() is None
-    load = Load(ours, LoadSpec(2000, rate=1000), clock=asyncio.get_running_loop().time)
-    run = await measure(ours, load, cycle([(b"UA", b"v" * 98), (None, b"v" * 100)]), Labels("x", 5))
+    run = await measured(
+        ours, LoadSpec(2000, rate=1000), cycle([(b"UA", b"v" * 98), (None, b"v" * 100)])
+    )
 
     assert (run.record.client, run.record.setting, run.record.linger_ms) == ("kafkaclient", "x", 5)
     assert (run.record.records, run.record.errors, run.record.rate) == (2000, 0, 1000)
@@ -56,8 +70,7 @@ async def test_a_load_in_transactions() -> None:
     fake = FakeCluster(brokers=3, partitions=6)
     ours = client(fake, **{"transactional.id": "perf"})
     spec = LoadSpec(2000, rate=1000, transaction_s=0.5)
-    load = Load(ours, spec, clock=asyncio.get_running_loop().time)
-    run = await measure(ours, load, cycle([(None, b"v" * 100)]), Labels("x", 5))
+    run = await measured(ours, spec, cycle([(None, b"v" * 100)]))
     assert (run.record.records, run.record.errors) == (2000, 0)
     assert sum(len(fake.committed_log("flights", partition)) for partition in range(6)) == 2000
     assert len(fake.requests_of(ApiKey.END_TXN)) == 4
@@ -66,8 +79,7 @@ async def test_a_load_in_transactions() -> None:
 @virtual_time
 async def test_brokers_that_got_nothing_have_their_place() -> None:
     ours = client(FakeCluster(brokers=3, partitions=1))
-    load = Load(ours, LoadSpec(10), clock=asyncio.get_running_loop().time)
-    run = await measure(ours, load, cycle([(None, b"v")]), Labels("x", 5))
+    run = await measured(ours, LoadSpec(10), cycle([(None, b"v")]))
     assert len(run.record.bytes_per_broker or ()) == 3
 
 
@@ -76,16 +88,14 @@ async def test_a_full_buffer_makes_the_load_wait_and_loses_nothing() -> None:
     fake = FakeCluster(brokers=1, partitions=1)
     fake.round_trip_s = 0.05
     ours = client(fake, **{"buffer.memory": "40000"})
-    load = Load(ours, LoadSpec(2000), clock=asyncio.get_running_loop().time)
-    run = await measure(ours, load, cycle([(None, b"v" * 100)]), Labels("x", 5))
+    run = await measured(ours, LoadSpec(2000), cycle([(None, b"v" * 100)]))
     assert (run.record.records, run.record.errors) == (2000, 0)
 
 
 @virtual_time
 async def test_a_record_refused_at_once_counts_as_failed() -> None:
     ours = client(FakeCluster(), **{"max.request.size": "1000"})
-    load = Load(ours, LoadSpec(10), clock=asyncio.get_running_loop().time)
-    run = await measure(ours, load, cycle([(None, b"v" * 2000), (None, b"v")]), Labels("x", 5))
+    run = await measured(ours, LoadSpec(10), cycle([(None, b"v" * 2000), (None, b"v")]))
     assert (run.record.records, run.record.errors) == (5, 5)
     assert next(iter(run.outcome.errors)).startswith(RecordTooLargeError.__name__)
 
@@ -95,10 +105,9 @@ async def test_records_of_a_batch_that_was_split_count_once_each() -> None:
     fake = FakeCluster(brokers=1, partitions=1)
     fake.create_topic("flights", 1, max_message_bytes=1024)
     ours = client(fake, **{"linger.ms": "1000", "batch.size": "1000000"})
-    load = Load(ours, LoadSpec(600), clock=asyncio.get_running_loop().time)
     values = [b"%0100d" % number for number in range(600)]
     values[300] = bytes(2000)
-    run = await measure(ours, load, [(None, value) for value in values], Labels("x", 5))
+    run = await measured(ours, LoadSpec(600), [(None, value) for value in values])
     assert (run.record.records, run.record.errors) == (599, 1)
     assert next(iter(run.outcome.errors)).startswith(RecordTooLargeError.__name__)
     assert len(fake.log("flights", 0)) == 599
@@ -111,8 +120,7 @@ async def test_records_that_the_broker_names_fail_alone(caplog: pytest.LogCaptur
     fake.create_topic("flights", 1)
     fake.fail_produce("flights", 0, 87, record_errors=[(3, "no schema")], message="bad")
     ours = client(fake)
-    load = Load(ours, LoadSpec(20), clock=asyncio.get_running_loop().time)
-    run = await measure(ours, load, cycle([(None, b"v")]), Labels("x", 5))
+    run = await measured(ours, LoadSpec(20), cycle([(None, b"v")]))
     assert (run.record.records, run.record.errors) == (19, 1)
     assert "no schema" in next(iter(run.outcome.errors))
     assert not caplog.records, "the load counts its failures itself"
@@ -122,22 +130,20 @@ async def test_records_that_the_broker_names_fail_alone(caplog: pytest.LogCaptur
 async def test_a_topic_that_never_appears_fails_every_record() -> None:
     fake = FakeCluster(brokers=1, auto_create_topics=False)
     ours = client(fake, **{"max.block.ms": "500"})
-    load = Load(ours, LoadSpec(10), clock=asyncio.get_running_loop().time)
-    run = await measure(ours, load, cycle([(None, b"v")]), Labels("x", 5))
+    run = await measured(ours, LoadSpec(10), cycle([(None, b"v")]))
     assert (run.record.records, run.record.errors) == (0, 10)
 
 
 @virtual_time
 async def test_a_run_that_fails_stops_its_client() -> None:
     ours = client(FakeCluster())
-    load = Load(ours, LoadSpec(10), clock=asyncio.get_running_loop().time)
 
     def records():  # type: ignore[no-untyped-def]
         yield (None, b"v")
         raise RuntimeError("no more records")
 
     with pytest.raises(RuntimeError, match="no more records"):
-        await measure(ours, load, records(), Labels("x", 5))
+        await measured(ours, LoadSpec(10), records())
     assert len(asyncio.all_tasks()) == 1
 
 

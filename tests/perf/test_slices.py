@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkaclient.errors import BufferFullError
-from kafkaclient.perf import slices
+from kafkaclient.perf.slices import Slice
 from kafkaclient.producer.batches.batch_result import BatchResult
 from kafkaclient.producer.batches.delivery import delivery_for_last
 
@@ -20,8 +19,7 @@ class Sender:
     """Puts the records with key ``a`` in one batch and the others in another, of ``most`` records;
     refuses record number ``full_at``."""
 
-    def __init__(self, delivery: Any, most: int = 1000, full_at: int = -1) -> None:
-        self._delivery = delivery
+    def __init__(self, most: int = 1000, full_at: int = -1) -> None:
         self._most = most
         self._open: dict[bool, Any] = {}
         self.batches: list[Any] = []
@@ -34,16 +32,10 @@ class Sender:
         self.calls += 1
         batch = self._open.get(key == b"a")
         if batch is None or batch.count == self._most:
-            batch = self._open[key == b"a"] = self._delivery.BatchResult(topic)
+            batch = self._open[key == b"a"] = BatchResult(topic)
             self.batches.append(batch)
         batch.count += 1
-        return self._delivery.delivery_for_last(batch, 0)
-
-
-@pytest.fixture
-def forms() -> tuple[Any, Any]:
-    """The modules ``slices`` and ``delivery``."""
-    return slices, SimpleNamespace(BatchResult=BatchResult, delivery_for_last=delivery_for_last)
+        return delivery_for_last(batch, 0)
 
 
 def runs(given: Any) -> list[tuple[int, int, int]]:
@@ -51,28 +43,25 @@ def runs(given: Any) -> list[tuple[int, int, int]]:
     return [(run.last._index - run.count + 1, run.count, run.nbytes) for run in given.runs.values()]
 
 
-def test_records_of_a_batch_make_one_run(forms: tuple[Any, Any]) -> None:
-    slices, delivery = forms
-    sender = Sender(delivery, most=40)
+def test_records_of_a_batch_make_one_run() -> None:
+    sender = Sender(most=40)
     records: list[KeyValue] = [(None, b"v" * 10)] * 30
     for expected in ([(0, 30, 300)], [(30, 10, 100), (0, 20, 200)]):
-        given = slices.Slice()
+        given = Slice()
         given.hand_over(sender.send_nowait, "t", records)
         assert given.taken == 30
         assert runs(given) == expected
         assert list(given.runs) == sender.batches[: len(expected)][-len(expected) :]
 
 
-def test_keyed_records_of_two_batches_make_two_runs(forms: tuple[Any, Any]) -> None:
-    slices, delivery = forms
-    given = slices.Slice()
-    given.hand_over(Sender(delivery).send_nowait, "t", [(b"a", b"vv"), (b"bcd", b"v"), (b"a", b"")])
+def test_keyed_records_of_two_batches_make_two_runs() -> None:
+    given = Slice()
+    given.hand_over(Sender().send_nowait, "t", [(b"a", b"vv"), (b"bcd", b"v"), (b"a", b"")])
     assert runs(given) == [(0, 2, 4), (0, 1, 4)]
 
 
-def test_a_run_stands_for_its_records_until_it_is_dropped(forms: tuple[Any, Any]) -> None:
-    slices, delivery = forms
-    sender, given = Sender(delivery), slices.Slice()
+def test_a_run_stands_for_its_records_until_it_is_dropped() -> None:
+    sender, given = Sender(), Slice()
     given.hand_over(sender.send_nowait, "t", [(None, b"v")] * 10)
     (batch,) = sender.batches
     assert batch.live_deliveries == 10
@@ -82,9 +71,8 @@ def test_a_run_stands_for_its_records_until_it_is_dropped(forms: tuple[Any, Any]
     assert unseen == []
 
 
-def test_a_record_that_is_refused_is_not_taken_and_can_be_left_out(forms: tuple[Any, Any]) -> None:
-    slices, delivery = forms
-    sender, given = Sender(delivery, full_at=3), slices.Slice()
+def test_a_record_that_is_refused_is_not_taken_and_can_be_left_out() -> None:
+    sender, given = Sender(full_at=3), Slice()
     records: list[KeyValue] = [(None, b"%d" % n) for n in range(10)]
     with pytest.raises(BufferFullError):
         given.hand_over(sender.send_nowait, "t", records)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from kafkaclient.testing.jars import (
     parse_lock,
     read_lock,
     shipped_versions,
+    show_progress,
 )
 from kafkaclient.testing.settings import DEFAULT_VERSION
 from release.kafka_lock import format_lock
@@ -180,3 +183,46 @@ def test_a_lock_made_by_the_user_is_found(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "locks").mkdir()
     (tmp_path / "locks" / "kafka-0.0.7.lock").write_text(format_lock("0.0.7", [jar("a")]))
     assert read_lock("0.0.7") == (jar("a"),)
+
+
+# --- the progress of a download ---------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_plain_lines_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with show_progress("Fetching", 4_000_000) as advance:
+        for _ in range(40):
+            advance(100_000)
+    assert stream.getvalue().splitlines() == [
+        "Fetching, 4 MB",
+        "Fetching, 25 %",
+        "Fetching, 50 %",
+        "Fetching, 75 %",
+        "Fetching, 100 %",
+    ]
+
+
+def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with show_progress("Fetching", 1000) as advance:
+        advance(1000)
+    assert "Fetching" in stream.getvalue()
+    assert "1.0/1.0 kB" in stream.getvalue()
+
+
+def test_plain_lines_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    with show_progress("Fetching", 1_000_000):
+        pass
+    assert stream.getvalue() == "Fetching, 1 MB\n"

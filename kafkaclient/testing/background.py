@@ -17,7 +17,6 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.testing.cluster import ClusterHandle
 from kafkaclient.testing.control import (
     START_TIMEOUT_S,
-    Running,
     SupervisorClient,
     launch_supervisor,
     prepare_launch,
@@ -44,7 +43,7 @@ class BackgroundCluster(ClusterHandle):
     whose supervisor no longer runs, for example after a reboot, is ignored.
     """
 
-    def __init__(self, name: str, running: Running) -> None:
+    def __init__(self, name: str, running: SupervisorClient) -> None:
         super().__init__(running)
         self.name = name
 
@@ -84,8 +83,7 @@ class BackgroundCluster(ClusterHandle):
         """The running cluster with this name, or None."""
         try:
             directory = Path(json.loads(_entry(name).read_text("utf-8"))["directory"])
-            control = SupervisorClient(directory)
-            return cls(name, Running(control, control.call("describe")))
+            return cls(name, SupervisorClient(directory).describe())
         except (FileNotFoundError, ClusterNotRunningError):
             return None
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from kafkaclient.errors import ConfigError
 from kafkaclient.testing.control import (
     START_TIMEOUT_S,
-    Running,
+    SupervisorClient,
     launch_supervisor,
     prepare_launch,
     start_brokers,
@@ -68,11 +68,11 @@ class ClusterHandle:
     ConfigError for invalid arguments, and ClusterNotRunningError if the cluster has stopped.
     """
 
-    def __init__(self, running: Running | None) -> None:
+    def __init__(self, running: SupervisorClient | None) -> None:
         self._current = running
 
     @property
-    def _running(self) -> Running:
+    def _running(self) -> SupervisorClient:
         if self._current is None:
             raise ClusterNotRunningError("the cluster is not running; use it in `async with`")
         return self._current
@@ -133,7 +133,7 @@ class ClusterHandle:
     def proxy(self, broker: int) -> RemoteProxy:
         """The broker's fault proxy, which forwards connections to :attr:`proxied_bootstrap`."""
         self._static(broker)
-        return RemoteProxy(self._running.control, broker)
+        return RemoteProxy(self._running, broker)
 
     async def status(self) -> tuple[BrokerStatus, ...]:
         """The current state of the brokers."""
@@ -205,7 +205,7 @@ class ClusterHandle:
         return await self._running.launch.jvm.run_tool(main_class, arguments, stdin)
 
     async def _call(self, command: str, **arguments: Any) -> Any:
-        return await asyncio.to_thread(self._running.control.call, command, **arguments)
+        return await asyncio.to_thread(self._running.call, command, **arguments)
 
     def _static(self, broker: int) -> dict[str, Any]:
         brokers: list[dict[str, Any]] = self._description["brokers"]

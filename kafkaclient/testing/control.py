@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Self
 
 from kafkaclient import errors
 from kafkaclient.testing import errors as local_errors
@@ -40,8 +40,21 @@ class SupervisorClient:
     Each command uses its own connection, so a slow command does not delay the others.
     """
 
+    description: dict[str, Any]
+    """The supervisor's description at :meth:`describe`. Only its constant parts are used."""
+
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+
+    @property
+    def launch(self) -> Launch:
+        """The arguments of the supervisor."""
+        return Launch.read(self.directory)
+
+    def describe(self) -> Self:
+        """Ask for the description; raises what :meth:`call` raises."""
+        self.description = self.call("describe")
+        return self
 
     def wait(self, supervisor: subprocess.Popen[bytes]) -> None:
         """Wait until a new supervisor accepts commands. Raises LocalClusterError if it does not."""
@@ -75,19 +88,6 @@ class SupervisorClient:
                 f"no cluster is running in {self.directory}: {error}"
             ) from error
         raise ClusterNotRunningError(f"the cluster in {self.directory} stopped during {command!r}")
-
-
-class Running(NamedTuple):
-    """The connection of a handle to its running cluster."""
-
-    control: SupervisorClient
-    description: dict[str, Any]
-    """The supervisor's description at the start. Only its constant parts are used."""
-
-    @property
-    def launch(self) -> Launch:
-        """The arguments of the supervisor."""
-        return Launch.read(self.control.directory)
 
 
 def _result(message: dict[str, Any]) -> Any:
@@ -145,12 +145,12 @@ async def start_brokers(
     supervisor: subprocess.Popen[bytes],
     timeout_s: float,
     say: Say | None = None,
-) -> Running:
+) -> SupervisorClient:
     """Start the brokers of a new supervisor. Returns when each of them sees all other brokers."""
     control = SupervisorClient(directory)
     await asyncio.to_thread(control.wait, supervisor)
     await asyncio.to_thread(control.call, "start", say=say, timeout_s=timeout_s)
-    return Running(control, await asyncio.to_thread(control.call, "describe"))
+    return await asyncio.to_thread(control.describe)
 
 
 def _accepts(path: Path) -> bool:

@@ -100,13 +100,11 @@ class MockProducer(Producer):
         """Whether each delivery is acknowledged at once."""
         self.health = Health()
         """What :meth:`healthy` returns while the producer runs."""
-        self._history: list[MockRecord] = []
         self._script = Script()
         self._deliveries = PendingDeliveries(self.config, partitions)
-        name = self.config.transactional_id
-        self._mock_transactions = (
-            None if name is None else MockTransactions(name, self._deliveries, self._script)
-        )
+        self._transactional = self.config.transactional_id is not None
+        name = self.config.transactional_id or ""
+        self._mock_transactions = MockTransactions(name, self._deliveries, self._script)
 
     def __repr__(self) -> str:
         return f"<MockProducer {len(self.history)} records, {self.pending} pending>"
@@ -117,29 +115,27 @@ class MockProducer(Producer):
     def history(self) -> list[MockRecord]:
         """The records in the order of the calls, whatever became of their deliveries. With a
         ``transactional.id``: the records of committed transactions."""
-        known = self._mock_transactions
-        return list(self._history if known is None else known.committed_records)
+        return list(self._mock_transactions.committed_records)
 
     @property
     def uncommitted(self) -> list[MockRecord]:
         """The records of the open transaction."""
-        return [] if self._mock_transactions is None else list(self._mock_transactions.records)
+        return list(self._mock_transactions.records)
 
     @property
     def committed_offsets(self) -> list[MockOffsets]:
         """What committed transactions sent with ``send_offsets_to_transaction``."""
-        known = self._mock_transactions
-        return [] if known is None else list(known.committed_offsets)
+        return list(self._mock_transactions.committed_offsets)
 
     @property
     def commits(self) -> int:
         """The number of committed transactions."""
-        return 0 if self._mock_transactions is None else self._mock_transactions.commits
+        return self._mock_transactions.commits
 
     @property
     def aborts(self) -> int:
         """The number of aborted transactions."""
-        return 0 if self._mock_transactions is None else self._mock_transactions.aborts
+        return self._mock_transactions.aborts
 
     @property
     def pending(self) -> int:
@@ -148,12 +144,8 @@ class MockProducer(Producer):
 
     def clear(self) -> None:
         """Forget the history, and the failures that :meth:`fail` has set."""
-        self._history.clear()
         self._script.clear()
-        if (known := self._mock_transactions) is not None:
-            known.committed_records.clear()
-            known.committed_offsets.clear()
-            known.commits = known.aborts = 0
+        self._mock_transactions.clear()
 
     # --- what the test decides ----------------------------------------------------------------
 
@@ -165,7 +157,7 @@ class MockProducer(Producer):
         """Fail the oldest pending delivery. False: there is none. In a transaction, the transaction
         can only be aborted then. Raises TypeError if ``error`` is no KafkaError."""
         failed = self._deliveries.fail_next(error)
-        if failed and self._mock_transactions is not None:
+        if failed:
             self._mock_transactions.fail_transaction(error)
         return failed
 
@@ -179,7 +171,7 @@ class MockProducer(Producer):
     def fence(self) -> None:
         """Let every further call raise ProducerFencedError, as when a newer producer with the same
         transactional id was started. Raises ProducerStateError without a ``transactional.id``."""
-        if self._mock_transactions is None:
+        if not self._transactional:
             raise ProducerStateError("fence: the producer has no transactional.id")
         self._mock_transactions.fence()
 
@@ -189,17 +181,14 @@ class MockProducer(Producer):
         if self._state is not ProducerState.NEW:
             raise ProducerStateError(f"the producer cannot be started: it {self._state.value}")
         self._script.run("start")
-        if self._mock_transactions is not None:
+        if self._transactional:
             self._mock_transactions.initialize()
         self._state = ProducerState.RUNNING
 
     async def stop(self, timeout: float | None = None) -> int:
-        known = self._mock_transactions
-        if known is not None and known.state in (
-            TransactionState.IN_TRANSACTION,
-            TransactionState.ABORTABLE_ERROR,
-        ):
-            await known.abort()
+        ended_by_stop = (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR)
+        if self._mock_transactions.state in ended_by_stop:
+            await self._mock_transactions.abort()
         self._complete_all()
         self._state = ProducerState.STOPPED
         await asyncio.sleep(0)  # the callbacks of the deliveries
@@ -241,7 +230,7 @@ class MockProducer(Producer):
             record.key,
         )
         known = self._mock_transactions
-        (self._history if known is None else known.records).append(kept)
+        (known.records if self._transactional else known.committed_records).append(kept)
 
     def _deliver(
         self, topic: str, partition: int, timestamps: list[int], *, atomic: bool = False
@@ -353,11 +342,10 @@ class MockProducer(Producer):
 
     @property
     def in_transaction(self) -> bool:
-        known = self._mock_transactions
-        return known is not None and known.state is TransactionState.IN_TRANSACTION
+        return self._mock_transactions.state is TransactionState.IN_TRANSACTION
 
     def _transactions(self, what: str) -> TransactionManager:
-        if self._mock_transactions is None:
+        if not self._transactional:
             raise ProducerStateError(f"{what}: the producer has no transactional.id")
         self._check_running("nothing was done")
         return cast("TransactionManager", self._mock_transactions)
@@ -366,7 +354,7 @@ class MockProducer(Producer):
         """Raise what a producer raises that takes no records now, or what the test has set."""
         self._check_running("the record was not sent")
         asyncio.get_running_loop()
-        if self._mock_transactions is not None:
+        if self._transactional:
             self._mock_transactions.check_open()
         if call is not None:
             self._script.run(call)

@@ -39,6 +39,7 @@ class MockTransactions:
         self.offsets: list[MockOffsets] = []
         """The offsets of the open transaction."""
         self.committed_records: list[MockRecord] = []
+        """Without a ``transactional.id``: all records."""
         self.committed_offsets: list[MockOffsets] = []
         self.commits = self.aborts = 0
         self._group_offsets: dict[tuple[str, TopicPartition], OffsetAndMetadata] = {}
@@ -76,6 +77,12 @@ class MockTransactions:
         if self.state is not _S.FATAL:
             self._status.move(_S.FATAL)
         self._drop("it was fenced")
+
+    def clear(self) -> None:
+        """Forget the ended transactions, except the groups' offsets."""
+        self.committed_records.clear()
+        self.committed_offsets.clear()
+        self.commits = self.aborts = 0
 
     async def timed(self, _: str, work: Awaitable[None]) -> None:
         await work

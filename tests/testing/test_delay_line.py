@@ -26,50 +26,39 @@ class Exit:
         self.ended_at = self.loop.time()
 
 
+@pytest.mark.parametrize(
+    ("pushes", "left"),
+    [
+        ([(0.0, b"a", 0.0, 0.0)], [(0.0, b"a")]),
+        (
+            [
+                (0.0, b"a", 0.0, 0.02),
+                (0.0, b"b", 0.0, 0.02),
+                (0.0, b"other", 0.0, 0.0),
+                (0.0, b"c", 0.0, 0.02),
+                (0.1, b"idle before", 0.0, 0.02),
+            ],
+            [(0.02, b"a"), (0.04, b"b"), (0.04, b"other"), (0.06, b"c"), (0.12, b"idle before")],
+        ),
+        (
+            [(0.0, b"a", 0.05, 0.0), (0.01, b"b", 0.05, 0.0), (0.01, b"c", 0.0, 0.0)],
+            [(0.05, b"a"), (0.06, b"b"), (0.06, b"c")],
+        ),
+        ([(0.0, b"a", 0.05, 0.02), (0.0, b"b", 0.05, 0.02)], [(0.07, b"a"), (0.09, b"b")]),
+    ],
+    ids=["no delay", "spacing is a serial server", "latency is not serial, in order", "both"],
+)
 @virtual_time
-async def test_without_a_delay_bytes_pass_at_once() -> None:
+async def test_when_bytes_leave(
+    pushes: list[tuple[float, bytes, float, float]], left: list[tuple[float, bytes]]
+) -> None:
+    """A push: when, what, latency, spacing."""
     out = Exit()
-    out.line.push(b"a", 0.0, 0.0)
-    assert out.left == [(0.0, b"a")]
-
-
-@virtual_time
-async def test_spacing_is_a_serial_server() -> None:
-    out = Exit()
-    for data in (b"a", b"b"):
-        out.line.push(data, 0.0, 0.02)
-    out.line.push(b"other", 0.0, 0.0)
-    out.line.push(b"c", 0.0, 0.02)
-    await asyncio.sleep(0.1)
-    out.line.push(b"idle before", 0.0, 0.02)
+    for at, data, latency, spacing in pushes:
+        await asyncio.sleep(at - out.loop.time())
+        out.line.push(data, latency, spacing)
     await asyncio.sleep(1)
-    assert out.left == [
-        (0.02, b"a"),
-        (0.04, b"b"),
-        (0.04, b"other"),
-        (0.06, b"c"),
-        (0.12, b"idle before"),
-    ]
-
-
-@virtual_time
-async def test_latency_is_not_serial_and_keeps_order() -> None:
-    out = Exit()
-    out.line.push(b"a", 0.05, 0.0)
-    await asyncio.sleep(0.01)
-    out.line.push(b"b", 0.05, 0.0)
-    out.line.push(b"c", 0.0, 0.0)
-    await asyncio.sleep(1)
-    assert out.left == [(0.05, b"a"), (0.06, b"b"), (0.06, b"c")]
-
-
-@virtual_time
-async def test_both_together() -> None:
-    out = Exit()
-    for data in (b"a", b"b"):
-        out.line.push(data, 0.05, 0.02)
-    await asyncio.sleep(1)
-    assert out.left == [(0.07, b"a"), (0.09, b"b")]
+    assert out.left == left
 
 
 @virtual_time

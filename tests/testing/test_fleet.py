@@ -55,6 +55,8 @@ async def test_start_and_stop(make: Callable[..., Fleet]) -> None:
     assert found["bootstrap"] == ",".join(direct)
     assert found["proxied_bootstrap"] == ",".join(proxied)
     assert len({*direct, *proxied}) == 4
+    with pytest.raises(ConfigError, match="no broker 2; choose one of 0 to 1"):
+        fleet.broker(2)
     await fleet.stop()
     assert states(fleet) == ["stopped", "stopped"]
 
@@ -114,13 +116,6 @@ async def test_heal(make: Callable[..., Fleet]) -> None:
     fleet.set_fault(2, "stall", {})
     await fleet.heal(TIMEOUT_S)
     assert states(fleet) == ["running"] * 3
-
-
-async def test_there_is_no_such_broker(make: Callable[..., Fleet]) -> None:
-    fleet = make(2)
-    await fleet.start(TIMEOUT_S)
-    with pytest.raises(ConfigError, match="no broker 2; choose one of 0 to 1"):
-        fleet.broker(2)
 
 
 async def test_faults_reach_the_proxy(make: Callable[..., Fleet]) -> None:

@@ -35,16 +35,32 @@ def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jre.importlib, "import_module", missing)
 
 
-def test_the_named_java_wins(tmp_path: Path) -> None:
-    named = fake_java(tmp_path / "named", "21.0.1")
-    other = fake_java(tmp_path / "other", "25")
-    java = find_java({"KAFKACLIENT_JAVA": str(named), "PATH": str(other.parent)})
-    assert (java.path, java.major) == (named, 21)
-
-
-def test_a_java_home_may_be_named(tmp_path: Path) -> None:
-    launcher = fake_java(tmp_path / "home" / "bin", "17.0.15")
-    assert find_java({"KAFKACLIENT_JAVA": str(tmp_path / "home")}).path == launcher
+@pytest.mark.parametrize(
+    ("javas", "environment", "chosen"),
+    [
+        (
+            {"named": "21.0.1", "other": "25"},
+            {"KAFKACLIENT_JAVA": "named/java", "PATH": "other"},
+            0,
+        ),
+        ({"home/bin": "17.0.15"}, {"KAFKACLIENT_JAVA": "home"}, 0),
+        ({"home/bin": "17.0.1", "path": "25"}, {"JAVA_HOME": "home", "PATH": "path"}, 0),
+        ({"home/bin": "1.8.0_392", "path": "17.0.15"}, {"JAVA_HOME": "home", "PATH": "path"}, 1),
+    ],
+    ids=[
+        "the named one",
+        "a named JAVA_HOME",
+        "JAVA_HOME before PATH",
+        "an old one is passed over",
+    ],
+)
+def test_which_java_is_chosen(
+    tmp_path: Path, javas: dict[str, str], environment: dict[str, str], chosen: int
+) -> None:
+    made = [fake_java(tmp_path / place, version) for place, version in javas.items()]
+    java = find_java({name: str(tmp_path / place) for name, place in environment.items()})
+    assert java.path == made[chosen]
+    assert str(java.major) == [*javas.values()][chosen].partition(".")[0]
 
 
 def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,20 +74,6 @@ def test_no_other_java_replaces_the_named_one(tmp_path: Path) -> None:
     good = fake_java(tmp_path / "good", "21")
     with pytest.raises(JavaNotFoundError, match="version 11 is too old"):
         find_java({"KAFKACLIENT_JAVA": str(named), "PATH": str(good.parent)})
-
-
-def test_java_home_before_path(tmp_path: Path) -> None:
-    home = fake_java(tmp_path / "home" / "bin", "17.0.1")
-    other = fake_java(tmp_path / "path", "25")
-    java = find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": str(other.parent)})
-    assert java.path == home
-
-
-def test_an_old_java_is_passed_over(tmp_path: Path) -> None:
-    fake_java(tmp_path / "home" / "bin", "1.8.0_392")
-    good = fake_java(tmp_path / "path", "17.0.15")
-    java = find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": str(good.parent)})
-    assert java.path == good
 
 
 def test_the_package_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,6 +68,8 @@ def all_gone(processes: list[psutil.Process]) -> bool:
 
 def test_start_command_and_stop(start: Start) -> None:
     control, process = start()
+    mode = (control.directory / "control.sock").stat().st_mode
+    assert stat.S_IMODE(mode) == 0o600, "only the user may command"
     said: list[str] = []
     control.call("start", timeout_s=TIMEOUT_S, say=said.append)
     assert "broker 1 is ready" in said
@@ -78,12 +80,6 @@ def test_start_command_and_stop(start: Start) -> None:
     assert process.wait(TIMEOUT_S) == 0
     assert all_gone(running)
     assert not control.directory.exists()
-
-
-def test_only_the_user_may_command(start: Start) -> None:
-    control, _ = start()
-    mode = (control.directory / "control.sock").stat().st_mode
-    assert stat.S_IMODE(mode) == 0o600
 
 
 def test_errors_come_back_as_what_they_were(start: Start) -> None:
@@ -109,17 +105,6 @@ def test_a_cluster_that_cannot_start_ends(start: Start) -> None:
         control.call("describe")
 
 
-def test_attached_it_ends_with_its_lifeline(start: Start) -> None:
-    control, process = start()
-    control.call("start", timeout_s=TIMEOUT_S)
-    running = brokers(control)
-    assert process.stdin is not None
-    process.stdin.close()
-    process.wait(TIMEOUT_S)
-    assert all_gone(running)
-    assert not control.directory.exists()
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends orphans")
 def test_brokers_do_not_survive_a_killed_supervisor(start: Start) -> None:
     control, process = start(attached=False)
@@ -129,12 +114,18 @@ def test_brokers_do_not_survive_a_killed_supervisor(start: Start) -> None:
     assert all_gone(running)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_ends_it_in_order(start: Start, number: signal.Signals) -> None:
-    control, process = start(attached=False)
+@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_its_lifeline_or_a_signal_ends_it_in_order(
+    start: Start, number: signal.Signals | None
+) -> None:
+    control, process = start(attached=number is None)
     control.call("start", timeout_s=TIMEOUT_S)
     running = brokers(control)
-    process.send_signal(number)
+    if number is not None:
+        process.send_signal(number)
+    else:
+        assert process.stdin is not None
+        process.stdin.close()
     assert process.wait(TIMEOUT_S) == 0
     assert all_gone(running)
     assert not control.directory.exists()

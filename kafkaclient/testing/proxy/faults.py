@@ -113,17 +113,12 @@ class Frame(NamedTuple):
     connection: int
 
 
-class HowOften(TypedDict, total=False):
-    """How often a fault applies; see :class:`FrameFault`."""
-
-    every: int
-    times: int | None
-
-
-class WhichFrames(HowOften, total=False):
-    """The frames to which a fault applies; see :class:`FrameFault`."""
+class WhichFrames(TypedDict, total=False):
+    """The frames to which a fault applies, and how often; see :class:`FrameFault`."""
 
     when: Callable[[Frame], bool] | None
+    every: int
+    times: int | None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -27,15 +27,5 @@ if TYPE_CHECKING:
 
 __all__ = ["APIS"]
 
-_MODULES = (
-    configs,
-    fetch,
-    groups,
-    handshake,
-    membership,
-    metadata,
-    produce,
-    topics,
-    transactions,
-)
+_MODULES = (configs, fetch, groups, handshake, membership, metadata, produce, topics, transactions)
 APIS: Mapping[int, Api] = {api.key: api for module in _MODULES for api in module.APIS}

@@ -74,13 +74,7 @@ def _end_with(parent: Connection) -> None:
 def _work(plan: ProducerPlan) -> LoadRun | KafkaError:
     assert _together is not None
     _together.wait()
-    try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(run_plan(plan))
-    except ConfigError as error:
-        return ConfigError(str(error))
-    except (KafkaError, OSError) as error:
-        return KafkaError(str(error))  # not every error can be pickled
+    return outcome_of(plan, KafkaError)
 
 
 # --- A load that many producers share: their plans, and their runs as one run ---------------------
@@ -131,6 +125,18 @@ async def run_plan(plan: ProducerPlan) -> LoadRun:
     """Run one producer's plan in this event loop."""
     client = make_client(plan.client, plan.config, plan.topic)
     return await measure(client, Load(client, plan.spec), plan.records(), plan.labels)
+
+
+def outcome_of(plan: ProducerPlan, failure: type[KafkaError]) -> LoadRun | KafkaError:
+    """The run of a plan in an event loop of its own, or why it failed: ConfigError or ``failure``.
+    Not every error can be pickled."""
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(run_plan(plan))
+    except ConfigError as error:
+        return ConfigError(str(error))
+    except (KafkaError, OSError) as error:
+        return failure(str(error))
 
 
 def all_runs(results: Iterable[LoadRun | KafkaError]) -> list[LoadRun]:

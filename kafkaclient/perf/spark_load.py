@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from kafkaclient.errors import ConfigError, KafkaError
-from kafkaclient.perf.shared_load import all_runs, run_plan
+from kafkaclient.errors import ConfigError
+from kafkaclient.perf.shared_load import all_runs, outcome_of
 from kafkaclient.spark.jobs import SparkJobError, spark_failures
-from kafkaclient.time_limit import loop_factory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from kafkaclient.errors import KafkaError
     from kafkaclient.perf.run import LoadRun
     from kafkaclient.perf.shared_load import ProducerPlan
 
@@ -62,10 +61,4 @@ def _work(plans: Iterable[ProducerPlan]) -> Iterator[LoadRun | KafkaError]:
     (plan,) = plans
     # Before anything can fail: a task that does not reach the barrier blocks the others.
     import_module("pyspark").BarrierTaskContext.get().barrier()
-    try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            yield runner.run(run_plan(plan))
-    except ConfigError as error:
-        yield ConfigError(str(error))
-    except (KafkaError, OSError) as error:
-        yield SparkJobError(str(error))
+    yield outcome_of(plan, SparkJobError)

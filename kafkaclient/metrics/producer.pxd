@@ -5,8 +5,8 @@ from kafkaclient.metrics.stats cimport Windowed
 
 @cython.final
 cdef class ProducerMetrics:
-    cdef public object _clock, _windows, _read_nodes, _read_topics, _read_partitions
-    cdef public object _read_exclusions, _group, batch_expired, batch_split, errors_unseen
+    cdef public object _clock, _windows, gauges
+    cdef public object _group, expired_in_queue, batch_split, errors_unseen
     cdef public object produce_request, throttled, buffer_waited, buffer_exhausted, flushed
     cdef public object metadata_waited, event_loop_lagged, _nodes, _topics
     cdef public Windowed _batch_size, _compression, _record_size, _queue_time, _sent, _errors
@@ -27,11 +27,7 @@ cdef class ProducerMetrics:
     cpdef connection_opened(self, Py_ssize_t node_id)
     cpdef connection_closed(self, Py_ssize_t node_id)
     cpdef transaction_waited(self, call, double seconds)
-    cpdef bind_gauge(self, name, read)
-    cpdef bind_gauges(self, nodes, topics, partitions, exclusions)
     cpdef forget_topic(self, topic)
-    @cython.locals(number=Py_ssize_t, partitions=dict, topic=_Topic)
-    cpdef dict _partitions(self)
 
 
 @cython.final
@@ -44,6 +40,3 @@ cdef class _Node:
 cdef class _Topic:
     cdef public object group, partitions
     cdef public Windowed sent, bytes, compression, retries, errors, switches
-
-
-cpdef _sorted(values)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from kafkaclient.metrics.snapshot import Group, MetricsSnapshot, Values
 from kafkaclient.metrics.stats import Windowed, Windows
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
 
 Gauges: TypeAlias = "Mapping[str, float]"
+_Key = TypeVar("_Key", int, str, TopicPartition)
 
 _TXN_CALLS = ("init", "begin", "send-offsets", "commit", "abort")
 _NS_PER_S = 1_000_000_000
@@ -29,6 +30,21 @@ class Recorder(Protocol):
     """Records a value now; without argument, an event."""
 
     def __call__(self, value: float = 1, /) -> None: ...
+
+
+class GaugeSource(Protocol):
+    """What reads the gauges of a producer at each snapshot."""
+
+    def of_producer(self) -> Gauges: ...
+    def of_brokers(self) -> Mapping[int, Gauges]:
+        """By node id."""
+        ...
+
+    def of_topics(self) -> Mapping[str, Gauges]: ...
+    def of_partitions(self) -> Mapping[TopicPartition, Gauges]: ...
+    def exclusions(self) -> dict[int, dict[str, int]]:
+        """By node id and reason: how often the broker was excluded for it."""
+        ...
 
 
 class ProducerMetrics:
@@ -44,10 +60,8 @@ class ProducerMetrics:
     ) -> None:
         self._clock = clock
         self._windows = Windows(sample_window_ms / 1000, num_samples)
-        self._read_nodes: Callable[[], Mapping[int, Gauges]] = dict
-        self._read_topics: Callable[[], Mapping[str, Gauges]] = dict
-        self._read_partitions: Callable[[], Mapping[str, Mapping[int, Gauges]]] = dict
-        self._read_exclusions: Callable[[], dict[int, dict[str, int]]] = dict
+        self.gauges: GaugeSource | None = None
+        """What is read at each snapshot. Assigned when the parts that it reads are made."""
 
         group = self._group = Group(self._windows)
         nanoseconds, recorder = self._nanoseconds, self._recorder
@@ -57,7 +71,7 @@ class ProducerMetrics:
         self._compression = group.average("compression-rate-avg")
         self._record_size = group.spread("record-size")
         self._queue_time = group.duration("record-queue-time")
-        self.batch_expired = recorder(self._queue_time)
+        self.expired_in_queue = recorder(self._queue_time)
         """The queue time of a batch that expired before it was sent. Java does not record it, which
         hides the longest waits (KAFKA-14672)."""
         self.batch_split = recorder(group.meter("batch-split"))
@@ -97,13 +111,6 @@ class ProducerMetrics:
         self.event_loop_lagged = recorder(group.duration("event-loop-lag"))
         """How late a timer of the producer ran."""
 
-        group.gauges(
-            "buffer-available-bytes",
-            "buffer-total-bytes",
-            "metadata-age",
-            "requests-in-flight",
-            "waiting-threads",
-        )
         self._nodes: defaultdict[int, _Node] = defaultdict(
             partial(_Node, self._windows, self._requests, self._responses, self._latency)
         )
@@ -190,75 +197,60 @@ class ProducerMetrics:
         """A call on a transaction ended: init, begin, send-offsets, commit or abort."""
         self._transactions[call].record(seconds, self._clock())
 
-    def bind_gauge(self, name: str, read: Callable[[], float]) -> None:
-        """Set the source of a gauge: ``buffer-available-bytes``, ``buffer-total-bytes``,
-        ``metadata-age`` (seconds), ``requests-in-flight`` or ``waiting-threads``. Raises KeyError
-        for others.
-        """
-        self._group.bind(name, read)
-
-    def bind_gauges(
-        self,
-        nodes: Callable[[], Mapping[int, Gauges]],
-        topics: Callable[[], Mapping[str, Gauges]],
-        partitions: Callable[[], Mapping[str, Mapping[int, Gauges]]],
-        exclusions: Callable[[], dict[int, dict[str, int]]],
-    ) -> None:
-        """Set the sources of further gauges by node id, topic and partition, and of the exclusions
-        by node id and reason."""
-        self._read_nodes, self._read_topics, self._read_partitions = nodes, topics, partitions
-        self._read_exclusions = exclusions
-
     def forget_topic(self, topic: str) -> None:
         """Drop the metrics of a topic that is no longer used."""
         self._topics.pop(topic, None)
 
     def snapshot(self, *, partitions: bool = True) -> MetricsSnapshot:
         """The values of all metrics now; ``partitions`` False: without those of partitions."""
-        now = self._clock()
+        now, gauges = self._clock(), self.gauges
+        totals = self._group.snapshot(now)
         brokers = {id_: node.group.snapshot(now) for id_, node in self._nodes.items()}
-        for node_id, gauges in self._read_nodes().items():
-            brokers.setdefault(node_id, {}).update(gauges)
-        exclusions = self._read_exclusions()
-        for node_id, reasons in exclusions.items():
-            counts = {f"exclusion-{reason}-total": times for reason, times in reasons.items()}
-            brokers.setdefault(node_id, {}).update(counts)
         topics = {name: topic.group.snapshot(now) for name, topic in self._topics.items()}
-        for topic_name, gauges in self._read_topics().items():
-            topics.setdefault(topic_name, {}).update(gauges)
-        by_partition = self._partitions() if partitions else {}
+        by_partition: dict[TopicPartition, Values] = {}
+        if partitions:
+            by_partition = {
+                TopicPartition(name, number): dict(counts)
+                for name, topic in self._topics.items()
+                for number, counts in topic.partitions.items()
+            }
+        exclusions: dict[int, dict[str, int]] = {}
+        if gauges is not None:
+            exclusions = gauges.exclusions()
+            totals |= gauges.of_producer()
+            _add(brokers, gauges.of_brokers())
+            _add(
+                brokers, {node_id: _exclusion_totals(each) for node_id, each in exclusions.items()}
+            )
+            _add(topics, gauges.of_topics())
+            if partitions:
+                _add(by_partition, gauges.of_partitions())
         return MetricsSnapshot(
-            self._group.snapshot(now),
-            {node_id: _sorted(brokers[node_id]) for node_id in sorted(brokers)},
-            {name: _sorted(topics[name]) for name in sorted(topics)},
-            {partition: _sorted(by_partition[partition]) for partition in sorted(by_partition)},
+            dict(sorted(totals.items())),
+            _sorted(brokers),
+            _sorted(topics),
+            _sorted(by_partition),
             exclusions,
             {call.replace("-", "_"): time.total for call, time in self._transactions.items()},
         )
 
-    def _partitions(self) -> dict[TopicPartition, Values]:
-        partitions: dict[TopicPartition, Values] = {
-            TopicPartition(name, number): dict(totals)
-            for name, topic in self._topics.items()
-            for number, totals in topic.partitions.items()
-        }
-        for topic_name, by_number in self._read_partitions().items():
-            for number, gauges in by_number.items():
-                partitions.setdefault(TopicPartition(topic_name, number), {}).update(gauges)
-        return partitions
+
+def _add(values: dict[_Key, Values], gauges: Mapping[_Key, Gauges]) -> None:
+    for key, more in gauges.items():
+        values.setdefault(key, {}).update(more)
 
 
-def _sorted(values: Values) -> Values:
-    return dict(sorted(values.items()))
+def _exclusion_totals(reasons: Mapping[str, int]) -> Gauges:
+    return {f"exclusion-{reason}-total": times for reason, times in reasons.items()}
+
+
+def _sorted(values: dict[_Key, Values]) -> dict[_Key, Values]:
+    return {key: dict(sorted(values[key].items())) for key in sorted(values)}
 
 
 class _Node:
     """A broker's metrics (Java: ``producer-node-metrics``). Each value is also recorded in the
-    totals of all brokers.
-
-    :meth:`ProducerMetrics.snapshot` adds the gauges of
-    ``kafkaclient/producer/observability/gauges.py``.
-    """
+    totals of all brokers."""
 
     def __init__(
         self, windows: Windows, requests: Windowed, responses: Windowed, latency: Windowed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -61,7 +60,6 @@ class Group:
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
         self._readings: dict[str, Reading] = {}
-        self._unbound: set[str] = set()
 
     def meter(self, name: str, total: Windowed | None = None) -> Windowed:
         """``name-rate`` (per second) and ``name-total`` of the values recorded."""
@@ -103,16 +101,5 @@ class Group:
         """``name``, with ``reading`` as its value."""
         self._readings[name] = reading
 
-    def gauges(self, *names: str) -> None:
-        """Names whose sources :meth:`bind` sets; NaN until then."""
-        self._unbound.update(names)
-        self._readings.update(dict.fromkeys(names, lambda _now: math.nan))
-
-    def bind(self, name: str, read: Callable[[], float]) -> None:
-        """Set the source of a gauge. Raises KeyError for other names."""
-        if name not in self._unbound:
-            raise KeyError(name)
-        self._readings[name] = lambda _now: read()
-
     def snapshot(self, now: float) -> dict[str, float]:
-        return {name: read(now) for name, read in sorted(self._readings.items())}
+        return {name: read(now) for name, read in self._readings.items()}

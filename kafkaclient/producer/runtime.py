@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.cluster.identity import differs
@@ -20,21 +19,18 @@ from kafkaclient.producer.accumulator.compressor import CompressionThreads
 from kafkaclient.producer.accumulator.partition_strategies import CustomPartitioner
 from kafkaclient.producer.admission.admission import Admission
 from kafkaclient.producer.batches.batch_result import BatchResult
-from kafkaclient.producer.batches.idempotence import ProducerIdentity
-from kafkaclient.producer.observability.load import LiveLoad, bind_load_gauges, exclusions
+from kafkaclient.producer.batches.idempotence import ProducerIdentity, TransactionalIdentity
+from kafkaclient.producer.observability.load import LiveGauges, LiveLoad
 from kafkaclient.producer.observability.reports import (
     UnobservedFailures,
     batch_reports,
     request_reports,
 )
 from kafkaclient.producer.partitioning.partitioners import named_partitioner
+from kafkaclient.producer.sender.producer_ids import ProducerIdFetcher
 from kafkaclient.producer.sender.sender import Sender
-from kafkaclient.producer.sender.wakeup import Wakeup
 from kafkaclient.producer.settings import accumulator_settings, sender_settings
-from kafkaclient.producer.transactions.producer_id_fetcher import (
-    ProducerIdFetcher,
-    TransactionalIdentity,
-)
+from kafkaclient.producer.wakeup import Wakeup
 from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.produce import FIRST_OF_TRANSACTIONS_V2, MAX_VERSION, MIN_VERSION
 
@@ -47,10 +43,8 @@ if TYPE_CHECKING:
     from kafkaclient.hooks import Hooks
     from kafkaclient.metrics.snapshot import MetricsSnapshot
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.observability.batch_telemetry import BatchTelemetry
-    from kafkaclient.producer.partitioning.partitioners import Partitioner
     from kafkaclient.producer.transactions.manager import TransactionManager
 
 _log = logging.getLogger(__name__)
@@ -94,10 +88,9 @@ class ProducerRuntime:
         self._failures = UnobservedFailures(now, config.on_error, self.loop)
         self._request_reports = request_reports(config.hooks, metrics)
         self._batch_reports = batch_reports(
-            config.hooks if self._telemetry is None else (*config.hooks, self._telemetry),
-            in_flight_of=lambda lane: self.sender.lanes.in_flight_of(lane),  # noqa: PLW0108 - made later
-            clock=now,
+            config.hooks if self._telemetry is None else (*config.hooks, self._telemetry), now
         )
+        wakeup = self._wakeup = Wakeup(now)
         self.router = Router(
             config,
             dialer,
@@ -105,22 +98,15 @@ class ProducerRuntime:
             wall_clock=wall_clock,
             rng=rng,
             meter=self._request_reports or metrics,
-            on_connection_change=lambda _node: self.sender.wake(),
+            on_connection_change=lambda _node: wakeup.wake_at(),
         )
         identity = (
             ProducerIdentity(config.enable_idempotence)
             if config.transactional_id is None
             else TransactionalIdentity(self._transaction_failed)
         )
-        # A named partitioner is made for each topic, and dropped with it.
-        new_partitioner: Callable[[], Any] = partial(
-            named_partitioner,
-            config.partitioner,
-            partial(rng.getrandbits, 31),
-            ignore_keys=config.partitioner_ignore_keys,
-        )
-        custom = new_partitioner() is not None
-        wakeup = Wakeup(now)
+        self._random31 = lambda: rng.getrandbits(31)
+        custom = self._new_partitioner() is not None
         self.accumulator = RecordAccumulator(
             accumulator_settings(
                 config,
@@ -128,37 +114,33 @@ class ProducerRuntime:
                 slot_clock=None if now is time.monotonic else now,
             ),
             identity=identity,
-            random31=partial(rng.getrandbits, 31),
-            wake=wakeup.wake_at,
+            random31=self._random31,
+            wakeup=wakeup,
+            metrics=metrics,
             new_result=self._new_result,
-            on_switch=metrics.partition_switched,
-            on_failed=self._transaction_failed,
             observer=self._batch_reports,
-            new_strategy=partial(self._custom_strategy, new_partitioner) if custom else None,
+            new_strategy=self._custom_strategy if custom else None,
             background=CompressionThreads(self.loop, config.compression_threads),
         )
-        waits = Waits(now)
         self.metadata = Metadata(
             config,
             self.router,
             clock=now,
             rng=rng,
-            waits=waits,
+            waits=Waits(now),
             release=self._release,
             is_awaited=self._is_awaited,
-            on_crash=self._crashed,
+            on_crash=self.crashed,
         )
         self.producer_ids = ProducerIdFetcher(
-            identity,
+            self.accumulator,
             self.router,
+            self.metadata,
             config,
+            wakeup,
+            self,
+            clock=now,
             rng=rng,
-            waits=waits,
-            on_assigned=self._identity_assigned,
-            on_denied=self._identity_denied,
-            on_fatal=self.fail_producer,
-            on_failed=self.metadata.request_refresh,
-            on_crash=self._crashed,
         )
         self.admission = Admission(
             self.accumulator,
@@ -180,25 +162,23 @@ class ProducerRuntime:
             settings,
             metrics,
             wakeup,
+            self.producer_ids,
+            self,
             clock=now,
             rng=rng,
-            on_identity_wanted=self.producer_ids.ensure,
-            on_fatal=self.fail_producer,
         )
-        self.load = LiveLoad(
-            self.accumulator,
-            self.sender.lanes,
-            settings,
-            brokers=lambda: self.metadata.view.brokers,
-            clock=now,
+        lanes = self.sender.lanes
+        self.load = LiveLoad(self.accumulator, lanes, settings, self.metadata, now)
+        metrics.gauges = LiveGauges(
+            self.accumulator, lanes, self.admission.pending_sends, self.metadata, now
         )
+        if self._batch_reports is not None:
+            self._batch_reports.lanes = lanes
         self.metadata.subscribe(self._view_changed)
         self.transactions = None
         if isinstance(identity, TransactionalIdentity):
             self.transactions = self._new_transactions(identity, rng, on_open)
         self._task: asyncio.Task[None] | None = None
-        self._bind_gauges()
-        bind_load_gauges(metrics, self.accumulator, self.sender.lanes)
 
     def start_sender(self) -> None:
         """Fetch the producer id, and start the sender. The cluster's metadata must be known."""
@@ -209,11 +189,11 @@ class ProducerRuntime:
         try:
             await self.sender.run()
         except asyncio.CancelledError:
-            self._crashed("the sender", None)
+            self.crashed("the sender", None)
         except Exception as error:  # noqa: BLE001 - no delivery may stay without an outcome
-            self._crashed("the sender", error)
+            self.crashed("the sender", error)
 
-    def _crashed(self, what: str, error: BaseException | None) -> None:
+    def crashed(self, what: str, error: BaseException | None) -> None:
         """A task that the producer needs has ended; without an error it was cancelled."""
         if error is None:
             # Programs that end cancel every task of the loop, and then await their deliveries.
@@ -333,7 +313,7 @@ class ProducerRuntime:
             on_open=on_open,
             fail_producer=self.fail_producer,
             on_waited=self.metrics.transaction_waited,
-            wake=self.sender.wake,
+            wake=self._wakeup.wake_at,
         )
 
     def _transaction_failed(self, error: KafkaError) -> None:
@@ -347,16 +327,15 @@ class ProducerRuntime:
             return self.check_open
         return self.transactions.new_guard(self.check_open)
 
-    def _custom_strategy(
-        self, new_partitioner: Callable[[], Partitioner], topic: TopicBuffer
-    ) -> CustomPartitioner:
-        return CustomPartitioner(
-            topic,
-            new_partitioner(),
-            lambda: self.metadata.view,
-            self.load,
-            may_move=isinstance(self.config.partitioner, str),
-        )
+    def _new_partitioner(self) -> Any:
+        """The partitioner that the options name; None: a built-in strategy."""
+        setting, ignore_keys = self.config.partitioner, self.config.partitioner_ignore_keys
+        return named_partitioner(setting, self._random31, ignore_keys=ignore_keys)
+
+    def _custom_strategy(self, topic: TopicBuffer) -> CustomPartitioner:
+        # A named partitioner is made for each topic, and dropped with it.
+        may_move, partitioner = isinstance(self.config.partitioner, str), self._new_partitioner()
+        return CustomPartitioner(topic, partitioner, self.metadata, self.load, may_move=may_move)
 
     def _new_result(self, topic: str) -> BatchResult:
         self.sender.loop_monitor.start()
@@ -382,13 +361,6 @@ class ProducerRuntime:
         self.metrics.errors_unseen(records)
         self._failures.report(batch_result, error, records)
 
-    def _identity_assigned(self) -> None:
-        self.accumulator.incomplete.reschedule(self.now())
-        self.sender.wake()  # unbound batches count as ready without a producer id
-
-    def _identity_denied(self, error: KafkaError) -> None:
-        self._fail_batches(error, [b for b in self.accumulator.incomplete if not b.in_flight])
-
     def _view_changed(self, old: ClusterView, new: ClusterView) -> None:
         if differs(old.cluster_id, new.cluster_id):
             self._leave_cluster(old.cluster_id, new.cluster_id)
@@ -399,7 +371,7 @@ class ProducerRuntime:
         self.accumulator.detours.update(changed, self.now())
         for name in old.topics.keys() - new.topics.keys():
             self.accumulator.forget_topic(name)
-        self.sender.wake()
+        self._wakeup.wake_at()
 
     def _leave_cluster(self, old: str | None, new: str | None) -> None:
         """The client has moved to another cluster, and nothing is on the wire."""
@@ -428,15 +400,7 @@ class ProducerRuntime:
 
     def _fail_pending(self, error: KafkaError) -> int:
         failed = self.admission.held_records.fail_all(error)
-        return failed + self._fail_batches(error, list(self.accumulator.incomplete))
-
-    def _fail_batches(self, error: KafkaError, batches: list[ProducerBatch]) -> int:
-        now, failed = self.now(), 0
-        for batch in batches:
-            failed += batch.count
-            self.metrics.records_failed(batch.result.topic, batch.count)
-            self.accumulator.incomplete.fail_without_answer(batch, error, now)
-        return failed
+        return failed + self.accumulator.fail_batches(error, self.now(), in_flight=True)
 
     def _open_telemetry(
         self, new_producer: Callable[[dict[str, Any]], Any]
@@ -449,9 +413,9 @@ class ProducerRuntime:
         return BatchTelemetry(
             self.config,
             target,
+            self.metrics,
             clock=self.now,
             wall_clock=self.wall_clock,
-            exclusions=lambda: exclusions(self.sender.lanes),
             new_producer=new_producer,
         )
 
@@ -462,15 +426,6 @@ class ProducerRuntime:
             return snapshot
         values = snapshot.producer | self._telemetry.gauges()
         return snapshot._replace(producer=dict(sorted(values.items())))
-
-    def _bind_gauges(self) -> None:
-        metrics, buffer_pool = self.metrics, self.accumulator.buffer_pool
-        lanes = self.sender.lanes
-        metrics.bind_gauge("buffer-total-bytes", lambda: buffer_pool.total)
-        metrics.bind_gauge("buffer-available-bytes", lambda: buffer_pool.available)
-        metrics.bind_gauge("waiting-threads", lambda: self.admission.pending_sends.callers)
-        metrics.bind_gauge("requests-in-flight", lambda: sum(len(lane.in_flight) for lane in lanes))
-        metrics.bind_gauge("metadata-age", lambda: self.now() - self.metadata.refreshed_at)
 
 
 def _lateness(clock: Callable[[], float]) -> float:

@@ -15,6 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaclient.cluster.view import PartitionView, TopicView
+from kafkaclient.metrics import ProducerMetrics
 from kafkaclient.net.dialer import TcpDialer
 from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
 from kafkaclient.producer.batches.idempotence import ProducerIdentity
@@ -23,6 +24,7 @@ from kafkaclient.producer.producer import Producer
 from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
 from kafkaclient.producer.sender.late_binder import LateBinder
 from kafkaclient.producer.settings import NEVER, AccumulatorSettings
+from kafkaclient.producer.wakeup import Wakeup
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
@@ -131,6 +133,17 @@ def late_binder(accumulator: RecordAccumulator) -> LateBinder:
     )
 
 
+class _Woken(Wakeup):
+    """Only notes when the sender is to be woken."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: 0.0)
+        self.times: list[float] = []
+
+    def wake_at(self, when: float = 0.0) -> None:
+        self.times.append(when)
+
+
 class Bench:
     """A RecordAccumulator with one topic. ``leaders[p]`` leads partition p; -1 means no leader.
 
@@ -142,13 +155,14 @@ class Bench:
         leaders: Sequence[int] = (0, 0, 1),
         *,
         idempotent: bool = False,
-        on_switch: Callable[[str], None] = lambda _topic: None,
         background: Any = None,
         **settings: Any,
     ) -> None:
         settings.setdefault("linger", 0.0)
         self.draws = 0
-        self.woken: list[float] = []
+        self.wakeup = _Woken()
+        self.woken = self.wakeup.times
+        self.metrics = ProducerMetrics(lambda: 0.0)
         self.identity = ProducerIdentity(idempotent)
         if idempotent:
             self.identity.assign(1, 0)
@@ -156,8 +170,8 @@ class Bench:
             AccumulatorSettings(**settings),
             identity=self.identity,
             random31=self._draw,
-            wake=self.woken.append,
-            on_switch=on_switch,
+            wakeup=self.wakeup,
+            metrics=self.metrics,
             background=background,
         )
         self.incomplete = self.accumulator.incomplete

@@ -1,5 +1,6 @@
 cimport cython
 
+from kafkaclient.metrics.producer cimport ProducerMetrics
 from kafkaclient.producer.accumulator.binding cimport BatchBinding, Detours
 from kafkaclient.producer.accumulator.buffer_pool cimport BatchFactory, BufferPool, Linger
 from kafkaclient.producer.accumulator.compressor cimport BatchCompressor
@@ -15,14 +16,17 @@ from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 from kafkaclient.producer.batches.partition_strategy cimport PartitionStrategy
 from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
 from kafkaclient.producer.partitioning.fair_share cimport FairShare
+from kafkaclient.producer.wakeup cimport Wakeup
 from kafkaclient.wire.records cimport BatchBuilder
 
 
 @cython.final
 cdef class RecordAccumulator:
-    cdef public object settings, observer, _wake, _random31, _new_result
+    cdef public object settings, observer, _random31, _new_result
     cdef public object _on_only_record_awaited, _new_strategy
     cdef public ProducerIdentity identity
+    cdef public ProducerMetrics _metrics
+    cdef public Wakeup _wakeup
     cdef public BufferPool buffer_pool
     cdef public dict topics, append_slots
     cdef public BatchCompressor compressor

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.view import Broker, TopicView
     from kafkaclient.errors import KafkaError
+    from kafkaclient.metrics.producer import ProducerMetrics
     from kafkaclient.producer.accumulator.compressor import CompressionExecutor
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.delivery import Delivery
@@ -44,15 +45,15 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.partition_strategy import BatchObserver, PartitionStrategy
     from kafkaclient.producer.batches.record import Record
     from kafkaclient.producer.partitioning.kip794 import Random31
+    from kafkaclient.producer.wakeup import Wakeup
 
 
 class RecordAccumulator:
     """The buffers between ``send`` and the :class:`Sender`.
 
-    ``wake(when)`` is called whenever there is work at the time ``when`` (0: now),
-    ``on_switch(topic)`` when a batch of unkeyed records is bound to another partition than the
-    batch before it, ``on_failed(error)`` for each batch that fails. ``background`` compresses large
-    batches. ``new_strategy`` makes a topic's partition strategy (default: by the settings).
+    ``wakeup`` is told when there is work, and ``identity`` of each batch that fails.
+    ``new_result(topic)`` makes the result of a new batch. ``background`` compresses large batches.
+    ``new_strategy`` makes a topic's partition strategy (default: by the settings).
     """
 
     def __init__(
@@ -61,10 +62,9 @@ class RecordAccumulator:
         *,
         identity: ProducerIdentity,
         random31: Random31,
-        wake: Callable[[float], None],
+        wakeup: Wakeup,
+        metrics: ProducerMetrics,
         new_result: Callable[[str], BatchResult] = BatchResult,
-        on_switch: Callable[[str], None] = lambda _topic: None,
-        on_failed: Callable[[KafkaError], None] = lambda _error: None,
         background: CompressionExecutor | None = None,
         observer: BatchObserver | None = None,
         new_strategy: Callable[[TopicBuffer], PartitionStrategy] | None = None,
@@ -81,7 +81,7 @@ class RecordAccumulator:
             settings.level,
             self.buffer_pool,
             background=background or InlineCompression(),
-            wake=wake,
+            wakeup=wakeup,
         )
         flushes: dict[asyncio.Future[None], int] = {}
         self._linger = Linger(settings, self.buffer_pool, flushes)
@@ -89,7 +89,7 @@ class RecordAccumulator:
             one_in_flight=settings.one_in_flight,
             identity=identity,
             compressor=self.compressor,
-            wake=wake,
+            wakeup=wakeup,
             linger=self._linger,
         )
         self._batch_factory = BatchFactory(
@@ -103,16 +103,17 @@ class RecordAccumulator:
             self.ready_queues,
             self._batch_factory,
             flushes,
+            identity,
             observer=observer,
-            on_failed=on_failed,
         )
         self.conditions = BrokerConditions(Rack(settings.rack), self.ready_queues.accepts_new_batch)
-        self.binding = BatchBinding(self.ready_queues, self.conditions, on_switch, observer)
+        self.binding = BatchBinding(self.ready_queues, self.conditions, metrics, observer)
         self.detours = Detours(self.topics, self.ready_queues, adaptive=settings.adaptive)
         self._sticky_bytes = max(1, settings.batch_size)
         self._open_for = MAX_OPEN_SHARE * settings.delivery_timeout
         """How long a batch takes records, in seconds."""
-        self._wake = wake
+        self._wakeup = wakeup
+        self._metrics = metrics
         self._random31 = random31
         self._new_result = new_result
         self._on_only_record_awaited = self._only_record_awaited
@@ -312,7 +313,7 @@ class RecordAccumulator:
             batch.open_append_slot(partial(self._filled_up, batch))
         self.ready_queues.schedule(queue, now)
         # A batch that may not be sent yet has no other timer. The sender fails it once it expires.
-        self._wake(created + self.settings.delivery_timeout)
+        self._wakeup.wake_at(created + self.settings.delivery_timeout)
         return batch
 
     # --- out: to the sender -------------------------------------------------------------------
@@ -330,6 +331,15 @@ class RecordAccumulator:
         """The lane's broker is healthy again: it gets no more than its share from now on."""
         for topic in self.topics.values():
             topic.fair_share.reset_to_average(lane)
+
+    def fail_batches(self, error: KafkaError, now: float, *, in_flight: bool) -> int:
+        """Fail all batches, those in flight only if ``in_flight``. Returns how many records they
+        have."""
+        batches = [batch for batch in self.incomplete if in_flight or not batch.in_flight]
+        for batch in batches:
+            self._metrics.records_failed(batch.result.topic, batch.count)
+            self.incomplete.fail_without_answer(batch, error, now)
+        return sum(batch.count for batch in batches)
 
     # --- as a whole ---------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 cimport cython
 
+from kafkaclient.metrics.producer cimport ProducerMetrics
 from kafkaclient.producer.accumulator.partition_strategies cimport BrokerConditions
 from kafkaclient.producer.accumulator.ready_queues cimport ReadyQueues
 from kafkaclient.producer.batches.batch cimport ProducerBatch
@@ -32,7 +33,8 @@ cdef class Detours:
 cdef class BatchBinding:
     cdef public ReadyQueues _ready_queues
     cdef public BrokerConditions _conditions
-    cdef public object _on_switch, _observer
+    cdef public ProducerMetrics _metrics
+    cdef public object _observer
 
     cpdef bind(
         self, ProducerBatch batch, PartitionQueue queue, bound_by, double now, bint rebindable=*

@@ -11,9 +11,10 @@ from kafkaclient.producer.batches.record import Record
 from kafkaclient.producer.settings import side_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping
 
     from kafkaclient.cluster.view import PartitionView
+    from kafkaclient.metrics.producer import ProducerMetrics
     from kafkaclient.producer.accumulator.partition_strategies import BrokerConditions
     from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
     from kafkaclient.producer.batches.batch import ProducerBatch
@@ -119,19 +120,19 @@ _UNKEYED = Record(0, None, None, (), None, 0)  # for a strategy that chooses a p
 
 
 class BatchBinding:
-    """``on_switch(topic)`` is called when a batch of the topic is bound to another partition than
+    """Binds batches, and has ``metrics`` count when a topic's batch goes to another partition than
     the batch before it."""
 
     def __init__(
         self,
         ready_queues: ReadyQueues,
         conditions: BrokerConditions,
-        on_switch: Callable[[str], None],
+        metrics: ProducerMetrics,
         observer: BatchObserver | None = None,
     ) -> None:
         self._ready_queues = ready_queues
         self._conditions = conditions
-        self._on_switch = on_switch
+        self._metrics = metrics
         self._observer = observer
 
     def bind(
@@ -147,12 +148,12 @@ class BatchBinding:
             self._observer.on_bound(batch, queue, bound_by, now)
         batch.bind(queue, rebindable=rebindable)
         if queue.topic.switch_to(queue.partition):
-            self._on_switch(queue.topic.name)
+            self._metrics.partition_switched(queue.topic.name)
 
     def opened(self, batch: ProducerBatch, queue: PartitionQueue, now: float, chosen: bool) -> None:
         """A batch was opened in its partition; ``chosen``: not by key or caller."""
         if chosen and queue.topic.switch_to(queue.partition):
-            self._on_switch(queue.topic.name)
+            self._metrics.partition_switched(queue.topic.name)
         if self._observer is not None:
             self._observer.on_bound(batch, queue, "floor" if batch.rebindable else "append", now)
 

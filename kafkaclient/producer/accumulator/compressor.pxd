@@ -3,6 +3,7 @@ cimport cython
 from kafkaclient.producer.accumulator.buffer_pool cimport BufferPool
 from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
+from kafkaclient.producer.wakeup cimport Wakeup
 
 
 @cython.final
@@ -24,10 +25,11 @@ cdef class CompressionThreads:
 
 @cython.final
 cdef class BatchCompressor:
-    cdef public object _codec, _background, _wake, _waiting
+    cdef public object _codec, _background, _waiting
     cdef public bint enabled
     cdef public Py_ssize_t small_batch_bytes, _allowance, _at_work
     cdef public BufferPool _buffer_pool
+    cdef public Wakeup _wakeup
     cdef public list _finished
 
     @cython.locals(raw_size=Py_ssize_t)

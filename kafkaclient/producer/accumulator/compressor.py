@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.accumulator.buffer_pool import BufferPool
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
+    from kafkaclient.producer.wakeup import Wakeup
 
 # How many batches of a queue are closed and compressed before a broker takes them. More of them
 # would be closed before they are as large as they could get.
@@ -128,7 +129,7 @@ class CompressionThreads:
 class BatchCompressor:
     """Compresses batches with one codec, and keeps their buffer memory charged as it is used.
 
-    ``wake(when)`` is called when :meth:`finished` has a batch to return.
+    ``wakeup`` is told when :meth:`finished` has a batch to return.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class BatchCompressor:
         buffer_pool: BufferPool,
         *,
         background: CompressionExecutor,
-        wake: Callable[[float], None],
+        wakeup: Wakeup,
     ) -> None:
         self._codec = codec
         self.enabled = codec is not Codec.NONE
@@ -146,7 +147,7 @@ class BatchCompressor:
         """The most bytes before compression of a batch that is compressed at once."""
         self._buffer_pool = buffer_pool
         self._background = background
-        self._wake = wake
+        self._wakeup = wakeup
         self._allowance = _QUICK_PER_PASS * self.small_batch_bytes
         """Bytes that may still be compressed at once in this pass."""
         self._waiting: deque[tuple[ProducerBatch, Callable[[], Packed]]] = deque()
@@ -229,7 +230,7 @@ class BatchCompressor:
         self._feed()
         if not batch.result.done:
             self._finished.append((batch, packed))
-            self._wake(0.0)
+            self._wakeup.wake_at()
 
     def _end(self, batch: ProducerBatch, packed: Packed) -> KafkaError | None:
         if isinstance(packed, Exception):

@@ -3,15 +3,17 @@ cimport cython
 from kafkaclient.producer.accumulator.buffer_pool cimport BatchFactory, BufferPool
 from kafkaclient.producer.accumulator.ready_queues cimport ReadyQueues
 from kafkaclient.producer.batches.batch cimport ProducerBatch
+from kafkaclient.producer.batches.idempotence cimport ProducerIdentity
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 
 
 @cython.final
 cdef class IncompleteBatches:
     cdef public dict _batches
-    cdef public object _settings, _observer, _on_failed, _order, flushes
+    cdef public object _settings, _observer, _order, flushes
     cdef public BufferPool _buffer_pool
     cdef public ReadyQueues _ready_queues
+    cdef public ProducerIdentity _identity
     cdef public BatchFactory _batch_factory
     cdef public double _newest
     cdef public list _early, _landings
@@ -32,7 +34,7 @@ cdef class IncompleteBatches:
     @cython.locals(rest=ProducerBatch)
     cpdef sort_out(self, ProducerBatch batch, errors, error, double now)
     @cython.locals(batch=ProducerBatch)
-    cpdef expire(self, double now, error_of, bint only_unsent=*)
+    cpdef ProducerBatch next_expired(self, double now)
     @cython.locals(batch=ProducerBatch)
     cpdef next_expiry(self)
     @cython.locals(first=ProducerBatch)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.accumulator.buffer_pool import BatchFactory, BufferPool
     from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
     from kafkaclient.producer.batches.batch import ProducerBatch
+    from kafkaclient.producer.batches.idempotence import ProducerIdentity
     from kafkaclient.producer.batches.partition_strategy import BatchObserver
     from kafkaclient.producer.settings import AccumulatorSettings
 
@@ -35,10 +36,7 @@ _OLDEST = 8  # how many batches are looked at to say what the buffer is full of
 
 
 class IncompleteBatches:
-    """Every batch from its creation to its outcome.
-
-    ``on_failed(error)`` is called for each batch that fails.
-    """
+    """Every batch from its creation to its outcome; ``identity`` is told of each that fails."""
 
     def __init__(
         self,
@@ -47,9 +45,9 @@ class IncompleteBatches:
         ready_queues: ReadyQueues,
         batch_factory: BatchFactory,
         flushes: dict[asyncio.Future[None], int],
+        identity: ProducerIdentity,
         *,
         observer: BatchObserver | None = None,
-        on_failed: Callable[[KafkaError], None] = lambda _error: None,
     ) -> None:
         self._batches: dict[ProducerBatch, None] = {}  # oldest first
         self._settings = settings
@@ -57,7 +55,7 @@ class IncompleteBatches:
         self._ready_queues = ready_queues
         self._batch_factory = batch_factory
         self._observer = observer
-        self._on_failed = on_failed
+        self._identity = identity
         self._newest = -inf
         """The latest ``created`` of all batches so far."""
         self._order = count()  # the parts of a split have the same age
@@ -230,15 +228,11 @@ class IncompleteBatches:
 
     # --- time ---------------------------------------------------------------------------------
 
-    def expire(
-        self, now: float, error_of: Callable[[ProducerBatch], KafkaError], only_unsent: bool = False
-    ) -> None:
-        """Fail every batch that is older than the delivery timeout, wherever it is. With
-        ``only_unsent``, stop at the first batch that was sent."""
-        while (batch := self._oldest()) and batch.created + self._settings.delivery_timeout <= now:
-            if only_unsent and batch.attempts:
-                break
-            self.fail_without_answer(batch, error_of(batch), now)
+    def next_expired(self, now: float) -> ProducerBatch | None:
+        """The oldest batch, if it is older than the delivery timeout, wherever it is."""
+        batch = self._oldest()
+        expired = batch is not None and batch.created + self._settings.delivery_timeout <= now
+        return batch if expired else None
 
     def next_expiry(self) -> float | None:
         """When the next batch expires. None: there are no batches."""
@@ -300,7 +294,7 @@ class IncompleteBatches:
         if record_errors is not None:
             record_errors = {n: with_verdict(each, batch) for n, each in record_errors.items()}
         batch.result.fail(error, record_errors)
-        self._on_failed(error)
+        self._identity.batch_failed(error)
 
     def _finish(self, batch: ProducerBatch, now: float) -> None:
         if self._failed_in_flight:

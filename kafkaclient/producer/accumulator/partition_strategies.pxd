@@ -68,7 +68,7 @@ cdef class _Eligible:
 
 cdef class CustomPartitioner(PartitionStrategy):
     cdef public TopicBuffer _topic
-    cdef public object _cluster, _load, _who, _partition, _on_new_batch
+    cdef public object _metadata, _load, _who, _partition, _on_new_batch
 
     @cython.locals(count=Py_ssize_t)
     cpdef PartitionQueue choose_queue(self, record, view)

@@ -13,7 +13,8 @@ from kafkaclient.producer.user_code import text_of_user_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from kafkaclient.cluster.view import ClusterView, TopicView
+    from kafkaclient.cluster.metadata import Metadata
+    from kafkaclient.cluster.view import TopicView
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
     from kafkaclient.producer.batches.record import Record
@@ -300,28 +301,27 @@ class _Eligible:
 
 
 class CustomPartitioner(PartitionStrategy):
-    """Checks each answer of the partitioner. ``cluster()`` returns the current metadata.
-    ``may_move``: see :attr:`PartitionStrategy.may_move`.
+    """Checks each answer of the partitioner. ``may_move``: see :attr:`PartitionStrategy.may_move`.
 
     A partitioner with a method ``on_new_batch`` is called as Java before 4.0 does: it is asked
     again when a new batch is needed. Others are asked exactly once a record, as in Java 4.x
     (KAFKA-18295).
     """
 
-    __slots__ = ("_cluster", "_load", "_on_new_batch", "_partition", "_topic", "_who", "may_move")
+    __slots__ = ("_load", "_metadata", "_on_new_batch", "_partition", "_topic", "_who", "may_move")
 
     def __init__(
         self,
         topic: TopicBuffer,
         partitioner: Partitioner,
-        cluster: Callable[[], ClusterView],
+        metadata: Metadata,
         load: LoadView,
         *,
         may_move: bool = False,
     ) -> None:
         self._topic = topic
         self.may_move = may_move
-        self._cluster = cluster
+        self._metadata = metadata
         self._load = load
         self._who = type(partitioner).__qualname__
         self._partition: Callable[..., Any] = partitioner.partition
@@ -330,7 +330,9 @@ class CustomPartitioner(PartitionStrategy):
     def choose_queue(self, record: Record, view: TopicView) -> PartitionQueue:
         name, count = self._topic.name, view.partition_count
         try:
-            answer = self._partition(name, record.key, record.value, self._cluster(), self._load)
+            answer = self._partition(
+                name, record.key, record.value, self._metadata.view, self._load
+            )
             partition = answer if answer.__class__ is int else _as_int(answer)
         except BaseException as error:
             raise self._refused(f"raised {text_of_user_error(error)}") from error
@@ -347,7 +349,7 @@ class CustomPartitioner(PartitionStrategy):
         if self._on_new_batch is None:
             return queue
         try:
-            self._on_new_batch(self._topic.name, self._cluster(), queue.partition)
+            self._on_new_batch(self._topic.name, self._metadata.view, queue.partition)
         except BaseException as error:
             raise self._refused(f"raised {text_of_user_error(error)} in on_new_batch") from error
         return self.choose_queue(record, view)

@@ -5,16 +5,18 @@ from kafkaclient.producer.accumulator.compressor cimport BatchCompressor
 from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.idempotence cimport ProducerIdentity
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
+from kafkaclient.producer.wakeup cimport Wakeup
 
 
 @cython.final
 cdef class ReadyQueues:
-    cdef public object ready, unbound, blocked, gate, _wake, _order
+    cdef public object ready, unbound, blocked, gate, _order
     cdef public dict leaderless
     cdef public bint _one_in_flight
     cdef public ProducerIdentity _identity
     cdef public BatchCompressor _compressor
     cdef public Linger _linger
+    cdef public Wakeup _wakeup
     cdef public list _timers
 
     cpdef schedule(self, PartitionQueue queue, double now, bint had_turn=*)

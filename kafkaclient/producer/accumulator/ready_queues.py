@@ -16,7 +16,7 @@ from kafkaclient.producer.batches.partition_queue import QueueState
 from kafkaclient.producer.settings import SOON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from kafkaclient.producer.accumulator.buffer_pool import Linger
     from kafkaclient.producer.accumulator.compressor import BatchCompressor
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.idempotence import ProducerIdentity
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
+    from kafkaclient.producer.wakeup import Wakeup
 
-_NOW = 0.0
 # A member looked up in its Enum costs a Python call before 3.12.
 _IDLE, _READY = QueueState.IDLE, QueueState.READY
 _LINGER, _BACKOFF = QueueState.LINGER, QueueState.BACKOFF
@@ -51,7 +51,7 @@ class TransactionGate(Protocol):
 class ReadyQueues:
     """``one_in_flight`` mutes a partition while a batch of it is in flight.
 
-    ``wake(when)`` is called when there is work at the time ``when`` (0: now).
+    ``wakeup`` is told when there is work.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class ReadyQueues:
         "_one_in_flight",
         "_order",
         "_timers",
-        "_wake",
+        "_wakeup",
         "blocked",
         "gate",
         "leaderless",
@@ -76,7 +76,7 @@ class ReadyQueues:
         identity: ProducerIdentity,
         compressor: BatchCompressor,
         linger: Linger,
-        wake: Callable[[float], None],
+        wakeup: Wakeup,
     ) -> None:
         self.ready: defaultdict[int, deque[PartitionQueue]] = defaultdict(deque)
         """By lane: the queues whose first batch may be sent, longest ready first."""
@@ -91,7 +91,7 @@ class ReadyQueues:
         self._one_in_flight = one_in_flight
         self._identity = identity
         self._compressor = compressor
-        self._wake = wake
+        self._wakeup = wakeup
         self._linger = linger
         self._timers: list[tuple[float, int, PartitionQueue]] = []
         self._order = count()
@@ -103,7 +103,7 @@ class ReadyQueues:
             self._detach(queue)
             queue.change_lane()
         if queue.sequence.restart_due and not queue.restart_sequence(self._identity):
-            self._wake(_NOW)  # a producer id may be wanted
+            self._wakeup.wake_at()  # a producer id may be wanted
         if self._compressor.enabled:
             self._compressor.compress_ahead(queue)
         batches, state = queue.batches, queue.state
@@ -122,7 +122,7 @@ class ReadyQueues:
             if queue.leader < 0:
                 queue.enter(_LEADERLESS)
                 self.leaderless[queue] = None
-                self._wake(_NOW)
+                self._wakeup.wake_at()
                 return
             if not self._may_leave(queue, head):
                 queue.enter(_BLOCKED)
@@ -139,12 +139,12 @@ class ReadyQueues:
             queue.become_ready(next(self._order))
             ready = self.unbound if queue.unbound else self.ready[queue.lane]
             ready.append(queue)
-            self._wake(_NOW)
+            self._wakeup.wake_at()
 
     def _wait(self, queue: PartitionQueue, state: QueueState, until: float) -> None:
         queue.wait_until(until, state)
         heappush(self._timers, (until, next(self._order), queue))
-        self._wake(until)
+        self._wakeup.wake_at(until)
 
     def _detach(self, queue: PartitionQueue) -> None:
         """Make the queue idle."""

@@ -10,8 +10,17 @@ cdef class ProducerIdentity:
 
     cpdef assign(self, Py_ssize_t producer_id, Py_ssize_t epoch)
     cpdef bint raise_epoch(self) except -1
+    cpdef batch_failed(self, error)
     cpdef leave_cluster(self)
     cpdef take_up_topic(self)
+
+
+cdef class TransactionalIdentity(ProducerIdentity):
+    cdef public object _fail_transaction
+    cdef public bint open
+
+    cpdef bint raise_epoch(self) except -1
+    cpdef batch_failed(self, error)
 
 
 @cython.final

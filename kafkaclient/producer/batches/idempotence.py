@@ -27,8 +27,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from kafkaclient.errors import KafkaError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kafkaclient.producer.batches.batch import ProducerBatch
 
@@ -86,6 +88,9 @@ class ProducerIdentity:
         self.epoch += 1
         return True
 
+    def batch_failed(self, error: KafkaError) -> None:
+        """A batch has failed with ``error``."""
+
     def leave_cluster(self) -> None:
         """The client is in another cluster: a new producer id is wanted."""
         self.producer_id, self.epoch, self._forgotten = NO_PRODUCER_ID, -1, None
@@ -101,6 +106,49 @@ class ProducerIdentity:
         if self._forgotten == (self.producer_id, self.epoch):
             self._forgotten = None
             self.raise_epoch()
+
+
+class TransactionalIdentity(ProducerIdentity):
+    """The identity that the coordinator assigns. Batches may leave while a transaction is open.
+
+    ``fail_transaction(error)`` is called when a batch fails, and when a partition's sequence cannot
+    go on within the transaction.
+    """
+
+    __slots__ = ("_fail_transaction", "open")
+
+    transactional = True
+
+    def __init__(self, fail_transaction: Callable[[KafkaError], None]) -> None:
+        super().__init__(enabled=True)
+        self._fail_transaction = fail_transaction
+        self.open: bool = False
+        """Whether batches may leave."""
+
+    @property
+    def valid(self) -> bool:
+        return self.open
+
+    @property
+    def wanted(self) -> bool:
+        return False
+
+    def batch_failed(self, error: KafkaError) -> None:
+        self._fail_transaction(error)
+
+    def forget_sequences(self, sequences: Iterable[PartitionSequence]) -> bool:
+        # Only the coordinator raises the epoch. With transactions v2 each transaction has its own.
+        return not any(sequence.is_of(self) for sequence in sequences)
+
+    def raise_epoch(self) -> bool:
+        # A gap within a transaction is not repaired: aborting the transaction brings a new epoch.
+        self._fail_transaction(
+            KafkaError(
+                "a partition's log does not continue this producer's records: the topic was "
+                "deleted and created again, or records are missing"
+            )
+        )
+        return False
 
 
 class PartitionSequence:

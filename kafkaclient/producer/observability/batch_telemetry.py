@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
     from kafkaclient.config.options import TelemetryTarget
     from kafkaclient.hooks import FinishedBatch
+    from kafkaclient.metrics import ProducerMetrics
     from kafkaclient.telemetry.recorder import TelemetryStore
 
 # Defaults of telemetry.file.ms. A program that is killed loses the rows of this time; a store with
@@ -46,24 +47,22 @@ _SETTINGS = (
 
 
 class BatchTelemetry(Hooks):
-    """Records a row for each batch; times count from the producer's start.
-
-    ``exclusions()`` gives how often each broker was excluded, by node id and reason.
-    ``new_producer(options)`` makes a producer for telemetry to a topic.
-    """
+    """Records a row for each batch; times count from the producer's start. ``metrics`` have how
+    often each broker was excluded. ``new_producer(options)`` makes a producer for telemetry to a
+    topic."""
 
     def __init__(
         self,
         config: ProducerConfig,
         target: TelemetryTarget,
+        metrics: ProducerMetrics,
         *,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
-        exclusions: Callable[[], dict[int, dict[str, int]]],
         new_producer: Callable[[dict[str, Any]], Any],
     ) -> None:
         self._facts = _facts(config)
-        self._exclusions = exclusions
+        self._metrics = metrics
         self._excluded: Counter[tuple[int, str]] = Counter()
         self._recorder = recorder = TelemetryRecorder(
             _open_store(config, target, wall_clock, new_producer),
@@ -94,10 +93,12 @@ class BatchTelemetry(Hooks):
         await self._recorder.close()
 
     def _metadata(self) -> dict[str, str]:
+        gauges = self._metrics.gauges
+        exclusions = {} if gauges is None else gauges.exclusions()
         now = Counter(
             {
                 (broker, reason): times
-                for broker, reasons in self._exclusions().items()
+                for broker, reasons in exclusions.items()
                 for reason, times in reasons.items()
             }
         )

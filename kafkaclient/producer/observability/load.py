@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from math import nan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.producer.partitioning.partitioners import BrokerLoad, LoadSnapshot, PartitionLoad
 from kafkaclient.producer.sender.broker_lane import LaneState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from kafkaclient.metrics import ProducerMetrics
+    from kafkaclient.cluster.metadata import Metadata
     from kafkaclient.metrics.producer import Gauges
     from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
     from kafkaclient.producer.sender.broker_lane import BrokerLane
     from kafkaclient.producer.sender.broker_lanes import BrokerLanes
     from kafkaclient.producer.settings import SenderSettings
+    from kafkaclient.types import TopicPartition
 
 
 # --- What is queued and in flight in a producer now, for custom partitioners ----------------------
 
 
 class LiveLoad:
-    """Implements :class:`~kafkaclient.producer.partitioning.partitioners.LoadView`. ``brokers()``
-    returns the known brokers; a snapshot includes those without traffic."""
+    """Implements :class:`~kafkaclient.producer.partitioning.partitioners.LoadView`. A snapshot
+    includes the brokers without traffic."""
 
-    __slots__ = ("_accumulator", "_brokers", "_clock", "_lanes", "_settings")
+    __slots__ = ("_accumulator", "_clock", "_lanes", "_metadata", "_settings")
 
     def __init__(
         self,
         accumulator: RecordAccumulator,
         lanes: BrokerLanes,
         settings: SenderSettings,
-        *,
-        brokers: Callable[[], Iterable[int]],
+        metadata: Metadata,
         clock: Callable[[], float],
     ) -> None:
         self._accumulator = accumulator
         self._lanes = lanes
         self._settings = settings
-        self._brokers = brokers
+        self._metadata = metadata
         self._clock = clock
 
     def queued_batches(self, topic: str, partition: int) -> int:
@@ -83,7 +83,7 @@ class LiveLoad:
 
     def snapshot(self, *, partitions: bool = True) -> LoadSnapshot:
         topics, now = self._accumulator.topics, self._clock()
-        nodes = {*(lane.node_id for lane in self._lanes), *self._brokers()}
+        nodes = {*(lane.node_id for lane in self._lanes), *self._metadata.view.brokers}
         queued = dict.fromkeys(nodes, (0, 0))
         loads = []
         for topic in topics.values():
@@ -169,47 +169,71 @@ _MS_PER_S = 1000.0
 _REASONS = [(s, s.exclusion_reason) for s in LaneState if s.exclusion_reason is not None]
 
 
-def bind_load_gauges(
-    metrics: ProducerMetrics, accumulator: RecordAccumulator, lanes: Iterable[BrokerLane]
-) -> None:
-    """Have each snapshot of the metrics read the state of the accumulator and the lanes."""
+class WithCallers(Protocol):
+    """The pending sends, as the gauges see them."""
 
-    def of_nodes() -> dict[int, Gauges]:
+    @property
+    def callers(self) -> int:
+        """How many callers wait for buffer space or metadata."""
+
+
+class LiveGauges:
+    """Implements :class:`~kafkaclient.metrics.producer.GaugeSource`."""
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        lanes: BrokerLanes,
+        pending_sends: WithCallers,
+        metadata: Metadata,
+        clock: Callable[[], float],
+    ) -> None:
+        self._accumulator = accumulator
+        self._lanes = lanes
+        self._pending_sends = pending_sends
+        self._metadata = metadata
+        self._clock = clock
+
+    def of_producer(self) -> Gauges:
+        buffer_pool = self._accumulator.buffer_pool
+        return {
+            "buffer-total-bytes": buffer_pool.total,
+            "buffer-available-bytes": buffer_pool.available,
+            "waiting-threads": self._pending_sends.callers,
+            "requests-in-flight": sum(len(lane.in_flight) for lane in self._lanes),
+            "metadata-age": self._clock() - self._metadata.refreshed_at,
+        }
+
+    def of_brokers(self) -> dict[int, Gauges]:
         in_flight: Counter[int] = Counter()  # of both lanes; all other gauges are the primary's
-        for lane in lanes:
+        for lane in self._lanes:
             in_flight[lane.node_id] += len(lane.in_flight)
         return {
             lane.node_id: {**_lane_gauges(lane), "requests-in-flight": in_flight[lane.node_id]}
-            for lane in lanes
+            for lane in self._lanes
             if lane.primary is lane
         }
 
-    def of_topics() -> dict[str, Gauges]:
-        topics = accumulator.topics
+    def of_topics(self) -> dict[str, Gauges]:
+        topics = self._accumulator.topics
         return {name: {"partition-skew": partition_skew(topics[name])} for name in topics}
 
-    def of_partitions() -> dict[str, dict[int, Gauges]]:
+    def of_partitions(self) -> dict[TopicPartition, Gauges]:
         return {
-            name: {
-                partition: {
-                    "batch-bound-total": queue.batches_bound,
-                    "byte-bound-total": queue.bytes_bound,
-                }
-                for partition, queue in topic.queues.items()
+            queue.tp: {
+                "batch-bound-total": queue.batches_bound,
+                "byte-bound-total": queue.bytes_bound,
             }
-            for name, topic in accumulator.topics.items()
+            for topic in self._accumulator.topics.values()
+            for queue in topic.queues.values()
         }
 
-    metrics.bind_gauges(of_nodes, of_topics, of_partitions, lambda: exclusions(lanes))
-
-
-def exclusions(lanes: Iterable[BrokerLane]) -> dict[int, dict[str, int]]:
-    """By node id and reason: how often the broker was excluded for it."""
-    return {
-        lane.node_id: {reason: lane.exclusions[state] for state, reason in _REASONS}
-        for lane in lanes
-        if lane.primary is lane
-    }
+    def exclusions(self) -> dict[int, dict[str, int]]:
+        return {
+            lane.node_id: {reason: lane.exclusions[state] for state, reason in _REASONS}
+            for lane in self._lanes
+            if lane.primary is lane
+        }
 
 
 def _lane_gauges(lane: BrokerLane) -> Gauges:

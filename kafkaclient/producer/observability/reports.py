@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.batch_result import BatchResult
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
+    from kafkaclient.producer.sender.broker_lanes import BrokerLanes
 
 
 # --- Failures that no caller has checked: logged at a limited rate --------------------------------
@@ -166,16 +167,10 @@ def report_start(hooks: Sequence[Hooks], producer: object) -> None:
     _call([h.on_start for h in hooks if type(h).on_start is not Hooks.on_start], producer)
 
 
-def batch_reports(
-    hooks: Sequence[Hooks],
-    *,
-    in_flight_of: Callable[[int], tuple[int, int]],
-    clock: Callable[[], float],
-) -> BatchReports | None:
-    """None if no hook wants batches. ``in_flight_of(lane)`` gives a lane's requests in flight and
-    its in-flight window."""
+def batch_reports(hooks: Sequence[Hooks], clock: Callable[[], float]) -> BatchReports | None:
+    """None if no hook wants batches."""
     wanted = [h.on_batch for h in hooks if type(h).on_batch is not Hooks.on_batch]
-    return BatchReports(wanted, in_flight_of=in_flight_of, clock=clock) if wanted else None
+    return BatchReports(wanted, clock) if wanted else None
 
 
 def request_reports(hooks: Sequence[Hooks], meter: Meter) -> RequestReports | None:
@@ -185,19 +180,16 @@ def request_reports(hooks: Sequence[Hooks], meter: Meter) -> RequestReports | No
 
 
 class BatchReports:
-    """Implements :class:`~kafkaclient.producer.batches.observer.BatchObserver`: keeps with each
-    batch how it was bound, and calls ``hooks`` when the batch has its outcome."""
+    """Implements :class:`~kafkaclient.producer.batches.partition_strategy.BatchObserver`: keeps
+    with each batch how it was bound, and calls ``hooks`` when the batch has its outcome."""
 
     def __init__(
-        self,
-        hooks: Sequence[Callable[[FinishedBatch], object]],
-        *,
-        in_flight_of: Callable[[int], tuple[int, int]],
-        clock: Callable[[], float],
+        self, hooks: Sequence[Callable[[FinishedBatch], object]], clock: Callable[[], float]
     ) -> None:
         self._hooks = hooks
-        self._in_flight_of = in_flight_of
         self._clock = clock
+        self.lanes: BrokerLanes | None = None
+        """Assigned when the sender is made, before the first batch."""
 
     def leave_out(self, hooks: Hooks) -> None:
         """Report no more batches to ``hooks``."""
@@ -207,7 +199,7 @@ class BatchReports:
         self, batch: ProducerBatch, target: PartitionQueue, bound_by: str, now: float
     ) -> None:
         source = batch.queue
-        in_flight, window = self._in_flight_of(target.lane)
+        in_flight, window = (0, 1) if self.lanes is None else self.lanes.in_flight_of(target.lane)
         batch.record_binding(
             BindingFacts(
                 bound_by,

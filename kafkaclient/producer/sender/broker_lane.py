@@ -252,7 +252,7 @@ class BrokerLane:
 
     def oldest_wait(self, now: float, unblocked_since: float) -> float:
         """For how many seconds the oldest request has been waiting while the event loop could read
-        its answer (see :class:`~kafkaclient.producer.sender.wakeup.LoopMonitor`)."""
+        its answer (see :class:`~kafkaclient.producer.wakeup.LoopMonitor`)."""
         if not self.in_flight:
             return 0.0
         return now - max(self.in_flight[0].sent_at, unblocked_since)

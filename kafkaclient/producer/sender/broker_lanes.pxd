@@ -30,7 +30,7 @@ cdef class BrokerSurvey:
 cdef class BrokerLanes:
     cdef public dict _lanes
     cdef public set side_lanes
-    cdef public object _router, _metadata, _settings, _liveness, _on_recovery
+    cdef public object _router, _metadata, _settings, _liveness, _accumulator
     cdef public double _unavailable_after, _refreshed_at
 
     cpdef BrokerLane get(self, Py_ssize_t number)

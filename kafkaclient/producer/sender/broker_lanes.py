@@ -10,12 +10,13 @@ from kafkaclient.producer.sender.liveness import BELIEVED_S
 from kafkaclient.producer.settings import NEVER, node_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Iterable, Iterator
+    from collections.abc import Collection, Container, Iterable, Iterator
     from collections.abc import Set as AbstractSet
 
     from kafkaclient.cluster.metadata import Metadata
     from kafkaclient.cluster.router import Router
     from kafkaclient.net.connection import Connection
+    from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
     from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
     from kafkaclient.producer.sender.liveness import BrokerLiveness
     from kafkaclient.producer.settings import SenderSettings
@@ -108,10 +109,8 @@ class BrokerSurvey:
 
 
 class BrokerLanes:
-    """The lanes by their numbers (settings.py), made when they are first asked for.
-
-    ``on_recovery(number)`` is called when a broker recovers from a state that resets its share.
-    """
+    """The lanes by their numbers (settings.py), made when they are first asked for. When a broker
+    recovers from a state that resets its share, ``accumulator`` resets it."""
 
     def __init__(
         self,
@@ -119,8 +118,7 @@ class BrokerLanes:
         metadata: Metadata,
         settings: SenderSettings,
         liveness: BrokerLiveness,
-        *,
-        on_recovery: Callable[[int], None],
+        accumulator: RecordAccumulator,
     ) -> None:
         self._lanes: dict[int, BrokerLane] = {}
         self.side_lanes: set[int] = set()
@@ -129,7 +127,7 @@ class BrokerLanes:
         self._metadata = metadata
         self._settings = settings
         self._liveness = liveness
-        self._on_recovery = on_recovery
+        self._accumulator = accumulator
         self._unavailable_after = settings.availability_timeout or NEVER
         self._refreshed_at = -NEVER
 
@@ -269,7 +267,7 @@ class BrokerLanes:
             lane.share_reset_due = True
         elif lane.share_reset_due and state.exclusion_reason is None:
             lane.share_reset_due = False
-            self._on_recovery(lane.number)
+            self._accumulator.reset_share_to_average(lane.number)
         return state
 
     def _cooling_down(self, lane: BrokerLane, now: float) -> bool:

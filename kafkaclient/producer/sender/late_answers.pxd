@@ -3,12 +3,14 @@ cimport cython
 from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.sender.broker_lane cimport BrokerLane, ProduceRequest
 from kafkaclient.producer.sender.broker_lanes cimport BrokerLanes
+from kafkaclient.producer.wakeup cimport Wakeup
 
 
 @cython.final
 cdef class LateAnswers:
     cdef public BrokerLanes _lanes
-    cdef public object _liveness, _router, _metadata, _wake
+    cdef public object _liveness, _router, _metadata
+    cdef public Wakeup _wakeup
     cdef public bint _acks_all, _idempotent
 
     @cython.locals(lane=BrokerLane, oldest=ProduceRequest, since=double, waited=double)

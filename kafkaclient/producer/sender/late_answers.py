@@ -10,14 +10,13 @@ from kafkaclient.producer.sender.liveness import BELIEVED_S
 from kafkaclient.producer.settings import side_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kafkaclient.cluster.metadata import Metadata
     from kafkaclient.cluster.router import Router
     from kafkaclient.producer.sender.broker_lane import BrokerLane, ProduceRequest
     from kafkaclient.producer.sender.broker_lanes import BrokerLanes
     from kafkaclient.producer.sender.liveness import BrokerLiveness
     from kafkaclient.producer.settings import SenderSettings
+    from kafkaclient.producer.wakeup import Wakeup
 
 ALL = -1
 """acks=all."""
@@ -30,7 +29,7 @@ _PROBE_LATENCY_RATIO = 2  # ... or this many times the brokers' median latency, 
 
 
 class LateAnswers:
-    """``wake()`` is called when a broker's state changes between two passes of the sender."""
+    """``wakeup`` is told when a broker's state changes between two passes of the sender."""
 
     def __init__(
         self,
@@ -39,8 +38,7 @@ class LateAnswers:
         router: Router,
         metadata: Metadata,
         settings: SenderSettings,
-        *,
-        wake: Callable[[], None],
+        wakeup: Wakeup,
     ) -> None:
         self._lanes = lanes
         self._liveness = liveness
@@ -48,7 +46,7 @@ class LateAnswers:
         self._metadata = metadata
         self._acks_all = settings.acks == ALL
         self._idempotent = settings.idempotent
-        self._wake = wake
+        self._wakeup = wakeup
 
     def check(self, unblocked_since: float, now: float) -> None:
         """Look at every broker that owes an answer, also while nothing else happens."""
@@ -58,7 +56,7 @@ class LateAnswers:
             before, oldest = lane.state, lane.in_flight[0]
             state = self._lanes.update_state(lane, oldest.connection, unblocked_since, now)
             if state is not before:
-                self._wake()
+                self._wakeup.wake_at()
             waited = lane.oldest_wait(now, unblocked_since)
             if waited <= MIN_OVERDUE_S:
                 continue

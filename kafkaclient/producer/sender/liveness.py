@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.metadata import Metadata
     from kafkaclient.cluster.router import Router
+    from kafkaclient.producer.accumulator.binding import Detours
+    from kafkaclient.producer.wakeup import Wakeup
 
 
 # --- Which brokers are dead, as far as the producer knows -----------------------------------------
@@ -41,17 +43,23 @@ class BrokerLiveness:
     """Probes brokers while they are suspected.
 
     A broker is alive, suspected (a probe is pending), or dead (a probe had no answer in time, and
-    none has had since). ``on_change()`` is called when ``dead`` changes, and when no probe is
-    pending any more.
+    none has had since). ``wakeup`` is told when ``dead`` changes, and when no probe is pending any
+    more. ``detours`` leads batches around dead brokers; None: no answer waits for a replica.
     """
 
     def __init__(
-        self, router: Router, *, clock: Callable[[], float], on_change: Callable[[], None]
+        self,
+        router: Router,
+        detours: Detours | None,
+        wakeup: Wakeup,
+        *,
+        clock: Callable[[], float],
     ) -> None:
         self.dead: frozenset[int] = frozenset()
         self._router = router
+        self._detours = detours
+        self._wakeup = wakeup
         self._clock = clock
-        self._on_change = on_change
         self.suspected_at: dict[int, float] = {}
         """Since when each broker is suspected, dead or not yet."""
         self._alive_at: dict[int, float] = {}
@@ -128,8 +136,7 @@ class BrokerLiveness:
             level = logging.INFO if self._outages.note_failure(node_id) else logging.DEBUG
             text = "broker %d gives no sign of life"
             _log.log(level, text, node_id, extra=log_fields(broker=node_id))
-            self.dead |= {node_id}
-            self._on_change()
+            self._set_dead(self.dead | {node_id})
 
     def _mark_alive(self, node_id: int, *, presumed: bool = False) -> None:
         """``presumed``: without a sign of life."""
@@ -144,10 +151,15 @@ class BrokerLiveness:
             else:
                 level, text = logging.INFO, "broker %d gives signs of life again"
             _log.log(level, text, node_id, extra=log_fields(broker=node_id))
-            self.dead -= {node_id}
-            self._on_change()
+            self._set_dead(self.dead - {node_id})
         elif not self.probe_pending:
-            self._on_change()
+            self._wakeup.wake_at()
+
+    def _set_dead(self, dead: frozenset[int]) -> None:
+        self.dead = dead
+        if self._detours is not None:
+            self._detours.set_dead_brokers(dead, self._clock())
+        self._wakeup.wake_at()
 
 
 # --- Finds connections that lead to the wrong broker of the right cluster -------------------------

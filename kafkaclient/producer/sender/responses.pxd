@@ -9,7 +9,7 @@ from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 
 @cython.final
 cdef class ResponseHandler:
-    cdef public object _misrouting, _metadata, _settings, _rng, _on_fatal
+    cdef public object _misrouting, _metadata, _settings, _rng, _supervisor
     cdef public IncompleteBatches _incomplete
     cdef public ProducerIdentity _identity
     cdef public ProducerMetrics _metrics

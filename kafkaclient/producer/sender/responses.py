@@ -19,7 +19,7 @@ from kafkaclient.producer.batches.delivery_errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from random import Random
 
     from kafkaclient.cluster.metadata import Metadata
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.idempotence import ProducerIdentity
     from kafkaclient.producer.sender.liveness import Misrouting
+    from kafkaclient.producer.sender.producer_ids import Supervisor
     from kafkaclient.producer.settings import RetrySettings
     from kafkaclient.wire.api import BrokerInfo
     from kafkaclient.wire.produce import PartitionResult, ProduceResult
@@ -101,10 +102,8 @@ _SENT_AGAIN = (ErrorAction.RETRY, ErrorAction.SPLIT, ErrorAction.RESEQUENCE)
 
 
 class ResponseHandler:
-    """Has each batch completed, retried, split or failed.
-
-    ``on_fatal(error)`` is called when the producer cannot go on.
-    """
+    """Has each batch completed, retried, split or failed. ``supervisor`` is told of an error after
+    which the producer cannot go on."""
 
     def __init__(
         self,
@@ -114,9 +113,9 @@ class ResponseHandler:
         settings: RetrySettings,
         metrics: ProducerMetrics,
         misrouting: Misrouting,
+        supervisor: Supervisor,
         *,
         rng: Random,
-        on_fatal: Callable[[KafkaError], None],
     ) -> None:
         self._misrouting = misrouting
         self._incomplete = incomplete
@@ -125,7 +124,7 @@ class ResponseHandler:
         self._settings = settings
         self._metrics = metrics
         self._rng = rng
-        self._on_fatal = on_fatal
+        self._supervisor = supervisor
 
     def no_response(
         self,
@@ -279,7 +278,7 @@ class ResponseHandler:
             final = too_large(batch, error) if action is ErrorAction.SPLIT else error
             self._fail_rejected(batch, answer, final, now)
             if action is ErrorAction.FATAL and batch.stamped:  # else only this batch was rejected
-                self._on_fatal(error)
+                self._supervisor.fail_producer(error)
 
     def _action_for(self, code: int) -> ErrorAction:
         action = action_for(code)

@@ -12,7 +12,7 @@ from kafkaclient.producer.sender.broker_lanes cimport BrokerLanes, BrokerSurvey,
 from kafkaclient.producer.sender.late_answers cimport LateAnswers
 from kafkaclient.producer.sender.late_binder cimport LateBinder
 from kafkaclient.producer.sender.responses cimport ResponseHandler
-from kafkaclient.producer.sender.wakeup cimport LoopMonitor, Wakeup
+from kafkaclient.producer.wakeup cimport LoopMonitor, Wakeup
 
 
 @cython.final
@@ -20,8 +20,8 @@ cdef class Sender:
     cdef public RecordAccumulator _accumulator
     cdef public IncompleteBatches _incomplete
     cdef public ReadyQueues _ready_queues
-    cdef public object _metadata, _router, _settings, _clock, _on_identity_wanted, misrouting
-    cdef public object produce_versions, _expiry_first_seen_at, wake, liveness
+    cdef public object _metadata, _router, _settings, _clock, _producer_ids, misrouting
+    cdef public object produce_versions, _expiry_first_seen_at, liveness
     cdef public ProducerMetrics _metrics
     cdef public ResponseHandler _responses
     cdef public bint _closing
@@ -62,4 +62,6 @@ cdef class Sender:
     cpdef _handle(self, ProduceRequest request, payload, error, double unblocked_since, double now)
     @cython.locals(close_at=double)
     cpdef double _expire_and_close_old(self, double now) except? -1
+    @cython.locals(batch=ProducerBatch, second_look=bint)
     cpdef double _expire(self, double now) except? -1
+    cpdef _fail_expired(self, ProducerBatch batch, double now)

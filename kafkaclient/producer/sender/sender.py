@@ -7,7 +7,6 @@ nor reads a clock, so that tests can drive it by hand.
 from __future__ import annotations
 
 import logging
-from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +26,8 @@ from kafkaclient.producer.sender.late_answers import ALL, LateAnswers
 from kafkaclient.producer.sender.late_binder import LateBinder
 from kafkaclient.producer.sender.liveness import BrokerLiveness, Misrouting
 from kafkaclient.producer.sender.responses import ResponseHandler
-from kafkaclient.producer.sender.wakeup import LoopLagWarning, LoopMonitor
 from kafkaclient.producer.settings import MAX_OPEN_SHARE, NEVER
+from kafkaclient.producer.wakeup import LoopMonitor
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.produce import (
     FIRST_WITH_TOPIC_IDS,
@@ -50,8 +49,9 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.sender.broker_lane import BrokerLane
-    from kafkaclient.producer.sender.wakeup import Wakeup
+    from kafkaclient.producer.sender.producer_ids import ProducerIdFetcher, Supervisor
     from kafkaclient.producer.settings import SenderSettings
+    from kafkaclient.producer.wakeup import Wakeup
     from kafkaclient.types import Buffer
 
 _log = logging.getLogger(__name__)
@@ -70,8 +70,7 @@ class Sender:
     """Sends what is ready, has answers handled, and sleeps until there is something to do.
 
     ``wakeup`` runs the passes; the accumulator wakes it when there is something to do.
-    ``on_identity_wanted()`` is called when a producer id must be requested, ``on_fatal(error)``
-    when the producer cannot go on.
+    ``supervisor`` is told when the producer cannot go on.
     """
 
     def __init__(
@@ -82,11 +81,11 @@ class Sender:
         settings: SenderSettings,
         metrics: ProducerMetrics,
         wakeup: Wakeup,
+        producer_ids: ProducerIdFetcher,
+        supervisor: Supervisor,
         *,
         clock: Callable[[], float],
         rng: Random,
-        on_identity_wanted: Callable[[], None],
-        on_fatal: Callable[[KafkaError], None],
     ) -> None:
         self._accumulator = accumulator
         self._incomplete = accumulator.incomplete
@@ -96,7 +95,7 @@ class Sender:
         self._settings = settings
         self._metrics = metrics
         self._clock = clock
-        self._on_identity_wanted = on_identity_wanted
+        self._producer_ids = producer_ids
         self.misrouting = Misrouting(metadata, router)
         self._responses = ResponseHandler(
             accumulator.incomplete,
@@ -105,8 +104,8 @@ class Sender:
             settings.retrying,
             metrics,
             self.misrouting,
+            supervisor,
             rng=rng,
-            on_fatal=on_fatal,
         )
         self.produce_versions = (MIN_VERSION, MAX_VERSION)
         """The oldest and the newest version of Produce to speak. Assigned again once the cluster's
@@ -124,24 +123,13 @@ class Sender:
             accumulator.identity,
         )
         self._wakeup = wakeup
-        self.wake = wakeup.wake_at
-        """``wake(when)`` has a pass begin at the time ``when`` at the latest (default: now)."""
-        self.liveness = BrokerLiveness(router, clock=clock, on_change=self._dead_brokers_changed)
-        self.lanes = BrokerLanes(
-            router,
-            metadata,
-            settings,
-            self.liveness,
-            on_recovery=accumulator.reset_share_to_average,
-        )
+        detours = accumulator.detours if settings.acks == ALL else None
+        self.liveness = BrokerLiveness(router, detours, wakeup, clock=clock)
+        self.lanes = BrokerLanes(router, metadata, settings, self.liveness, accumulator)
         self._late_answers = LateAnswers(
-            self.lanes, self.liveness, router, metadata, settings, wake=self.wake
+            self.lanes, self.liveness, router, metadata, settings, wakeup
         )
-        self.loop_monitor = LoopMonitor(
-            clock,
-            on_tick=self._on_tick,
-            on_lag=LoopLagWarning(clock, metrics.event_loop_lagged).lagged,
-        )
+        self.loop_monitor = LoopMonitor(clock, metrics, on_tick=self._on_tick)
         """Runs while there are batches; the first batch starts it, also while the batch lingers."""
         self._outages: Kip794Outages | None = None
         if settings.adaptive and settings.availability_timeout > 0:
@@ -167,11 +155,6 @@ class Sender:
         self._late_answers.check(self.loop_monitor.unblocked_since(now), now)
         return bool(self._incomplete)
 
-    def _dead_brokers_changed(self) -> None:
-        if self._settings.acks == ALL:  # else no answer waits for a replica
-            self._accumulator.detours.set_dead_brokers(self.liveness.dead, self._clock())
-        self.wake()
-
     def run_once(self, now: float) -> float:
         """One pass: expire batches, run timers, send what can be sent.
 
@@ -183,7 +166,7 @@ class Sender:
         ready_queues.run_timers(now)
         due = min(due, self._fill(now))
         if self._accumulator.identity.wanted:
-            self._on_identity_wanted()
+            self._producer_ids.ensure()
         if ready_queues.unbound and ready_queues.has_no_reachable_leader:
             self._metadata.request_refresh(
                 "no partition of a topic with waiting records has a leader"
@@ -331,7 +314,7 @@ class Sender:
             reason = defect(f"handling the answer from broker {node_id}", cause)
             self._responses.no_response([b for b in request.batches if b.in_flight], reason, now)
         finally:
-            self.wake()
+            self._wakeup.wake_at()
 
     def _handle(
         self,
@@ -385,20 +368,21 @@ class Sender:
     def _expire(self, now: float) -> float:
         """Fail the expired batches, at the second look; returns when to look again. Those that were
         never sent fail at the first look: no answer is on its way, and they are not sent now."""
-        error_of = partial(self._expiry_error, now=now)
         if self._expiry_first_seen_at is None:
             self._expiry_first_seen_at = now
-        if now < self._expiry_first_seen_at + _SECOND_LOOK_S:
-            self._incomplete.expire(now, error_of, True)
-            return self._expiry_first_seen_at + _SECOND_LOOK_S
+        second_look = now >= self._expiry_first_seen_at + _SECOND_LOOK_S
+        while batch := self._incomplete.next_expired(now):
+            if batch.attempts and not second_look:
+                return self._expiry_first_seen_at + _SECOND_LOOK_S
+            self._fail_expired(batch, now)
         self._expiry_first_seen_at = None
-        self._incomplete.expire(now, error_of)
         return self._incomplete.next_expiry() or NEVER
 
-    def _expiry_error(self, batch: ProducerBatch, now: float) -> KafkaError:
+    def _fail_expired(self, batch: ProducerBatch, now: float) -> None:
         age = now - batch.created
         if not batch.attempts:
-            self._metrics.batch_expired(age)
+            self._metrics.expired_in_queue(age)
         self._metrics.records_failed(batch.result.topic, batch.count)
         cause = self._router.connection_error(batch.queue.leader)
-        return delivery_timeout(batch, age, self._settings.delivery_timeout, cause)
+        error = delivery_timeout(batch, age, self._settings.delivery_timeout, cause)
+        self._incomplete.fail_without_answer(batch, error, now)

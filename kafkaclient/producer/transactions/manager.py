@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from kafkaclient.config.kinds import Limit
+    from kafkaclient.producer.batches.idempotence import TransactionalIdentity
     from kafkaclient.producer.transactions.participants import TransactionRecords
-    from kafkaclient.producer.transactions.producer_id_fetcher import TransactionalIdentity
     from kafkaclient.producer.transactions.requests import TransactionRequests
     from kafkaclient.types import (
         ConsumerGroupMetadata,

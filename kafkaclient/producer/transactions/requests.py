@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkaclient.cluster.coordinator import Coordinators
-    from kafkaclient.producer.transactions.producer_id_fetcher import TransactionalIdentity
+    from kafkaclient.producer.batches.idempotence import TransactionalIdentity
     from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
 _ID_EXPIRED = 49  # INVALID_PRODUCER_ID_MAPPING

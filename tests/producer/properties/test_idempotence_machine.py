@@ -30,6 +30,7 @@ from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
 from kafkaclient.producer.sender.liveness import Misrouting
 from kafkaclient.producer.sender.responses import ResponseHandler
 from kafkaclient.producer.settings import NEVER, AccumulatorSettings, RetrySettings
+from kafkaclient.producer.wakeup import Wakeup
 from kafkaclient.testing.fake.log import PartitionLog, RefusedError
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.produce import PartitionResult, ProduceResult, RecordError
@@ -182,17 +183,18 @@ class Producing(RuleBasedStateMachine):
             ),
             identity=self.identity,
             random31=count().__next__,
-            wake=lambda _when: None,
+            wakeup=Wakeup(lambda: self.now),
+            metrics=(metrics := ProducerMetrics(lambda: self.now)),
         )
         self.answers = ResponseHandler(
             self.accumulator.incomplete,
             self.identity,
             self,
             RetrySettings(retries=retries),
-            ProducerMetrics(lambda: self.now),
+            metrics,
             Misrouting(self, self),
+            self,
             rng=self.rng,
-            on_fatal=self._fatal,
         )
         self.topic = self.accumulator.topic("t")
         self.accumulator.update_topic(self.cluster.view(), self.now)
@@ -217,8 +219,7 @@ class Producing(RuleBasedStateMachine):
     def apply_leaders(self, hints: list[LeaderHint], endpoints: object = ()) -> None:
         self.learn(frozenset())
 
-    @staticmethod
-    def _fatal(error: Exception) -> None:
+    def fail_producer(self, error: KafkaError) -> None:
         raise error
 
     # --- the application ------------------------------------------------------------------------
@@ -253,11 +254,11 @@ class Producing(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from(WAITS))
     def wait(self, seconds: float) -> None:
         self.now += seconds
-        self.accumulator.incomplete.expire(self.now, self._expired)
+        incomplete = self.accumulator.incomplete
+        while (batch := incomplete.next_expired(self.now)) is not None:
+            error = delivery_timeout(batch, self.now - batch.created, DELIVERY_TIMEOUT, None)
+            incomplete.fail_without_answer(batch, error, self.now)
         self.accumulator.ready_queues.run_timers(self.now)
-
-    def _expired(self, batch: ProducerBatch) -> DeliveryTimeoutError:
-        return delivery_timeout(batch, self.now - batch.created, DELIVERY_TIMEOUT, None)
 
     @rule(lost=st.frozensets(st.sampled_from(PARTITIONS)))
     def learn(self, lost: frozenset[int]) -> None:

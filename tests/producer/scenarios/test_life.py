@@ -295,7 +295,7 @@ async def test_many_dropped_producers_take_no_more_than_one() -> None:
 
 def _sender(producer: Producer, fail: Any, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(inspect(producer).sender._wakeup, "_work", fail)
-    inspect(producer).sender.wake()
+    inspect(producer).sender._wakeup.wake_at()
 
 
 def _metadata(producer: Producer, fail: Any, patch: pytest.MonkeyPatch) -> None:
@@ -304,7 +304,7 @@ def _metadata(producer: Producer, fail: Any, patch: pytest.MonkeyPatch) -> None:
 
 
 def _identity(producer: Producer, fail: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("kafkaclient.producer.transactions.producer_id_fetcher.InitProducerIdCall", fail)
+    patch.setattr("kafkaclient.producer.sender.producer_ids.InitProducerIdCall", fail)
     inspect(producer).accumulator.identity.producer_id = -1
     inspect(producer).producer_ids.ensure()
 

@@ -29,10 +29,13 @@ def by_policy(bench: type[Bench]) -> Callable[..., Any]:
     def make(partitioner: Any, leaders: tuple[int, ...] = (0, 0, 1), **settings: Any) -> Any:
         b = bench(leaders, **settings)
 
-        def cluster() -> ClusterView:
-            return ClusterView(topics={"test": b.topic.view})
+        class Metadata:
+            @property
+            def view(self) -> ClusterView:
+                return ClusterView(topics={"test": b.topic.view})
 
-        b.topic.strategy = CustomPartitioner(b.topic, partitioner, cluster, LOAD)
+        metadata: Any = Metadata()
+        b.topic.strategy = CustomPartitioner(b.topic, partitioner, metadata, LOAD)
         return b
 
     return make

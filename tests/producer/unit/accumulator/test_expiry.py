@@ -18,7 +18,9 @@ LOST = BrokerConnectionError("connection lost")
 def expire(b: Any, now: float) -> int:
     """How many batches expired at ``now``."""
     before = len(b.incomplete)
-    b.incomplete.expire(now, lambda batch: delivery_timeout(batch, now - batch.created, 5.0, None))
+    while (batch := b.incomplete.next_expired(now)) is not None:
+        error = delivery_timeout(batch, now - batch.created, 5.0, None)
+        b.incomplete.fail_without_answer(batch, error, now)
     return before - len(b.incomplete)
 
 

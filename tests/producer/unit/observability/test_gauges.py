@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkaclient.errors import KafkaError
 from kafkaclient.metrics import ProducerMetrics
-from kafkaclient.producer.observability.load import LiveLoad, bind_load_gauges, partition_skew
+from kafkaclient.producer.observability.load import LiveGauges, LiveLoad, partition_skew
 from kafkaclient.producer.sender.broker_lane import BrokerLane, LaneState
 from kafkaclient.producer.settings import SenderSettings
 
@@ -28,7 +29,7 @@ def test_a_lane_is_told() -> None:
     lane.enter(LaneState.HEALTHY)
     lane.enter(LaneState.THROTTLED)
     metrics = ProducerMetrics(lambda: 0.0)
-    bind_load_gauges(metrics, _Nothing, [lane])
+    metrics.gauges = gauges_of(lane)
     snapshot = metrics.snapshot()
     reasons = ("overdue", "slow", "availability", "throttled", "connection")
     assert snapshot.exclusions == {3: {name: int(name == "throttled") for name in reasons}}
@@ -50,15 +51,32 @@ def test_a_lane_is_told() -> None:
 
 def test_what_was_not_measured_is_not_a_number() -> None:
     metrics = ProducerMetrics(lambda: 0.0)
-    bind_load_gauges(metrics, _Nothing, [BrokerLane(0, 0.0, 4, fixed_window=True)])
+    metrics.gauges = gauges_of(BrokerLane(0, 0.0, 4, fixed_window=True))
     told = metrics.snapshot().brokers[0]
     assert told["in-flight-window"] == 4
     for name in ("round-trip-time-ms", "service-time-ms", "produce-latency-median-ms"):
         assert math.isnan(told[name])
 
 
-class _Nothing:
-    topics: dict[str, Any] = {}  # noqa: RUF012 - never written
+def gauges_of(lane: BrokerLane) -> Any:
+    pool = SimpleNamespace(total=9, available=7)
+    accumulator = SimpleNamespace(topics={}, buffer_pool=pool)
+    callers, metadata = SimpleNamespace(callers=2), SimpleNamespace(refreshed_at=1.0)
+    return LiveGauges(accumulator, [lane], callers, metadata, lambda: 4.0)
+
+
+def test_the_producer_as_a_whole() -> None:
+    metrics = ProducerMetrics(lambda: 0.0)
+    metrics.gauges = gauges_of(BrokerLane(0, 0.0))
+    told = metrics.snapshot().producer
+    assert list(told) == sorted(told)
+    assert {name: told[name] for name in metrics.gauges.of_producer()} == {
+        "buffer-total-bytes": 9,
+        "buffer-available-bytes": 7,
+        "waiting-threads": 2,
+        "requests-in-flight": 0,
+        "metadata-age": 3.0,
+    }
 
 
 class _NoLanes(list[BrokerLane]):
@@ -112,7 +130,8 @@ def test_bound_counts_each_batch_once(bench: type[Bench], moves: list[tuple[Any,
             elif what == "retried":
                 it.incomplete.retry(batch, KafkaError("again"), 0.0, 0.0)
     lanes, settings = _NoLanes(), SenderSettings(client_id="test")
-    live = LiveLoad(it.accumulator, lanes, settings, brokers=lambda: [0, 1], clock=lambda: 0.0)
+    metadata: Any = SimpleNamespace(view=SimpleNamespace(brokers=[0, 1]))
+    live = LiveLoad(it.accumulator, lanes, settings, metadata, lambda: 0.0)
     load = live.snapshot()
     bound = {p.partition: (p.batches_bound, p.bytes_bound) for p in load.partitions}
     assert {place: counts for place, counts in bound.items() if counts != (0, 0)} == expected
@@ -123,12 +142,11 @@ def test_bound_counts_each_batch_once(bench: type[Bench], moves: list[tuple[Any,
 
 
 def test_a_switch_is_a_batch_that_goes_elsewhere_than_the_one_before(bench: type[Bench]) -> None:
-    switches: list[str] = []
-    it = bench((0, 1, 0), batch_size=200, on_switch=switches.append)
+    it = bench((0, 1, 0), batch_size=200)
     for _ in range(30):
         it.put(None, bytes(60))
         it.put(2, bytes(60))  # somebody's choice, but not the partitioner's
     assert it.topic.strategy.partitioner.switches > 3, "draws 0, 1, 2, ... never repeat a partition"
     # The partition of the caller's choice has a batch already when the partitioner comes to it.
-    assert 3 < len(switches) <= it.topic.strategy.partitioner.switches
-    assert set(switches) == {"test"}
+    switches = it.metrics.snapshot().topics["test"]["partition-switch-total"]
+    assert 3 < switches <= it.topic.strategy.partitioner.switches

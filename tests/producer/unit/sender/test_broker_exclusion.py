@@ -24,9 +24,12 @@ class World:
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
             SenderSettings(client_id="test", **settings),
-            BrokerLiveness(self, clock=lambda: 0.0, on_change=print),  # type: ignore[arg-type]
-            on_recovery=self.recovered.append,
+            BrokerLiveness(self, None, self, clock=lambda: 0.0),  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
         )
+
+    def reset_share_to_average(self, lane: int) -> None:
+        self.recovered.append(lane)
 
     def request_refresh(self, reason: str) -> None: ...
 

@@ -31,12 +31,14 @@ class World:
             self,  # type: ignore[arg-type]
             settings,
             self,  # type: ignore[arg-type]
-            on_recovery=lambda _lane: None,
+            self,  # type: ignore[arg-type]
         )
 
     def produce_connection(self, node_id: int, *, side: bool) -> Any:
         self.asked += 1
         return self.link if node_id in self.brokers else None
+
+    def reset_share_to_average(self, _number: int) -> None: ...
 
     def connection_error(self, _node_id: int) -> None: ...
 

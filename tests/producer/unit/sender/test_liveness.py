@@ -23,13 +23,13 @@ class Brokers:
         self.answers = {int(name[1:]): answer for name, answer in answers.items()}
         self.asked: list[int] = []
         self.changes = 0
-        self.health = BrokerLiveness(self, clock=self.now, on_change=self._changed)
+        self.health = BrokerLiveness(self, None, self, clock=self.now)
 
     @staticmethod
     def now() -> float:
         return asyncio.get_running_loop().time()
 
-    def _changed(self) -> None:
+    def wake_at(self) -> None:
         self.changes += 1
 
     @property

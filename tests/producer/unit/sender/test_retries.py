@@ -43,9 +43,12 @@ class Hub:
             RetrySettings(**settings),
             self.metrics,
             Misrouting(cast("Any", self), cast("Any", self)),
+            cast("Any", self),
             rng=Random(1),
-            on_fatal=self.fatal.append,
         )
+
+    def fail_producer(self, error: KafkaError) -> None:
+        self.fatal.append(error)
 
     refreshed_at = float("-inf")
 

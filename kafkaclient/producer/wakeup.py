@@ -12,6 +12,8 @@ from kafkaclient.producer.settings import NEVER, SOON
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkaclient.metrics.producer import ProducerMetrics
+
 
 # --- Notices when the event loop was blocked ------------------------------------------------------
 
@@ -27,20 +29,22 @@ _WARNING_INTERVAL_S = 60.0  # how often a bad lag is logged at most
 class LoopMonitor:
     """Ticks while there is something to wait for.
 
-    ``on_tick(now)`` is called with every tick and returns whether to go on, ``on_lag(seconds)`` by
-    how much a tick was late. ``clock`` gives the event loop's time in seconds.
+    ``on_tick(now)`` is called with every tick and returns whether to go on. ``metrics`` records by
+    how much a tick was late; a bad lag is logged, at most once a minute. ``clock`` gives the event
+    loop's time in seconds.
     """
 
     def __init__(
         self,
         clock: Callable[[], float],
+        metrics: ProducerMetrics,
         *,
         on_tick: Callable[[float], bool],
-        on_lag: Callable[[float], None],
     ) -> None:
         self._clock = clock
+        self._metrics = metrics
         self._on_tick = on_tick
-        self._on_lag = on_lag
+        self._silent_until = float("-inf")
         self._unblocked_since = float("-inf")
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -73,34 +77,19 @@ class LoopMonitor:
     def _tick(self) -> None:
         now = self._clock()
         lag = max(0.0, now - self._due)
-        self._on_lag(lag)
+        self._metrics.event_loop_lagged(lag)
         if lag > _TOLERANCE_S:
             self._unblocked_since = now
+        if lag >= _BAD_LAG_S and now >= self._silent_until:
+            self._silent_until = now + _WARNING_INTERVAL_S
+            _log.warning(
+                "the event loop stood still for %.1f s, and nothing was sent meanwhile: something "
+                "in this program computes or waits without awaiting; asyncio's debug mode names it",
+                lag,
+            )
         self._timer = None
         if self._on_tick(now):
             self.start()
-
-
-class LoopLagWarning:
-    """Passes each measured lag to ``record(seconds)``, and logs bad ones, at most once a minute by
-    ``clock`` (seconds)."""
-
-    def __init__(self, clock: Callable[[], float], record: Callable[[float], None]) -> None:
-        self._clock = clock
-        self._record = record
-        self._silent_until = float("-inf")
-
-    def lagged(self, seconds: float) -> None:
-        """A timer ran this many seconds later than it was due."""
-        self._record(seconds)
-        if seconds < _BAD_LAG_S or self._clock() < self._silent_until:
-            return
-        self._silent_until = self._clock() + _WARNING_INTERVAL_S
-        _log.warning(
-            "the event loop stood still for %.1f s, and nothing was sent meanwhile: something in "
-            "this program computes or waits without awaiting; asyncio's debug mode names it",
-            seconds,
-        )
 
 
 # --- Runs the sender's passes: at a given time, or as soon as something wakes it ------------------

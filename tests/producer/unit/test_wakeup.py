@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.producer.sender.wakeup import Wakeup
 from kafkaclient.producer.settings import NEVER
+from kafkaclient.producer.wakeup import Wakeup
 from kafkaclient.testing.clock import virtual_time
 from tests.producer.support import now as loop_time
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from kafkaclient.producer.sender.wakeup import PERIOD_S, LoopMonitor
+from kafkaclient.producer.wakeup import PERIOD_S, LoopMonitor
 from kafkaclient.testing.clock import virtual_time
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Beats:
@@ -16,10 +20,13 @@ class Beats:
         self.beats: list[float] = []
         self.lags: list[float] = []
         self._enough = enough
-        self.pulse = LoopMonitor(self.now, on_tick=self._on_beat, on_lag=self.lags.append)
+        self.pulse = LoopMonitor(self.now, self, on_tick=self._on_beat)
 
     def now(self) -> float:
         return asyncio.get_running_loop().time() + self.blocked
+
+    def event_loop_lagged(self, seconds: float) -> None:
+        self.lags.append(seconds)
 
     def _on_beat(self, now: float) -> bool:
         self.beats.append(now)
@@ -52,7 +59,7 @@ async def test_started_again_in_the_middle_of_a_beat_it_beats_on_once() -> None:
         b.pulse.start()
         return beat(now)
 
-    b.pulse = LoopMonitor(b.now, on_tick=on_beat, on_lag=b.lags.append)
+    b.pulse = LoopMonitor(b.now, b, on_tick=on_beat)
     b.pulse.start()
     await asyncio.sleep(1.01)
     assert len(b.beats) == 50
@@ -76,3 +83,20 @@ async def test_a_blocked_loop_is_noticed_before_and_after_the_late_beat() -> Non
     assert b.pulse.unblocked_since(b.now()) == woke
     assert max(b.lags) > 0.17
     b.pulse.stop()
+
+
+@virtual_time
+async def test_bad_lags_are_logged_once_a_minute_and_all_are_measured(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    b = Beats(10_000)
+    b.pulse.start()
+    for pause, lag in ((1, 0.9), (1, 2.0), (30, 5.0), (32, 1.5), (8, 3.0)):
+        await asyncio.sleep(pause)
+        b.blocked += lag
+        await asyncio.sleep(2 * PERIOD_S)
+    b.pulse.stop()
+    bad = [round(lag, 1) for lag in b.lags if lag > 0.5]
+    assert bad == [0.9, 2.0, 5.0, 1.5, 3.0]
+    told = [record.getMessage() for record in caplog.records]
+    assert ["2.0 s" in told[0], "1.5 s" in told[1], len(told)] == [True, True, 2]

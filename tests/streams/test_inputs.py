@@ -298,7 +298,7 @@ async def test_large_records_are_taken_in_smaller_numbers(world: World) -> None:
     for _ in range(16):
         builder.append(1000, b"k", bytes(256 * 1024), [])
     builder.seal()
-    world.fake._state.topics["t"].max_message_bytes = 2**26
+    world.fake.configure_topic("t", max_message_bytes=2**26)
     world.fake.append("t", 0, bytes(builder.buffer()))
     begin(world, [P0])
     assert world.inputs.most_rows(P0) == 1_000

@@ -76,12 +76,8 @@ peers: $(FAUST)/.installed $(QUIX)/.installed ## faust-streaming and Quix Stream
 spark-versions: $(STAMP) $(SPARKS:=/.installed) ## PySpark 4.0 to 4.3 and Spark Connect on a real broker, some minutes
 	$(BIN)/pytest integration/test_spark_versions.py
 
-# What measures time, or has brokers and processes fail, has the machine to itself.
-ALONE = $(wildcard $(patsubst %,integration/test_%.py,chaos dead_replicas examples faults membership outbox perf_test streams_* sync transactions))
-
 slice: $(STAMP) $(FAUST)/.installed ## real brokers, without what takes long
-	$(BIN)/pytest integration -m "not full" -n 2 --dist loadfile --durations=15 $(ALONE:%=--ignore=%)
-	$(BIN)/pytest $(ALONE) -m "not full" --durations=15
+	$(BIN)/pytest integration -m "not full" -n 2 --dist loadfile --durations=15
 
 integration: $(STAMP) peers $(MOTO)/.installed ## real brokers; KAFKACLIENT_TEST_BOOTSTRAP=host:port for another cluster
 	$(BIN)/pytest integration

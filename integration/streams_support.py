@@ -6,6 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from kafkaclient.streams import StreamsApp
@@ -13,6 +14,9 @@ from kafkaclient.streams import StreamsApp
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
+
+GUARANTEES = [pytest.param("at_least_once", marks=pytest.mark.full), "exactly_once_v2"]
+"""The stronger guarantee in `make test`; both in `make integration`."""
 
 
 def application(bootstrap: str, topic: str, path: Path, **options: Any) -> StreamsApp:

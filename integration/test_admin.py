@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import sys
 import time
 from collections import Counter
-from typing import NamedTuple
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka import Consumer
 
+from integration.shell import Ended, kafkaclient
 from kafkaclient.admin import Admin, ConfigResource, ConfigSource, FileLimits, Limits, NewTopic
 from kafkaclient.admin.limits import LIMITS_TOPIC
 from kafkaclient.errors import (
@@ -38,28 +36,8 @@ async def admin(kafka_cluster):
         yield client
 
 
-class Ended(NamedTuple):
-    exit_code: int
-    stdout: str
-    stderr: str
-
-
 async def run(cluster, *words: str) -> Ended:
-    """``kafkaclient`` as a shell runs it."""
-    return await run_with({}, *words, "--bootstrap-server", cluster.bootstrap)
-
-
-async def run_with(variables: dict[str, str], *words: str) -> Ended:
-    """``kafkaclient`` as a shell runs it, with these environment variables."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from kafkaclient.cli import main; main()", *words),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=os.environ | variables,
-    )
-    stdout, stderr = await process.communicate()
-    return Ended(process.returncode or 0, stdout.decode(), stderr.decode())
+    return await kafkaclient(*words, "--bootstrap-server", cluster.bootstrap)
 
 
 async def described(admin: Admin, topic: str, partitions: int):
@@ -77,15 +55,17 @@ async def test_brokers_from_the_environment_and_from_a_profile(kafka_cluster, to
     profiles.parent.mkdir()
     profiles.write_text(f'[here]\nbootstrap.servers = "{kafka_cluster.bootstrap}"\ntimeout = 30\n')
     nowhere = {"KAFKACLIENT_BOOTSTRAP": "127.0.0.1:1", "XDG_CONFIG_HOME": str(tmp_path)}
-    made = await run_with(nowhere, "topics", "create", "--topic", topic, "--profile", "here")
+    made = await kafkaclient(
+        *("topics", "create", "--topic", topic, "--profile", "here"), variables=nowhere
+    )
     assert made == (0, "", f"created topic {topic}\n")
     began = asyncio.get_running_loop().time()
-    wrong = await run_with(nowhere, "topics", "list")
+    wrong = await kafkaclient("topics", "list", variables=nowhere)
     assert wrong.exit_code == 1
     assert "cannot reach bootstrap server 127.0.0.1:1: connection refused" in wrong.stderr
     assert asyncio.get_running_loop().time() - began < 20  # it was 61 s
     here = nowhere | {"KAFKACLIENT_BOOTSTRAP": kafka_cluster.bootstrap}
-    assert topic in (await run_with(here, "topics", "list")).stdout.split()
+    assert topic in (await kafkaclient("topics", "list", variables=here)).stdout.split()
 
 
 async def test_topics_and_their_settings(admin, topic):

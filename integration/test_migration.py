@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import kafkaclient.wire.codec  # noqa: F401 - imports kafka-python without its warnings
 from tests.code_blocks import Block, runs, select
 from tests.migration_pages import counterpart
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from integration.conftest import Consumed
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -29,13 +23,7 @@ def _slow(theirs: Block) -> bool:
 
 
 @runs("docs/how-to/migrate-from-*.md", without="from kafkaclient", name="theirs", slow=_slow)
-async def test_both_write_the_same(
-    kafka_cluster: Any,
-    topic: str,
-    create_topic: Callable[..., Awaitable[None]],
-    read_topic: Callable[..., Awaitable[list[Consumed]]],
-    theirs: Block,
-) -> None:
+async def test_both_write_the_same(kafka_cluster, topic, create_topic, read_topic, theirs) -> None:
     ours = counterpart(theirs)
     expected = 100 if "range(100)" in ours.source else 1
     # librdkafka's hash is another one, unless the page's partitioner is used.

@@ -16,7 +16,6 @@ from kafkaclient.testing.proxy import FaultProxy
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.local_cluster]
@@ -34,12 +33,7 @@ def ports_of(bootstrap: str) -> set[int]:
 
 @pytest.mark.parametrize("how", ["cut", "silent"])
 async def test_useless_addresses_are_left_for_those_of_the_bootstrap_servers(
-    kafka_cluster: LocalCluster,
-    topic: str,
-    create_topic: Callable[..., Awaitable[None]],
-    read_topic: Callable[..., Awaitable[list]],
-    caplog: pytest.LogCaptureFixture,
-    how: str,
+    kafka_cluster, topic, create_topic, read_topic, caplog, how
 ) -> None:
     """Whoever asks something of a known address is cut off (mostly, no broker is connected any more
     then: KIP-899); or connections stay and nothing is answered (KIP-1102). A load balancer is the

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from integration.shell import kafkaclient
 from kafkaclient.admin import Admin, ConfigResource
 from kafkaclient.admin.limits import LIMITS_TOPIC
 from kafkaclient.admin.reassign.throttle_marks import (
@@ -36,7 +36,6 @@ from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.local_cluster]
 
@@ -228,7 +227,7 @@ async def test_a_limit_race_of_two_moves(cluster) -> None:
         await one.set_limits({"max.broker.partitions": None})
 
 
-async def test_a_principal_that_cannot_see_the_limits(cluster, tmp_path: Path) -> None:
+async def test_a_principal_that_cannot_see_the_limits(cluster, tmp_path) -> None:
     async with operator(cluster, limits="topic") as admin:
         await admin.set_limits({"max.partitions": 1})
     try:
@@ -247,15 +246,9 @@ async def test_a_principal_that_cannot_see_the_limits(cluster, tmp_path: Path) -
                 f"{key.replace('_', '.')}={value}\n" for key, value in as_alice(cluster).items()
             )
         )
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", "from kafkaclient.cli import main; main()"),
-            *("limits", "check", "--command-config", str(file)),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        _, stderr = await process.communicate()
-        assert process.returncode == 1
-        assert "may not Describe on the topic" in " ".join(stderr.decode().split())
+        ended = await kafkaclient("limits", "check", "--command-config", str(file))
+        assert ended.exit_code == 1
+        assert "may not Describe on the topic" in " ".join(ended.stderr.split())
         allow(cluster, (TOPIC, LIMITS_TOPIC, AclOperation.READ))
         async with Admin(**as_alice(cluster), limits="topic") as alice:
             async with asyncio.timeout(20):

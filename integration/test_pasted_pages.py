@@ -9,15 +9,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import yaml
 
 from kafkaclient.testing.ports import free_ports
-from tests.code_blocks import Block, parses, replace_all, runs, select
-
-if TYPE_CHECKING:
-    from kafkaclient.testing.cluster import ClusterHandle
+from tests.code_blocks import parses, replace_all, runs, select
 
 RUN_S = 60
 ENVIRONMENT = {
@@ -50,14 +46,7 @@ async def _shell(command: str, directory: Path) -> list[str]:
     together=True,
     name="programs",
 )
-async def test_first_record(
-    kafka_cluster: ClusterHandle,
-    tmp_path: Path,
-    topic: str,
-    create_topic,
-    files: list[Block],
-    programs: list[Block],
-) -> None:
+async def test_first_record(kafka_cluster, tmp_path, topic, create_topic, files, programs) -> None:
     await create_topic(topic, 6)
     commands = [command for block in programs for command in block.commands]
     assert [f"python {file.title}" for file in files] == [command.line for command in commands]
@@ -69,7 +58,7 @@ async def test_first_record(
 
 @runs("docs/get-started/first-test.md", together=True, name="files")
 @runs("docs/get-started/first-test.md", "console")
-async def test_first_test(tmp_path: Path, files: list[Block], block: Block) -> None:
+async def test_first_test(tmp_path, files, block) -> None:
     for file in files:
         file.write(tmp_path)
     (command,) = block.commands
@@ -80,12 +69,7 @@ async def test_first_test(tmp_path: Path, files: list[Block], block: Block) -> N
 @runs("docs/get-started/first-deployment.md", name="service")
 @runs("docs/get-started/first-deployment.md", "console")
 async def test_first_deployment(
-    kafka_cluster: ClusterHandle,
-    tmp_path: Path,
-    topic: str,
-    create_topic,
-    service: Block,
-    block: Block,
+    kafka_cluster, tmp_path, topic, create_topic, service, block
 ) -> None:
     await create_topic(topic, 6)
     service.write(tmp_path, {'"orders"': f'"{topic}"'})
@@ -102,7 +86,7 @@ async def test_first_deployment(
 
 @parses("docs/get-started/first-deployment.md", "dockerfile", name="image")
 @parses("docs/get-started/first-deployment.md", "yaml")
-def test_the_deployments_file_gives_the_service_time_to_stop(block: Block, image: Block) -> None:
+def test_the_deployments_file_gives_the_service_time_to_stop(block, image) -> None:
     pod = yaml.safe_load(block.text())["spec"]["template"]["spec"]
     assert pod["terminationGracePeriodSeconds"] > 20 + 20
     assert '"--timeout-graceful-shutdown", "20"' in image.text()
@@ -114,7 +98,7 @@ def test_the_deployments_file_gives_the_service_time_to_stop(block: Block, image
 
 @runs("docs/how-to/deploy.md", having="worker.py")
 async def test_a_worker_that_gets_sigterm_sends_what_it_has(
-    kafka_cluster: ClusterHandle, tmp_path: Path, topic: str, create_topic, read_topic, block: Block
+    kafka_cluster, tmp_path, topic, create_topic, read_topic, block
 ) -> None:
     await create_topic(topic, 1)
     block.write(tmp_path, {"ticks": topic})
@@ -141,7 +125,7 @@ async def test_a_worker_that_gets_sigterm_sends_what_it_has(
 
 @runs("docs/how-to/deploy.md", having="handler.py")
 async def test_the_handler_of_lambda(
-    kafka_cluster: ClusterHandle, tmp_path: Path, topic: str, create_topic, read_topic, block: Block
+    kafka_cluster, tmp_path, topic, create_topic, read_topic, block
 ) -> None:
     await create_topic(topic, 1)
     block.write(tmp_path, {'send("events"': f'send("{topic}"'})

@@ -17,20 +17,18 @@ from pathlib import Path
 
 import pytest
 
+from integration.shell import Ended, kafkaclient
 from kafkaclient import telemetry
+from kafkaclient.admin import Admin
+from kafkaclient.types import TopicPartition
 
 COMMAND = [sys.executable, "-c", "from kafkaclient.cli import main; main()", "perf-test"]
-LOAD = ("--num-records", "3000", "--throughput", "1500", "--record-size", "200")
+LOAD = ("--num-records", "3000", "--throughput", "3000", "--record-size", "200")
 
 
-def perf_test(cluster, topic: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, "--bootstrap-server", cluster.bootstrap, "--topic", topic, *words],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+def perf_test(cluster, topic: str, *words: str) -> Ended:
+    where = ("--bootstrap-server", cluster.bootstrap, "--topic", topic)
+    return asyncio.run(kafkaclient("perf-test", *where, *words))
 
 
 def on_a_terminal(cluster, topic: str, *words: str) -> tuple[int, str, str]:
@@ -77,8 +75,8 @@ def shape(line: str) -> str:
 
 @pytest.mark.local_cluster
 @pytest.mark.timeout(180)
-def test_the_lines_are_those_of_kafkas_tool(kafka_cluster, topic: str) -> None:
-    words = (*LOAD, "--reporting-interval", "500", "--warmup-records", "1000")
+def test_the_lines_are_those_of_kafkas_tool(kafka_cluster, topic) -> None:
+    words = (*LOAD, "--reporting-interval", "250", "--warmup-records", "1000")
     java = asyncio.run(
         kafka_cluster.run_tool(
             "org.apache.kafka.tools.ProducerPerformance",
@@ -92,7 +90,7 @@ def test_the_lines_are_those_of_kafkas_tool(kafka_cluster, topic: str) -> None:
     assert len(windows) == 1
 
     ours = perf_test(kafka_cluster, topic, *words, "--command-property", "linger.ms=5", "acks=all")
-    assert ours.returncode == 0, ours.stderr
+    assert ours.exit_code == 0, ours.stderr
     *lines, whole, steady = ours.stdout.splitlines()
     assert re.fullmatch(finals[0], whole)
     assert re.fullmatch(finals[1], steady)
@@ -106,17 +104,17 @@ def test_the_lines_are_those_of_kafkas_tool(kafka_cluster, topic: str) -> None:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("producer", ["kafkaclient", "aiokafka", "confluent"])
 def test_every_client_takes_the_same_load(
-    kafka_cluster, topic: str, producer: str, tmp_path, create_topic, read_topic
+    kafka_cluster, topic, producer, tmp_path, create_topic, read_topic
 ) -> None:
     asyncio.run(create_topic(topic, partitions=6))
     path = tmp_path / "run.json"
     result = perf_test(kafka_cluster, topic, *LOAD, "--producer", producer, "--json", str(path))
-    assert result.returncode == 0, result.stderr
+    assert result.exit_code == 0, result.stderr
     (final,) = result.stdout.splitlines()
     assert final.startswith("3000 records sent, ")
     record = json.loads(path.read_text())
     assert record["client"] == producer
-    assert (record["rate"], record["linger_ms"]) == (1500, 5)
+    assert (record["rate"], record["linger_ms"]) == (3000, 5)
     assert (record["records"], record["errors"], record["lost"]) == (3000, 0, None)
     assert 0 < record["p50_ms"] <= record["p99_ms"] <= record["p999_ms"] <= record["max_ms"]
     assert sum(record["bytes_per_broker"]) >= 3000 * 200
@@ -138,14 +136,14 @@ def test_every_client_takes_the_same_load(
     ],
 )
 def test_in_transactions(
-    kafka_cluster, topic: str, producer: str, tmp_path, create_topic, read_topic
+    kafka_cluster, topic, producer, tmp_path, create_topic, read_topic
 ) -> None:
     """Every record is committed, in more than one transaction."""
     asyncio.run(create_topic(topic, partitions=3))
     path, name = tmp_path / "run.json", f"perf-{topic}"
-    words = ("--transactional-id", name, "--transaction-duration-ms", "400", "--json", str(path))
+    words = ("--transactional-id", name, "--transaction-duration-ms", "200", "--json", str(path))
     result = perf_test(kafka_cluster, topic, *LOAD, "--producer", producer, *words)
-    assert result.returncode == 0, result.stderr
+    assert result.exit_code == 0, result.stderr
     assert json.loads(path.read_text())["records"] == 3000
     committed = asyncio.run(read_topic(topic, "read_committed"))
     assert {len(record.value) for record in committed} == {200}
@@ -154,13 +152,13 @@ def test_in_transactions(
 
 
 @pytest.mark.timeout(120)
-def test_telemetry_is_kept_of_a_run(kafka_cluster, topic: str, tmp_path, create_topic) -> None:
+def test_telemetry_is_kept_of_a_run(kafka_cluster, topic, tmp_path, create_topic) -> None:
     asyncio.run(create_topic(topic, partitions=6))
     facts = tmp_path / "facts"
     result = perf_test(
         kafka_cluster, topic, *LOAD, "--command-property", f"telemetry={facts}", "acks=all"
     )
-    assert result.returncode == 0, result.stderr
+    assert result.exit_code == 0, result.stderr
     assert re.search(r"skew \d\.\d\d", result.stderr)
     rows = telemetry.read(facts).to_pylist()
     assert sum(row["records"] for row in rows) == 3000
@@ -169,28 +167,34 @@ def test_telemetry_is_kept_of_a_run(kafka_cluster, topic: str, tmp_path, create_
     for row in rows:
         assert 0 <= row["created_s"] <= row["bound_s"] <= row["sent_s"] < row["acknowledged_s"]
     span = max(row["acknowledged_s"] for row in rows) - min(row["created_s"] for row in rows)
-    assert 1.5 < span < 60
+    assert 0.7 < span < 60
 
 
 @pytest.mark.timeout(180)
 def test_many_producers_in_processes(
-    kafka_cluster, topic: str, tmp_path, create_topic, read_topic
+    kafka_cluster, topic, tmp_path, create_topic, read_topic
 ) -> None:
     asyncio.run(create_topic(topic, partitions=6))
     path = tmp_path / "run.json"
     words = ("--producers", "2", "--warmup-records", "1000", "--json", str(path))
     result = perf_test(kafka_cluster, topic, *LOAD, *words)
-    assert result.returncode == 0, result.stderr
+    assert result.exit_code == 0, result.stderr
     whole, steady = result.stdout.splitlines()
     assert whole.startswith("3000 records sent, ")
     assert steady.startswith("2000 steady state records sent, ")
     record = json.loads(path.read_text())
-    assert (record["records"], record["rate"], record["errors"]) == (3000, 1500, 0)
+    assert (record["records"], record["rate"], record["errors"]) == (3000, 3000, 0)
     each = record["producers"]
     assert [one["records"] for one in each] == [1500, 1500]
-    assert {one["rate"] for one in each} == {750}
+    assert {one["rate"] for one in each} == {1500}
     assert record["max_ms"] == max(one["max_ms"] for one in each)
     assert len(asyncio.run(read_topic(topic))) == 3000
+
+
+async def until_sent(cluster, partition: TopicPartition) -> None:
+    async with Admin(cluster.bootstrap) as admin, asyncio.timeout(30):
+        while not (await admin.end_offsets([partition]))[partition]:
+            await asyncio.sleep(0.1)
 
 
 def children(pid: int) -> list[int]:
@@ -201,7 +205,7 @@ def children(pid: int) -> list[int]:
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_producers_in_processes_end_with_their_parent(
-    kafka_cluster, topic: str, create_topic, number: signal.Signals
+    kafka_cluster, topic, create_topic, number
 ) -> None:
     asyncio.run(create_topic(topic, partitions=1))
     words = ("--num-records", "60000", "--throughput", "1000", "--record-size", "10")
@@ -216,7 +220,7 @@ def test_producers_in_processes_end_with_their_parent(
     while len(producers := children(process.pid)) < 3:  # two, and what watches their semaphores
         assert time.monotonic() < until
         time.sleep(0.1)
-    time.sleep(2)  # until they send
+    asyncio.run(until_sent(kafka_cluster, TopicPartition(topic, 0)))
     process.send_signal(number)
     stdout, stderr = process.communicate(timeout=15)  # the pipes end when the producers have ended
     if number != signal.SIGKILL:
@@ -233,17 +237,13 @@ def test_producers_in_processes_end_with_their_parent(
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(
-    ("rate", "records"), [("2", "3"), ("1000", "1000"), ("100000", "50000"), ("-1", "100000")]
-)
-def test_the_lines_say_what_the_json_says(
-    kafka_cluster, topic: str, tmp_path, rate: str, records: str
-) -> None:
+@pytest.mark.parametrize(("rate", "records"), [("2", "3"), ("-1", "100000")])
+def test_the_lines_say_what_the_json_says(kafka_cluster, topic, tmp_path, rate, records) -> None:
     """From a record or two a second to the client's limit."""
     path = tmp_path / "run.json"
     words = ("--num-records", records, "--throughput", rate, "--record-size", "100")
     result = perf_test(kafka_cluster, topic, *words, "--json", str(path))
-    assert result.returncode == 0, result.stderr
+    assert result.exit_code == 0, result.stderr
     record = json.loads(path.read_text())
     assert result.stdout.splitlines()[-1] == (
         f"{records} records sent, {record['records_per_s']:f} records/sec "
@@ -263,7 +263,7 @@ def test_the_lines_say_what_the_json_says(
 @pytest.mark.full
 @pytest.mark.timeout(240)
 def test_many_producers_in_spark_tasks(
-    kafka_cluster, topic: str, tmp_path, create_topic, read_topic
+    kafka_cluster, topic, tmp_path, create_topic, read_topic
 ) -> None:
     asyncio.run(create_topic(topic, partitions=6))
     path, facts = tmp_path / "run.json", tmp_path / "facts"
@@ -289,10 +289,10 @@ def test_many_producers_in_spark_tasks(
     assert steady.startswith("2000 steady state records sent, ")
     assert "Partitions" in shown
     record = json.loads(path.read_text())
-    assert (record["records"], record["rate"], record["errors"]) == (3000, 1500, 0)
+    assert (record["records"], record["rate"], record["errors"]) == (3000, 3000, 0)
     each = record["producers"]
     assert [one["records"] for one in each] == [1500, 1500]
-    assert {one["rate"] for one in each} == {750}
+    assert {one["rate"] for one in each} == {1500}
     assert record["max_ms"] == max(one["max_ms"] for one in each)
     consumed = asyncio.run(read_topic(topic))
     assert len(consumed) == 3000

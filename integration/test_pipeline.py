@@ -17,7 +17,7 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "flights_pipeline.py"
 pytestmark = [pytest.mark.full, pytest.mark.local_cluster, pytest.mark.timeout(900)]
 
 
-async def test_each_figure_is_as_in_pandas(tmp_path: Path) -> None:
+async def test_each_figure_is_as_in_pandas(tmp_path) -> None:
     """The program itself compares, and ends with an error if a figure is another one."""
     command = (sys.executable, str(EXAMPLE), str(tmp_path / "out"), "--kill")
     process = await asyncio.create_subprocess_exec(

@@ -16,7 +16,7 @@ import yaml
 from experiments.dashboard.promql import parse
 from experiments.dashboard.scrapes import page_of
 from kafkaclient.prometheus import ALERT_RULES, DASHBOARD
-from tests.code_blocks import Block, runs
+from tests.code_blocks import runs
 
 if TYPE_CHECKING:
     from experiments.dashboard.promql import Page
@@ -40,7 +40,7 @@ def scrape(url: str, deadline: float) -> str:
 
 @pytest.mark.timeout(60)
 @runs("docs/how-to/prometheus.md", having="while True")
-def test_the_page_of_a_real_producer(kafka_cluster, topic: str, block: Block) -> None:
+def test_the_page_of_a_real_producer(kafka_cluster, topic, block) -> None:
     """Every metric and label of the dashboard and the alerts is in a real scrape."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

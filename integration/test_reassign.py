@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from experiments.replication_quota.load import SteadyLoad
+from integration.shell import Ended, kafkaclient
 from kafkaclient.admin import Admin, ConfigResource, ReassignmentPlan
 from kafkaclient.admin.reassign.throttle_marks import LOG_DIRS_RATE, RATE_KEYS
 from kafkaclient.errors import BrokerError
@@ -44,7 +45,7 @@ def plan_file(tmp_path):
 
 
 async def spawn(cluster, *words: str) -> asyncio.subprocess.Process:
-    """``kafkaclient`` as a shell runs it."""
+    """``kafkaclient`` in a process that can get signals."""
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", "from kafkaclient.cli import main; main()"),
         *(*words, "--bootstrap-server", cluster.bootstrap),
@@ -54,10 +55,8 @@ async def spawn(cluster, *words: str) -> asyncio.subprocess.Process:
     )
 
 
-async def run(cluster, *words: str) -> tuple[int, str, str]:
-    process = await spawn(cluster, *words)
-    stdout, stderr = await process.communicate()
-    return process.returncode or 0, stdout.decode(), stderr.decode()
+async def run(cluster, *words: str) -> Ended:
+    return await kafkaclient(*words, "--bootstrap-server", cluster.bootstrap)
 
 
 async def kafkas_tool(cluster, *words: str) -> str:

@@ -190,7 +190,7 @@ def alike(figures: Mapping[str, float]) -> Any:
 
 @pytest.mark.full
 @pytest.mark.timeout(300)
-def test_two_runs_compared(tmp_path: Path) -> None:
+def test_two_runs_compared(tmp_path) -> None:
     facts, out = tmp_path / "the facts", tmp_path / "the report"
     even = Shape(6000, producers=3, batches_per_s=1500.0, failed=0.01, rows_per_file=512)
     write_run(facts / "even", even, seed=1)
@@ -265,7 +265,7 @@ def test_two_runs_compared(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.timeout(300)
-def test_a_broken_file_is_named_in_one_line(tmp_path: Path) -> None:
+def test_a_broken_file_is_named_in_one_line(tmp_path) -> None:
     facts = tmp_path / "facts"
     write_run(facts, Shape(100), seed=1)
     broken = sorted(facts.rglob("*.parquet"))[0]
@@ -280,7 +280,7 @@ def test_a_broken_file_is_named_in_one_line(tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.timeout(300)
 async def test_ctrl_c_ends_a_live_report_without_stack_traces(
-    kafka_cluster: Any, create_topic: Any, topic: str, tmp_path: Path
+    kafka_cluster, create_topic, topic, tmp_path
 ) -> None:
     await create_topic(topic, 3)
     servers = kafka_cluster.bootstrap

@@ -6,13 +6,9 @@ import json
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAIN = [sys.executable, "-m", "experiments"]
 COMMAND = [*MAIN, "slow-broker", "--rates", "1000"]
@@ -21,7 +17,7 @@ OURS = ["default", "kip794 adaptive linger 0"]
 
 @pytest.mark.full
 @pytest.mark.timeout(180)
-def test_every_record_is_acknowledged_and_the_results_are_written(tmp_path: Path) -> None:
+def test_every_record_is_acknowledged_and_the_results_are_written(tmp_path) -> None:
     result = subprocess.run(
         [
             *COMMAND,
@@ -64,7 +60,7 @@ def test_every_record_is_acknowledged_and_the_results_are_written(tmp_path: Path
 
 @pytest.mark.full
 @pytest.mark.timeout(120)
-def test_ctrl_c_ends_the_brokers_and_keeps_what_was_measured(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_brokers_and_keeps_what_was_measured(tmp_path) -> None:
     with subprocess.Popen(
         [
             *COMMAND,

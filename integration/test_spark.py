@@ -171,7 +171,7 @@ async def test_written_by_aiokafka_read_by_spark(
 
 @pytest.mark.full
 async def test_a_stream_goes_on_from_its_checkpoint(
-    spark, spark_options, topic, create_topic, read_topic, tmp_path: Path
+    spark, spark_options, topic, create_topic, read_topic, tmp_path
 ):
     bootstrap = spark_options["kafka.bootstrap.servers"]
     await create_topic(topic, 3)
@@ -200,7 +200,7 @@ async def test_a_stream_goes_on_from_its_checkpoint(
 
 
 async def test_counts_with_their_lag(
-    spark, spark_options, topic, create_topic, read_topic, kafka_cluster, tmp_path: Path
+    spark, spark_options, topic, create_topic, read_topic, kafka_cluster, tmp_path
 ):
     """Output mode complete; a query's progress, for itself and for tools that show a group."""
     await create_topic(topic, 2)
@@ -238,9 +238,7 @@ async def test_counts_with_their_lag(
 
 
 @pytest.mark.full
-async def test_changed_counts(
-    spark, spark_options, topic, create_topic, read_topic, tmp_path: Path
-):
+async def test_changed_counts(spark, spark_options, topic, create_topic, read_topic, tmp_path):
     """Output mode update: refused by Spark for a Python sink, so through foreachBatch."""
     await create_topic(topic, 1)
     await create_topic(f"{topic}-out", 1)
@@ -380,7 +378,7 @@ async def test_telemetry_is_followed_while_it_is_written(
     assert json.loads(text.removeprefix("show(").removesuffix(");\n"))["all"]["records"] == 300
 
 
-def test_queries_of_the_report(spark: Any) -> None:
+def test_queries_of_the_report(spark) -> None:
     """A second counts once in the skew of brokers, whatever its number of topics. Batches whose
     partition was given are in no figure of a run's decisions."""
     sent = [(second, "a", broker, 10) for second in (1, 2, 3) for broker in (0, 1)]
@@ -432,7 +430,7 @@ class Unshared:
         return getattr(self._spark, name)
 
 
-def test_a_report_needs_a_folder_that_workers_share(spark: Any, tmp_path: Path) -> None:
+def test_a_report_needs_a_folder_that_workers_share(spark, tmp_path) -> None:
     write_run(tmp_path / "facts", Shape(2000), seed=1)
     runs = find_runs([str(tmp_path / "facts")])
     with pytest.raises(ConfigError, match="--out must be a folder that all machines share"):

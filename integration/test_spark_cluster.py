@@ -79,7 +79,7 @@ def secured() -> Iterator[LocalCluster]:
         asyncio.run(cluster.stop())
 
 
-def test_tls_and_sasl_by_options(spark: Any, secured: LocalCluster, topic: str) -> None:
+def test_tls_and_sasl_by_options(spark, secured, topic) -> None:
     options = {
         "kafka.bootstrap.servers": secured.secured_bootstrap("SASL_SSL"),
         "kafka.security.protocol": "SASL_SSL",
@@ -106,7 +106,7 @@ def test_tls_and_sasl_by_options(spark: Any, secured: LocalCluster, topic: str) 
 
 
 async def test_a_task_that_is_run_again_writes_its_rows_again(
-    spark: Any, kafka_cluster: Any, topic: str, create_topic: Any, read_topic: Any
+    spark, kafka_cluster, topic, create_topic, read_topic
 ) -> None:
     """At least once: nothing is missing, and what is there twice is that task's."""
     from pyspark import TaskContext  # noqa: PLC0415 - with Spark only
@@ -131,7 +131,7 @@ async def test_a_task_that_is_run_again_writes_its_rows_again(
 
 
 async def test_of_a_task_and_its_speculative_copy_no_row_is_missing(
-    spark: Any, kafka_cluster: Any, topic: str, create_topic: Any, read_topic: Any, tmp_path: Path
+    spark, kafka_cluster, topic, create_topic, read_topic, tmp_path
 ) -> None:
     """At least once: the copy writes all of the task's rows, whatever the first attempt has written
     until it is killed."""
@@ -169,7 +169,7 @@ def _next_batch(query: Any) -> None:
 
 
 async def test_executors_are_killed_and_every_row_is_there_once(
-    spark: Any, kafka_cluster: Any, topic: str, create_topic: Any, tmp_path: Path
+    spark, kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     source, sink = f"{topic}-in", f"{topic}-out"
     await create_topic(source, PARTITIONS)
@@ -199,7 +199,7 @@ async def test_executors_are_killed_and_every_row_is_there_once(
         assert await admin.list_transactions("cluster-", states=[TxnState.ONGOING]) == []
 
 
-def test_a_report_of_telemetry(spark: Any, tmp_path: Path) -> None:
+def test_a_report_of_telemetry(spark, tmp_path) -> None:
     """The same figures as one process makes of the same files."""
     for number, name in enumerate(("even", "failing")):
         shape = Shape(60_000, batches_per_s=500.0, failed=0.1 * number, rows_per_file=1000)

@@ -151,7 +151,7 @@ async def a_batch_is_writing(story: Story, run: Run) -> None:
 # --- processes are killed -------------------------------------------------------------------------
 
 
-async def test_drivers_and_tasks_are_killed(story: Story) -> None:
+async def test_drivers_and_tasks_are_killed(story) -> None:
     """Each run has another number of tasks, the first attempt of some tasks fails. The first kill
     comes while a batch is writing, the others at random moments."""
     await story.send(2500 * (KILLS + 1))  # so that every run finds some
@@ -174,7 +174,7 @@ async def test_drivers_and_tasks_are_killed(story: Story) -> None:
 
 
 @pytest.mark.local_cluster
-async def test_brokers_are_killed(story: Story) -> None:
+async def test_brokers_are_killed(story) -> None:
     """One after the other, each while a batch is on its way. The query does not even end."""
     await story.send(500 * (3 + 6 * KILLS))
     rng, run, interrupted = Random(5), story.run(), 0
@@ -192,7 +192,7 @@ async def test_brokers_are_killed(story: Story) -> None:
 
 
 @pytest.mark.local_cluster
-async def test_transaction_coordinators_move(story: Story) -> None:
+async def test_transaction_coordinators_move(story) -> None:
     """Each partition of ``__transaction_state`` leaves its leader, again and again, until the query
     has ended."""
     await story.send(500 * (3 + 2 * KILLS))
@@ -223,9 +223,7 @@ async def test_transaction_coordinators_move(story: Story) -> None:
 # --- the ledger -----------------------------------------------------------------------------------
 
 
-async def test_ledgers_that_may_lose_decisions(
-    kafka_cluster: Any, topic: str, create_topic: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_ledgers_that_may_lose_decisions(kafka_cluster, topic, create_topic, caplog) -> None:
     """One that no broker could write is not created. One that is there is checked once."""
     await create_topic(f"{topic}-old", 1, 1)
     async with Admin(kafka_cluster.bootstrap) as admin:
@@ -243,7 +241,7 @@ async def test_ledgers_that_may_lose_decisions(
 # --- the checkpoint -------------------------------------------------------------------------------
 
 
-async def test_a_checkpoint_is_put_back(story: Story) -> None:
+async def test_a_checkpoint_is_put_back(story) -> None:
     """A backup from before the last batch, which is planned again with more rows: the query fails
     and says what to do, and with the newest checkpoint it goes on, each row once."""
     await story.send(700)
@@ -284,7 +282,7 @@ async def _left_behind(story: Story, rows: int, more: int) -> Path:
     return copy
 
 
-async def test_an_older_checkpoint_is_put_back(story: Story) -> None:
+async def test_an_older_checkpoint_is_put_back(story) -> None:
     """It is several batches old: nothing is written."""
     run = story.run(checkpoint=await _left_behind(story, 400, 1200))
     assert await run.ended() != 0
@@ -306,7 +304,7 @@ async def _both_run(story: Story, checkpoints: tuple[Path, Path]) -> None:
             assert any(each in run.said() for each in REFUSALS + BY_SPARK), run.said()[-5000:]
 
 
-async def test_two_queries_have_copies_of_a_checkpoint(story: Story) -> None:
+async def test_two_queries_have_copies_of_a_checkpoint(story) -> None:
     """They run at the same time, with the same topic."""
     await story.send(300)
     await story.runs_to_its_end()
@@ -320,7 +318,7 @@ async def test_two_queries_have_copies_of_a_checkpoint(story: Story) -> None:
     await story.has_each_row_once()
 
 
-async def test_two_queries_have_one_checkpoint(story: Story) -> None:
+async def test_two_queries_have_one_checkpoint(story) -> None:
     """They run at the same time, in two drivers."""
     await story.send(500 * (2 + KILLS))
     await _both_run(story, (story.checkpoint, story.checkpoint))
@@ -328,7 +326,7 @@ async def test_two_queries_have_one_checkpoint(story: Story) -> None:
     await story.has_each_row_once()
 
 
-async def test_a_copied_checkpoint_with_another_topic(story: Story) -> None:
+async def test_a_copied_checkpoint_with_another_topic(story) -> None:
     """The batch that the first query has decided is refused, and no row of it is visible."""
     run = story.run(checkpoint=await _left_behind(story, 300, 300), sink=story.other)
     assert await run.ended() != 0
@@ -337,7 +335,7 @@ async def test_a_copied_checkpoint_with_another_topic(story: Story) -> None:
     await story.has_each_row_once()
 
 
-async def test_two_queries_have_one_prefix(story: Story) -> None:
+async def test_two_queries_have_one_prefix(story) -> None:
     """And a checkpoint each. Neither aborts what the other one has open."""
     await story.send(500 * (2 + KILLS))
     runs = [story.run(), story.run(checkpoint=story.directory / "second", sink=story.other)]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from integration.spark_support import fill
 from kafkaclient.admin import Admin
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [
     pytest.mark.full,
@@ -23,7 +20,7 @@ pytestmark = [
 
 
 async def test_a_first_batch_whose_start_is_not_known_any_more(
-    spark, spark_options, topic, create_topic, read_topic, tmp_path: Path
+    spark, spark_options, topic, create_topic, read_topic, tmp_path
 ):
     """Spark keeps the end of a batch, and not where the first began: that must not be guessed."""
     await create_topic(topic, 1)
@@ -56,7 +53,7 @@ async def test_a_first_batch_whose_start_is_not_known_any_more(
 
 
 async def test_a_deleted_topic_ends_the_query_and_not_its_checkpoint(
-    spark, spark_options, topic, create_topic, kafka_cluster, tmp_path: Path
+    spark, spark_options, topic, create_topic, kafka_cluster, tmp_path
 ):
     bootstrap, other = spark_options["kafka.bootstrap.servers"], f"{topic}-b"
     for name in (topic, other):
@@ -89,7 +86,7 @@ async def test_a_deleted_topic_ends_the_query_and_not_its_checkpoint(
 
 @pytest.mark.parametrize("fails_on_loss", [True, False])
 async def test_a_topic_that_is_created_again_is_another_topic(
-    spark, spark_options, topic, create_topic, kafka_cluster, tmp_path: Path, fails_on_loss: bool
+    spark, spark_options, topic, create_topic, kafka_cluster, tmp_path, fails_on_loss
 ):
     """It has more records than were read of the old one, so the offsets do not show the loss."""
     await create_topic(topic, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.dataset
 import pytest
@@ -12,11 +12,6 @@ from aiokafka import AIOKafkaProducer
 import kafkaclient.spark
 from kafkaclient.spark import spark_session
 from tests.code_blocks import runs
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.code_blocks import Block
 
 pytestmark = [
     pytest.mark.full,
@@ -28,13 +23,7 @@ pytestmark = [
 
 @runs("docs/how-to/spark-recipes.md", name="blocks", together=True)
 async def test_the_recipes(
-    kafka_cluster: Any,
-    topic: str,
-    create_topic: Any,
-    read_topic: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    blocks: list[Block],
+    kafka_cluster, topic, create_topic, read_topic, tmp_path, monkeypatch, blocks
 ) -> None:
     for name in ("flights", "united", "counts"):
         await create_topic(f"{topic}-{name}", 2)

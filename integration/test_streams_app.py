@@ -28,9 +28,8 @@ from kafkaclient.errors import StateStoreError, StreamsError
 from kafkaclient.streams import Role, StreamsApp, describe_application
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
-    from kafkaclient.testing.cluster import ClusterHandle
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -166,10 +165,7 @@ async def assert_described(bootstrap: str, group: str) -> None:
 
 
 async def test_every_record_counts_once_while_instances_start_and_end(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: Callable[..., Awaitable[None]],
-    tmp_path: Path,
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     source, target, bootstrap = topic, f"{topic}-counts", kafka_cluster.bootstrap
     await create_topic(source, PARTITIONS)
@@ -207,10 +203,7 @@ async def test_every_record_counts_once_while_instances_start_and_end(
 
 
 async def test_a_second_instance_cannot_use_the_same_directory(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: Callable[..., Awaitable[None]],
-    tmp_path: Path,
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     """The second instance ends with an error, and the first one goes on, with at_least_once."""
     target = f"{topic}-counts"
@@ -235,11 +228,7 @@ async def test_a_second_instance_cannot_use_the_same_directory(
 
 @pytest.mark.parametrize("partitions", [PARTITIONS - 1, None])
 async def test_errors_name_wrong_and_missing_topics(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: Callable[..., Awaitable[None]],
-    tmp_path: Path,
-    partitions: int | None,
+    kafka_cluster, topic, create_topic, tmp_path, partitions
 ) -> None:
     """A changelog has a wrong number of partitions, or the input topic is missing."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration.streams_support import application, equals, records, running, until
+from integration.streams_support import GUARANTEES, application, equals, records, running, until
 from integration.test_streams_app import (
     PARTITIONS,
     assert_exact,
@@ -27,12 +27,7 @@ from kafkaclient.admin import Admin, ConfigResource
 from kafkaclient.errors import ProcessingError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from kafkaclient.streams import StreamsApp
-    from kafkaclient.testing.cluster import ClusterHandle
-
-    CreateTopic = Callable[..., Awaitable[None]]
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -59,7 +54,7 @@ async def open_transactions(bootstrap: str, topic: str) -> list[str]:
 
 @pytest.mark.full
 async def test_the_next_owner_ends_a_killed_processs_transaction(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     """It does not wait for transaction.timeout.ms."""
     bootstrap, target = kafka_cluster.bootstrap, f"{topic}-counts"
@@ -91,7 +86,7 @@ async def test_the_next_owner_ends_a_killed_processs_transaction(
 
 @pytest.mark.full
 async def test_a_paused_process_is_fenced_and_nothing_of_it_is_seen(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     bootstrap, target = kafka_cluster.bootstrap, f"{topic}-counts"
     await create_topic(topic, PARTITIONS)
@@ -123,13 +118,9 @@ async def test_a_paused_process_is_fenced_and_nothing_of_it_is_seen(
 
 @pytest.mark.full
 @pytest.mark.local_cluster
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_brokers_are_killed_during_commits(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: CreateTopic,
-    tmp_path: Path,
-    guarantee: str,
+    kafka_cluster, topic, create_topic, tmp_path, guarantee
 ) -> None:
     """One after the other: among them are the coordinators of the transactions and of the group."""
     bootstrap, target = kafka_cluster.bootstrap, f"{topic}-counts"
@@ -175,7 +166,7 @@ def connections(ports: set[int]) -> int:
 @pytest.mark.full
 @pytest.mark.local_cluster
 async def test_many_tasks_need_no_more_connections_than_two(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     bootstrap = kafka_cluster.bootstrap
     out = f"{topic}-out"
@@ -211,14 +202,9 @@ async def test_many_tasks_need_no_more_connections_than_two(
     assert many <= few + 12, "more brokers lead partitions, but no task has its own"
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_changes_that_are_too_large_are_named(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: CreateTopic,
-    tmp_path: Path,
-    guarantee: str,
-    caplog: pytest.LogCaptureFixture,
+    kafka_cluster, topic, create_topic, tmp_path, guarantee, caplog
 ) -> None:
     """Too large for the producer or for the changelog: the record's error."""
     bootstrap = kafka_cluster.bootstrap
@@ -251,13 +237,9 @@ async def test_changes_that_are_too_large_are_named(
             await until(is_skipped, task)
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_missing_output_topic_ends_the_application(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: CreateTopic,
-    tmp_path: Path,
-    guarantee: str,
+    kafka_cluster, topic, create_topic, tmp_path, guarantee
 ) -> None:
     """Also with on_error="skip": all records would be skipped in silence."""
     await create_topic(topic, 1)

@@ -38,7 +38,7 @@ def summary(out: Path, *words: str) -> dict[str, Any]:
 
 @pytest.mark.full
 @pytest.mark.timeout(120)
-def test_words_are_counted_exactly(tmp_path: Path) -> None:
+def test_words_are_counted_exactly(tmp_path) -> None:
     [run] = summary(tmp_path, "word-count", "--words", "20000", "--runs", "1")["runs"]
     assert (run["client"], run["words"], run["wrong"]) == ("kafkaclient", 20_000, 0)
     assert run["words_per_s"] > 0
@@ -49,7 +49,7 @@ def test_words_are_counted_exactly(tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("peer", PEERS)
-def test_words_are_counted_by_a_peer(tmp_path: Path, peer: str) -> None:
+def test_words_are_counted_by_a_peer(tmp_path, peer) -> None:
     if not PEERS[peer].exists():
         pytest.skip(f"make peers installs {peer}")
     found = summary(tmp_path, "word-count", "--words", "10000", "--runs", "1", "--peers", peer)
@@ -58,7 +58,7 @@ def test_words_are_counted_by_a_peer(tmp_path: Path, peer: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.timeout(300)
-def test_counts_are_exact_under_faults(tmp_path: Path) -> None:
+def test_counts_are_exact_under_faults(tmp_path) -> None:
     found = summary(
         tmp_path, "streams-chaos", "--seconds", "30", "--broker-every", "15", "--rate", "300"
     )
@@ -72,7 +72,7 @@ def test_counts_are_exact_under_faults(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.timeout(300)
-def test_a_group_is_balanced_after_an_instance_joins(tmp_path: Path) -> None:
+def test_a_group_is_balanced_after_an_instance_joins(tmp_path) -> None:
     words = ("--topics", "2", "--partitions", "6", "--instances", "2", "--keys", "200")
     [run] = summary(tmp_path, "rebalance-1000", *words)["runs"]
     assert (run["tasks"], run["instances"], run["moved"], run["wrong"]) == (12, 3, 4, 0)

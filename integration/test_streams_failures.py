@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration.streams_support import application, equals, records, running, until
+from integration.streams_support import GUARANTEES, application, equals, records, running, until
 from kafkaclient import Producer
 from kafkaclient.admin import Admin, ConfigResource
 from kafkaclient.errors import (
@@ -20,25 +20,13 @@ from kafkaclient.streams import DeadLetter, StreamsApp
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from kafkaclient.testing.cluster import ClusterHandle
-
-    CreateTopic = Callable[..., Awaitable[None]]
 
 pytestmark = pytest.mark.timeout(120)
 
 
-GUARANTEES = [pytest.param("at_least_once", marks=pytest.mark.full), "exactly_once_v2"]
-
-
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_failing_records_go_where_the_error_handler_says(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: CreateTopic,
-    tmp_path: Path,
-    guarantee: str,
+    kafka_cluster, topic, create_topic, tmp_path, guarantee
 ) -> None:
     bootstrap, dead, out = kafka_cluster.bootstrap, f"{topic}-dead", f"{topic}-out"
     for name in (topic, dead, out):
@@ -80,13 +68,9 @@ async def test_failing_records_go_where_the_error_handler_says(
     assert headers["__streams.errors.exception"] == b"builtins.ZeroDivisionError"
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_what_a_broker_refuses_is_its_records_error(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: CreateTopic,
-    tmp_path: Path,
-    guarantee: str,
+    kafka_cluster, topic, create_topic, tmp_path, guarantee
 ) -> None:
     """Emitted records and store changes beyond max.message.bytes, which differ each time. Without a
     crash, no change is applied twice at least once either."""
@@ -144,11 +128,7 @@ async def test_what_a_broker_refuses_is_its_records_error(
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_dead_letter_that_the_broker_refuses_ends_run(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: CreateTopic,
-    tmp_path: Path,
-    guarantee: str,
+    kafka_cluster, topic, create_topic, tmp_path, guarantee
 ) -> None:
     bootstrap, dead = kafka_cluster.bootstrap, f"{topic}-dead"
     for name in (topic, dead):
@@ -194,11 +174,7 @@ async def time_out() -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_however_a_processor_ends_nothing_is_half_committed(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: CreateTopic,
-    tmp_path: Path,
-    guarantee: str,
+    kafka_cluster, topic, create_topic, tmp_path, guarantee
 ) -> None:
     bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
     for name in (topic, out):

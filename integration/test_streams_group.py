@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration.streams_support import application, running, until
+from integration.streams_support import GUARANTEES, application, running, until
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
 from kafkaclient.errors import StateStoreError, StreamsError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from kafkaclient.streams import StreamsApp
     from kafkaclient.testing.cluster import ClusterHandle
-
-    CreateTopic = Callable[..., Awaitable[None]]
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -97,16 +95,9 @@ async def generation(bootstrap: str, group: str) -> tuple[str, ...]:
     return tuple(sorted(member.member_id for member in found.members))
 
 
-@pytest.mark.parametrize(
-    "guarantee", [pytest.param("at_least_once", marks=pytest.mark.full), "exactly_once_v2"]
-)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_tasks_that_stay_do_not_stop_while_others_move(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: CreateTopic,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    guarantee: str,
+    kafka_cluster, topic, create_topic, tmp_path, caplog, guarantee
 ) -> None:
     await create_topic(topic, PARTITIONS)
     seen, options = Seen(), {"processing_guarantee": guarantee}
@@ -132,7 +123,7 @@ async def test_tasks_that_stay_do_not_stop_while_others_move(
 
 
 async def test_new_partitions_of_an_input_are_read_after_the_next_rebalance(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     """Also by a task that runs, because another input of it had that partition already."""
     smaller = f"{topic}-smaller"
@@ -170,7 +161,7 @@ async def test_new_partitions_of_an_input_are_read_after_the_next_rebalance(
 
 
 async def test_a_static_instance_restarts_without_a_rebalance(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     await create_topic(topic, PARTITIONS)
     seen = Seen()
@@ -194,7 +185,7 @@ async def test_a_static_instance_restarts_without_a_rebalance(
 
 @pytest.mark.parametrize("store", [True, False])
 async def test_new_partitions_of_an_input_topic_are_noticed(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path, store: bool
+    kafka_cluster, topic, create_topic, tmp_path, store
 ) -> None:
     """Without store they get tasks in all instances; with one, the error is in all instances."""
     await create_topic(topic, 2)
@@ -238,7 +229,7 @@ async def test_new_partitions_of_an_input_topic_are_noticed(
 
 
 async def test_a_copy_of_a_static_instance_ends_the_older_one(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     await create_topic(topic, PARTITIONS)
     seen = Seen()
@@ -254,11 +245,7 @@ async def test_a_copy_of_a_static_instance_ends_the_older_one(
 
 @pytest.mark.full
 async def test_a_busy_processor_is_not_evicted(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: CreateTopic,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    kafka_cluster, topic, create_topic, tmp_path, caplog
 ) -> None:
     """20 ms of CPU for each record, and always more records than can be processed."""
     caplog.set_level("INFO", "kafkaclient.streams")

@@ -25,10 +25,7 @@ from kafkaclient.streams import AppState, RestoreListener, Store, StreamsApp
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from kafkaclient.testing.cluster import ClusterHandle
     from kafkaclient.types import TopicPartition
-
-    CreateTopic = Callable[..., Awaitable[None]]
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -125,7 +122,7 @@ def have_counted(instances: list[Counting], times: int) -> Callable[[], Awaitabl
 
 
 async def test_queries_listeners_and_metrics_while_tasks_move(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     bootstrap = kafka_cluster.bootstrap
     await create_topic(topic, PARTITIONS)
@@ -185,7 +182,7 @@ async def test_queries_listeners_and_metrics_while_tasks_move(
 
 
 async def test_without_application_server_the_error_says_so(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     bootstrap = kafka_cluster.bootstrap
     await create_topic(topic, 2)
@@ -239,9 +236,7 @@ async def service(bootstrap: str, lines: str, port: int, path: Path) -> AsyncIte
             assert await process.wait() == 0
 
 
-async def test_the_example_forwards_questions(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
-) -> None:
+async def test_the_example_forwards_questions(kafka_cluster, topic, create_topic, tmp_path) -> None:
     bootstrap, ports = kafka_cluster.bootstrap, [free_port(), free_port()]
     await create_topic(topic, 2)
     words = [f"w{number}" for number in range(12)]

@@ -167,7 +167,7 @@ def copies(line: str) -> list[Counter[str]]:
     return [active, standby]
 
 
-def test_assignments_equal_those_of_kafka_streams(ask: Ask) -> None:
+def test_assignments_equal_those_of_kafka_streams(ask) -> None:
     rng = random.Random(1)
     clusters = [Cluster(rng) for _ in range(3000)]
     # Two standbys of a task that both move are equals in Java's PriorityQueue, which takes either
@@ -175,9 +175,7 @@ def test_assignments_equal_those_of_kafka_streams(ask: Ask) -> None:
     assert compare(ask, clusters) < 0.01 * len(clusters)
 
 
-def test_standbys_by_tags_equal_those_of_kafka_streams(
-    ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_standbys_by_tags_equal_those_of_kafka_streams(ask, monkeypatch) -> None:
     rng = random.Random(2)
     leftover = 0
     place = assignor._assign_least_loaded
@@ -202,7 +200,7 @@ def test_standbys_by_tags_equal_those_of_kafka_streams(
 
 
 @pytest.mark.parametrize("end", [0, 1, 100, MAX_LAG])
-def test_lags_equal_those_of_kafka_streams(ask: Ask, end: int) -> None:
+def test_lags_equal_those_of_kafka_streams(ask, end) -> None:
     task = TaskId(0, 0)
     reported = [-2, -3, 0, 1, 40, 100, 150, MAX_LAG - 1, MAX_LAG]
     ours = [task_lags({task: end}, {task: offsets})[task] for offsets in reported]
@@ -234,7 +232,7 @@ def subscription_words(info: SubscriptionInfo, *, unique: bool = True) -> str:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_subscriptions_are_byte_equal(ask: Ask, version: int) -> None:
+def test_subscriptions_are_byte_equal(ask, version) -> None:
     rng = random.Random(version)
     infos = [replace(subscriptions(rng), version=version) for _ in range(60)]
     encoded = ask([f"encode-subscription {subscription_words(info)}" for info in infos])
@@ -251,7 +249,7 @@ def test_subscriptions_are_byte_equal(ask: Ask, version: int) -> None:
         assert answers == [subscription_words(info, unique=False) for info in infos]
 
 
-def test_a_newer_subscription_decodes_equally(ask: Ask) -> None:
+def test_a_newer_subscription_decodes_equally(ask) -> None:
     (answer,) = ask(["decode-subscription 0000000c0000000d"])
     assert answer.split()[:2] == ["12", "13"]
     assert decode_subscription(bytes.fromhex("0000000c0000000d")) == (12, 13)
@@ -299,7 +297,7 @@ def assignment_words(info: AssignmentInfo) -> str:
 
 
 @pytest.mark.parametrize("version", range(7, 12))
-def test_assignments_mean_the_same_to_both(ask: Ask, version: int) -> None:
+def test_assignments_mean_the_same_to_both(ask, version) -> None:
     rng = random.Random(version)
     sent = [replace(random_assignment(rng), version=version) for _ in range(60)]
     encoded = ask([f"encode-assignment {assignment_words(each)}" for each in sent])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
-from asyncio.subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -14,6 +12,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer
 
+from integration.shell import kafkaclient
 from integration.streams_support import application, equals, records, running, until
 from integration.test_streams_app import instance
 from kafkaclient import Producer
@@ -29,28 +28,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkaclient.streams import StreamsApp
-    from kafkaclient.testing.cluster import ClusterHandle
 
     CreateTopic = Callable[..., Awaitable[None]]
 
 pytestmark = pytest.mark.timeout(180)
 
-COMMAND = "from kafkaclient.cli import main; main()"
 PARTITIONS = 2
 RECORDS = 20
 
 
 async def reset(bootstrap: str, application_id: str, *words: str) -> tuple[int, Any, str]:
     """Exit status, JSON and messages of the command."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", COMMAND, "streams", "reset", "-b", bootstrap),
-        *("--application-id", application_id, "--yes", "--json", *words),
-        stdout=PIPE,
-        stderr=PIPE,
+    ended = await kafkaclient(
+        *("streams", "reset", "-b", bootstrap, "--application-id", application_id),
+        *("--yes", "--json", *words),
     )
-    out, err = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, json.loads(out) if out else None, err.decode()
+    return ended.exit_code, json.loads(ended.stdout) if ended.stdout else None, ended.stderr
 
 
 def counting(bootstrap: str, topic: str, path: Path, **options: Any) -> StreamsApp:
@@ -87,7 +80,7 @@ async def highest_counts(bootstrap: str, topic: str) -> list[int]:
 
 
 async def test_an_application_processes_its_input_again(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     bootstrap, name = kafka_cluster.bootstrap, f"app-{topic}"
     await make_topics(bootstrap, topic, create_topic)
@@ -126,7 +119,7 @@ async def test_an_application_processes_its_input_again(
 
 
 async def test_state_of_a_deleted_changelog_is_not_used(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     """The reset cannot remove the state on other machines. --shift-by goes back in the input."""
     bootstrap, name = kafka_cluster.bootstrap, f"app-{topic}"
@@ -146,7 +139,7 @@ async def test_state_of_a_deleted_changelog_is_not_used(
 
 
 async def test_an_instance_that_was_killed_is_removed(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     bootstrap, name = kafka_cluster.bootstrap, f"app-{topic}"
     await make_topics(bootstrap, topic, create_topic)
@@ -177,11 +170,7 @@ async def test_an_instance_that_was_killed_is_removed(
 @pytest.mark.full
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 async def test_an_instance_that_was_paused_meanwhile_ends(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: CreateTopic,
-    tmp_path: Path,
-    guarantee: str,
+    kafka_cluster, topic, create_topic, tmp_path, guarantee
 ) -> None:
     """Its changelog is gone. It does not wait for a leader of the changelog for ever."""
     bootstrap, name = kafka_cluster.bootstrap, f"app-{topic}"
@@ -215,7 +204,7 @@ async def test_an_instance_that_was_paused_meanwhile_ends(
 
 
 async def test_topics_that_can_belong_to_another_application_stay(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic
+    kafka_cluster, topic, create_topic
 ) -> None:
     """Whether the other application, or a plain group of such a name, exists or not."""
     bootstrap, name = kafka_cluster.bootstrap, f"app-{topic}"
@@ -243,9 +232,7 @@ async def test_topics_that_can_belong_to_another_application_stay(
         assert own not in found
 
 
-async def test_a_plain_consumer_group_is_refused(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic
-) -> None:
+async def test_a_plain_consumer_group_is_refused(kafka_cluster, topic, create_topic) -> None:
     bootstrap = kafka_cluster.bootstrap
     await create_topic(topic, 1)
     async with Producer(bootstrap) as producer:
@@ -263,7 +250,7 @@ async def test_a_plain_consumer_group_is_refused(
 
 
 async def test_a_group_of_the_consumer_protocol_is_refused(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic
+    kafka_cluster, topic, create_topic
 ) -> None:
     bootstrap = kafka_cluster.bootstrap
     await create_topic(topic, 1)
@@ -283,9 +270,7 @@ async def test_a_group_of_the_consumer_protocol_is_refused(
             await asyncio.to_thread(consumer.close)
 
 
-async def test_two_operators_at_once(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic
-) -> None:
+async def test_two_operators_at_once(kafka_cluster, topic, create_topic) -> None:
     """Who is told "is reset" last has set the offsets."""
     bootstrap, name = kafka_cluster.bootstrap, f"app-{topic}"
     await make_topics(bootstrap, topic, create_topic)
@@ -302,9 +287,7 @@ async def test_two_operators_at_once(
         assert f"{name}-counts-changelog" not in await admin.list_topics()
 
 
-async def test_static_members_are_removed(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic
-) -> None:
+async def test_static_members_are_removed(kafka_cluster, topic, create_topic) -> None:
     bootstrap = kafka_cluster.bootstrap
     await create_topic(topic, 1)
     consumer = AIOKafkaConsumer(
@@ -325,11 +308,7 @@ async def test_static_members_are_removed(
 
 
 async def test_positions_groups_that_nobody_needs_are_deleted(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: CreateTopic,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    kafka_cluster, topic, create_topic, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setattr(positions_module, "_CLEAN_INTERVAL_S", 1.0)
     bootstrap, name = kafka_cluster.bootstrap, f"app-{topic}"

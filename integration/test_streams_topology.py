@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration.streams_support import application, records, running, until
+from integration.streams_support import GUARANTEES, application, records, running, until
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
 from kafkaclient.errors import OffsetOutOfRangeError, StreamsError, UnknownTopicError
@@ -18,11 +18,9 @@ from kafkaclient.streams import RepartitionTopic, Store, StreamsApp, Topic
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from kafkaclient.streams import Emit, KeyValueStore, Record
-    from kafkaclient.testing.cluster import ClusterHandle
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -58,14 +56,9 @@ def word_count(
     return app
 
 
-@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_words_are_counted_by_two_instances(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: Callable[..., Awaitable[None]],
-    tmp_path: Path,
-    guarantee: str,
-    caplog: pytest.LogCaptureFixture,
+    kafka_cluster, topic, create_topic, tmp_path, guarantee, caplog
 ) -> None:
     """The repartition topic is made, and purged. Each word counts once."""
     caplog.set_level(logging.INFO, "kafkaclient.streams.runtime.topics")
@@ -112,12 +105,7 @@ async def test_words_are_counted_by_two_instances(
     assert by_key == {word: list(range(1, count + 1)) for word, count in sent.items()}
 
 
-async def test_inputs_and_stores_are_shared(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: Callable[..., Awaitable[None]],
-    tmp_path: Path,
-) -> None:
+async def test_inputs_and_stores_are_shared(kafka_cluster, topic, create_topic, tmp_path) -> None:
     """Two processors share a store; one has two inputs and two stores. A restart without the
     directory restores both stores."""
     bootstrap, other, out = kafka_cluster.bootstrap, f"{topic}-b", f"{topic}-out"
@@ -157,10 +145,7 @@ async def test_inputs_and_stores_are_shared(
 
 
 async def test_repartition_topics_begin_at_their_first_offset(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: Callable[..., Awaitable[None]],
-    tmp_path: Path,
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     """With ``latest``, records would be lost that one task emits before the next one begins."""
     bootstrap = kafka_cluster.bootstrap
@@ -185,10 +170,7 @@ async def test_repartition_topics_begin_at_their_first_offset(
 
 
 async def test_an_input_by_name_may_be_ambiguous_or_missing(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: Callable[..., Awaitable[None]],
-    tmp_path: Path,
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     """No topic is made for a name that only the reader's code has."""
     bootstrap = kafka_cluster.bootstrap
@@ -217,10 +199,7 @@ async def test_an_input_by_name_may_be_ambiguous_or_missing(
 
 
 async def test_inputs_of_a_store_need_the_same_number_of_partitions(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: Callable[..., Awaitable[None]],
-    tmp_path: Path,
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     await create_topic(topic, 2)
     await create_topic(f"{topic}-b", 3)
@@ -234,9 +213,7 @@ async def test_inputs_of_a_store_need_the_same_number_of_partitions(
         await app.run()
 
 
-async def test_records_are_deleted(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: Callable[..., Awaitable[None]]
-) -> None:
+async def test_records_are_deleted(kafka_cluster, topic, create_topic) -> None:
     await create_topic(topic, 2)
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     async with (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.streams_support import application, equals, records, running, until
+from integration.streams_support import GUARANTEES, application, equals, records, running, until
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
 from kafkaclient.errors import (
@@ -18,29 +18,17 @@ from kafkaclient.errors import (
 )
 from kafkaclient.streams import DeadLetter, StreamsApp
 from kafkaclient.types import TopicPartition
-from tests.code_blocks import Block, runs
+from tests.code_blocks import runs
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from pathlib import Path
-
-    from kafkaclient.testing.cluster import ClusterHandle
-
-    CreateTopic = Callable[..., Awaitable[None]]
 
 pytestmark = pytest.mark.timeout(120)
 
 
-GUARANTEES = [pytest.param("at_least_once", marks=pytest.mark.full), "exactly_once_v2"]
-
-
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_slow_record_blocks_no_other_task_and_no_commit(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: CreateTopic,
-    tmp_path: Path,
-    guarantee: str,
+    kafka_cluster, topic, create_topic, tmp_path, guarantee
 ) -> None:
     """A record takes longer than a transaction may, and emits before and after its wait. A second
     member joins meanwhile."""
@@ -108,7 +96,7 @@ async def test_a_slow_record_blocks_no_other_task_and_no_commit(
 
 @pytest.mark.full
 async def test_records_may_take_longer_than_a_transaction(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     """Brokers check for expired transactions every 10 s."""
     bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
@@ -135,9 +123,7 @@ async def test_records_may_take_longer_than_a_transaction(
         assert app.metrics().instance["failed-commit-total"] == 0
 
 
-async def test_errors_name_a_missing_topic(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
-) -> None:
+async def test_errors_name_a_missing_topic(kafka_cluster, topic, create_topic, tmp_path) -> None:
     bootstrap = kafka_cluster.bootstrap
     await create_topic(topic, 1)
     options = {"max_block_ms": 3000, "allow_auto_create_topics": False}
@@ -158,7 +144,7 @@ async def test_errors_name_a_missing_topic(
 
 
 async def test_an_offset_beyond_the_end_of_a_topic_skips_nothing(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
     for name in (topic, out):
@@ -181,11 +167,7 @@ async def test_an_offset_beyond_the_end_of_a_topic_skips_nothing(
 
 
 async def test_latest_offset_and_a_recreated_changelog(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: CreateTopic,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    kafka_cluster, topic, create_topic, tmp_path, caplog
 ) -> None:
     bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
     for name in (topic, out):
@@ -228,12 +210,7 @@ async def test_latest_offset_and_a_recreated_changelog(
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_topic_recreated_during_the_run_is_read_from_its_beginning(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: CreateTopic,
-    tmp_path: Path,
-    guarantee: str,
-    caplog: pytest.LogCaptureFixture,
+    kafka_cluster, topic, create_topic, tmp_path, guarantee, caplog
 ) -> None:
     """The new topic has more records than were read of the old one, and the application goes on."""
     bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
@@ -270,7 +247,7 @@ async def test_a_topic_recreated_during_the_run_is_read_from_its_beginning(
 @pytest.mark.full
 @pytest.mark.local_cluster
 async def test_brokers_that_die_cost_no_record(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
     for name in (topic, out):
@@ -301,7 +278,7 @@ async def test_brokers_that_die_cost_no_record(
 @pytest.mark.full
 @pytest.mark.local_cluster
 async def test_only_its_own_task_waits_for_a_partition_without_leader(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
     alone = {number: [number] for number in range(3)}
@@ -333,11 +310,7 @@ async def test_only_its_own_task_waits_for_a_partition_without_leader(
 
 @runs("docs/how-to/streams.md", having="StreamsApp(")
 async def test_the_word_count_in_the_docs(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: CreateTopic,
-    tmp_path: Path,
-    block: Block,
+    kafka_cluster, topic, create_topic, tmp_path, block
 ) -> None:
     """Only the address, the directory, the input topic and the application id are replaced."""
     replaced = {
@@ -363,11 +336,7 @@ async def test_the_word_count_in_the_docs(
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_changelog_that_is_recreated_during_the_run_is_named(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: CreateTopic,
-    tmp_path: Path,
-    guarantee: str,
+    kafka_cluster, topic, create_topic, tmp_path, guarantee
 ) -> None:
     """Within a second: before the instance looks whether the topic is gone."""
     bootstrap, changelog = kafka_cluster.bootstrap, f"app-{topic}-s-changelog"

@@ -26,11 +26,7 @@ from kafkaclient.streams import Store, StreamsApp
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from kafkaclient.testing.cluster import ClusterHandle
-
-    CreateTopic = Callable[..., Awaitable[None]]
+    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -154,12 +150,7 @@ async def counts_after(world: World, how: str) -> dict[str, int]:
     ],
 )
 async def test_an_owner_that_was_away_replaces_no_newer_change(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: CreateTopic,
-    tmp_path: Path,
-    guarantee: str,
-    how: str,
+    kafka_cluster, topic, create_topic, tmp_path, guarantee, how
 ) -> None:
     await create_topic(topic, 1)
     await create_topic(f"{topic}-counts", 1)
@@ -173,7 +164,7 @@ async def test_an_owner_that_was_away_replaces_no_newer_change(
 
 @pytest.mark.full
 async def test_at_least_once_a_write_that_began_before_the_pause_goes_on_after_it(
-    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+    kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     """The window that docs/concepts/guarantees.md states: between the look at the clock and the
     socket, nobody can take back what is written."""

@@ -5,12 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAIN = [sys.executable, "-m", "experiments"]
 STEPS = ["start", "join-2", "join-3", "crash", "restart"]
@@ -19,7 +15,7 @@ KEYS, VALUE_SIZE = 20_000, 1_000
 
 @pytest.mark.full
 @pytest.mark.timeout(400)
-def test_tasks_are_handed_over_and_counted_exactly(tmp_path: Path) -> None:
+def test_tasks_are_handed_over_and_counted_exactly(tmp_path) -> None:
     result = subprocess.run(
         [
             *(*MAIN, "task-handover", "--out", str(tmp_path), "--settle", "1"),

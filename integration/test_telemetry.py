@@ -133,7 +133,7 @@ async def until(reached: Any) -> None:
 
 @pytest.mark.full
 @pytest.mark.timeout(240)
-async def test_an_s3_server_that_is_away_for_a_while(s3: S3Server, caplog) -> None:
+async def test_an_s3_server_that_is_away_for_a_while(s3, caplog) -> None:
     fake = FakeCluster(1)
     fake.create_topic("t", 3)
     options = {"telemetry": s3.uri, "telemetry_file_ms": 200, "linger_ms": 0}
@@ -174,7 +174,7 @@ async def test_an_s3_server_that_is_away_for_a_while(s3: S3Server, caplog) -> No
 
 @pytest.mark.full
 @pytest.mark.timeout(240)
-async def test_old_files_on_an_s3_server_are_deleted(s3: S3Server) -> None:
+async def test_old_files_on_an_s3_server_are_deleted(s3) -> None:
     await s3.start()
     fake = FakeCluster(1)
     fake.create_topic("t", 3)
@@ -206,7 +206,7 @@ async def test_old_files_on_an_s3_server_are_deleted(s3: S3Server) -> None:
 
 @pytest.mark.full
 @pytest.mark.timeout(240)
-async def test_the_report_finds_runs_below_a_uri_with_a_query(s3: S3Server) -> None:
+async def test_the_report_finds_runs_below_a_uri_with_a_query(s3) -> None:
     await s3.start()
     fake = FakeCluster(1)
     fake.create_topic("t", 3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 import time_machine
@@ -11,7 +10,7 @@ from freezegun import freeze_time
 
 from kafkaclient import Producer, SyncProducer
 from kafkaclient.admin import Admin
-from tests.code_blocks import Block, runs
+from tests.code_blocks import runs
 
 _killed: list[str] = []
 
@@ -19,14 +18,14 @@ _killed: list[str] = []
 @pytest.mark.local_cluster
 @pytest.mark.kafka_topic(replication_factor=3, configs={"min.insync.replicas": "2"})
 @runs("docs/how-to/testing.md", having="test_real_brokers.py")
-def test_the_page(kafka_cluster: Any, kafka_topic: str, block: Block) -> None:
+def test_the_page(kafka_cluster, kafka_topic, block) -> None:
     names = block.run()
     names["test_a_broker_is_killed"](kafka_cluster, kafka_topic)
     _killed.append(kafka_topic)
 
 
 @pytest.mark.local_cluster
-async def test_the_next_test_finds_a_whole_cluster(kafka_cluster: Any, kafka_topic: str) -> None:
+async def test_the_next_test_finds_a_whole_cluster(kafka_cluster, kafka_topic) -> None:
     """The test before killed a broker. Its topic is gone."""
     assert len(_killed) == 1
     states = {broker.state for broker in await kafka_cluster.status()}
@@ -41,7 +40,7 @@ async def test_the_next_test_finds_a_whole_cluster(kafka_cluster: Any, kafka_top
 
 @pytest.mark.parametrize("linger_ms", [0, 5])
 @pytest.mark.parametrize("freezer", ["freezegun", "time-machine"])
-def test_frozen_time(kafka_cluster: Any, kafka_topic: str, freezer: str, linger_ms: int) -> None:
+def test_frozen_time(kafka_cluster, kafka_topic, freezer, linger_ms) -> None:
     async def service() -> None:
         async with Producer(kafka_cluster.bootstrap, linger_ms=linger_ms) as producer:
             for delivery in [await producer.send(kafka_topic, b"v") for _ in range(3)]:
@@ -57,7 +56,7 @@ def test_frozen_time(kafka_cluster: Any, kafka_topic: str, freezer: str, linger_
     assert written.offset == 4
 
 
-def test_a_broker_refuses_the_future(kafka_cluster: Any, kafka_topic: str) -> None:
+def test_a_broker_refuses_the_future(kafka_cluster, kafka_topic) -> None:
     with (
         freeze_time("2100-01-01"),
         SyncProducer(kafka_cluster.bootstrap) as producer,

@@ -8,7 +8,6 @@ import sys
 from collections import Counter
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -25,24 +24,14 @@ from kafkaclient import Producer
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.testing.inspect import inspect
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
 pytestmark = [pytest.mark.timeout(240), pytest.mark.local_cluster]
 
 # --- v2, on the common cluster ------------------------------------------------------------------
 
 
-async def test_transactions_v2(
-    kafka_cluster: LocalCluster, topic: str, create_topic: Callable[..., Awaitable[None]]
-) -> None:
-    other, third = f"{topic}-slow", f"{topic}-prepared"
-    for name in (topic, other, third):
-        await create_topic(name, PARTITIONS, 3)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(time_out(kafka_cluster, other, f"tx-{other}", v2=True, after_s=13))
-        group.create_task(prepared_and_ended(kafka_cluster, third, f"tx-{third}", after_s=13))
-        group.create_task(everything(kafka_cluster, topic, f"tx-{topic}", v2=True))
+async def test_transactions_v2(kafka_cluster, topic, create_topic) -> None:
+    await create_topic(topic, PARTITIONS, 3)
+    await everything(kafka_cluster, topic, f"tx-{topic}", v2=True)
     seen = await kafka_cluster.run_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", kafka_cluster.bootstrap, "--topic", topic, "--from-beginning"),
@@ -54,9 +43,7 @@ async def test_transactions_v2(
 
 
 @pytest.mark.full
-async def test_the_coordinator_is_killed(
-    kafka_cluster: LocalCluster, topic: str, create_topic: Callable[..., Awaitable[None]]
-) -> None:
+async def test_the_coordinator_is_killed(kafka_cluster, topic, create_topic) -> None:
     """What was committed is there once, the rest never; every transaction ends."""
     await create_topic(topic, PARTITIONS, 3, {"min.insync.replicas": "2"})
     expected = []
@@ -110,9 +97,7 @@ VICTIM = Path(__file__).with_name("transaction_victim.py")
 
 
 @pytest.mark.timeout(180 + 10 * KILLS)
-async def test_a_process_is_killed_in_the_middle(
-    kafka_cluster: LocalCluster, topic: str, create_topic: Callable[..., Awaitable[None]]
-) -> None:
+async def test_a_process_is_killed_in_the_middle(kafka_cluster, topic, create_topic) -> None:
     """Each transaction is there as a whole or not at all, each that was told committed is, nothing
     hangs, and a restart under the same id writes again soon (within 2 s on a quiet machine), far
     before transaction.timeout.ms. KAFKACLIENT_KILLS: how often."""

@@ -139,7 +139,7 @@ async def test_a_fail_over_and_back() -> None:
 
 
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1", "4.4.0"])
-async def test_addresses_that_lead_elsewhere_for_a_while(version: str) -> None:
+async def test_addresses_that_lead_elsewhere_for_a_while(version) -> None:
     """To another cluster, to the other broker of the same cluster, or both."""
     async with LocalCluster(2, version=version) as x, LocalCluster(2) as other:
         await create_topics(x, other)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 
-from integration.transaction_stories import PARTITIONS, everything, time_out
+from integration.transaction_stories import PARTITIONS, everything, prepared_and_ended, time_out
 from kafkaclient import Producer
 from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.view import Broker, ClusterView
@@ -281,8 +281,10 @@ async def test_membership(kafka_cluster, topic, create_topic):
 async def test_transactions(kafka_cluster, topic, create_topic):
     """v1 on 3.9, whose Produce and EndTxn know nothing of v2; v2 since 4.0."""
     v2 = not kafka_cluster.version.startswith("3.")
-    await create_topic(topic, PARTITIONS)
-    await create_topic(f"{topic}-slow", PARTITIONS)
+    slow, prepared = f"{topic}-slow", f"{topic}-prepared"
+    for name in (topic, slow, prepared):
+        await create_topic(name, PARTITIONS)
     async with asyncio.TaskGroup() as group:
         group.create_task(everything(kafka_cluster, topic, f"tx-{topic}", v2=v2))
-        group.create_task(time_out(kafka_cluster, f"{topic}-slow", f"tx-slow-{topic}", v2=v2))
+        group.create_task(time_out(kafka_cluster, slow, f"tx-{slow}", v2=v2))
+        group.create_task(prepared_and_ended(kafka_cluster, prepared, f"tx-{prepared}"))

@@ -105,17 +105,19 @@ async def fail_after(producer: Producer, topic: str) -> None:
         _ = 1 / 0
 
 
-async def time_out(
-    cluster: LocalCluster, topic: str, name: str, *, v2: bool, after_s: float = 3
-) -> None:
+_ABORTED_S = 3.0
+"""Seconds until the coordinator has aborted a transaction with a timeout of 1 s. It looks for such
+transactions every ``transaction.abort.timed.out.transaction.cleanup.interval.ms``, 500 here."""
+
+
+async def time_out(cluster: LocalCluster, topic: str, name: str, *, v2: bool) -> None:
     """The coordinator aborts what takes too long. With v2 so does the producer, and goes on; with
-    v1 it is fenced (KIP-588). ``after_s``: when the coordinator has looked for such transactions,
-    which it does every ``transaction.abort.timed.out.transaction.cleanup.interval.ms``."""
+    v1 it is fenced (KIP-588)."""
     options = {"transactional_id": name, "transaction_timeout_ms": 1000}
     async with Producer(cluster.bootstrap, **options) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait(topic, b"slow")
-        await asyncio.sleep(after_s)
+        await asyncio.sleep(_ABORTED_S)
         with pytest.raises(TransactionAbortableError if v2 else ProducerFencedError):
             await producer.commit_transaction()
         if v2:
@@ -173,9 +175,7 @@ async def _coordinated_by(cluster: LocalCluster, node: int, prefix: str) -> str:
     raise AssertionError("one of two brokers coordinates nothing")
 
 
-async def prepared_and_ended(
-    cluster: LocalCluster, topic: str, name: str, *, after_s: float = 3
-) -> None:
+async def prepared_and_ended(cluster: LocalCluster, topic: str, name: str) -> None:
     """Prepared by producers that are gone, and ended by an admin client; or lost meanwhile."""
 
     async def prepare(which: str, **options: object) -> PreparedTransaction:
@@ -206,7 +206,7 @@ async def prepared_and_ended(
         for lost, commit in ((good, False), (bad, True), (fenced, True)):
             with pytest.raises(TransactionLostError):
                 await admin.end_transaction(lost, commit=commit)
-        await asyncio.sleep(began + after_s - asyncio.get_running_loop().time())
+        await asyncio.sleep(began + _ABORTED_S - asyncio.get_running_loop().time())
         with pytest.raises(TransactionLostError):
             await admin.end_transaction(slow)
         assert await admin.list_transactions(f"{name}-", states=[TxnState.ONGOING]) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka.admin import (
@@ -22,15 +21,12 @@ from kafkaclient.errors import (
     AuthorizationError,
 )
 
-if TYPE_CHECKING:
-    from kafkaclient.testing import LocalCluster
-
 pytestmark = [pytest.mark.timeout(240), pytest.mark.local_cluster]
 
 # --- ACLs -----------------------------------------------------------------------------------------
 
 
-async def test_a_denial_names_operation_and_topic_and_harms_no_other_record(options: Any) -> None:
+async def test_a_denial_names_operation_and_topic_and_harms_no_other_record(options) -> None:
     async with Producer(**options("SASL_SSL", "PLAIN")) as producer:
         allowed = await producer.send("flights", b"v")
         with pytest.raises(AuthorizationError, match="may not Write on the topic 'departures'"):
@@ -41,7 +37,7 @@ async def test_a_denial_names_operation_and_topic_and_harms_no_other_record(opti
         await producer.send_and_wait("flights", b"v")
 
 
-async def test_idempotence_that_is_denied_is_named(options: Any) -> None:
+async def test_idempotence_that_is_denied_is_named(options) -> None:
     """bob may not write anywhere, which is what brokers since 2.8 ask for (KIP-679)."""
     async with Producer(**options("SASL_SSL", "PLAIN", "bob")) as producer:
         for _ in range(2):
@@ -49,9 +45,7 @@ async def test_idempotence_that_is_denied_is_named(options: Any) -> None:
                 await producer.send_and_wait("flights", b"v")
 
 
-async def test_idempotence_needs_no_more_than_a_topic_to_write_to(
-    secured: LocalCluster, options: Any
-) -> None:
+async def test_idempotence_needs_no_more_than_a_topic_to_write_to(secured, options) -> None:
     """A producer that was refused goes on when its user is allowed to write, and only there."""
     admin = AdminClient({"bootstrap.servers": secured.bootstrap})
     (place,) = admin.create_topics([NewTopic("later", 1, 1)])
@@ -74,7 +68,7 @@ async def test_idempotence_needs_no_more_than_a_topic_to_write_to(
         assert (await producer.send_and_wait(place, b"allowed")).offset == 1
 
 
-async def test_without_idempotence_only_the_topic_is_denied(options: Any) -> None:
+async def test_without_idempotence_only_the_topic_is_denied(options) -> None:
     given = options("SASL_SSL", "PLAIN", "bob", enable_idempotence=False)
     async with Producer(**given) as producer:
         for _ in range(2):  # the producer goes on

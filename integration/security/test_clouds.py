@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from azure.core.credentials import AccessToken
@@ -15,11 +14,6 @@ from kafkaclient import Producer, Token
 from kafkaclient.aws import MskIamTokenProvider
 from kafkaclient.azure import EntraTokenProvider
 from kafkaclient.errors import SaslAuthenticationError, SslAuthenticationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kafkaclient.testing import LocalCluster
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.local_cluster]
 
@@ -39,9 +33,7 @@ class Credential:
         return AccessToken(unsigned_token("alice", LIFE_S), int(time.time()) + LIFE_S)
 
 
-async def test_tokens_of_a_credential_are_renewed_under_load(
-    secured: LocalCluster, options: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_tokens_of_a_credential_are_renewed_under_load(secured, options, caplog) -> None:
     credential = Credential()
     scope = "https://flights.servicebus.windows.net/.default"
     given = options("SASL_SSL", "OAUTHBEARER")
@@ -65,9 +57,7 @@ async def test_tokens_of_a_credential_are_renewed_under_load(
     assert "eyJ" not in caplog.text  # how every token begins
 
 
-async def test_a_token_that_the_broker_refuses_is_not_shown(
-    options: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_token_that_the_broker_refuses_is_not_shown(options, monkeypatch) -> None:
     """This broker knows nothing of Amazon's presigned URLs."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret-access-key")
@@ -84,7 +74,7 @@ async def alice() -> Token:
     return Token(unsigned_token("alice", 60), time.time() + 60)
 
 
-async def test_a_provider_by_its_path_with_extensions(options: Any) -> None:
+async def test_a_provider_by_its_path_with_extensions(options) -> None:
     given = options(
         "SASL_SSL",
         "OAUTHBEARER",
@@ -95,7 +85,7 @@ async def test_a_provider_by_its_path_with_extensions(options: Any) -> None:
         await producer.send_and_wait("flights", b"v")
 
 
-async def test_confluent_clouds_settings_for_java(options: Any) -> None:
+async def test_confluent_clouds_settings_for_java(options) -> None:
     given = options("SASL_SSL", sasl_mechanism="OAUTHBEARER")
     modules = "org.apache.kafka.common.security.oauthbearer"
     with issuing() as url:
@@ -110,7 +100,7 @@ async def test_confluent_clouds_settings_for_java(options: Any) -> None:
             await producer.send_and_wait("flights", b"v")
 
 
-async def test_brokers_behind_another_name(options: Any) -> None:
+async def test_brokers_behind_another_name(options) -> None:
     """The certificate is for another host than the address, as behind a tunnel."""
     with pytest.raises(SslAuthenticationError, match="ssl_endpoint_hostname the name in the cert"):
         await Producer(**options("ELSEWHERE")).start()
@@ -122,7 +112,7 @@ async def test_brokers_behind_another_name(options: Any) -> None:
 
 @pytest.mark.full
 def test_sparks_workers_make_the_provider_themselves(
-    secured: LocalCluster, options: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    secured, options, monkeypatch, tmp_path
 ) -> None:
     from kafkaclient.spark import spark_session  # noqa: PLC0415 - takes seconds
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from integration.shell import kafkaclient
 from kafkaclient import Token
 from kafkaclient.testing import ClusterSecurity, LocalCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 from integration.security.broker import USERS, counts, unsigned_token
-from tests.code_blocks import Block, runs
+from tests.code_blocks import runs
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.local_cluster]
 
@@ -35,9 +34,7 @@ def _here(cluster: LocalCluster, issuer: str = "") -> dict[str, str]:
 
 
 @runs("docs/how-to/security.md")
-async def test_the_documented_examples_run(
-    secured: LocalCluster, issuer: str, monkeypatch: pytest.MonkeyPatch, block: Block
-) -> None:
+async def test_the_documented_examples_run(secured, issuer, monkeypatch, block) -> None:
     monkeypatch.setenv("KAFKA_PASSWORD", USERS["alice"])
     monkeypatch.setenv("CLIENT_SECRET", "client-secret")
 
@@ -62,21 +59,15 @@ async def test_the_documented_examples_run(
 
 
 @runs("docs/how-to/security.md", "properties")
-async def test_perf_test_takes_the_documented_property_file(
-    secured: LocalCluster, tmp_path: Path, block: Block
-) -> None:
+async def test_perf_test_takes_the_documented_property_file(secured, tmp_path, block) -> None:
     file, results = tmp_path / "client.properties", tmp_path / "results.json"
     file.write_text(block.text(_here(secured)))
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from kafkaclient.cli import main; main()"),
+    ended = await kafkaclient(
         *("perf-test", "--topic", "flights"),
         *("--num-records", "1000", "--record-size", "100", "--throughput", "-1"),
         *("--command-config", str(file), "--json", str(results)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
     )
-    output, errors = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode == 0, errors.decode()
-    assert "1000 records sent" in output.decode()
-    kept = results.read_text() + output.decode() + errors.decode()
+    assert ended.exit_code == 0, ended.stderr
+    assert "1000 records sent" in ended.stdout
+    kept = results.read_text() + ended.stdout + ended.stderr
     assert "alice-secret" not in kept

@@ -147,7 +147,7 @@ FAILURES: dict[str, tuple[str, str | None, dict[str, Any], type[Exception], str]
 
 @pytest.mark.parametrize("case", FAILURES)
 async def test_failures_end_the_start_at_once_and_name_their_cause(
-    options: Any, case: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    options, case, tmp_path, caplog
 ) -> None:
     listener, mechanism, changes, kind, words = FAILURES[case]
     given = options(listener, mechanism, **changes)
@@ -165,7 +165,7 @@ async def test_failures_end_the_start_at_once_and_name_their_cause(
     assert not any(secret in shown for secret in (*USERS.values(), "not-the-secret", "eyJ"))
 
 
-async def test_the_host_check_alone_can_be_left_out(options: Any) -> None:
+async def test_the_host_check_alone_can_be_left_out(options) -> None:
     given = options("ELSEWHERE", ssl_endpoint_identification_algorithm="")
     async with Producer(**given) as producer:
         await producer.send_and_wait("flights", b"v")

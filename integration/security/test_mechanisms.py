@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import trustme
@@ -14,11 +14,6 @@ import uvloop
 from integration.security.broker import MECHANISMS, counts, issuing, read
 from kafkaclient import Producer
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kafkaclient.testing import LocalCluster
-
 pytestmark = [pytest.mark.timeout(240), pytest.mark.local_cluster]
 
 # --- what works -----------------------------------------------------------------------------------
@@ -26,13 +21,13 @@ pytestmark = [pytest.mark.timeout(240), pytest.mark.local_cluster]
 
 @pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_every_mechanism(options: Any, listener: str, mechanism: str) -> None:
+async def test_every_mechanism(options, listener, mechanism) -> None:
     async with Producer(**options(listener, mechanism)) as producer:
         written = await producer.send_and_wait("flights", b"x" * 100_000)
     assert written.offset >= 0
 
 
-def test_every_mechanism_on_uvloop(options: Any) -> None:
+def test_every_mechanism_on_uvloop(options) -> None:
     async def main() -> None:
         for mechanism in MECHANISMS:
             async with Producer(**options("SASL_SSL", mechanism)) as producer:
@@ -42,7 +37,7 @@ def test_every_mechanism_on_uvloop(options: Any) -> None:
         runner.run(main())
 
 
-async def test_javas_way_to_say_it(options: Any) -> None:
+async def test_javas_way_to_say_it(options) -> None:
     given = options("SASL_SSL")
     module = "org.apache.kafka.common.security.scram.ScramLoginModule"
     async with Producer(
@@ -58,7 +53,7 @@ async def test_javas_way_to_say_it(options: Any) -> None:
         await producer.send_and_wait("flights", b"v")
 
 
-async def test_tls_under_load_brings_everything_once(secured: LocalCluster, options: Any) -> None:
+async def test_tls_under_load_brings_everything_once(secured, options) -> None:
     """Large requests, one behind the other: what TLS buffers and holds back comes in order."""
     values = [b"%d:" % n + bytes([n % 251]) * 40_000 for n in range(300)]
     async with Producer(**options("SSL"), batch_size=500_000) as producer:
@@ -68,9 +63,7 @@ async def test_tls_under_load_brings_everything_once(secured: LocalCluster, opti
     assert [value for value in records if value.partition(b":")[0].isdigit()] == values
 
 
-async def test_tokens_of_an_issuer_with_an_authority_of_its_own(
-    options: Any, tmp_path: Path
-) -> None:
+async def test_tokens_of_an_issuer_with_an_authority_of_its_own(options, tmp_path) -> None:
     """It is not the brokers' authority, and named as in Java or by an option."""
     authority, tls = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(tls)
@@ -91,9 +84,7 @@ async def test_tokens_of_an_issuer_with_an_authority_of_its_own(
 # --- sessions (KIP-368) ---------------------------------------------------------------------------
 
 
-async def test_sessions_are_renewed_under_load(
-    secured: LocalCluster, options: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_sessions_are_renewed_under_load(secured, options, caplog) -> None:
     before = await counts(secured)
     sent: dict[bytes, Any] = {}
     lost: list[float] = []

@@ -80,14 +80,7 @@ async def made(
         ("transactions", r"--operation Write --transactional-id app-{}-"),
     ],
 )
-async def test_rights(
-    secured: LocalCluster,
-    options: Any,
-    tmp_path: Path,
-    guarantee: str,
-    missing: str,
-    expected: str | None,
-) -> None:
+async def test_rights(secured, options, tmp_path, guarantee, missing, expected) -> None:
     topic = f"words-{guarantee[0]}-{missing.replace(' ', '-') or 'all'}"
     app = await made(secured, options, topic, tmp_path, guarantee, missing)
     async with Producer(secured.bootstrap) as producer:

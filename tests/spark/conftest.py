@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.cluster import topics as log_ends
+from kafkaclient.spark import jobs
 from kafkaclient.spark.client_cache import ClientCache
 from kafkaclient.spark.options import ReadOptions
 from kafkaclient.testing.fake import FakeCluster
@@ -22,9 +23,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _thaw() -> Iterator[None]:
-    """Unfreeze the objects that a test froze, so that later tests see their leaks."""
+    """Collect the objects that a test froze, so that later tests see their leaks."""
+    before = jobs._modules
     yield
-    gc.unfreeze()
+    if jobs._modules != before:
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture

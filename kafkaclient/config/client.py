@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kafkaclient.config.kinds import (
     ADDRESSES,
@@ -16,7 +15,7 @@ from kafkaclient.config.kinds import (
     integer,
     one_of,
 )
-from kafkaclient.config.options import REQUIRED, Option, Section, read_options
+from kafkaclient.config.options import REQUIRED, Section, read_options
 from kafkaclient.config.security import SecurityOptions, settle_security
 from kafkaclient.errors import ConfigError
 
@@ -31,7 +30,6 @@ _TIME = Section("Delivery and retries")
 _CONNECT_MS = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ClientConfig(SecurityOptions):
     """Checked options. :meth:`build` makes them, and adjusts options that affect each other."""
 
@@ -92,9 +90,6 @@ class ClientConfig(SecurityOptions):
     retry_backoff_max_ms: int = _TIME.option(1_000, integer(0, INT64_MAX))
     """The longest pause before a retry, in milliseconds."""
 
-    OPTIONS: ClassVar[Mapping[str, Option]]
-    """Every option's declaration, by Python name."""
-
     @classmethod
     def build(
         cls,
@@ -154,16 +149,6 @@ class ClientConfig(SecurityOptions):
     def settle(values: dict[str, Any], given: Mapping[str, Given]) -> None:
         """Adjust the values of options that affect each other. Raises ConfigError."""
         settle_client(values, given)
-
-    def __repr__(self) -> str:
-        """Shows the options that differ from their default."""
-        shown = []
-        for name, declared in self.OPTIONS.items():
-            value = getattr(self, name)
-            if value != declared.default:
-                shown_value = getattr(value, "__qualname__", repr(value))
-                shown.append(f"{name}={'[hidden]' if declared.secret else shown_value}")
-        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 def settle_client(values: dict[str, Any], given: Mapping[str, Given]) -> None:

@@ -11,7 +11,6 @@ import operator
 import re
 import ssl
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -41,18 +40,17 @@ Address: TypeAlias = tuple[str, int]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
     """``read`` converts the user's value. It raises ValueError, TypeError or LookupError for a
     value that is not accepted.
     """
 
-    accepts: str
-    read: Callable[[object], T]
+    def __init__(self, accepts: str, read: Callable[[object], T]) -> None:
+        self.accepts = accepts
+        self.read = read
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
+class _Range(NamedTuple):
     """The numbers from ``low`` to ``high``, both included, and the numbers in ``also``."""
 
     low: int

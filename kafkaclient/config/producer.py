@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.config.client import ClientConfig, settle_client
@@ -29,7 +28,7 @@ from kafkaclient.config.kinds import (
     optional,
     serializer,
 )
-from kafkaclient.config.options import TELEMETRY_TARGET, Section, TelemetryTarget, options_of
+from kafkaclient.config.options import TELEMETRY_TARGET, Section, TelemetryTarget
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,7 +52,6 @@ _HOOKS = Section("Serializers and hooks")
 _METRICS = Section("Metrics")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ProducerConfig(ClientConfig):
     """Checked options. :meth:`build` makes them, and adjusts options that affect each other."""
 
@@ -222,9 +220,6 @@ class ProducerConfig(ClientConfig):
                 f"{given['partitioner_rack_aware']} needs client_rack: give the rack of this client"
             )
         settle_client(values, given)
-
-
-ProducerConfig.OPTIONS = options_of(ProducerConfig)
 
 
 def _settle_idempotence(values: dict[str, Any], given: Mapping[str, Given]) -> None:

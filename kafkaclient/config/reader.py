@@ -6,12 +6,11 @@ of groups and commits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.config.client import ClientConfig, settle_client
 from kafkaclient.config.kinds import BOOLEAN, INT64_MAX, TEXT, integer, one_of
-from kafkaclient.config.options import Section, options_of
+from kafkaclient.config.options import Section
 from kafkaclient.config.producer import ProducerConfig
 from kafkaclient.errors import ConfigError
 
@@ -28,7 +27,6 @@ _LARGEST_FETCH = 64 * 1024 * 1024
 """A response of this size with one more batch must be within the limit of a connection."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ReaderConfig(ClientConfig):
     """Checked options. :meth:`build` makes them, and adjusts options that affect each other."""
 
@@ -80,16 +78,12 @@ class ReaderConfig(ClientConfig):
         settle_client(values, given)
 
 
-ReaderConfig.OPTIONS = options_of(ReaderConfig)
-
-
 # --- The options of ``Admin`` ---------------------------------------------------------------------
 
 _ADMIN = Section("Admin")
 _SHARED = frozenset({"Connections", "Metadata", "Encryption", "Authentication"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AdminConfig(ProducerConfig):
     """The producer's options, and one more.
 
@@ -109,6 +103,3 @@ class AdminConfig(ProducerConfig):
             for name, declared in ProducerConfig.OPTIONS.items()
             if declared.section in _SHARED and (value := getattr(self, name)) != declared.default
         }
-
-
-AdminConfig.OPTIONS = options_of(AdminConfig)

@@ -7,7 +7,6 @@ librdkafka, aiokafka and kafka-python.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -25,7 +24,7 @@ from kafkaclient.config.kinds import (
     optional,
     some_of,
 )
-from kafkaclient.config.options import Section
+from kafkaclient.config.options import Options, Section
 from kafkaclient.config.token_providers import MSK_IAM, apply_jaas, msk_provider, ready_provider
 from kafkaclient.errors import ConfigError
 
@@ -49,8 +48,7 @@ _OIDC_CLIENT_SECRET = "sasl_oauthbearer_client_credentials_client_secret"  # noq
 _FOR_OIDC = ("https_ca_location", "https_ca_pem")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class SecurityOptions:
+class SecurityOptions(Options):
     """The options of every client that are about security."""
 
     security_protocol: str = _SECURITY.option(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import weakref
 from functools import wraps
@@ -152,7 +151,7 @@ class Instrumentation:
         config = producer.config
         hooks = tuple(hook for hook in config.hooks if not isinstance(hook, BatchMetrics))
         hook = BatchMetrics(metrics.get_meter(*SCOPE, provider), producer, self)
-        producer.config = dataclasses.replace(config, hooks=(*hooks, hook))
+        producer.config = config.replace(hooks=(*hooks, hook))
 
     def stop(self) -> None:
         """Start no more spans, and measure no more batches."""

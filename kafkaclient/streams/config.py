@@ -72,7 +72,7 @@ _NOT_SAFE: Mapping[str, tuple[tuple[int, ...], str]] = {
     "enable_idempotence": ((False,), _REORDERS),
     "retries": ((0,), _REORDERS),
 }
-_SECURITY = frozenset(field.name for field in fields(SecurityOptions))
+_SECURITY = frozenset(SecurityOptions.OPTIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Mapping
 from concurrent.futures import CancelledError
 from contextvars import copy_context
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
@@ -97,7 +96,7 @@ class SyncProducer(SyncObservationMixin):
                 "a SyncProducer has no transactions: leave out transactional.id, or use "
                 "kafkaclient.Producer"
             )
-        plain = replace(config, key_serializer=None, value_serializer=None)
+        plain = config.replace(key_serializer=None, value_serializer=None)
         self._new_producer = partial(Producer, plain, **internal)
         self._exit_timeout_s = exit_timeout_s
         self._max_block_s = config.max_block_ms / 1000

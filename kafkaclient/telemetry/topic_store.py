@@ -7,7 +7,6 @@ use that producer's buffer or connections.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -85,8 +84,7 @@ class TopicStore:
 
 def _options(config: ProducerConfig) -> dict[str, Any]:
     """How to reach the cluster as ``config`` does; everything else is small."""
-    names = (field.name for field in dataclasses.fields(ClientConfig))
-    given = {name: getattr(config, name) for name in names}
+    given = {name: getattr(config, name) for name in ClientConfig.OPTIONS}
     declared = type(config).OPTIONS
     return {name: value for name, value in given.items() if value != declared[name].default} | {
         "client_id": f"{config.client_id}-telemetry",

@@ -11,8 +11,8 @@ from experiments.demo.experiment import DemoRun, DemoSetting
 from experiments.demo.sampler import Samples
 from experiments.readback import ReadBack
 from kafkaclient.perf.latency import Distribution, Summary
-from kafkaclient.perf.load import Outcome
-from kafkaclient.perf.run import Run, RunRecord
+from kafkaclient.perf.load import LoadOutcome
+from kafkaclient.perf.run import LoadRun, RunRecord
 from kafkaclient.perf.traffic import BrokerTraffic, Traffic
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def demo_run() -> Callable[..., DemoRun]:
                 for n, moment in enumerate(moments)
             ],
         )
-        run = Run(Outcome(summary, None), None, record)
+        run = LoadRun(LoadOutcome(summary, None), None, record)
         return DemoRun(DemoSetting(name, "topic"), run, record, read_back, samples)
 
     return make

@@ -178,14 +178,14 @@ def test_assignments_equal_those_of_kafka_streams(ask) -> None:
 def test_standbys_by_tags_equal_those_of_kafka_streams(ask, monkeypatch) -> None:
     rng = random.Random(2)
     leftover = 0
-    place = assignor._assign_least_loaded
+    by_tags = assignor._assign_by_tags
 
-    def count(task: TaskId, wanted: int, least_loaded: object) -> int:
+    def count(clients, wanted, *rest) -> None:
         nonlocal leftover
-        leftover += wanted > 0
-        return place(task, wanted, least_loaded)
+        by_tags(clients, wanted, *rest)
+        leftover += sum(copies > 0 for copies in wanted.values())
 
-    monkeypatch.setattr(assignor, "_assign_least_loaded", count)
+    monkeypatch.setattr(assignor, "_assign_by_tags", count)
     clusters = []
     while len(clusters) < 1500:
         cluster = Cluster(rng, tags=rng.randrange(1, 4))

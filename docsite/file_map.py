@@ -12,6 +12,9 @@ PAGE = _ROOT / "docs" / "project" / "file-map.md"
 _HEAD = """# File map
 
 Every module with its one job, as its docstring says. `make file-map` writes this page.
+
+A module with a `.pxd` beside it is compiled: a new attribute or method needs a line
+there (`make build`).
 """
 
 

@@ -11,8 +11,8 @@ An operator writes its announcement, then reads until the answer includes it. Cl
 ordered, so of two operators the later one sees the announcement of the earlier one.
 
 - An operator that sets throttles, and then starts reassignments, waits until no other operator
-  sets or clears. If two announce that they set, the operator with the smaller key waits, the other
-  deletes its announcement and retries.
+  sets or clears. If two want to set, the smaller key goes first: it waits until the other has
+  deleted its announcement. The other tries again later.
 - An operator that clears throttles deletes its announcement while another operator sets, and
   retries. It reads reassignments and configurations only after that, and only uses answers that
   include its announcement.

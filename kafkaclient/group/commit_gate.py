@@ -24,8 +24,8 @@ session_clock = time.monotonic if _BOOT_CLOCK is None else partial(time.clock_ge
 
 
 class CommitGate:
-    """Closed while the group begins a generation: the coordinator refuses commits until all members
-    have their assignments, and commits of the generation before. The member opens and closes it.
+    """Closed while a generation begins: until all members have assignments the coordinator refuses
+    all commits, and after that those of the generation before. The member opens and closes it.
 
     The coordinator checks only offset commits. Other writes, such as changelog records, are made
     only while the member is surely in its group: :meth:`while_certain`. ``timeout_s``: how long the

@@ -89,8 +89,8 @@ class Member:
     """Runs until cancelled. Owns the member's state; the table in ``ownership`` has the rules.
 
     Rebalances are cooperative (KIP-429): only an assignment or a loss changes what the protocol
-    has. Commits go on, except in the first half second of a join, which may end at once, and while
-    the new generation's assignment is not known.
+    has. Commits stop only for the first half second of a join (most joins are over by then), and
+    until the new assignment is known.
     """
 
     def __init__(

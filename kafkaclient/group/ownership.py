@@ -82,8 +82,8 @@ TRANSITIONS: Mapping[tuple[MemberState, MemberEvent], Step] = {
         (_E.ID_GIVEN, (_S.JOINING,), Step(_S.JOINING)),
         (_E.SYNCED, (_S.SYNCING,), Step(_S.STABLE)),
         (_E.REBALANCE, (_S.SYNCING, _S.STABLE), Step(_S.JOINING)),
-        # The leader of every later generation has seen all that this member owns: it has taken no
-        # assignment since it told that in its JoinGroup.
+        # The leader of every later generation knows all that this member owns, because the member
+        # has got no new partitions since its JoinGroup.
         (_E.GENERATION_OVER, (_S.SYNCING,), Step(_S.JOINING)),
         # A static member misses a generation and stays in the group; the leader of that generation
         # knew only what the member owned before its last assignment.
@@ -170,9 +170,8 @@ class Claims:
         return tuple(sorted(self._claimed))
 
     def take(self, assigned: Set[TopicPartition], generation_id: int) -> bool:
-        """Own what is assigned. Call :meth:`keep` when the rest is given up. Returns whether the
-        leader may withhold partitions because of this member's claims: then the member must join
-        again, even if it has lost these partitions since it claimed them."""
+        """Own what is assigned, then call :meth:`keep` once the rest is given up. True: the leader
+        may still hold back partitions for this member, so it must join again."""
         is_complete = self._claimed | self.owned <= assigned
         self.owned |= assigned
         self.generation_id = generation_id

@@ -1,4 +1,4 @@
-"""A producer's settings in seconds, made of the user's options; its states, lanes and times."""
+"""The user's options in seconds; the producer's states; the numbers of lanes."""
 
 from __future__ import annotations
 

@@ -117,8 +117,8 @@ class Wakeup:
         self._at = 0.0
         """When the work is due, as far as is known."""
         self._will_look = True
-        """Whether :meth:`_do` reads ``_at`` anyway, so that :meth:`wake_at` needs no timer: before
-        the start, once the event loop was asked to call it, and during the work."""
+        """True while :meth:`_do` is sure to run and read ``_at``: then :meth:`wake_at` sets no
+        timer."""
         self._ended: asyncio.Future[None] | None = None
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
@@ -172,7 +172,9 @@ class Wakeup:
             return
         # A far timer that fires too early looks again, and costs nothing until then. A near one
         # would cost one more rounding to whole milliseconds.
-        if at < self._timer_at if at > now + _FAR_S else at != self._timer_at:
+        is_far = at > now + _FAR_S
+        must_set = at < self._timer_at if is_far else at != self._timer_at
+        if must_set:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_at = at

@@ -63,6 +63,7 @@ BROKER = (
     Exported("response-total", "broker_responses", "Responses of any kind."),
     Exported("incoming-byte-total", "broker_response_bytes", "Bytes of responses of any kind."),
     Exported("requests-in-flight", "broker_in_flight_requests", "Produce requests in flight."),
+    Exported("buffer-used-bytes", "broker_buffer_used_bytes", "Bytes of buffer.memory that records for the broker hold."),
     Exported("in-flight-window", "broker_in_flight_window", "How many Produce requests the broker may have in flight."),
     Exported("round-trip-time-ms", "broker_round_trip_seconds", "The network's part of a Produce request, as the in-flight window assumes it.", _PER_MS),
     Exported("service-time-ms", "broker_service_seconds", "The broker's part of a Produce request, as the in-flight window assumes it.", _PER_MS),

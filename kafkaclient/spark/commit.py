@@ -1,4 +1,4 @@
-"""Commits or aborts the transactions of a batch of an exactly-once write.
+"""Decides once per batch which tasks' transactions count; commits these, aborts the rest.
 
 The driver first writes a :class:`Decision`: the set of transactions to commit. After a crash the
 same set is committed. A decision may be revoked only while none of its transactions is committed,

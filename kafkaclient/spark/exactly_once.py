@@ -1,4 +1,4 @@
-"""Writes a streaming query's rows exactly once: each epoch in transactions that a ledger decides.
+"""The writer for ``exactlyOnce=true``: tasks prepare transactions, commit.py decides them.
 
 Each attempt of a task writes in its own transaction and only prepares it. The driver commits or
 aborts it as :mod:`kafkaclient.spark.commit` describes, with a topic as ledger.

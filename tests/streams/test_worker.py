@@ -139,7 +139,7 @@ async def test_a_commit_after_a_failure_contains_whole_records(tmp_path: Path) -
     world = World(tmp_path, topology(), [feed(b"", b"poison", b""), feed(b"", b"")])
     await world.rebalance([A, B])
     await world.done(A)
-    await world.manager.suspend(PATIENCE)
+    await world.manager.finish_and_commit(PATIENCE)
     assert [each[1] for each in world.partitions[A].emitted] == [b"1"]
     assert world.partitions[A].offset == 1
     assert "words-0, offset 1, cannot be processed: ZeroDivisionError" in str(world.crashes[0])

@@ -43,10 +43,10 @@ async def clear_throttles(
     everyone: bool = False,
     keep_needed: bool = True,
 ) -> Lifted:
-    """Remove the throttles of the whole cluster that neither a reassignment nor a replica still
-    catching up needs. Replicas of ``completed`` partitions count as in sync, because a broker may
-    not know that yet. Brokers that are down keep their rates: the result has those among
-    ``brokers`` (None: all with replicas) as failures, like topics that are hidden.
+    """Remove all throttles of this package that are not needed: not by a reassignment, nor by a
+    replica that catches up. ``completed`` partitions count as in sync. A broker that is down keeps
+    its rates and is reported as a failure, if it is in ``brokers`` (None: if it has replicas).
+    Topics that are hidden are failures as well.
 
     If a first read finds no throttle to remove, there is no announcement and no change. ``force``
     skips this read, because a broker may not know the latest throttles yet. For ``everyone`` and

@@ -25,7 +25,7 @@ from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
 from kafkaclient.producer.batches.batch_result import BatchResult
 from kafkaclient.producer.batches.delivery import new_delivery
 from kafkaclient.producer.batches.direct_append import TopicAppendSlots
-from kafkaclient.producer.batches.topic_buffer import TopicBuffer
+from kafkaclient.producer.batches.topic_buffer import EVERY, TopicBuffer
 from kafkaclient.producer.partitioning.fair_share import FairShare, MinimumShare
 from kafkaclient.producer.partitioning.partitioners import Rack
 from kafkaclient.producer.settings import MAX_OPEN_SHARE, AccumulatorSettings
@@ -136,7 +136,9 @@ class RecordAccumulator:
                 ignore_keys=self.settings.ignore_keys, clock=self.settings.slot_clock
             )
             fair_share = FairShare(self._random31)
-            buffer = self.topics[name] = TopicBuffer(name, self._new_strategy, fair_share, slots)
+            buffer = self.topics[name] = TopicBuffer(
+                name, self._new_strategy, fair_share, slots, self.buffer_pool.shares
+            )
         return buffer
 
     def close_append_slots(self, topic: TopicBuffer) -> None:
@@ -145,7 +147,7 @@ class RecordAccumulator:
 
     def open_append_slots(self, topic: TopicBuffer) -> None:
         """Records of the topic may use append slots again, if no record waits."""
-        if not topic.has_waiters and not topic.awaiting_partitions:
+        if EVERY not in topic.waiting and not topic.awaiting_partitions:
             self.append_slots[topic.name] = topic.append_slots
 
     # --- in: from send ------------------------------------------------------------------------
@@ -212,6 +214,7 @@ class RecordAccumulator:
         slot, slots = batch.append_slot, queue.topic.append_slots
         if (
             slot is None
+            or queue.partition in queue.topic.waiting
             or batch.rebindable != queue.unbound
             or now > batch.created + self._open_for
         ):
@@ -247,8 +250,8 @@ class RecordAccumulator:
             return False
         least, best = growth
         # With little buffer memory left, take all of it: growing record by record is slow.
-        granted = max(least, min(best, self.buffer_pool.room))
-        if not self.buffer_pool.try_take(granted):
+        granted = max(least, min(best, self.buffer_pool.room(batch.share)))
+        if not self.buffer_pool.try_take(granted, batch.share):
             if not force:
                 return None
             granted = least
@@ -270,12 +273,13 @@ class RecordAccumulator:
         upper_bound, buffer_pool = record.upper_bound, self.buffer_pool
         records, capacity = record.batch, upper_bound
         if records is None:
-            capacity = self._batch_factory.capacity_for(queue, upper_bound, buffer_pool.room, now)
-        if not buffer_pool.try_take(capacity):
+            room = buffer_pool.room(queue.share)
+            capacity = self._batch_factory.capacity_for(queue, upper_bound, room, now)
+        if not buffer_pool.try_take(capacity, queue.share):
             if not force:
                 return None
             buffer_pool.force(capacity)
-        fits = False
+        batch, fits = None, False
         try:
             strategy = queue.topic.strategy
             rebindable = chosen and strategy.is_rebindable(queue)
@@ -299,7 +303,7 @@ class RecordAccumulator:
                 fits = True
         finally:
             if not fits:
-                buffer_pool.give_back(capacity)
+                buffer_pool.give_back(capacity if batch is None else batch.set_charge(0))
         if not fits:
             raise defect(
                 f"a record for {queue.tp} was not sent: it is larger than its upper bound of "

@@ -2,15 +2,20 @@ cimport cython
 
 from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.batch_result cimport BatchResult
-from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
+from kafkaclient.producer.batches.partition_queue cimport BufferShare, BufferShares, PartitionQueue
 
 
 @cython.final
 cdef class BufferPool:
     cdef public Py_ssize_t total, available, _spendable
+    cdef public BufferShares shares
+    cdef public bint short
     cdef public object on_free
 
-    cpdef bint try_take(self, Py_ssize_t nbytes) except -1
+    cpdef bint may_hold(self, BufferShare share, Py_ssize_t nbytes) except -1
+    cpdef Py_ssize_t room(self, BufferShare share) except? -1
+    cpdef bint try_take(self, Py_ssize_t nbytes, BufferShare share=*) except -1
+    cpdef bint _admits(self, BufferShare share, Py_ssize_t nbytes) except -1
     cpdef force(self, Py_ssize_t nbytes)
     cpdef Spending spend(self, Py_ssize_t nbytes)
     cpdef give_back(self, Py_ssize_t nbytes)

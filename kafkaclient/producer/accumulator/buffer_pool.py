@@ -1,4 +1,4 @@
-"""The memory of batches, bounded by bytes: how much of it is free, and how large batches are.
+"""The memory of batches, how long batches linger, and how they are made.
 
 Java: ``BufferPool``. Unlike Java's, it pools no memory: a batch is charged by the capacity of its
 buffer and gives the charge back with its outcome.
@@ -10,28 +10,43 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.batches.batch import ProducerBatch
+from kafkaclient.producer.batches.partition_queue import BufferShares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from kafkaclient.producer.batches.batch_result import BatchResult
     from kafkaclient.producer.batches.delivery_errors import Make
-    from kafkaclient.producer.batches.partition_queue import PartitionQueue
+    from kafkaclient.producer.batches.partition_queue import BufferShare, PartitionQueue
     from kafkaclient.producer.settings import AccumulatorSettings
 
 
 # --- The bytes of ``buffer.memory`` that are free -------------------------------------------------
 
 
-class BufferPool:
-    """Counts bytes. The sum of all charges exceeds ``total`` only by :meth:`force`."""
+_MOST_OF_FREE = 8  # the bytes of a share, as a multiple of the bytes that are free
 
-    __slots__ = ("_spendable", "available", "on_free", "total")
+
+class BufferPool:
+    """Counts bytes. The sum of all charges exceeds ``total`` only by :meth:`force`.
+
+    No broker's records may take the memory that the others need: a share may have eight times the
+    bytes that are free (dynamic thresholds, Choudhury and Hahne 1998). So one broker that takes no
+    records fills 8/9 of the memory, two fill 8/17 each, and a ninth or a 17th is left for the
+    others, which need little: their records leave at once. A share without bytes may always have a
+    record, and with a single broker there is nothing to share.
+    """
+
+    __slots__ = ("_spendable", "available", "on_free", "shares", "short", "total")
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.available = total
         self._spendable = 0
+        self.shares = BufferShares()
+        self.short = False
+        """Whether a send waits for bytes that its share may have, but that are not free: nothing
+        else takes free bytes before it."""
         self.on_free: Callable[[], None] | None = None
         """Called when bytes come free that others wait for. None: nothing waits for bytes."""
 
@@ -39,22 +54,34 @@ class BufferPool:
         waited = ", waited for" if self.on_free is not None else ""
         return f"<BufferPool used={self.total - self.available} total={self.total}{waited}>"
 
-    @property
-    def room(self) -> int:
-        """The most bytes that :meth:`try_take` would charge now."""
-        return self.available if self.on_free is None else min(self._spendable, self.available)
+    def may_hold(self, share: BufferShare, nbytes: int) -> bool:
+        """Whether the share may have ``nbytes`` more."""
+        if not share.held or not self.shares.several:
+            return True
+        return share.held + nbytes <= _MOST_OF_FREE * (self.available - nbytes)
 
-    def try_take(self, nbytes: int) -> bool:
-        """Charge ``nbytes`` and return True if they are free. While others wait for bytes, only
-        those within :meth:`spend` are free."""
+    def room(self, share: BufferShare) -> int:
+        """The most bytes that :meth:`try_take` would charge now."""
+        if self.short or share.claims:
+            return min(self._spendable, self.available)
+        if not share.held or not self.shares.several:
+            return self.available
+        return max(0, (_MOST_OF_FREE * self.available - share.held) // (_MOST_OF_FREE + 1))
+
+    def try_take(self, nbytes: int, share: BufferShare | None = None) -> bool:
+        """Charge ``nbytes`` and return True if they are free, and if the share may have them. While
+        others wait for such bytes, only those within :meth:`spend` are free."""
         if nbytes > self.available and nbytes > 0:
             return False
-        if self.on_free is not None and nbytes > self._spendable:
+        if nbytes > self._spendable and (self.short or not self._admits(share, nbytes)):
             return False
         self.available -= nbytes
         if self._spendable:
             self._spendable = max(0, self._spendable - nbytes)
         return True
+
+    def _admits(self, share: BufferShare | None, nbytes: int) -> bool:
+        return share is None or (not share.claims and self.may_hold(share, nbytes))
 
     def force(self, nbytes: int) -> None:
         """Charge ``nbytes`` even if they are not free: for records that are in memory already, and
@@ -132,7 +159,8 @@ class Linger:
         return not (
             self._never_lingers
             or self._flushes
-            or self._buffer_pool.on_free is not None
+            or self._buffer_pool.short
+            or queue.share.claims
             or head.attempts
             or len(queue.batches) > 1
             or head.full

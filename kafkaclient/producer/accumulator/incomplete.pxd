@@ -49,7 +49,3 @@ cdef class IncompleteBatches:
     cpdef _settle(self, ProducerBatch batch, double now)
     @cython.locals(youngest=Py_ssize_t)
     cpdef _end_flushes(self)
-
-
-@cython.locals(batch=ProducerBatch, nbytes=Py_ssize_t)
-cpdef largest_backlog(oldest_first)

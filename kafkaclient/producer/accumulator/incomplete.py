@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from functools import partial
 from heapq import heappop, heappush
-from itertools import count, islice
+from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ from kafkaclient.producer.settings import SOON
 from kafkaclient.types import NO_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from kafkaclient.errors import KafkaError
     from kafkaclient.producer.accumulator.buffer_pool import BatchFactory, BufferPool
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.idempotence import ProducerIdentity
     from kafkaclient.producer.batches.partition_strategy import BatchObserver
     from kafkaclient.producer.settings import AccumulatorSettings
-
-_OLDEST = 8  # how many batches are looked at to say what the buffer is full of
 
 
 class IncompleteBatches:
@@ -146,8 +143,9 @@ class IncompleteBatches:
         now: float,
         record_errors: dict[int, KafkaError] | None = None,
     ) -> None:
-        """The batch on the wire has failed. If no log has it, its sequence numbers are missing
-        there and the partition starts over; if a log may have it, the next responses show it.
+        """A batch in flight has failed. If it is surely in no log, the partition starts over. If it
+        may be in a log, later responses show that.
+
         ``record_errors``: by index, the errors of rejected records."""
         batch.queue.fail(batch, maybe_written=batch.maybe_written)
         self._fail_records(batch, error, record_errors)
@@ -328,17 +326,3 @@ class IncompleteBatches:
             del self.flushes[flushed]
             if not flushed.done():
                 flushed.set_result(None)
-
-
-def largest_backlog(oldest_first: Iterable[ProducerBatch]) -> str:
-    """What most bytes of the oldest batches wait for, for an error message.
-
-    A rejected record must not cost in proportion to the queued batches: the oldest are enough.
-    """
-    backlog: Counter[str] = Counter()
-    for batch in islice(oldest_first, _OLDEST):
-        backlog[batch.queue.waits_for] += batch.size
-    if not backlog:
-        return "all of it is used by records that wait for metadata, or behind such records"
-    awaited, nbytes = backlog.most_common(1)[0]
-    return f"of the oldest batches, most wait for {awaited} ({nbytes} bytes)"

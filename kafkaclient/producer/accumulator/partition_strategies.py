@@ -39,6 +39,9 @@ class Brokers(Protocol):
     def may_be_waited_for(self, lane: int) -> bool:
         """Whether records may linger for the broker until its partitions have their share."""
 
+    def oldest_wait(self, lane: int, now: float) -> float:
+        """For how many seconds the broker's oldest request has waited; 0.0: there is none."""
+
     def p95_latency(self, lane: int) -> float:
         """The 95th percentile of the broker's Produce latencies, in seconds."""
 

@@ -49,7 +49,8 @@ class TransactionGate(Protocol):
 
 
 class ReadyQueues:
-    """``one_in_flight`` mutes a partition while a batch of it is in flight.
+    """Knows what each partition queue waits for. With ``one_in_flight`` a partition sends nothing
+    while one of its batches is in flight.
 
     ``wakeup`` is told when there is work.
     """
@@ -83,7 +84,8 @@ class ReadyQueues:
         self.unbound: deque[PartitionQueue] = deque()
         """The queues of ready batches that have no partition yet, longest ready first."""
         self.blocked: Counter[int] = Counter()
-        """By lane: how many queues wait for batches on the wire, or for a producer id."""
+        """By lane: how many queues wait for earlier batches, a producer id, or their partition's
+        place in the transaction."""
         self.leaderless: dict[PartitionQueue, None] = {}
         self.gate: TransactionGate | None = None
         """Assigned by the TransactionManager: only transactions v1 need it, and the version is
@@ -109,9 +111,9 @@ class ReadyQueues:
         batches, state = queue.batches, queue.state
         if state is not _IDLE:
             if state is _READY and not had_turn and batches and not batches[0].compressing:
-                return  # it is looked at again before a batch is taken
-            # A ready queue leaves its lane, too, when its first batch has expired or is being
-            # compressed: else the sender would go on asking for a connection for it.
+                return  # Stays ready: `sendable` checks its batch before it is sent.
+            # But a queue whose first batch has expired or is being compressed leaves its lane.
+            # Otherwise the sender would open connections for nothing.
             self._detach(queue)
         if batches:
             self._enter_state(queue, batches[0], now)

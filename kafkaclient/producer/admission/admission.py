@@ -15,10 +15,10 @@ from kafkaclient.errors import (
     MetadataTimeoutError,
     PartitionOutOfRangeError,
 )
-from kafkaclient.producer.accumulator.incomplete import largest_backlog
 from kafkaclient.producer.admission.held_records import HeldRecords
 from kafkaclient.producer.admission.pending_sends import PendingSends
 from kafkaclient.producer.batches.record import PendingRecord, Record
+from kafkaclient.producer.batches.topic_buffer import EVERY
 from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.murmur2 import partition_for_key
 
@@ -74,7 +74,9 @@ class Admission:
         self._clock = clock
         self.new_guard = new_guard
         self._on_failed = on_failed
-        self.pending_sends = PendingSends(accumulator, limit=self._limit, clock=clock)
+        self.pending_sends = PendingSends(
+            accumulator, limit=self._limit, ignore_keys=ignore_keys, clock=clock
+        )
         # Held records already have a delivery, so delivery.timeout.ms bounds their wait as well.
         delivery_limit = Limit(accumulator.settings.delivery_timeout, "delivery.timeout.ms")
         self.held_records = HeldRecords(
@@ -92,39 +94,53 @@ class Admission:
         """Append a record of ``send_nowait``, or hold it until its turn; raises BufferFullError
         instead of waiting."""
         buffer = self._accumulator.topic(topic)
-        if buffer.view is None or buffer.has_waiters or isinstance(record, PendingRecord):
+        if self.pending_sends.must_wait(buffer, record):
             delivery = self.held_records.hold(buffer, record)
         else:
+            assert isinstance(record, Record)
             delivery = self._append_nowait(buffer, record)
         if delivery is None:
             self._metrics.buffer_exhausted()
             raise self._buffer_full(
-                buffer.name, record.upper_bound, "at once, and send_nowait does not wait"
+                buffer,
+                self.pending_sends.place_of(buffer, record),
+                record.upper_bound,
+                "at once, and send_nowait does not wait",
             )
         return delivery
 
     def try_append(self, topic: str, record: Record | PendingRecord) -> Delivery | None:
         """Append; None: the record has to wait."""
         buffer, partition = self._accumulator.topic(topic), record.partition
-        if buffer.view is None or buffer.has_waiters or isinstance(record, PendingRecord):
+        if self.pending_sends.must_wait(buffer, record):
             return None
+        assert isinstance(record, Record)
         if partition is not None and self.must_wait_for_partition(buffer, partition):
             return None
         return self._append(buffer, record)
 
-    def must_wait(self, topic: str) -> bool:
-        """Whether a record of the topic must wait: for the topic's metadata, or behind others."""
+    def is_known(self, topic: str) -> bool:
+        """Whether the topic's metadata is known, and no record waits for all of its partitions."""
         buffer = self._accumulator.topics.get(topic)
-        return buffer is None or buffer.view is None or buffer.has_waiters
+        return buffer is not None and buffer.view is not None and EVERY not in buffer.waiting
 
     def append(
-        self, topic: str, record: Record, *, force: bool = False, refreshed: bool = False
+        self,
+        topic: str,
+        record: Record,
+        call: WaitingCall | None,
+        *,
+        force: bool = False,
+        refreshed: bool = False,
     ) -> Delivery | None:
-        """Append without waiting. Call it only if the topic has no waiters, or for an admitted
-        caller. Returns None if :meth:`must_wait_for_partition` is true, or if there is no buffer
-        space; with ``force`` the record is appended without space."""
+        """Append a record of a bulk call without waiting; ``call``: admitted, if it has waited.
+
+        Returns None if the record has to wait behind others, if :meth:`must_wait_for_partition` is
+        true, or if there is no buffer space; with ``force`` it is appended without space."""
         buffer = self._accumulator.topic(topic)
         if self.must_wait_for_partition(buffer, record.partition, refreshed=refreshed):
+            return None
+        if self.pending_sends.has_others(buffer, record, call):
             return None
         return self._append(buffer, record, force=force)
 
@@ -168,11 +184,21 @@ class Admission:
             await self._wait_new_partition(buffer, record.partition, deadline)
             refreshed = True
 
-    async def wait_exclusive(self, topic: str, room: int) -> WaitingCall:
+    async def wait_exclusive(
+        self,
+        topic: str,
+        room: int,
+        call: WaitingCall | None = None,
+        record: Record | None = None,
+    ) -> WaitingCall:
         """Wait until many records may be appended, with ``room`` bytes of buffer space; at most
-        ``max_block`` seconds. The caller must call :meth:`PendingSends.end`."""
-        guard = self.new_guard()
-        send = self.join_exclusive(topic, room)
+        ``max_block`` seconds. The caller must call :meth:`PendingSends.end`. ``record``: see
+        :meth:`PendingSends.wait_for_partition`; ``call`` ends."""
+        guard, buffer = self.new_guard(), self._accumulator.topic(topic)
+        if record is None:
+            send = self.pending_sends.join_exclusive(buffer, room)
+        else:
+            send = self.pending_sends.wait_for_partition(buffer, call, room, record)
         try:
             await self._wait_admitted(send, self._deadline())
             guard()
@@ -181,9 +207,9 @@ class Admission:
             raise
         return send
 
-    def join_exclusive(self, topic: str, room: int = 0) -> WaitingCall:
+    def join_exclusive(self, topic: str) -> WaitingCall:
         """See :meth:`PendingSends.join_exclusive`."""
-        return self.pending_sends.join_exclusive(self._accumulator.topic(topic), room)
+        return self.pending_sends.join_exclusive(self._accumulator.topic(topic))
 
     async def wait_for_more(self, send: WaitingCall, room: int) -> None:
         """Wait for ``room`` more bytes within ``max_block``. Other waiters of the topic wait for
@@ -241,7 +267,8 @@ class Admission:
         view, partition, key = buffer.view, record.partition, record.key
         assert view is not None
         user_code = self._call_partitioner_once and partition is None and not force
-        if user_code and self._accumulator.buffer_pool.room < record.upper_bound:
+        pool = self._accumulator.buffer_pool
+        if user_code and pool.room(pool.shares.fullest) < record.upper_bound:
             return None
         if partition is not None:
             if partition >= view.partition_count:
@@ -291,7 +318,8 @@ class Admission:
                 f"{self._why_full(send)}"
             )
         self._metrics.buffer_exhausted()
-        return self._buffer_full(topic.name, send.wants + send.charge, f"within {limit}")
+        room, place = send.wants + send.charge, send.queue.place
+        return self._buffer_full(topic, place, room, f"within {limit}")
 
     async def _wait_new_partition(
         self, buffer: TopicBuffer, partition: int | None, deadline: float
@@ -320,17 +348,32 @@ class Admission:
             return "the serializer of the topic's first record that waits has not finished"
         pool = self._accumulator.buffer_pool
         used = f"{pool.total - pool.available} of {pool.total} bytes of buffer.memory are used"
-        return f"{used}; {largest_backlog(self._accumulator.incomplete)}"
+        return f"{used}; {self._holder(send.queue.topic, send.queue.place)}"
 
-    def _buffer_full(self, topic: str, nbytes: int, within: str) -> BufferFullError:
+    def _buffer_full(
+        self, topic: TopicBuffer, place: int, nbytes: int, within: str
+    ) -> BufferFullError:
         pool = self._accumulator.buffer_pool
-        backlog = largest_backlog(self._accumulator.incomplete)
+        which = f"partition {place} of topic {topic.name!r}" if place >= 0 else repr(topic.name)
         return BufferFullError(
-            f"a record of up to {nbytes} bytes for topic {topic!r} found no room in "
+            f"a record of up to {nbytes} bytes for {which} found no room in "
             f"buffer.memory={pool.total} ({pool.total - pool.available} bytes used, "
             f"{self.pending_sends.callers} callers waiting) {within}; "
-            f"{backlog}. It was not sent: send more slowly, or raise buffer.memory."
+            f"{self._holder(topic, place)}. It was not sent: send more slowly, or raise "
+            "buffer.memory."
         )
+
+    def _holder(self, topic: TopicBuffer, place: int) -> str:
+        """Which broker holds the bytes that a record waits for, for an error message."""
+        pool, brokers = self._accumulator.buffer_pool, self._accumulator.conditions.brokers
+        share = pool.shares.fullest
+        if place >= 0 and not pool.may_hold(topic.share_of(place), 1):
+            share = topic.share_of(place)
+        if not share.held:
+            return "all of it is used by records that wait for metadata, or behind such records"
+        waited = 0.0 if brokers is None else brokers.oldest_wait(share.broker, self._clock())
+        since = f", whose oldest request has waited for {waited:.1f} s" if waited > 0 else ""
+        return f"{share.held} bytes wait for {share.waits_for}{since}"
 
 
 def _out_of_range(view: TopicView, partition: int) -> PartitionOutOfRangeError:

@@ -21,6 +21,7 @@ from kafkaclient.errors import (
 from kafkaclient.producer.admission.send_queue import PendingSend, SendState
 from kafkaclient.producer.batches.delivery import delivery_for_last
 from kafkaclient.producer.batches.record import PendingRecord, Record
+from kafkaclient.producer.batches.topic_buffer import EVERY
 from kafkaclient.producer.settings import NEVER
 from kafkaclient.producer.user_code import text_of_user_error
 from kafkaclient.time_limit import time_limit
@@ -106,13 +107,16 @@ class HeldRecords:
 
     def hold(self, topic: TopicBuffer, record: Record | PendingRecord) -> Delivery | None:
         """Hold the record of a ``send_nowait`` until its turn; None: no buffer space."""
-        sends = self._pending_sends
-        if not (sends.charge_calls(topic) and self._buffer_pool.try_take(record.upper_bound)):
+        sends, room = self._pending_sends, record.upper_bound
+        queue = sends.queue_for(topic, record)
+        share = topic.share_of(queue.place) if queue.place != EVERY else None
+        if not (sends.charge_calls(queue) and self._buffer_pool.try_take(room, share)):
+            sends.admit(queue)  # drops a queue that is empty
             return None
         batch_result = self._new_result(topic.name)
         batch_result.count = 1
         delivery = delivery_for_last(batch_result, record.timestamp)
-        held = HeldRecord(self, sends.queue(topic), record, delivery, batch_result, self._clock())
+        held = HeldRecord(self, queue, record, delivery, batch_result, self._clock())
         held.charged()
         sends.add(held)
         self._by_topic.setdefault(topic, {})[held] = None

@@ -1,16 +1,23 @@
 """Who waits for what, in which order: the sends of all topics that cannot be appended at once.
 
-Each topic has one queue. A record that cannot be appended at once joins the end of the queue. While
-the queue is not empty, every later record of the topic joins it as well, and direct append is
-closed. So records are appended to batches in the order of the calls. The first sends of the queues
-that wait for buffer space get it in the order in which they came to need it.
+A record that cannot be appended at once joins a queue. While the queue is not empty, every later
+record for the same place joins it as well, and direct append is closed for it. So records are
+appended to batches in the order of the calls.
+
+A place is a partition, or ``UNBOUND`` for records that may go to any partition: records for a
+broker that takes none do not hold up the others. As long as it is not known where a record belongs
+(the topic's metadata is not there, or the serializer has not finished), and while a bulk call is at
+work, the place is ``EVERY``: all later records of the topic wait behind it.
+
+The first sends of the queues that wait for buffer space get it in the order in which they came to
+need it, but for those whose broker holds its share of the buffer already.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import KafkaError, ProducerClosedError
@@ -21,10 +28,13 @@ from kafkaclient.producer.admission.send_queue import (
     WaitingCall,
 )
 from kafkaclient.producer.admission.serializing import SerializerTask
+from kafkaclient.producer.batches.partition_queue import ANY_BROKER, UNBOUND, BufferShare
 from kafkaclient.producer.batches.record import PendingRecord, Record
+from kafkaclient.producer.batches.topic_buffer import EVERY
+from kafkaclient.wire.murmur2 import partition_for_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kafkaclient.cluster.view import TopicView
     from kafkaclient.config.kinds import Limit
@@ -37,31 +47,60 @@ class PendingSends:
     """The queues of all topics. Times in seconds; ``limit`` is for the serializers of calls."""
 
     def __init__(
-        self, accumulator: RecordAccumulator, *, limit: Limit, clock: Callable[[], float]
+        self,
+        accumulator: RecordAccumulator,
+        *,
+        limit: Limit,
+        ignore_keys: bool,
+        clock: Callable[[], float],
     ) -> None:
         self.buffer_pool = accumulator.buffer_pool
         self.serializers: set[asyncio.Task[Record]] = set()
         """The serializers at work, also those of bulk calls, which :meth:`close` cancels."""
         self._accumulator = accumulator
         self._limit = limit
+        self._ignore_keys = ignore_keys
         self._clock = clock
-        self._queues: dict[TopicBuffer, SendQueue] = {}
-        """The topics whose queues are not empty."""
-        self._claims: deque[PendingSend] = deque()
-        """The sends that wait for buffer space, first come first."""
+        self._queues: dict[TopicBuffer, dict[int, SendQueue]] = {}
+        """By topic and place, the queues that are not empty."""
+        self._claimed: dict[BufferShare, None] = {}
+        """The shares with claims: sends that wait for buffer space, first come first."""
+        self._any_share = BufferShare(ANY_BROKER)
+        """For bulk calls, whose next record may be for any broker."""
+        self._claim_numbers = count()
         self._on_free = self._grant
 
     @property
     def callers(self) -> int:
         """How many calls wait for buffer space (Java metric ``waiting-threads``)."""
-        return sum(q.calls for q in self._queues.values() if q.topic.view is not None)
+        return sum(queue.calls for queue in self._all_queues() if queue.topic.view is not None)
+
+    def place_of(self, topic: TopicBuffer, record: Record | PendingRecord) -> int:
+        """Behind which sends the record has to wait."""
+        view = topic.view
+        if view is None or isinstance(record, PendingRecord):
+            return EVERY
+        if record.partition is not None:
+            return record.partition
+        if record.key is None or self._ignore_keys:
+            return UNBOUND
+        return partition_for_key(record.key, view.partition_count)
+
+    def must_wait(self, topic: TopicBuffer, record: Record | PendingRecord) -> bool:
+        """Whether the record has to wait behind others, or for the topic's metadata."""
+        if topic.view is None or isinstance(record, PendingRecord):
+            return True
+        if not topic.waiting:
+            return False
+        place = self.place_of(topic, record)
+        return place == EVERY or topic.must_wait(place)
 
     # --- joining and leaving --------------------------------------------------------------------
 
     def join(self, topic: TopicBuffer, record: Record | PendingRecord) -> WaitingCall:
         """Wait to append a record, whose serializer runs meanwhile. The caller must fetch the
         topic's metadata, and call :meth:`end` whatever happens."""
-        call = WaitingCall(self.queue(topic), record, record.upper_bound)
+        call = WaitingCall(self.queue_for(topic, record), record, record.upper_bound)
         if isinstance(record, PendingRecord):
             self.start_serializer(call, record, self._limit, partial(self._serialized, call))
         return self._join(call)
@@ -69,7 +108,33 @@ class PendingSends:
     def join_exclusive(self, topic: TopicBuffer, room: int = 0) -> WaitingCall:
         """Wait to append many records, with ``room`` bytes of buffer space. No other record of the
         topic comes in between until :meth:`end`, also while the caller lets other tasks run."""
-        return self._join(WaitingCall(self.queue(topic), None, room, exclusive=True))
+        return self._join(WaitingCall(self._queue(topic, EVERY), None, room, exclusive=True))
+
+    def wait_for_partition(
+        self, topic: TopicBuffer, call: WaitingCall | None, room: int, record: Record
+    ) -> WaitingCall:
+        """Wait for the turn of a record, so that only those for its partition wait behind it.
+        ``call``, which is admitted if there is one, ends."""
+        queue = self.queue_for(topic, record)
+        if call is not None and call.queue.place == EVERY:
+            queue = self._queue(topic, self.place_of(topic, record))  # its turn has come already
+        waiting = self._join(WaitingCall(queue, None, room, exclusive=True))
+        if call is not None:
+            self.end(call)
+        return waiting
+
+    def has_others(self, topic: TopicBuffer, record: Record, call: WaitingCall | None) -> bool:
+        """Whether others wait before the record of a bulk call; ``call``: admitted, if any."""
+        place = self.place_of(topic, record)
+        if call is None or call.queue.place not in {place, EVERY}:
+            return topic.must_wait(place)
+        return call.queue.place == EVERY and place in topic.waiting
+
+    def is_limited(self, topic: TopicBuffer, record: Record, room: int) -> bool:
+        """Whether the record waits for its own broker: the broker's share of the buffer is used
+        up, or others wait for it."""
+        place = self.place_of(topic, record)
+        return place in topic.waiting or not self.buffer_pool.may_hold(topic.share_of(place), room)
 
     def _join(self, call: WaitingCall) -> WaitingCall:
         self.add(call)
@@ -79,7 +144,8 @@ class PendingSends:
     def add(self, send: PendingSend) -> None:
         """Append the send to its queue."""
         send.queue.add(send)
-        self._accumulator.close_append_slots(send.queue.topic)
+        if send.queue.place == EVERY:
+            self._accumulator.close_append_slots(send.queue.topic)
 
     def start_serializer(
         self,
@@ -106,14 +172,14 @@ class PendingSends:
         return self.buffer_pool.spend(charge)
 
     def wait_for_more(self, call: WaitingCall, room: int) -> None:
-        """Have an admitted call, whose charge is spent, wait for ``room`` more bytes.
+        """An admitted bulk call needs ``room`` more bytes.
 
-        The call stays admitted, unless records held behind it occupy so much of the buffer that the
-        bytes cannot come free before it ends: then it waits right behind these records.
+        It keeps its turn, unless the records held behind it fill so much of the buffer that it
+        would wait forever: then it goes behind them.
         """
         queue, total = call.queue, self.buffer_pool.total
         # Claims are granted in their order: those before this one have to get their bytes, too.
-        most = max((claim.wants for claim in self._claims), default=0)
+        most = max((claim.wants for s in self._claimed for _, claim in s.claims), default=0)
         blocked = queue.has_held and self._charged_bytes > total - max(room, most)
         call.want_more(room)
         if blocked:
@@ -130,8 +196,7 @@ class PendingSends:
         call.end()
         call.queue.remove(call)
         if claims:
-            self._claims.remove(call)
-            self._claims_changed()
+            self._withdraw(call)
             self._grant()  # the next claim may need fewer bytes
         elif call.charge:
             self.buffer_pool.give_back(call.charge)
@@ -143,42 +208,68 @@ class PendingSends:
         """Take up a topic's metadata, and admit the sends that waited for it."""
         topic = self._accumulator.update_topic(view, self._clock())
         if topic is not None and topic in self._queues:
-            self.admit(self._queues[topic])
+            self._grant()  # partitions may have other leaders
+            for queue in list(self._queues.get(topic, {}).values()):
+                self.admit(queue)
 
     def admit(self, queue: SendQueue) -> None:
         """Admit the sends at the front of the queue that can go on. Only the first of them claims
         buffer space, so that no charge lies idle."""
-        waiting, admitted = queue.waiting, queue.admitted
-        while waiting and queue.topic.view is not None:
+        topic, waiting, admitted = queue.topic, queue.waiting, queue.admitted
+        while waiting and topic.view is not None:
             first = waiting[0]
             if admitted and (first.alone or admitted[-1].exclusive):
                 break
             if first.state is SendState.SERIALIZING:
                 break
+            if queue.place == EVERY and first.record is not None:
+                self._pass_on(queue, first.record)
+                continue
             if first.state is SendState.QUEUED and first.wants:
                 self._claim(first)
+                continue
             if first.wants:
                 break
             queue.admit_first()
-        if not waiting and not admitted and self._queues.get(queue.topic) is queue:
-            del self._queues[queue.topic]
-            self._accumulator.open_append_slots(queue.topic)
+        if not waiting and not admitted and self._queues.get(topic, {}).get(queue.place) is queue:
+            del self._queues[topic][queue.place]
+            if not self._queues[topic]:
+                del self._queues[topic]
+            if queue.place == EVERY:
+                self._accumulator.open_append_slots(topic)
 
-    def queue(self, topic: TopicBuffer) -> SendQueue:
-        """The topic's queue, made if there is none."""
-        queue = self._queues.get(topic)
+    def _pass_on(self, queue: SendQueue, record: Record | PendingRecord) -> None:
+        """The first send of the queue waits for its own partition only."""
+        target = self._queue(queue.topic, self.place_of(queue.topic, record))
+        queue.pass_on_first(target)
+        if target.has_held:
+            # What is held has its space, and waits for the calls before it: they go on, too. Their
+            # records are in memory already.
+            for send in target.waiting:
+                if send.wants:
+                    self._force(send)
+        self.admit(target)
+
+    def queue_for(self, topic: TopicBuffer, record: Record | PendingRecord) -> SendQueue:
+        """The queue that the record joins, made if there is none."""
+        place = EVERY if EVERY in topic.waiting else self.place_of(topic, record)
+        return self._queue(topic, place)
+
+    def _queue(self, topic: TopicBuffer, place: int) -> SendQueue:
+        queues = self._queues.setdefault(topic, {})
+        queue = queues.get(place)
         if queue is None:
-            queue = self._queues[topic] = SendQueue(topic)
+            queue = queues[place] = SendQueue(topic, place)
         return queue
+
+    def _all_queues(self) -> Iterator[SendQueue]:
+        return (queue for queues in self._queues.values() for queue in queues.values())
 
     # --- buffer space ---------------------------------------------------------------------------
 
-    def charge_calls(self, topic: TopicBuffer) -> bool:
-        """Charge the space of every call that waits, before a record is held behind them: the
-        record must not hold the bytes that they need. False: there is not enough."""
-        queue = self._queues.get(topic)
-        if queue is None:
-            return True
+    def charge_calls(self, queue: SendQueue) -> bool:
+        """Charge the space of every call that waits in the queue, before a record is held behind
+        them: the record must not hold the bytes that they need. False: there is not enough."""
         if queue.admitted and queue.admitted[-1].state is SendState.CLAIMING:
             return False  # a bulk call needs more
         if queue.waiting and queue.waiting[0].state is SendState.CLAIMING:
@@ -194,56 +285,117 @@ class PendingSends:
             send.charged()
         return True
 
+    def _share_of(self, send: PendingSend) -> BufferShare:
+        if send.queue.place == EVERY:
+            return self._any_share
+        if send.queue.place == UNBOUND and not self._accumulator.settings.late:
+            return self.buffer_pool.shares.fullest  # a partitioner may choose any broker
+        share: BufferShare = send.queue.topic.share_of(send.queue.place)
+        return share
+
+    def _force(self, send: PendingSend) -> None:
+        """Charge the space that the send wants, even if it is not free."""
+        if send.state is SendState.CLAIMING:
+            self._withdraw(send)
+            send.move(SendState.QUEUED)
+        self.buffer_pool.force(send.wants)
+        send.charged()
+
     def _claim(self, send: PendingSend) -> None:
         """Charge the space that the send wants: at once, or when its claim is granted.
 
-        A record whose serializer has made it larger than what was charged before may have records
-        held behind it, whose space comes free only after it. It does not wait for them: it is in
-        memory already.
+        Held records behind this one free their space only after it. So it must not wait for space:
+        it is charged beyond the limit. It is in memory already.
         """
+        share = self._share_of(send)
         if not send.exclusive and send.queue.has_held:
-            self.buffer_pool.force(send.wants)
-            send.charged()
-        elif self.buffer_pool.try_take(send.wants):
+            self._force(send)
+        elif self.buffer_pool.try_take(send.wants, share):
             send.charged()
         else:
             send.move(SendState.CLAIMING)
-            self._claims.append(send)
-            self._claims_changed()
-            if len(self._claims) == 1:
-                # No batch lingers while a claim waits.
-                self._accumulator.incomplete.reschedule(self._clock())
+            self._add_claim(send, share, next(self._claim_numbers))
+            self._grant()
+
+    def _add_claim(self, send: PendingSend, share: BufferShare, number: int) -> None:
+        send.claim_in(share)
+        share.claims.append((number, send))
+        if len(share.claims) == 1:
+            self._claimed[share] = None
+            self.buffer_pool.on_free = self._on_free
+            # No batch lingers while a claim waits.
+            self._accumulator.incomplete.reschedule(self._clock())
+
+    def _withdraw(self, send: PendingSend) -> None:
+        """The send claims no space any more."""
+        share = send.share
+        assert share is not None
+        share.claims.remove(next(claim for claim in share.claims if claim[1] is send))
+        self._claim_ended(share)
+
+    def _claim_ended(self, share: BufferShare) -> None:
+        if not share.claims:
+            del self._claimed[share]
+            if not self._claimed:
+                self.buffer_pool.on_free = None
+                self.buffer_pool.short = False
 
     def _grant(self) -> None:
         """Grant as many claims as fit, in their order.
 
-        Only the first claim is looked at: a release costs O(1) plus O(1) for each granted claim,
-        with thousands of waiting calls, too.
+        A claim whose share is used up lets the others pass. One that only has to wait for bytes to
+        come free does not: else a large record would never find room. Of each share only the first
+        claim is looked at: a release costs little, with thousands of waiting calls, too.
         """
-        while self._claims and self._claims[0].wants <= self.buffer_pool.available:
-            send = self._claims.popleft()
-            self._claims_changed()
-            self.buffer_pool.force(send.wants)
-            send.charged()
-            if isinstance(send, WaitingCall) and send in send.queue.admitted:
-                send.admit()  # from wait_for_more()
-            else:
-                send.move(SendState.QUEUED)
-                self.admit(send.queue)
+        while (send := self._next_claim()) is not None:
+            share = send.share
+            assert share is not None
+            share.claims.popleft()
+            self._claim_ended(share)
+            self._granted(send)
 
-    def _claims_changed(self) -> None:
-        self.buffer_pool.on_free = self._on_free if self._claims else None
+    def _granted(self, send: PendingSend) -> None:
+        self.buffer_pool.force(send.wants)
+        send.charged()
+        if isinstance(send, WaitingCall) and send in send.queue.admitted:
+            send.admit()  # from wait_for_more()
+        else:
+            send.move(SendState.QUEUED)
+            self.admit(send.queue)
+
+    def _next_claim(self) -> PendingSend | None:
+        """The claim that is granted next. None: all wait."""
+        pool = self.buffer_pool
+        pool.short = False
+        send: PendingSend
+        for share in sorted(self._claimed, key=lambda share: share.claims[0][0]):
+            number, send = share.claims[0]
+            now = self._share_of(send)
+            if now is not share:  # the partition has another leader
+                share.claims.popleft()
+                self._claim_ended(share)
+                self._add_claim(send, now, number)
+                return self._next_claim()
+            if not pool.may_hold(share, send.wants):
+                continue
+            if send.wants <= pool.available:
+                return send
+            moving = sum(other.held for other in pool.shares if not other.claims)
+            if send.wants <= pool.available + moving:
+                pool.short = True
+                return None
+        return None
 
     @property
     def _charged_bytes(self) -> int:
-        return sum(queue.charged_bytes for queue in self._queues.values())
+        return sum(queue.charged_bytes for queue in self._all_queues())
 
     # --- the end --------------------------------------------------------------------------------
 
     async def close(self, grace_s: float) -> None:
         """Fail all calls that wait. Serializers that were cancelled have ``grace_s`` seconds to
         end."""
-        for queue in list(self._queues.values()):
+        for queue in list(self._all_queues()):
             for send in (*queue.admitted, *queue.waiting):
                 if isinstance(send, WaitingCall):
                     send.fail(

@@ -1,4 +1,4 @@
-"""The sends that wait for one topic, in the order of the calls, and the states that they pass.
+"""The sends that wait for one partition, in the order of the calls, and the states that they pass.
 
 A call that waits (``send``, ``send_many``, ``send_arrow``) is a :class:`WaitingCall`: its coroutine
 appends once it is admitted. A record of ``send_nowait`` has a delivery already, and waits as a
@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.errors import ProducerStateError, defect
 from kafkaclient.producer.batches.record import PendingRecord
+from kafkaclient.producer.batches.topic_buffer import EVERY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkaclient.errors import KafkaError
     from kafkaclient.producer.admission.serializing import SerializerTask
+    from kafkaclient.producer.batches.partition_queue import BufferShare
     from kafkaclient.producer.batches.record import Record
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 
@@ -45,7 +47,7 @@ TRANSITIONS: Mapping[SendState, frozenset[SendState]] = {
     _S.QUEUED: frozenset({_S.CLAIMING, _S.ADMITTED, _S.ENDED}),
     # Back to the state before: the space is charged.
     _S.CLAIMING: frozenset({_S.QUEUED, _S.ADMITTED, _S.ENDED}),
-    # Not to ENDED: a bulk call needs more space. It waits for the space, or lets held records go
+    # To CLAIMING or QUEUED: a bulk call needs more space, and waits for it, or lets held records go
     # first.
     _S.ADMITTED: frozenset({_S.CLAIMING, _S.QUEUED, _S.ENDED}),
     _S.ENDED: frozenset(),
@@ -53,13 +55,24 @@ TRANSITIONS: Mapping[SendState, frozenset[SendState]] = {
 
 
 class PendingSend:
-    """A send that waits in ``queue``, for ``wants`` bytes of buffer space.
+    """A send that waits in ``queue``, for ``wants`` bytes of buffer space, in the share ``share``
+    of the buffer while it claims them.
 
-    ``record``: None for a bulk call. ``exclusive``: no send behind this one is admitted before this
-    one has ended. ``alone``: this one is not admitted before all sends before it have ended.
+    ``record``: None for a bulk call. ``exclusive``: nothing behind it starts until it has ended.
+    ``alone``: it starts only when everything before it has ended.
     """
 
-    __slots__ = ("alone", "charge", "exclusive", "queue", "record", "serializer", "state", "wants")
+    __slots__ = (
+        "alone",
+        "charge",
+        "exclusive",
+        "queue",
+        "record",
+        "serializer",
+        "share",
+        "state",
+        "wants",
+    )
 
     def __init__(
         self,
@@ -71,6 +84,7 @@ class PendingSend:
         exclusive: bool = False,
     ) -> None:
         self.queue = queue
+        self.share: BufferShare | None = None
         self.record = record
         self.wants = wants
         """The bytes that must be charged before the send is admitted."""
@@ -91,6 +105,14 @@ class PendingSend:
                 kind=ProducerStateError,
             )
         self.state = state
+
+    def wait_in(self, queue: SendQueue) -> None:
+        """Wait in another queue."""
+        self.queue = queue
+
+    def claim_in(self, share: BufferShare) -> None:
+        """Claim bytes of this share."""
+        self.share = share
 
     def serialized(self, record: Record) -> None:
         """The serializer has finished: the size of the record is known, and not charged."""
@@ -143,6 +165,11 @@ class WaitingCall(PendingSend):
         """Whether the call can append now: it is admitted, and those before it have ended."""
         return self.state is _S.ADMITTED and self.queue.admitted[0] is self
 
+    @property
+    def is_overtaking(self) -> bool:
+        """Whether records for other partitions would come before those that wait for all."""
+        return self.queue.place != EVERY and EVERY in self.queue.topic.waiting
+
     async def wait(self) -> None:
         """Return when the call may append, or raise the error of :meth:`fail`."""
         await self._woken
@@ -174,16 +201,18 @@ class WaitingCall(PendingSend):
 
 
 class SendQueue:
-    """The sends that wait for one topic, first come first. Keeps ``topic.has_waiters`` up to date.
+    """The sends that wait for one place of a topic, first come first: for a partition, for
+    ``UNBOUND``, or for :data:`EVERY` partition. Keeps ``topic.waiting`` up to date.
 
     Several calls with a single record may be admitted before the first of them has appended: their
     tasks run in the order of the admissions.
     """
 
-    __slots__ = ("admitted", "calls", "topic", "waiting")
+    __slots__ = ("admitted", "calls", "place", "topic", "waiting")
 
-    def __init__(self, topic: TopicBuffer) -> None:
+    def __init__(self, topic: TopicBuffer, place: int) -> None:
         self.topic = topic
+        self.place = place
         self.waiting: deque[PendingSend] = deque()
         """The sends that are not admitted yet."""
         self.admitted: deque[WaitingCall] = deque()
@@ -209,7 +238,7 @@ class SendQueue:
     def add(self, send: PendingSend) -> None:
         self.waiting.append(send)
         self.calls += isinstance(send, WaitingCall)
-        self.topic.set_has_waiters(True)
+        self.topic.note_waiting(self.place, True)
 
     def admit_first(self) -> None:
         """Admit the first send that waits: a call appends later, a held record now."""
@@ -219,6 +248,14 @@ class SendQueue:
             self.calls -= 1
         self._changed()
         send.admit()
+
+    def pass_on_first(self, queue: SendQueue) -> None:
+        """The first send waits behind those of ``queue`` from now on."""
+        send = self.waiting.popleft()
+        self.calls -= isinstance(send, WaitingCall)
+        self._changed()
+        send.wait_in(queue)
+        queue.add(send)
 
     def remove(self, send: PendingSend) -> None:
         """Take out a send that has ended."""
@@ -241,4 +278,4 @@ class SendQueue:
         self.calls += 1
 
     def _changed(self) -> None:
-        self.topic.set_has_waiters(bool(self.waiting or self.admitted))
+        self.topic.note_waiting(self.place, bool(self.waiting or self.admitted))

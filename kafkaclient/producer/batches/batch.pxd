@@ -2,7 +2,7 @@ cimport cython
 
 from kafkaclient.producer.batches.batch_result cimport BatchResult
 from kafkaclient.producer.batches.direct_append cimport AppendSlot
-from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
+from kafkaclient.producer.batches.partition_queue cimport BufferShare, PartitionQueue
 from kafkaclient.producer.batches.topic_buffer cimport CompressionRatio
 from kafkaclient.wire.records cimport BatchBuilder
 
@@ -16,6 +16,7 @@ cdef class ProducerBatch:
     cdef public double created, lingers_until, retry_at, _ratio_factor
     cdef public BatchBuilder builder
     cdef public PartitionQueue queue
+    cdef public BufferShare share
     cdef public bint rebindable, any_partition, no_linger, closed, sealed, in_flight
     cdef public bint compressing, maybe_written, maybe_elsewhere, split_after_uncertain_write
     cdef public bint transactional
@@ -42,6 +43,7 @@ cdef class ProducerBatch:
     cpdef grow(self, Py_ssize_t nbytes)
     @cython.locals(freed=Py_ssize_t)
     cpdef Py_ssize_t set_charge(self, Py_ssize_t nbytes) except? -1
+    cpdef move_charge(self, BufferShare share)
     cpdef seal(self)
     cpdef begin_compression(self)
     @cython.locals(raw=Py_ssize_t)

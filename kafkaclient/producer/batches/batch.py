@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.errors import KafkaError
     from kafkaclient.producer.batches.batch_result import BatchResult
-    from kafkaclient.producer.batches.partition_queue import PartitionQueue
+    from kafkaclient.producer.batches.partition_queue import BufferShare, PartitionQueue
     from kafkaclient.producer.batches.record import Record
 
 NO_SEQUENCE = -1
@@ -85,12 +85,13 @@ class ProducerBatch:
         "sealed_size",
         "sequence_order",
         "serial",
+        "share",
         "split_after_uncertain_write",
         "topic_id",
         "transactional",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - one attribute a statement
         self,
         batch_result: BatchResult,
         queue: PartitionQueue,
@@ -114,6 +115,9 @@ class ProducerBatch:
         self.charged = capacity
         """Bytes of buffer memory that the batch holds at the moment."""
         self.queue = queue
+        self.share = queue.share
+        """The broker's share of the buffer memory that has these bytes."""
+        self.share.held += capacity
         self.credited_bytes = 0
         """Bytes that the batch's partition was credited with before the batch was sent."""
         self.rebindable = rebindable
@@ -248,6 +252,7 @@ class ProducerBatch:
         self.rebindable = rebindable
         self.credited_bytes = 0
         self.queue = queue
+        self.move_charge(queue.share)
         self.result.partition = queue.partition
 
     def set_any_partition(self) -> None:
@@ -293,13 +298,21 @@ class ProducerBatch:
     def grow(self, nbytes: int) -> None:
         """Enlarge the buffer by ``nbytes``, which are charged."""
         self.charged += nbytes
+        self.share.held += nbytes
         self.builder.reserve(self.builder.capacity + nbytes)
 
     def set_charge(self, nbytes: int) -> int:
         """Hold ``nbytes`` of the buffer memory from now on. Returns by how many bytes that is less
         than before."""
         freed, self.charged = self.charged - nbytes, nbytes
+        self.share.held -= freed
         return freed
+
+    def move_charge(self, share: BufferShare) -> None:
+        """The batch is for another broker."""
+        self.share.held -= self.charged
+        share.held += self.charged
+        self.share = share
 
     # --- compression --------------------------------------------------------------------------
 

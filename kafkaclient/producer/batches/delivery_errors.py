@@ -113,7 +113,10 @@ _WAITING = {
     QueueState.IDLE: "waited for its turn",
     QueueState.LINGER: "waited for its turn",
     QueueState.BACKOFF: "waited for its retry",
-    QueueState.BLOCKED: "waited for earlier batches of its partition, or for a producer id",
+    QueueState.BLOCKED: (
+        "waited for earlier batches of its partition, for a producer id, or to be added to the "
+        "transaction"
+    ),
     QueueState.SEALING: "waited to be compressed",
     QueueState.LEADERLESS: "waited for {whom}",
     QueueState.READY: "waited for {whom} to take requests",

@@ -13,14 +13,14 @@ The rules, as in Java's ``TransactionManager`` for a producer without transactio
   known whether the log has a gap. With a gap, the partition starts over, too;
 - a partition takes up a raised epoch only when none of its batches is on the wire. Then all its
   unacknowledged batches are numbered again from 0. A batch that may be in the log is sent once
-  more under its old number first, and the answer shows it (Java numbers such a batch again and
-  writes it twice, KAFKA-14034);
+  more under its old number first, and the answer shows whether the log has it (Java numbers such a
+  batch again and writes it twice, KAFKA-14034);
 - a topic that was deleted and created again has other logs: each of its partitions starts over;
 - another cluster (cluster/identity.py) gives another producer id: the old one may be another
   client's there (Java keeps it). No batch is sent with its old number any more;
-- the sequences of an unused topic are forgotten (Java keeps them). The topic may be used again
-  later, and would begin at 0 where the log expects more. Before that the epoch is raised, once
-  for all sequences that were forgotten under it.
+- an unused topic's sequences are forgotten (Java keeps them). If it is used again, its numbers
+  begin at 0, but the log expects others. So the epoch is raised first, once for all that was
+  forgotten under it.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class PartitionSequence:
         if not unacked:
             return True
         if self.producer_id != identity.producer_id or self.epoch != identity.epoch:
-            return False  # after a batch of the new epoch the broker fences the old one's
+            return False  # once a broker has seen the new epoch, it refuses batches of the old one
         ahead = self.numbered - unacked[0].sequence_order
         return self.last_acked >= 0 and ahead < _REMEMBERED_BATCHES
 

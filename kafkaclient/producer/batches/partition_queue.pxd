@@ -6,6 +6,22 @@ from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
 
 
 @cython.final
+cdef class BufferShare:
+    cdef public Py_ssize_t broker, held
+    cdef public object claims
+
+
+@cython.final
+cdef class BufferShares:
+    cdef public BufferShare unbound
+    cdef public dict _by_broker
+    cdef public bint several
+
+    @cython.locals(share=BufferShare)
+    cpdef BufferShare of(self, Py_ssize_t broker)
+
+
+@cython.final
 cdef class PartitionQueue:
     cdef public TopicBuffer topic
     cdef public object tp, _batches, batches, _unacked, unacked, state
@@ -15,6 +31,7 @@ cdef class PartitionQueue:
     cdef public bint unbound
     cdef public double timer
     cdef public PartitionSequence sequence
+    cdef public BufferShare share
 
     cpdef bint is_oldest(self, ProducerBatch batch) except -1
     cpdef enqueue(self, ProducerBatch batch)

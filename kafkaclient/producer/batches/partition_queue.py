@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import deque
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkaclient.producer.batches.idempotence import PartitionSequence
 from kafkaclient.producer.settings import NO_LANE
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.idempotence import ProducerIdentity
@@ -22,16 +22,85 @@ UNBOUND = -1
 """The number of a topic's queue of batches that have no partition yet."""
 
 
+# --- How much of ``buffer.memory`` holds records for one broker -----------------------------------
+
+ANY_BROKER = -2
+"""In the place of a broker's id: for batches that have no partition yet."""
+
+
+class BufferShare:
+    """The bytes of ``buffer.memory`` that batches for one broker hold (-1: for partitions without a
+    leader, :data:`ANY_BROKER`: for those without a partition)."""
+
+    __slots__ = ("broker", "claims", "held")
+
+    def __init__(self, broker: int) -> None:
+        self.broker = broker
+        self.held = 0
+        self.claims: deque[Any] = deque()
+        """The sends that wait for bytes of this share (admission/pending_sends.py)."""
+
+    def __repr__(self) -> str:
+        return f"<BufferShare of broker {self.broker} held={self.held} claims={len(self.claims)}>"
+
+    @property
+    def waits_for(self) -> str:
+        """What the batches wait for, for error messages."""
+        if self.broker == ANY_BROKER:
+            return "any broker that is free"
+        return f"broker {self.broker}" if self.broker >= 0 else "a leader of their partition"
+
+
+class BufferShares:
+    """The shares of all brokers that lead partitions with records."""
+
+    __slots__ = ("_by_broker", "several", "unbound")
+
+    def __init__(self) -> None:
+        self.unbound = BufferShare(ANY_BROKER)
+        self._by_broker: dict[int, BufferShare] = {}
+        self.several = False
+        """Whether there is more than one broker, so that one could take the others' memory."""
+
+    def __iter__(self) -> Iterator[BufferShare]:
+        yield from self._by_broker.values()
+        yield self.unbound
+
+    @property
+    def fullest(self) -> BufferShare:
+        """The share that has the most bytes."""
+        return max(self, key=lambda share: share.held)
+
+    def held_for(self, broker: int) -> int:
+        """The bytes that batches for the broker hold."""
+        share = self._by_broker.get(broker)
+        return 0 if share is None else share.held
+
+    def of(self, broker: int) -> BufferShare:
+        """The broker's share, made if there is none."""
+        share = self._by_broker.get(broker)
+        if share is None:
+            share = self._by_broker[broker] = BufferShare(broker)
+            self.several = len(self._by_broker) > 1
+        return share
+
+
+# --- One partition's queue, and the states that it can be in --------------------------------------
+
+
 class QueueState(Enum):
     """What a partition's queue waits for. Only :meth:`ReadyQueues.schedule` changes it."""
 
     IDLE = "nothing is queued"
     LINGER = "the open batch lingers"
     BACKOFF = "the first batch waits before its retry"
-    BLOCKED = "the first batch waits for batches on the wire, or for the producer id"
+    BLOCKED = (
+        "the first batch waits for earlier batches, a producer id, or its partition's place in the "
+        "transaction"
+    )
     SEALING = "the first batch is compressed in the background, or waits for that"
     LEADERLESS = "the partition has no known leader"
-    READY = "the first batch waits for its leader to take another request"
+    READY = "the first batch waits for a broker that takes another request"
 
 
 # A member looked up in its Enum costs a Python call before 3.12.
@@ -60,6 +129,7 @@ class PartitionQueue:
         "ready_number",
         "records_sent",
         "sequence",
+        "share",
         "state",
         "target_lane",
         "timer",
@@ -96,6 +166,9 @@ class PartitionQueue:
         """How many of ``unacked`` are on the wire."""
         self.leader = leader
         self.leader_epoch = leader_epoch
+        shares = topic.shares
+        self.share = shares.unbound if self.unbound else shares.of(leader)
+        """What the queue's batches hold of ``buffer.memory``, with others for the same broker."""
         self.lane = lane
         """The lane that the queue is ready for, or has batches on the wire in."""
         self.target_lane = lane
@@ -282,6 +355,9 @@ class PartitionQueue:
         """The partition's leader is ``leader`` (-1: none) as of the leader epoch ``epoch``."""
         if leader != self.leader:
             self.target_lane = leader
+            self.share = self.topic.shares.of(leader)
+            for batch in {*self._batches, *self._unacked}:
+                batch.move_charge(self.share)
         if epoch > self.leader_epoch:
             for batch in self._batches:
                 if not batch.attempts:

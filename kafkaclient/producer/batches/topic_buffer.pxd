@@ -1,7 +1,7 @@
 cimport cython
 
 from kafkaclient.producer.batches.direct_append cimport TopicAppendSlots
-from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
+from kafkaclient.producer.batches.partition_queue cimport BufferShare, BufferShares, PartitionQueue
 from kafkaclient.producer.batches.partition_strategy cimport PartitionStrategy
 from kafkaclient.producer.partitioning.fair_share cimport FairShare
 
@@ -32,7 +32,8 @@ cdef class TopicBuffer:
     cdef public FairShare fair_share
     cdef public PartitionQueue unbound
     cdef public dict queues
-    cdef public bint has_waiters
+    cdef public BufferShares shares
+    cdef public set waiting
     cdef public CompressionRatio ratio
     cdef public PartitionStrategy strategy
     cdef public Py_ssize_t last_bound_partition
@@ -51,7 +52,10 @@ cdef class TopicBuffer:
     @cython.locals(queue=PartitionQueue)
     cpdef bint _set_topic_id(self, topic_id) except -1
     cpdef set_detours(self, side_lane_of, avoided)
-    cpdef set_has_waiters(self, bint waiting)
+    cpdef bint must_wait(self, Py_ssize_t place) except -1
+    cpdef note_waiting(self, Py_ssize_t place, bint waiting)
+    @cython.locals(known=bint, queue=PartitionQueue)
+    cpdef BufferShare share_of(self, Py_ssize_t place)
     cpdef await_partition(self, Py_ssize_t partition)
     cpdef end_await_partition(self, Py_ssize_t partition)
     @cython.locals(switched=bint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafkaclient.producer.batches.partition_queue import UNBOUND, PartitionQueue
+from kafkaclient.producer.batches.partition_queue import UNBOUND, BufferShares, PartitionQueue
 from kafkaclient.producer.settings import NO_LANE
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.view import TopicView
     from kafkaclient.producer.batches.direct_append import TopicAppendSlots
+    from kafkaclient.producer.batches.partition_queue import BufferShare
     from kafkaclient.producer.batches.partition_strategy import PartitionStrategy
     from kafkaclient.producer.partitioning.fair_share import FairShare
 
@@ -78,6 +79,10 @@ class BatchLimit:
 
 # --- One topic's part of the accumulator: its queues, its partition strategy ----------------------
 
+EVERY = -3
+"""In the place of a partition: a record that waits for the topic's metadata, for its serializer or
+behind such a record, and a bulk call, hold up the records of all partitions."""
+
 
 class TopicBuffer:
     """A topic that records were sent to. Only methods of this class assign its attributes.
@@ -92,17 +97,18 @@ class TopicBuffer:
         "awaiting_partitions",
         "batch_limit",
         "fair_share",
-        "has_waiters",
         "last_bound_partition",
         "last_view",
         "name",
         "queues",
         "ratio",
+        "shares",
         "side_lane_of",
         "strategy",
         "topic_id",
         "unbound",
         "view",
+        "waiting",
     )
 
     def __init__(
@@ -111,11 +117,13 @@ class TopicBuffer:
         new_strategy: Callable[[TopicBuffer], PartitionStrategy],
         fair_share: FairShare,
         slots: TopicAppendSlots,
+        shares: BufferShares | None = None,
     ) -> None:
         self.name = name
         self.topic_id: bytes | None = None
         """None: not known, or the brokers know no topic ids."""
         self.append_slots = slots
+        self.shares = BufferShares() if shares is None else shares
         self.batch_limit = BatchLimit()
         self.fair_share = fair_share
         self.unbound = PartitionQueue(self, UNBOUND)
@@ -129,8 +137,9 @@ class TopicBuffer:
         """The partitions that get no records without key (binding.py)."""
         self.queues: dict[int, PartitionQueue] = {}
         """By partition, made for the first record of the partition."""
-        self.has_waiters = False
-        """Whether records wait for metadata or buffer space: later records wait behind them."""
+        self.waiting: set[int] = set()
+        """The partitions that records wait for, behind which later records wait, too;
+        ``UNBOUND`` for records without a partition, :data:`EVERY` for all records."""
         self._awaiting_partitions: Counter[int] = Counter()
         self.awaiting_partitions: Mapping[int, int] = self._awaiting_partitions
         """By partition that the latest metadata does not have: how many records wait for newer
@@ -151,7 +160,7 @@ class TopicBuffer:
     def in_use(self) -> bool:
         """Whether a record without an outcome depends on the topic's metadata."""
         return bool(
-            self.has_waiters
+            self.waiting
             or self.awaiting_partitions
             or self.unbound.batches
             or any(queue.batches or queue.unacked for queue in self.queues.values())
@@ -229,9 +238,30 @@ class TopicBuffer:
         """These partitions use side lanes, and these get no records without key."""
         self.side_lane_of, self.avoided = side_lane_of, avoided
 
-    def set_has_waiters(self, waiting: bool) -> None:
-        """Whether records wait for metadata or buffer space."""
-        self.has_waiters = waiting
+    def must_wait(self, place: int) -> bool:
+        """Whether a record for the partition, or ``UNBOUND``, has to wait behind others."""
+        return bool(self.waiting) and (EVERY in self.waiting or place in self.waiting)
+
+    def note_waiting(self, place: int, waiting: bool) -> None:
+        """Whether records of a place wait: a partition, ``UNBOUND`` or :data:`EVERY`."""
+        if waiting:
+            self.waiting.add(place)
+            if place == UNBOUND:
+                self.append_slots.set_unkeyed(None)
+            elif place != EVERY:
+                self.append_slots.set(place, None)
+        else:
+            self.waiting.discard(place)
+
+    def share_of(self, place: int) -> BufferShare:
+        """Which share of the buffer memory records of the place take."""
+        if place < 0:
+            return self.shares.unbound
+        queue, view = self.queues.get(place), self.view or self.last_view
+        if queue is not None:
+            return queue.share
+        known = view is not None and place < view.partition_count
+        return self.shares.of(view.partitions[place].leader if view is not None and known else -1)
 
     def await_partition(self, partition: int) -> None:
         """A record waits for metadata that has the partition."""

@@ -27,6 +27,7 @@ from kafkaclient.producer.batches.record import (
     record_of_bytes,
     serialized_record,
 )
+from kafkaclient.producer.batches.topic_buffer import EVERY
 from kafkaclient.producer.bulk.batch_builder import check_column
 from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
 from kafkaclient.producer.bulk.rows import Values
@@ -97,7 +98,7 @@ class BulkSend:
 
     async def wait_for_partitions(self) -> None:
         """Wait for the topic's metadata: rows name partitions, which are checked first."""
-        if self._core.admission.must_wait(self._topic):
+        if not self._core.admission.is_known(self._topic):
             self._pending = await self._core.admission.wait_exclusive(self._topic, self._room)
         buffer = self._core.accumulator.topic(self._topic)
         self.partitions = buffer.known_view.partition_count
@@ -167,7 +168,7 @@ class BulkSend:
 
     async def _append_slice(self, rows: Rows, at: int, stop: int) -> int:
         while at < stop:
-            if self._pending is None and self._core.admission.must_wait(self._topic):
+            if self._pending is None and not self._core.admission.is_known(self._topic):
                 await self._wait_for_space(self._record(rows, at))
             first, at = at, self._append(rows, at, stop)
             if at == first:
@@ -183,7 +184,8 @@ class BulkSend:
         force = pending is not None and pending.charge > 0
         with sends.spend(pending) if pending is not None and force else nullcontext():
             while at < stop:
-                at = self._pour(rows, at, stop)
+                if pending is None or not pending.is_overtaking:
+                    at = self._pour(rows, at, stop)
                 if at == stop or not self._append_one(rows, at, force=force):
                     break
                 at, force = at + 1, False
@@ -204,7 +206,11 @@ class BulkSend:
         :meth:`_pour` fills. Returns False if the record has to wait. ``force``: append even if the
         record takes more buffer space than is charged."""
         delivery = self._core.admission.append(
-            self._topic, self._record(rows, at), force=force, refreshed=self._refreshed
+            self._topic,
+            self._record(rows, at),
+            self._pending,
+            force=force,
+            refreshed=self._refreshed,
         )
         if delivery is None:
             return False
@@ -239,12 +245,19 @@ class BulkSend:
         return count
 
     async def _wait_for_space(self, record: Record) -> None:
-        room = max(self._room, record.upper_bound)
+        admission, room = self._core.admission, max(self._room, record.upper_bound)
+        sends, buffer = admission.pending_sends, self._core.accumulator.topic(self._topic)
         self._end_call_deadline()
-        if self._pending is None:
-            self._pending = await self._core.admission.wait_exclusive(self._topic, room)
-        else:
-            await self._core.admission.wait_for_more(self._pending, room)
+        if not admission.is_known(self._topic) and self._pending is None:
+            self._pending = await admission.wait_exclusive(self._topic, room)
+        elif self._pending is not None and not (
+            sends.has_others(buffer, record, self._pending)
+            or (self._pending.queue.place == EVERY and sends.is_limited(buffer, record, room))
+        ):
+            await admission.wait_for_more(self._pending, room)
+        else:  # it waits for its own partition: other callers append to the others meanwhile
+            call, self._pending = self._pending, None
+            self._pending = await admission.wait_exclusive(self._topic, room, call, record)
 
     async def yield_if_due(self) -> None:
         """Let other tasks run, if this call has worked for a millisecond."""

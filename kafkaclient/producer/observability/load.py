@@ -208,8 +208,13 @@ class LiveGauges:
         in_flight: Counter[int] = Counter()  # of both lanes; all other gauges are the primary's
         for lane in self._lanes:
             in_flight[lane.node_id] += len(lane.in_flight)
+        shares = self._accumulator.buffer_pool.shares
         return {
-            lane.node_id: {**_lane_gauges(lane), "requests-in-flight": in_flight[lane.node_id]}
+            lane.node_id: {
+                **_lane_gauges(lane),
+                "requests-in-flight": in_flight[lane.node_id],
+                "buffer-used-bytes": shares.held_for(lane.node_id),
+            }
             for lane in self._lanes
             if lane.primary is lane
         }

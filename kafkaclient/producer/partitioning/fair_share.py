@@ -51,13 +51,13 @@ class MinimumShare:
         self._due: dict[int, float] = {}
         """By partition: the total at which the partition falls below its minimum."""
         self._heaps: dict[int, list[tuple[float, int]]] = {}
-        """By leader: heaps of (due, partition). Entries may be outdated: ``due`` only grows."""
+        """By lane: heaps of (due, partition). Entries may be outdated: ``due`` only grows."""
 
     def __repr__(self) -> str:
         return f"<MinimumShare total={self._total:.0f} due={self._due}>"
 
     def update(self, partitions: Mapping[int, Collection[int]]) -> None:
-        """Use these partitions, by their leader: all that compete for unbound batches."""
+        """Use these partitions, by their lane: all that compete for unbound batches."""
         if not self._fraction:
             return
         if len(partitions) < 2:
@@ -65,11 +65,11 @@ class MinimumShare:
         self._price = sum(map(len, partitions.values())) / self._fraction
         fresh = self._total + _CREDIT * self._batch * self._price
         before, self._due, self._heaps = self._due, {}, {}
-        for leader, led in partitions.items():
+        for lane, led in partitions.items():
             heap = [(d if (d := before.get(n, fresh)) < fresh else fresh, n) for n in led]
             self._due.update([(partition, due) for due, partition in heap])
             heapify(heap)
-            self._heaps[leader] = heap
+            self._heaps[lane] = heap
 
     def add(self, partition: int, nbytes: int) -> None:
         """The partition was given ``nbytes``, or they were reserved for it."""
@@ -91,13 +91,13 @@ class MinimumShare:
         return self._due.get(partition, self._total) + nbytes * self._price < self._total
 
     def most_underserved(self, is_open: Callable[[int], bool]) -> int | None:
-        """The partition furthest below its minimum whose leader ``is_open``. None: none is."""
+        """The partition furthest below its minimum whose lane ``is_open``. None: none is."""
         best: tuple[float, int] | None = None
-        for leader, heap in self._heaps.items():
+        for lane, heap in self._heaps.items():
             while (due := self._due[heap[0][1]]) > heap[0][0]:
                 heapreplace(heap, (due, heap[0][1]))
             first = heap[0]
-            if first[0] < self._total and (best is None or first < best) and is_open(leader):
+            if first[0] < self._total and (best is None or first < best) and is_open(lane):
                 best = first
         return None if best is None else best[1]
 

@@ -30,6 +30,7 @@ cdef class BrokerLane:
     cpdef request_sent(self, ProduceRequest request, Py_ssize_t nbytes)
     cpdef pop_in_flight(self, double now)
     cpdef record_latency(self, double latency, Py_ssize_t ahead, double now)
+    cpdef double expected_latency(self, double now) except? -1
     cpdef double oldest_wait(self, double now, double unblocked_since) except? -1
 
 

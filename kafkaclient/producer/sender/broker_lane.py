@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 # To add a reason: a row here, and its condition in ``update_state`` at the same place in the
 # order. ``BrokerLoad.excluded`` and the metrics name it from the table.
 #
-# Whether a broker is alive is another question, about a broker and not about a lane: a healthy
-# broker can be suspected, and an overdue one can be alive (``BrokerLiveness``).
+# This table is about a lane: its connection, throttling, slow answers. Whether the broker is alive
+# is decided apart from it (``BrokerLiveness``): an overdue broker may be alive.
 
 
 class LaneState(Enum):
@@ -55,8 +55,8 @@ class LaneState(Enum):
         self.condition = condition
         self.exclusion_reason = exclusion_reason
         """Why the broker gets no unkeyed batches, as ``BrokerLoad.excluded`` and the metric
-        ``exclusion-*-total`` name it. None: it gets them; while it can take none, they wait for it
-        rather than go to an excluded broker."""
+        ``exclusion-*-total`` name it. None: not excluded. If it is busy, batches wait for it; they
+        do not go to an excluded broker instead."""
         self.last_resort = last_resort
         """Whether an excluded broker gets unkeyed batches if all brokers of the topic are
         excluded."""
@@ -73,6 +73,7 @@ _LATENCIES_KEPT = 64  # how many latencies the 95th percentile is taken over
 _NEWEST_KEPT = 3  # a broker is slow if each of this many latest responses was
 _OVERDUE_RATIO = 8  # an answer is overdue after this many times the 95th percentile of latencies
 _LATE_RATIO = 2  # an answer is late after this many times the 95th percentile of latencies
+_FORGET_LATENCY_S = 5.0  # how long the newest latencies say how soon a broker answers
 MIN_OVERDUE_S = 0.05
 """No answer is late or overdue before this many seconds."""
 _LEAST_USUAL_S = MIN_OVERDUE_S / _OVERDUE_RATIO  # a shorter 95th percentile counts as this
@@ -175,8 +176,9 @@ class BrokerLane:
         )
 
     def free_slots(self, has_large: bool, now: float) -> int:
-        """How many more requests may be in flight now, while some are. 0: the window is full, but
-        has not reached its limit, so that one extra request may be sent. -1: none may be sent.
+        """Free places in the window. 0: window full, but one extra request is allowed. -1: nothing
+        may be sent.
+
         ``has_large``: a large batch waits for any lane."""
         window, in_flight = self.window, len(self.in_flight)
         busy_for = now - max(self.idle_since, window.probed_at)
@@ -250,6 +252,17 @@ class BrokerLane:
         """An answer is overdue after this many seconds."""
         return max(MIN_OVERDUE_S, _OVERDUE_RATIO * self.p95_latency)
 
+    def expected_latency(self, now: float) -> float:
+        """How soon the broker would answer a request sent now, in seconds; 0.0: it has to show.
+
+        The least of the newest latencies counts, once for each request in flight and the new one.
+        It is forgotten after some seconds without an answer: so a broker that gets no records
+        because it was slow is tried again.
+        """
+        if now - self._measured_at > _FORGET_LATENCY_S or not self.newest_latencies:
+            return 0.0
+        return min(self.newest_latencies) * (1 + len(self.in_flight))
+
     def oldest_wait(self, now: float, unblocked_since: float) -> float:
         """For how many seconds the oldest request has been waiting while the event loop could read
         its answer (see :class:`~kafkaclient.producer.wakeup.LoopMonitor`)."""
@@ -259,8 +272,8 @@ class BrokerLane:
 
     @property
     def late_after(self) -> float:
-        """An answer is late after this many seconds. That is enough where there is another reason
-        to think that it will not come."""
+        """An answer is late after this many seconds. Counts only if another sign says that the
+        answer will not come (a dead replica)."""
         return max(MIN_OVERDUE_S, _LATE_RATIO * self.p95_latency)
 
     @property

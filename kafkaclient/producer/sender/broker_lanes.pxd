@@ -21,6 +21,7 @@ cdef class Kip794Outages:
 @cython.final
 cdef class BrokerSurvey:
     cdef public dict available
+    cdef public object expected_latency
     cdef public object saturated, eligible, last_resort
     cdef public double next_look
     cdef public bint liveness_pending
@@ -41,14 +42,16 @@ cdef class BrokerLanes:
     @cython.locals(lane=BrokerLane)
     cpdef in_flight_of(self, Py_ssize_t number)
     @cython.locals(lane=BrokerLane)
+    cpdef double oldest_wait(self, Py_ssize_t number, double now) except? -1
+    @cython.locals(lane=BrokerLane)
     cpdef double p95_latency(self, Py_ssize_t number) except? -1
     @cython.locals(lane=BrokerLane)
     cpdef bint may_be_waited_for(self, Py_ssize_t number) except -1
     @cython.locals(full=bint, lane=BrokerLane)
     cpdef current_state(self, Py_ssize_t number)
     @cython.locals(
-        available=dict, eligible=set, free=Py_ssize_t, lane=BrokerLane, large=bint, last_resort=set,
-        next_look=double, number=Py_ssize_t, pending=bint, saturated=set, side=bint
+        available=dict, eligible=set, expected=dict, free=Py_ssize_t, lane=BrokerLane, large=bint, last_resort=set,
+        next_look=double, number=Py_ssize_t, on_trial=bint, pending=bint, saturated=set, side=bint
     )
     cpdef BrokerSurvey survey(self, wanted, ready_queues, double unblocked_since, double now)
     @cython.locals(overdue=bint, waited=double)

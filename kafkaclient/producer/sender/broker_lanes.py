@@ -1,4 +1,5 @@
-"""All lanes: which can take a request now, and which brokers KIP-794 leaves out."""
+"""All lanes: the state of each broker (overdue, slow, ...), which can take a request now, and which
+KIP-794 leaves out."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from kafkaclient.producer.sender.liveness import BELIEVED_S
 from kafkaclient.producer.settings import NEVER, node_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Iterator
+    from collections.abc import Collection, Container, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     from kafkaclient.cluster.metadata import Metadata
@@ -78,6 +79,7 @@ class BrokerSurvey:
     __slots__ = (
         "available",
         "eligible",
+        "expected_latency",
         "last_resort",
         "liveness_pending",
         "next_look",
@@ -92,9 +94,12 @@ class BrokerSurvey:
         last_resort: Collection[int],
         next_look: float,
         liveness_pending: bool = False,
+        expected_latency: Mapping[int, float] | None = None,
     ) -> None:
         self.available = available
         """The lanes that can take a request now."""
+        self.expected_latency = expected_latency or {}
+        """By available lane: how soon the broker would answer, in seconds."""
         self.saturated = saturated
         """Available lanes whose in-flight window is full. They take one extra request, for
         partitions of that broker only."""
@@ -109,8 +114,10 @@ class BrokerSurvey:
 
 
 class BrokerLanes:
-    """The lanes by their numbers (settings.py), made when they are first asked for. When a broker
-    recovers from a state that resets its share, ``accumulator`` resets it."""
+    """The lanes by their numbers (settings.py), made when they are first asked for.
+
+    A state may reset the broker's share (:class:`LaneState`). When such a broker recovers,
+    ``accumulator`` raises its partitions to the average share."""
 
     def __init__(
         self,
@@ -166,6 +173,10 @@ class BrokerLanes:
         lane = self._lanes.get(number)
         return (0, 1) if lane is None else (len(lane.in_flight), lane.window.size)
 
+    def oldest_wait(self, number: int, now: float) -> float:
+        lane = self._lanes.get(number)
+        return 0.0 if lane is None else lane.oldest_wait(now, 0.0)
+
     def p95_latency(self, number: int) -> float:
         lane = self._lanes.get(number)
         return 0.0 if lane is None else lane.p95_latency
@@ -210,6 +221,7 @@ class BrokerLanes:
         bound. ``unblocked_since``: as the loop monitor has it.
         """
         available: dict[int, Connection] = {}
+        expected: dict[int, float] = {}
         saturated, eligible, last_resort, next_look = set(), set(), set(), NEVER
         large = ready_queues.has_large_unbound
         for number in wanted:
@@ -234,13 +246,18 @@ class BrokerLanes:
                 free = lane.free_slots(large, now) if lane.in_flight else 1
                 if free > 0:
                     available[number] = connection
+                    # A slow broker whose rest is over is due for a batch that shows its speed.
+                    on_trial = lane.recent_minimum >= _SLOW_LATENCY_S and self._is_slow(lane)
+                    expected[number] = 0.0 if on_trial else lane.expected_latency(now)
                 elif free == 0 and ready_queues.has_full_head(number):
                     # A full batch cannot grow: it waits at the broker, which goes on without a
                     # pause.
                     available[number] = connection
                     saturated.add(number)
         pending = bool(self._liveness.suspected_at) and self._liveness.probe_pending
-        return BrokerSurvey(available, saturated, eligible, last_resort, next_look, pending)
+        return BrokerSurvey(
+            available, saturated, eligible, last_resort, next_look, pending, expected
+        )
 
     def update_state(
         self, lane: BrokerLane, connection: Connection | None, unblocked_since: float, now: float

@@ -1,4 +1,6 @@
-"""How many requests a broker should have in flight: enough to hide the network, and no more.
+"""Computes how many requests a broker should have in flight (``BrokerLane`` applies it).
+
+Enough to hide the network, and no more.
 
 A broker serves one request of a connection at a time. Requests in flight beyond the first only hide
 the network's round trip. More requests than that merely queue up at the broker, which may turn out

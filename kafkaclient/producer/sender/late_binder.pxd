@@ -44,8 +44,10 @@ cdef class _RequestFiller:
     cpdef bind_first(self, PartitionQueue source)
     @cython.locals(
         any_eligible=bint, candidates=set, fair_share=FairShare, lane=Py_ssize_t,
-        reserved=PartitionQueue, survey=BrokerSurvey, usable=list, usual=bint
+        reserved=PartitionQueue, soonest=list, survey=BrokerSurvey, usable=list, usual=bint
     )
     cpdef PartitionQueue _target_for(self, TopicBuffer topic, ProducerBatch batch)
+    @cython.locals(latencies=dict, latency=double, limit=double)
+    cpdef list _soonest(self, TopicBuffer topic, list lanes)
     cpdef bint _fits(self, ProducerBatch batch, Py_ssize_t lane) except -1
     cpdef _add(self, ProducerBatch batch, PartitionQueue queue)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 Requests = dict[int, list["ProducerBatch"]]
 """The batches of the next request in each lane."""
 
+_ALIKE_RATIO = 1.5  # brokers that answer within this factor, and this many seconds more, are alike
+_ALIKE_S = 0.002
+
 _ready_number = attrgetter("ready_number")
 
 
@@ -53,7 +56,8 @@ class LateBinder:
         The batches are sealed, stamped and count as in flight.
         """
         ready = self.ready_queues
-        turns = list(ready.unbound) if self.identity.valid else []  # else they have no stamp
+        # Without a producer id no batch can be stamped.
+        turns = list(ready.unbound) if self.identity.valid else []
         for lane in survey.available:
             turns += ready.ready.get(lane, ())
         if len(turns) > 1:
@@ -154,13 +158,15 @@ class _RequestFiller:
 
     def _target_for(self, topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
         survey, fair_share, gate = self._survey, topic.fair_share, self._ready_queues.gate
-        # While a broker of the topic is not excluded, busy or not, the brokers of last resort wait.
+        # As long as one broker of the topic is not excluded, even a busy one, excluded brokers get
+        # nothing.
         any_eligible = survey.liveness_pending or not survey.eligible.isdisjoint(fair_share.lanes)
         allowed = survey.eligible if any_eligible else survey.last_resort
         reserved = topic.strategy.reserved_queue
         kept_free = None if reserved is None else reserved.lane
         # A lane with a full window takes an unbound batch only if a bound batch that became ready
-        # later will use the same request. Without this, full keyed batches would starve it.
+        # later will use the same request. Without this, full keyed batches would always
+        # be first, and the unbound batch would never leave.
         for candidates in (self._unsaturated, self._must_send):
             usable = []
             for lane in tuple(self.room) if candidates else ():
@@ -171,10 +177,22 @@ class _RequestFiller:
                 continue
             if gate is not None:
                 gate.request_one_of(topic, usable)
-            partition = fair_share.pick(usable, partial(self._is_open, topic))
+            is_open, soonest = partial(self._is_open, topic), self._soonest(topic, usable)
+            partition = fair_share.pick(soonest, is_open)
+            if partition is None and len(soonest) < len(usable):
+                partition = fair_share.pick(usable, is_open)
             if partition is not None:
                 return topic.queue(partition)
         return None
+
+    def _soonest(self, topic: TopicBuffer, lanes: list[int]) -> list[int]:
+        """The lanes whose brokers answer about as soon as the one that answers first."""
+        expected, leading = self._survey.expected_latency, topic.fair_share.lanes
+        if len(lanes) == 1 or not expected:
+            return lanes
+        latencies = {lane: expected.get(lane, 0.0) for lane in lanes if lane in leading}
+        limit = _ALIKE_RATIO * min(latencies.values(), default=0.0) + _ALIKE_S
+        return [lane for lane, latency in latencies.items() if latency <= limit]
 
     def _is_open(self, topic: TopicBuffer, partition: int) -> bool:
         queue = topic.queues.get(partition)  # looking at a partition makes no queue

@@ -51,7 +51,10 @@ class ErrorAction(Enum):
     DONE = "the batch is in the log"
     RETRY = "send it again after a back-off, with the same sequence"
     SPLIT = "halve it and send the parts; a lone record fails"
-    RESEQUENCE = "the broker expects another sequence: retry, with a new epoch if it is the oldest"
+    RESEQUENCE = (
+        "the broker expects another sequence: retry; the partition's oldest batch also gets a new "
+        "epoch"
+    )
     FAIL = "the batch fails, and an open transaction can only be aborted; the producer goes on"
     FATAL = "the batch fails; the producer cannot go on"
 
@@ -267,7 +270,8 @@ class ResponseHandler:
             and batch.split_after_uncertain_write
             and batch.queue.is_oldest(batch)
         ):
-            # The log expects the sequence after the whole batch, or has lost what came before it.
+            # Either the log has the whole batch, or it lost earlier records. It takes this part in
+            # neither case.
             self.fail(batch, split_after_uncertain_write(batch, error), now)
         elif action is ErrorAction.RESEQUENCE and self._can_resequence(batch, code):
             self._metrics.records_retried(batch.result.topic, batch.count)

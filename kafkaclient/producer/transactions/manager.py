@@ -13,8 +13,9 @@ has v2.
 
 What a failure ends:
 
-- A record fails: the transaction (:meth:`TransactionManager.fail_transaction`). If the leader's
-  error code is FATAL in sender/error_actions.py (PRODUCER_FENCED), also the producer.
+- A record fails: the transaction (:meth:`TransactionManager.fail_transaction`). If ``action_for``
+  (sender/responses.py) calls the leader's error code FATAL (PRODUCER_FENCED), the producer fails as
+  well.
 - The client has moved to another cluster (:meth:`TransactionManager.leave_cluster`): the
   transaction; if it was being ended, the producer, because the outcome is not known.
 - A coordinator refuses a request: :func:`is_fatal` decides between the transaction and the producer

@@ -174,19 +174,19 @@ class TransactionOffsets:
 
     Each send is a task of its own, which goes on when its caller is cancelled or times out.
     ``on_failed(error)`` is called when a coordinator refused the offsets, or a request failed.
-    ``on_fenced(error)`` is called when the group's coordinator refused the producer epoch.
+    ``on_epoch_refused(error)`` is called when the group's coordinator refused the producer epoch.
     """
 
     def __init__(
         self,
         requests: TransactionRequests,
         on_failed: Callable[[KafkaError], None],
-        on_fenced: Callable[[KafkaError], None],
+        on_epoch_refused: Callable[[KafkaError], None],
     ) -> None:
         self.under_way: set[asyncio.Task[bool]] = set()
         self._requests = requests
         self._on_failed = on_failed
-        self._on_fenced = on_fenced
+        self._on_epoch_refused = on_epoch_refused
 
     def send(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
@@ -214,5 +214,5 @@ class TransactionOffsets:
             self._on_failed(defect(f"sending offsets of group {group.group_id!r}", error))
             return False
         if fenced is not None:
-            self._on_fenced(fenced)
+            self._on_epoch_refused(fenced)
         return fenced is None

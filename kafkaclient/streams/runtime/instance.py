@@ -330,7 +330,7 @@ class Instance:
         are closed last, when no task writes any more."""
         await asyncio.gather(starting, return_exceptions=True)
         if self._is_working and not self._crashed.done():
-            committing = asyncio.create_task(self._manager.suspend(_SHUTDOWN_TIMEOUT_S))
+            committing = asyncio.create_task(self._manager.finish_and_commit(_SHUTDOWN_TIMEOUT_S))
             hurrying = asyncio.create_task(self._hurry.wait())
             await asyncio.wait(
                 {committing, hurrying},

@@ -123,7 +123,7 @@ class TaskManager:
     async def give_up(self, leaving: Collection[Worker], timeout_s: float) -> None:
         """Commit and end the work of tasks that are taken away. If a record takes longer than
         ``timeout_s``, its task restarts elsewhere at its committed offset."""
-        await self._suspend(leaving, timeout_s)
+        await self._finish_and_commit(leaving, timeout_s)
         for worker in leaving:
             if self.tasks.get(worker.task.id) is worker.task and not self._ended:
                 self._place(worker.task)
@@ -368,13 +368,13 @@ class TaskManager:
                 if records := found.get(source):
                     worker.add_records(records, min(map(self._inputs.most_rows, sources)))
 
-    async def suspend(self, timeout_s: float) -> None:
+    async def finish_and_commit(self, timeout_s: float) -> None:
         """Finish the current records and commit all tasks. If a record takes longer than
         ``timeout_s``, it is not committed."""
         self.stop_work()
-        await self._suspend(list(self.workers.values()), timeout_s)
+        await self._finish_and_commit(list(self.workers.values()), timeout_s)
 
-    async def _suspend(self, workers: Collection[Worker], timeout_s: float) -> None:
+    async def _finish_and_commit(self, workers: Collection[Worker], timeout_s: float) -> None:
         suspended = await asyncio.gather(*(worker.suspend(timeout_s) for worker in workers))
         for worker, is_suspended in zip(workers, suspended, strict=True):
             if not is_suspended:

@@ -1,4 +1,5 @@
-"""The fake cluster: brokers in memory, to which clients connect through a dialer or over TCP."""
+"""The fake cluster: brokers in memory, to which clients connect through a dialer or over TCP, and
+the failures that a test orders (``fail_produce``)."""
 
 from __future__ import annotations
 

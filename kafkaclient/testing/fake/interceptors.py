@@ -1,4 +1,4 @@
-"""Interceptors and failures, with which a test replaces a fake broker's answers.
+"""Interceptors: a test's function answers in place of a fake broker.
 
 The methods for tests are :meth:`FakeCluster.control` (a request of any API),
 :meth:`FakeCluster.fail_produce` and :meth:`FakeCluster.fail_fetch` (one partition of a request).

@@ -100,7 +100,7 @@ async def run(
 def bound(service: tuple[float, ...]) -> float:
     """How long a record may take below half of what brokers take: docs/concepts/partition-choice.md
     states it."""
-    return LINGER + 5 * (max(service) + 0.002)
+    return LINGER + 6 * (max(service) + 0.002)
 
 
 SERVICE = st.sampled_from([0.001, 0.002, 0.005, 0.02, 0.05])

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.errors import KafkaError
-from kafkaclient.producer.accumulator.incomplete import largest_backlog
 from kafkaclient.producer.batches.record import Record
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import BATCH_OVERHEAD, batch_header, iter_records
@@ -153,7 +152,7 @@ def test_full_memory_ends_lingering(bench: type[Bench]) -> None:
     b = bench(linger=10.0)
     b.put(0)
     assert b.ready() == set()
-    b.buffer_pool.on_free = lambda: None
+    b.buffer_pool.short = True
     b.incomplete.reschedule(0.0)
     assert b.ready() == {0}
 
@@ -242,34 +241,6 @@ def test_sequences_that_were_forgotten_make_a_new_epoch(bench: type[Bench]) -> N
         assert accumulator.release(name)
         accumulator.topic(name)
         assert identity.epoch == before + 1, "nothing was numbered under it"
-
-
-def test_the_largest_backlog_counts_what_is_on_the_wire_too(bench: type[Bench]) -> None:
-    b = bench()
-    b.put_batches(0, 2)
-    b.put_batches(2, 1)
-    assert f"broker 0 ({2 * 73} bytes)" in largest_backlog(b.incomplete)
-    b.drain(0)
-    b.drain(0)
-    assert f"broker 0 ({2 * 73} bytes)" in largest_backlog(b.incomplete)
-
-
-def test_the_largest_backlog_says_what_is_missing(bench: type[Bench]) -> None:
-    assert "metadata" in largest_backlog(bench().incomplete)
-    leaderless = bench(leaders=(-1, 0))
-    leaderless.put(0)
-    assert "a leader of their partition" in largest_backlog(leaderless.incomplete)
-    late = bench(late=True)
-    late.put(None)
-    assert "any broker" in largest_backlog(late.incomplete)
-
-
-def test_the_largest_backlog_looks_at_the_oldest_only(bench: type[Bench]) -> None:
-    """A refused record costs the same however many batches are queued."""
-    b = bench()
-    b.put_batches(2, 100)
-    b.put_batches(0, 1000)
-    assert "broker 1 (584 bytes)" in largest_backlog(b.incomplete)
 
 
 def test_deliveries_know_their_place(bench: type[Bench]) -> None:

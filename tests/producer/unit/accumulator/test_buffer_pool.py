@@ -44,10 +44,12 @@ def test_bytes_that_come_free_are_for_those_that_wait() -> None:
     assert buffer_pool.try_take(8)
     free: list[int] = []
     buffer_pool.on_free = lambda: free.append(buffer_pool.available)
-    assert (buffer_pool.room, buffer_pool.available) == (0, 2)
+    buffer_pool.short = True
+    share = buffer_pool.shares.of(0)
+    assert (buffer_pool.room(share), buffer_pool.available) == (0, 2)
     assert not buffer_pool.try_take(1), "a small one does not overtake"
     with buffer_pool.spend(8):
-        assert buffer_pool.room == 8
+        assert buffer_pool.room(share) == 8
         assert buffer_pool.try_take(3)
         buffer_pool.force(1)
         assert free == [], "nobody is admitted in between"
@@ -55,6 +57,38 @@ def test_bytes_that_come_free_are_for_those_that_wait() -> None:
     buffer_pool.give_back(4)
     assert free == [6, 10]
     assert repr(buffer_pool) == "<BufferPool used=0 total=10, waited for>"
+
+
+def test_a_share_has_at_most_eight_times_what_is_free() -> None:
+    buffer_pool = BufferPool(900)
+    full, other = buffer_pool.shares.of(0), buffer_pool.shares.of(1)
+    full.held = 700
+    buffer_pool.force(700)
+    assert buffer_pool.room(full) == 100
+    assert buffer_pool.try_take(100, full)
+    full.held += 100
+    assert not buffer_pool.try_take(1, full)
+    assert buffer_pool.try_take(11, other), "the rest is for the others"
+    other.held = 11
+    assert buffer_pool.room(other) == (8 * 89 - 11) // 9
+    assert buffer_pool.shares.fullest is full
+
+
+def test_a_share_without_bytes_may_have_any_record() -> None:
+    buffer_pool = BufferPool(900)
+    full, empty = buffer_pool.shares.of(0), buffer_pool.shares.of(1)
+    full.held = 500
+    buffer_pool.force(500)
+    assert buffer_pool.room(empty) == 400
+    assert buffer_pool.try_take(400, empty)
+
+
+def test_a_single_broker_may_have_all() -> None:
+    buffer_pool = BufferPool(900)
+    share = buffer_pool.shares.of(0)
+    share.held = 899
+    buffer_pool.force(899)
+    assert buffer_pool.try_take(1, share)
 
 
 class Budgeting(RuleBasedStateMachine):
@@ -69,6 +103,7 @@ class Budgeting(RuleBasedStateMachine):
     @rule(waited=st.booleans())
     def wait(self, waited: bool) -> None:
         self.buffer_pool.on_free = self.count if waited else None
+        self.buffer_pool.short = waited
 
     def count(self) -> None:
         self.came_free += 1

@@ -126,7 +126,11 @@ def blocked(b: Any) -> None:
         (backing_off, "waited for its retry; last error: connection lost"),
         (leaderless, "waited for a leader of their partition"),
         (no_slot, "waited for broker 0 to take requests"),
-        (blocked, "waited for earlier batches of its partition, or for a producer id"),
+        (
+            blocked,
+            "waited for earlier batches of its partition, for a producer id, or to be added to the "
+            "transaction",
+        ),
     ],
 )
 def test_the_error_says_where_the_batch_was(bench: type[Bench], arrange: Any, words: str) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tests.producer.support import Bench
 
 TOTAL = 1000
+PARTITIONS = 3
 
 
 class Silent:
@@ -46,7 +47,7 @@ class Story:
         self.batched = 0
         """The bytes that were appended."""
         clock, limit = asyncio.get_running_loop().time, Limit(60, "max.block.ms")
-        self.lines = PendingSends(self.accumulator, limit=limit, clock=clock)
+        self.lines = PendingSends(self.accumulator, limit=limit, ignore_keys=False, clock=clock)
         self.held = HeldRecords(
             self.lines,
             Silent(),  # type: ignore[arg-type]
@@ -71,23 +72,26 @@ class Story:
         self.accumulator.buffer_pool.give_back(nbytes)
 
     def learn(self, topic: TopicBuffer) -> None:
-        self.lines.update_topic(TopicView(topic.name, None, (PartitionView(0, 0, 0, (0,), (0,)),)))
+        partitions = [PartitionView(n, n, 0, (n,), (n,)) for n in range(PARTITIONS)]
+        self.lines.update_topic(TopicView(topic.name, None, tuple(partitions)))
 
-    def keep(self, topic: TopicBuffer, nbytes: int) -> None:
-        if topic.has_waiters or topic.view is None:
-            self.held.hold(topic, Record(0, None, b"", (), 0, nbytes))
+    def keep(self, topic: TopicBuffer, nbytes: int, partition: int = 0) -> None:
+        record = Record(0, None, b"", (), partition, nbytes)
+        if self.lines.must_wait(topic, record):
+            self.held.hold(topic, record)
 
-    def join(self, topic: TopicBuffer, nbytes: int, *, exclusive: bool) -> None:
+    def join(self, topic: TopicBuffer, nbytes: int, *, exclusive: bool, partition: int = 0) -> None:
         if exclusive:
             self.sends.append(self.lines.join_exclusive(topic, nbytes))
         else:
-            self.sends.append(self.lines.join(topic, Record(0, None, b"", (), 0, nbytes)))
+            record = Record(0, None, b"", (), partition, nbytes)
+            self.sends.append(self.lines.join(topic, record))
 
     def go_on(self, topic: TopicBuffer, nbytes: int) -> None:
         """A bulk call whose turn has come appends, and waits for more."""
-        waiters = self.lines._queues.get(topic)
-        send = waiters.admitted[0] if waiters is not None and waiters.admitted else None
-        if send is None or not (send.may_append and send.exclusive):
+        bulk = [send for send in self.sends if send.queue.topic is topic and send.exclusive]
+        send = next((send for send in bulk if send.may_append), None)
+        if send is None:
             return
         if charge := send.charge:
             with self.lines.spend(send):
@@ -99,16 +103,16 @@ class Story:
             self.lines.end(self.sends.pop(which % len(self.sends)))
 
     def check(self) -> None:
-        lines = [line for line in self.lines._queues.values() if line.topic.view is not None]
+        lines = [line for line in self.lines._all_queues() if line.topic.view is not None]
         waiting = [waiter for line in lines for waiter in line.waiting]
         assert self.lines.callers == sum(isinstance(waiter, WaitingCall) for waiter in waiting)
 
-    def do(self, topic: TopicBuffer, step: str, number: int) -> None:
+    def do(self, topic: TopicBuffer, step: str, number: int, partition: int) -> None:
         match step:
             case "keep":
-                self.keep(topic, number)
+                self.keep(topic, number, partition)
             case "join":
-                self.join(topic, number, exclusive=False)
+                self.join(topic, number, exclusive=False, partition=partition)
             case "join in bulk":
                 self.join(topic, number, exclusive=True)
             case "go on":
@@ -128,7 +132,8 @@ class Story:
     async def run(self, random: Random) -> None:
         for _ in range(300):
             [step] = random.choices(list(STEPS), list(STEPS.values()))
-            self.do(random.choice(self.topics), step, random.randint(1, TOTAL // 2))
+            number, partition = random.randint(1, TOTAL // 2), random.randrange(PARTITIONS)
+            self.do(random.choice(self.topics), step, number, partition)
             if random.random() < 0.7:
                 await asyncio.sleep(0)
         self.held.fail_all(KafkaError("no"))
@@ -180,7 +185,7 @@ def test_a_refused_record_costs_the_same_however_many_callers_wait(bench: type[B
         story.append(TOTAL)
         for _ in range(3):
             story.join(topic, 1, exclusive=False)
-        line = story.lines._queues[topic]
+        [line] = story.lines._queues[topic].values()
         line.waiting = Unwalked(line.waiting)
         assert story.held.hold(topic, Record(0, None, b"", (), 0, 1)) is None
         assert story.lines.callers == 3

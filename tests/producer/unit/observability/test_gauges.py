@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kafkaclient.errors import KafkaError
 from kafkaclient.metrics import ProducerMetrics
+from kafkaclient.producer.batches.partition_queue import BufferShares
 from kafkaclient.producer.observability.load import LiveGauges, LiveLoad, partition_skew
 from kafkaclient.producer.sender.broker_lane import BrokerLane, LaneState
 from kafkaclient.producer.settings import SenderSettings
@@ -35,6 +36,7 @@ def test_a_lane_is_told() -> None:
     assert snapshot.exclusions == {3: {name: int(name == "throttled") for name in reasons}}
     assert snapshot.brokers[3] == pytest.approx(
         {
+            "buffer-used-bytes": 2,
             "in-flight-window": 3,
             "requests-in-flight": 1,
             "round-trip-time-ms": 10,
@@ -59,7 +61,8 @@ def test_what_was_not_measured_is_not_a_number() -> None:
 
 
 def gauges_of(lane: BrokerLane) -> Any:
-    pool = SimpleNamespace(total=9, available=7)
+    pool = SimpleNamespace(total=9, available=7, shares=BufferShares())
+    pool.shares.of(3).held = 2
     accumulator = SimpleNamespace(topics={}, buffer_pool=pool)
     callers, metadata = SimpleNamespace(callers=2), SimpleNamespace(refreshed_at=1.0)
     return LiveGauges(accumulator, [lane], callers, metadata, lambda: 4.0)

@@ -24,10 +24,14 @@ def survey(
     sound: Collection[int] | None = None,
     overdue: Collection[int] = (),
     pressed: Collection[int] = (),
+    latencies: dict[int, float] | None = None,
 ) -> BrokerSurvey:
     connection: Any = None  # nothing is sent here
     sound = free if sound is None else sound
-    return BrokerSurvey(dict.fromkeys(free, connection), pressed, set(sound), set(overdue), NEVER)
+    available = dict.fromkeys(free, connection)
+    return BrokerSurvey(
+        available, pressed, set(sound), set(overdue), NEVER, expected_latency=latencies
+    )
 
 
 @pytest.fixture
@@ -52,6 +56,23 @@ def test_a_free_broker_gets_the_batch(late: Any) -> None:
         2: [2]
     }
     assert not b.topic.unbound.batches
+
+
+def test_of_the_free_brokers_one_that_answers_soon_gets_the_batch(late: Any) -> None:
+    b = late(0, 1, 2)
+    given = []
+    for _ in range(4):
+        b.put()
+        given += bind(b, survey([0, 1, 2], latencies={0: 0.02, 1: 0.003, 2: 0.006, 7: 0.0}))
+    assert sorted(given) == [1, 1, 2, 2], "within 1.5 times the best, and 2 ms, they are alike"
+
+
+def test_a_soon_answering_broker_that_may_take_nothing_is_not_waited_for(late: Any) -> None:
+    b = late(0, 1)
+    b.put()
+    bind(b, survey([0], latencies={0: 0.02}))
+    b.put()
+    assert list(bind(b, survey([0, 1], latencies={0: 0.02, 1: 0.001}))) == [1]
 
 
 def test_nobody_is_free(late: Any) -> None:

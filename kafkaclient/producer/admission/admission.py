@@ -94,11 +94,9 @@ class Admission:
         """Append a record of ``send_nowait``, or hold it until its turn; raises BufferFullError
         instead of waiting."""
         buffer = self._accumulator.topic(topic)
-        if self.pending_sends.must_wait(buffer, record):
-            delivery = self.held_records.hold(buffer, record)
-        else:
-            assert isinstance(record, Record)
-            delivery = self._append_nowait(buffer, record)
+        delivery = self._try_append_or_hold(buffer, record)
+        if delivery is None and self.pending_sends.look_again():
+            delivery = self._try_append_or_hold(buffer, record)
         if delivery is None:
             self._metrics.buffer_exhausted()
             raise self._buffer_full(
@@ -108,6 +106,14 @@ class Admission:
                 "at once, and send_nowait does not wait",
             )
         return delivery
+
+    def _try_append_or_hold(
+        self, buffer: TopicBuffer, record: Record | PendingRecord
+    ) -> Delivery | None:
+        if self.pending_sends.must_wait(buffer, record):
+            return self.held_records.hold(buffer, record)
+        assert isinstance(record, Record)
+        return self._append_nowait(buffer, record)
 
     def try_append(self, topic: str, record: Record | PendingRecord) -> Delivery | None:
         """Append; None: the record has to wait."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.admission.send_queue import SendQueue
     from kafkaclient.producer.batches.batch_result import BatchResult
     from kafkaclient.producer.batches.delivery import Delivery
+    from kafkaclient.producer.batches.partition_queue import BufferShare
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 
 
@@ -109,7 +110,7 @@ class HeldRecords:
         """Hold the record of a ``send_nowait`` until its turn; None: no buffer space."""
         sends, room = self._pending_sends, record.upper_bound
         queue = sends.queue_for(topic, record)
-        share = topic.share_of(queue.place) if queue.place != EVERY else None
+        share = self._share_of(topic, record)
         if not (sends.charge_calls(queue) and self._buffer_pool.try_take(room, share)):
             sends.admit(queue)  # drops a queue that is empty
             return None
@@ -125,6 +126,13 @@ class HeldRecords:
             sends.start_serializer(held, record, self._metadata_limit, on_outcome)
         self._watch(topic)
         return delivery
+
+    def _share_of(self, topic: TopicBuffer, record: Record | PendingRecord) -> BufferShare | None:
+        """The share of the buffer that the record takes, if its partition is known already."""
+        place = self._pending_sends.place_of(topic, record)
+        if place == EVERY and topic.view is not None and record.partition is not None:
+            place = record.partition
+        return None if place == EVERY else topic.share_of(place)
 
     def has_held(self, until: float) -> bool:
         """Whether a record that was sent at the time ``until`` or before is still held."""
@@ -197,7 +205,8 @@ class HeldRecords:
             self._fail(held, outcome)
             return
         more = outcome.upper_bound - held.charge
-        if more > 0 and not self._buffer_pool.try_take(more):
+        share = self._share_of(held.queue.topic, outcome)
+        if more > 0 and not self._buffer_pool.try_take(more, share):
             self._fail(
                 held,
                 BufferFullError(

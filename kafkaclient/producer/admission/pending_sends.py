@@ -16,6 +16,7 @@ need it, but for those whose broker holds its share of the buffer already.
 from __future__ import annotations
 
 import asyncio
+from bisect import insort
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
@@ -67,6 +68,9 @@ class PendingSends:
         """The shares with claims: sends that wait for buffer space, first come first."""
         self._any_share = BufferShare(ANY_BROKER)
         """For bulk calls, whose next record may be for any broker."""
+        self._chosen_share = BufferShare(ANY_BROKER)
+        """For records whose partition a partitioner chooses once they have space: there must be
+        space whatever it chooses."""
         self._claim_numbers = count()
         self._on_free = self._grant
 
@@ -134,7 +138,10 @@ class PendingSends:
         """Whether the record waits for its own broker: the broker's share of the buffer is used
         up, or others wait for it."""
         place = self.place_of(topic, record)
-        return place in topic.waiting or not self.buffer_pool.may_hold(topic.share_of(place), room)
+        pool = self.buffer_pool
+        if place in topic.waiting or room > pool.available:
+            return True
+        return not pool.may_hold(topic.share_of(place), room)
 
     def _join(self, call: WaitingCall) -> WaitingCall:
         self.add(call)
@@ -289,9 +296,22 @@ class PendingSends:
         if send.queue.place == EVERY:
             return self._any_share
         if send.queue.place == UNBOUND and not self._accumulator.settings.late:
-            return self.buffer_pool.shares.fullest  # a partitioner may choose any broker
+            return self._chosen_share
         share: BufferShare = send.queue.topic.share_of(send.queue.place)
         return share
+
+    def _holder(self, share: BufferShare) -> BufferShare:
+        """The share whose bytes bound what is taken for ``share``."""
+        return self.buffer_pool.shares.fullest if share is self._chosen_share else share
+
+    def _follow_leaders(self) -> None:
+        """Claim in the shares of the partitions' present leaders."""
+        self.buffer_pool.shares.moved = False
+        claims = [claim for share in self._claimed for claim in share.claims]
+        for number, send in claims:
+            if self._share_of(send) is not send.share:
+                self._withdraw(send)
+                self._add_claim(send, self._share_of(send), number)
 
     def _force(self, send: PendingSend) -> None:
         """Charge the space that the send wants, even if it is not free."""
@@ -310,7 +330,7 @@ class PendingSends:
         share = self._share_of(send)
         if not send.exclusive and send.queue.has_held:
             self._force(send)
-        elif self.buffer_pool.try_take(send.wants, share):
+        elif not share.claims and self.buffer_pool.try_take(send.wants, self._holder(share)):
             send.charged()
         else:
             send.move(SendState.CLAIMING)
@@ -319,7 +339,7 @@ class PendingSends:
 
     def _add_claim(self, send: PendingSend, share: BufferShare, number: int) -> None:
         send.claim_in(share)
-        share.claims.append((number, send))
+        insort(share.claims, (number, send))
         if len(share.claims) == 1:
             self._claimed[share] = None
             self.buffer_pool.on_free = self._on_free
@@ -347,6 +367,8 @@ class PendingSends:
         come free does not: else a large record would never find room. Of each share only the first
         claim is looked at: a release costs little, with thousands of waiting calls, too.
         """
+        if self.buffer_pool.shares.moved:
+            self._follow_leaders()
         while (send := self._next_claim()) is not None:
             share = send.share
             assert share is not None
@@ -367,24 +389,31 @@ class PendingSends:
         """The claim that is granted next. None: all wait."""
         pool = self.buffer_pool
         pool.short = False
-        send: PendingSend
         for share in sorted(self._claimed, key=lambda share: share.claims[0][0]):
-            number, send = share.claims[0]
-            now = self._share_of(send)
-            if now is not share:  # the partition has another leader
-                share.claims.popleft()
-                self._claim_ended(share)
-                self._add_claim(send, now, number)
-                return self._next_claim()
-            if not pool.may_hold(share, send.wants):
+            send: PendingSend = share.claims[0][1]
+            if not pool.may_hold(self._holder(share), send.wants):
                 continue
             if send.wants <= pool.available:
                 return send
-            moving = sum(other.held for other in pool.shares if not other.claims)
-            if send.wants <= pool.available + moving:
+            if send.wants <= pool.available + sum(map(self._soon_free, pool.shares)):
                 pool.short = True
                 return None
         return None
+
+    def _soon_free(self, share: BufferShare) -> int:
+        """How many bytes of the share come free soon: none if its broker is in trouble."""
+        brokers = self._accumulator.conditions.brokers
+        if share.broker == ANY_BROKER or (brokers and brokers.keeps_reserved(share.broker)):
+            return share.held
+        return 0
+
+    def look_again(self) -> bool:
+        """Whether bytes that a send waits for are free for others after all: the brokers whose
+        answers would have freed more are in trouble by now."""
+        was_short = self.buffer_pool.short
+        if was_short:
+            self._grant()
+        return was_short and not self.buffer_pool.short
 
     @property
     def _charged_bytes(self) -> int:

@@ -15,7 +15,7 @@ cdef class BufferShare:
 cdef class BufferShares:
     cdef public BufferShare unbound
     cdef public dict _by_broker
-    cdef public bint several
+    cdef public bint several, moved
 
     @cython.locals(share=BufferShare)
     cpdef BufferShare of(self, Py_ssize_t broker)
@@ -51,6 +51,8 @@ cdef class PartitionQueue:
     cpdef set_leader(self, Py_ssize_t leader, Py_ssize_t epoch)
     cpdef set_target_lane(self, Py_ssize_t lane)
     cpdef change_lane(self)
+    @cython.locals(batch=ProducerBatch, shares=BufferShares)
+    cpdef _change_share(self)
     cpdef bint restart_sequence(self, ProducerIdentity identity) except -1
     @cython.locals(batch=ProducerBatch)
     cpdef on_topic_recreated(self)

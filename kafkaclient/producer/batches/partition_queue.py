@@ -54,11 +54,13 @@ class BufferShare:
 class BufferShares:
     """The shares of all brokers that lead partitions with records."""
 
-    __slots__ = ("_by_broker", "several", "unbound")
+    __slots__ = ("_by_broker", "moved", "several", "unbound")
 
     def __init__(self) -> None:
         self.unbound = BufferShare(ANY_BROKER)
         self._by_broker: dict[int, BufferShare] = {}
+        self.moved = False
+        """Whether a partition has changed its share since the claims were looked at."""
         self.several = False
         """Whether there is more than one broker, so that one could take the others' memory."""
 
@@ -355,15 +357,14 @@ class PartitionQueue:
         """The partition's leader is ``leader`` (-1: none) as of the leader epoch ``epoch``."""
         if leader != self.leader:
             self.target_lane = leader
-            self.share = self.topic.shares.of(leader)
-            for batch in {*self._batches, *self._unacked}:
-                batch.move_charge(self.share)
         if epoch > self.leader_epoch:
             for batch in self._batches:
                 if not batch.attempts:
                     break  # retries are in front
                 batch.retry_at_once()  # a new leader is asked at once (KIP-951)
         self.leader, self.leader_epoch = leader, epoch
+        if not self.in_flight:
+            self._change_share()
 
     def set_target_lane(self, lane: int) -> None:
         """Change to this lane once nothing is on the wire."""
@@ -373,6 +374,17 @@ class PartitionQueue:
         """Take up the target lane."""
         assert not self.in_flight, "a partition changes its lane with nothing on the wire"
         self.lane = self.target_lane
+        self._change_share()
+
+    def _change_share(self) -> None:
+        """The batches wait for the present leader: nothing of them is at the former one."""
+        shares = self.topic.shares
+        if self.share.broker == self.leader or self.unbound:
+            return
+        self.share = shares.of(self.leader)
+        shares.moved = True
+        for batch in {*self._batches, *self._unacked}:
+            batch.move_charge(self.share)
 
     def restart_sequence(self, identity: ProducerIdentity) -> bool:
         """Number the unacknowledged batches again, under a raised epoch, if nothing is on the wire.

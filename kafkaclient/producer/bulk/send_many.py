@@ -245,7 +245,10 @@ class BulkSend:
         return count
 
     async def _wait_for_space(self, record: Record) -> None:
-        admission, room = self._core.admission, max(self._room, record.upper_bound)
+        admission = self._core.admission
+        # Not more than half of what is free: a broker that takes nothing may hold the rest.
+        free = self._core.accumulator.buffer_pool.available
+        room = max(min(self._room, free // 2), record.upper_bound)
         sends, buffer = admission.pending_sends, self._core.accumulator.topic(self._topic)
         self._end_call_deadline()
         if not admission.is_known(self._topic) and self._pending is None:

@@ -259,9 +259,9 @@ class BrokerLane:
         It is forgotten after some seconds without an answer: so a broker that gets no records
         because it was slow is tried again.
         """
-        if now - self._measured_at > _FORGET_LATENCY_S or not self.newest_latencies:
+        if now - self._measured_at > _FORGET_LATENCY_S:
             return 0.0
-        return min(self.newest_latencies) * (1 + len(self.in_flight))
+        return self.recent_minimum * (1 + len(self.in_flight))
 
     def oldest_wait(self, now: float, unblocked_since: float) -> float:
         """For how many seconds the oldest request has been waiting while the event loop could read

@@ -36,8 +36,7 @@ def fill(producer: Producer) -> list[Delivery]:
     while True:
         try:
             deliveries.append(producer.send_nowait("t", bytes(300), partition=0))
-        except BufferFullError as error:
-            assert "wait for broker 0" in str(error)
+        except BufferFullError:
             return deliveries
 
 

@@ -4,10 +4,10 @@ A record that cannot be appended at once joins a queue. While the queue is not e
 record for the same place joins it as well, and direct append is closed for it. So records are
 appended to batches in the order of the calls.
 
-A place is a partition, or ``UNBOUND`` for records that may go to any partition: records for a
-broker that takes none do not hold up the others. As long as it is not known where a record belongs
-(the topic's metadata is not there, or the serializer has not finished), and while a bulk call is at
-work, the place is ``EVERY``: all later records of the topic wait behind it.
+A place is a partition, or ``UNBOUND`` for records that may go to any partition. So records that
+wait for one broker do not hold up those for the others. The place is ``EVERY``, and all later
+records of the topic wait, while a bulk call is at work, and for a record whose partition is not
+known: the topic's metadata is not there, or the serializer has not finished.
 
 The first sends of the queues that wait for buffer space get it in the order in which they came to
 need it, but for those whose broker holds its share of the buffer already.
@@ -96,8 +96,7 @@ class PendingSends:
             return True
         if not topic.waiting:
             return False
-        place = self.place_of(topic, record)
-        return place == EVERY or topic.must_wait(place)
+        return topic.must_wait(self.place_of(topic, record))
 
     # --- joining and leaving --------------------------------------------------------------------
 

@@ -76,8 +76,12 @@ peers: $(FAUST)/.installed $(QUIX)/.installed ## faust-streaming and Quix Stream
 spark-versions: $(STAMP) $(SPARKS:=/.installed) ## PySpark 4.0 to 4.3 and Spark Connect on a real broker, some minutes
 	$(BIN)/pytest integration/test_spark_versions.py
 
+# What a test's own time limit does not end (a callback swallows it, or a thread is waited for) ends here,
+# with the stacks of all threads.
+STUCK = -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
+
 slice: $(STAMP) $(FAUST)/.installed ## real brokers, without what takes long
-	$(BIN)/pytest integration -m "not full" -n 2 --dist loadfile --durations=15
+	$(BIN)/pytest integration -m "not full" -n 2 --dist loadfile --durations=15 $(STUCK)
 
 integration: $(STAMP) peers $(MOTO)/.installed ## real brokers; KAFKACLIENT_TEST_BOOTSTRAP=host:port for another cluster
 	$(BIN)/pytest integration

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from docsite.tables import table
-from kafkaclient.prometheus.families import ProducerFamilies
+from kafkaclient.prometheus.collector import ProducerFamilies
 from kafkaclient.prometheus.names import (
     BROKER,
     PARTITION,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pyspark
 
-from kafkaclient.testing import jre
+from kafkaclient.testing import jvm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ def executors(spark: Any) -> list[psutil.Process]:
 @contextmanager
 def _running(log: Path, *arguments: str) -> Iterator[None]:
     home = Path(pyspark.__file__).parent
-    command = [str(jre.find_java().path), "-Xmx256m", "-cp", str(home / "jars" / "*"), *arguments]
+    command = [str(jvm.find_java().path), "-Xmx256m", "-cp", str(home / "jars" / "*"), *arguments]
     environ = {
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.pages.page import broker_color
+from kafkaclient.pages import broker_color
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkaclient.pages.page import Figure, Trace
+    from kafkaclient.pages import Figure, Trace
     from kafkaclient.perf.latency import Distribution
 
 __all__ = ["broker_line", "broker_name", "broker_share", "points"]
@@ -73,7 +73,7 @@ def broker_name(broker: int) -> str:
 
 
 def broker_line(broker: int, seconds: Sequence[float], values: Sequence[float | None]) -> Trace:
-    """A broker's line over time in :func:`~kafkaclient.pages.page.panels`."""
+    """A broker's line over time in :func:`~kafkaclient.pages.panels`."""
     return {
         "name": broker_name(broker),
         "legendgroup": broker_name(broker),

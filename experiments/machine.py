@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.testing.jre import find_java
+from kafkaclient.testing.jvm import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,8 +10,8 @@ from kafkaclient.wire import codec
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.api_versions import ApiVersionsCall
 from kafkaclient.wire.compression import Codec, compress
+from kafkaclient.wire.fetch import ListOffsetsCall
 from kafkaclient.wire.metadata import MetadataCall
-from kafkaclient.wire.offsets import ListOffsetsCall
 from kafkaclient.wire.producer_ids import InitProducerIdCall
 from kafkaclient.wire.records import BatchBuilder
 from kafkaclient.wire.topics import CreateTopicsCall, DeleteTopicsCall, NewTopic

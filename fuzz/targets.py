@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError, ProtocolError, UnreadableBatchError
 from kafkaclient.net.connection import Connection
+from kafkaclient.net.login import KeyCache, Scram256, Scram512
+from kafkaclient.net.mechanisms import OAuthBearer, Plain, RefusedError
 from kafkaclient.net.pending_request import PendingRequest
-from kafkaclient.net.sasl.mechanisms import OAuthBearer, Plain, RefusedError
-from kafkaclient.net.sasl.scram import KeyCache, Scram256, Scram512
-from kafkaclient.net.sasl.tokens import Token
-from kafkaclient.reader.part import FetchedPart
+from kafkaclient.net.tokens import Token
+from kafkaclient.reader.batch import FetchedPart
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire import api_versions, codec, offsets, produce, topics, transactions
+from kafkaclient.wire import api_versions, codec, fetch, produce, topics, transactions
 from kafkaclient.wire import api_versions as sasl
 from kafkaclient.wire.compression import Codec, decompress
 from kafkaclient.wire.fetch import AbortedTransaction, FetchCall, FetchTopic
@@ -31,7 +31,7 @@ from kafkaclient.wire.record_reader import batch_header, iter_records, verify_cr
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkaclient.net.sasl.mechanisms import Mechanism
+    from kafkaclient.net.mechanisms import Mechanism
 
 __all__ = ["CALLS", "TARGETS"]
 
@@ -81,9 +81,10 @@ def fetch_response(data: bytes) -> None:
 
 def _calls() -> list[Any]:
     """Every control call but Metadata, in a fixed order."""
-    modules = (api_versions, offsets, sasl, topics, transactions)
+    modules = (api_versions, fetch, sasl, topics, transactions)
     kinds = [kind for module in modules for kind in vars(module).values()]
     calls = {k for k in kinds if hasattr(k, "min_version") and not k.__module__.endswith("codec")}
+    calls = {call for call in calls if not issubclass(call, FetchCall)}
     found = sorted(calls, key=lambda call: call.__name__)
     return [call.__new__(call) for call in found]  # what an answer means asks for no fields
 

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkaclient.testing.broker import free_ports
 from kafkaclient.testing.jars import REPOSITORY_VARIABLE, Jar, JarCache
-from kafkaclient.testing.jre import find_java
-from kafkaclient.testing.ports import free_ports
+from kafkaclient.testing.jvm import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

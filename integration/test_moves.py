@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient import Producer
+from kafkaclient.testing.broker import free_ports
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.testing.inspect import inspect
-from kafkaclient.testing.ports import free_ports
 from kafkaclient.testing.proxy import FaultProxy
 from kafkaclient.wire.api import ApiKey
 

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 from integration.shell import kafkaclient
 from kafkaclient.admin import Admin, ConfigResource
 from kafkaclient.admin.limits import LIMITS_TOPIC
-from kafkaclient.admin.reassign.throttle_marks import (
+from kafkaclient.admin.reassign.outcome import (
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from kafkaclient.testing.ports import free_ports
+from kafkaclient.testing.broker import free_ports
 from tests.code_blocks import parses, replace_all, runs, select
 
 RUN_S = 60

@@ -14,7 +14,7 @@ import pytest
 from experiments.replication_quota.load import SteadyLoad
 from integration.shell import Ended, kafkaclient
 from kafkaclient.admin import Admin, ConfigResource, ReassignmentPlan
-from kafkaclient.admin.reassign.throttle_marks import LOG_DIRS_RATE, RATE_KEYS
+from kafkaclient.admin.reassign.outcome import LOG_DIRS_RATE, RATE_KEYS
 from kafkaclient.errors import BrokerError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.cluster import LocalCluster

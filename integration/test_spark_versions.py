@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from integration.spark_versions_job import ROWS
-from kafkaclient.testing.jre import find_java
+from kafkaclient.testing.jvm import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

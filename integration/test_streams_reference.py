@@ -15,9 +15,8 @@ from uuid import UUID
 
 import pytest
 
-from kafkaclient.streams import AssignmentConfigs, Client, TaskId, assign
-from kafkaclient.streams.assignment import assignor
-from kafkaclient.streams.assignment.clients import task_lags
+from kafkaclient.streams import AssignmentConfigs, Client, TaskId, assign, assignor
+from kafkaclient.streams.clients import task_lags
 from kafkaclient.streams.group_protocol import (
     AssignmentInfo,
     HostInfo,
@@ -26,7 +25,7 @@ from kafkaclient.streams.group_protocol import (
 )
 from kafkaclient.streams.tasks import MAX_LAG
 from kafkaclient.testing.jars import JarCache, parse_lock
-from kafkaclient.testing.jre import find_java
+from kafkaclient.testing.jvm import find_java
 from kafkaclient.types import TopicPartition
 from tests.streams.older_formats import (
     assignment_bytes,

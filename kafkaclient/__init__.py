@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
     from kafkaclient.hooks import FinishedBatch, FinishedRequest, Hooks
     from kafkaclient.metrics.snapshot import MetricsSnapshot
-    from kafkaclient.net.sasl.tokens import Token, TokenProvider
+    from kafkaclient.net.tokens import Token, TokenProvider
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.delivery_future import DeliveryFuture
     from kafkaclient.producer.batches.serializers import SerializationContext, Serializer
@@ -90,7 +90,7 @@ _HOMES = {
     "errors": ("KafkaError",),
     "hooks": ("FinishedBatch", "FinishedRequest", "Hooks"),
     "metrics.snapshot": ("MetricsSnapshot",),
-    "net.sasl.tokens": ("Token", "TokenProvider"),
+    "net.tokens": ("Token", "TokenProvider"),
     "producer.batches.delivery": ("Delivery",),
     "producer.batches.delivery_future": ("DeliveryFuture",),
     "producer.batches.serializers": ("SerializationContext", "Serializer"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError
 from kafkaclient.net.off_loop import OffLoop
-from kafkaclient.net.sasl.tokens import Token
+from kafkaclient.net.tokens import Token
 from kafkaclient.topic_names import several
 
 if TYPE_CHECKING:

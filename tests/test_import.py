@@ -30,7 +30,7 @@ WITHOUT = (
     "kafkaclient.azure",
     "kafkaclient.cli",
     "kafkaclient.cluster.coordinator",
-    "kafkaclient.net.sasl.login",
+    "kafkaclient.net.login",
     "kafkaclient.net.tls",
     "kafkaclient.opentelemetry",
     "kafkaclient.producer.bulk",

@@ -35,7 +35,7 @@ def test_the_attributes_of_the_page_are_those_of_the_code() -> None:
     told = {name for cell in cells for name in re.findall(r"`([\w.]+)`", cell)}
     text = "".join(
         inspect.getsource(import_module(f"kafkaclient.opentelemetry.{module}"))
-        for module in ("attributes", "bulk", "failures")
+        for module in ("attributes", "bulk")
     )
     names = r'"((?:messaging|server|error)\.[\w.]+|kafkaclient\.\w+_\w+)"'
     found = set(re.findall(names, text))

@@ -24,7 +24,7 @@ from benchmarks.produce.table import number, runs_table, targets_table
 from benchmarks.produce.targets import judge
 from experiments.machine import machine_facts
 from kafkaclient.perf.run import write_runs
-from kafkaclient.testing.jre import find_java
+from kafkaclient.testing.jvm import find_java
 from kafkaclient.testing.settings import DEFAULT_VERSION
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from kafkaclient.admin import Admin
 from kafkaclient.producer.producer import Producer
 from kafkaclient.reader import Reader
 from kafkaclient.testing.cluster import LocalCluster
-from kafkaclient.testing.jre import find_java
+from kafkaclient.testing.jvm import find_java
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

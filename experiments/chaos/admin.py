@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import KafkaError
-from kafkaclient.wire.api import ApiKey
+from kafkaclient.wire.api import INT32, NO_TAGS, ApiKey, compact_string, uvarint
 from kafkaclient.wire.metadata import MetadataCall
 from kafkaclient.wire.reader import Reader
-from kafkaclient.wire.results import INT32, NO_TAGS, compact_string, uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -21,7 +21,7 @@ from experiments.command import (
 )
 from experiments.options import parse_peers
 from kafkaclient.cli.output import FAILED
-from kafkaclient.pages.page import number
+from kafkaclient.pages import number
 
 if TYPE_CHECKING:
     from pathlib import Path

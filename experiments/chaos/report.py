@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.chaos.schedule import NODE_KINDS, FaultKind
 from experiments.experiment import REPORT
 from experiments.machine import machine_sentence
-from kafkaclient.pages.page import LATENCY_TICKS, cell, filled, number, row, verdict, write_page
+from kafkaclient.pages import LATENCY_TICKS, cell, filled, number, row, verdict, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from experiments.chaos.fault_runner import Struck
     from experiments.chaos.results import ClientResult, Results
-    from kafkaclient.pages.page import Figure
+    from kafkaclient.pages import Figure
 
 __all__ = ["timeline", "write_report"]
 

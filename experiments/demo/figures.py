@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from experiments.figures import broker_line
-from kafkaclient.pages.page import Column, panels
+from kafkaclient.pages import Column, panels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from experiments.demo.experiment import DemoRun
     from experiments.demo.sampler import Samples
-    from kafkaclient.pages.page import Figure, Trace
+    from kafkaclient.pages import Figure, Trace
     from kafkaclient.perf.traffic import BrokerTraffic
 
 __all__ = ["gauges"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from experiments.demo.figures import gauges
 from experiments.figures import broker_share, points
 from experiments.machine import machine_facts, machine_sentence
-from kafkaclient.pages.page import (
+from kafkaclient.pages import (
     Curve,
     cell,
     filled,

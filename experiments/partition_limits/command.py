@@ -17,7 +17,7 @@ from experiments.command import (
 from experiments.partition_limits.experiment import Experiment
 from experiments.partition_limits.plan import Plan, parse_counts
 from experiments.partition_limits.report import mbps_rows, write_report
-from kafkaclient.pages.page import number
+from kafkaclient.pages import number
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,14 +8,14 @@ from experiments.clients import JAVA, OURS
 from experiments.experiment import REPORT
 from experiments.machine import machine_sentence
 from experiments.partition_limits.published import LEADERS_GONE_MIN, THROUGHPUT_MBPS
-from kafkaclient.pages.page import cell, filled, number, row, verdict, write_page
+from kafkaclient.pages import cell, filled, number, row, verdict, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from experiments.partition_limits.results import Cell, Results
-    from kafkaclient.pages.page import Figure
+    from kafkaclient.pages import Figure
 
 __all__ = ["PUBLISHED", "durations", "mbps_rows", "throughput", "write_report"]
 

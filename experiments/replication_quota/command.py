@@ -18,7 +18,7 @@ from experiments.replication_quota.experiment import Experiment
 from experiments.replication_quota.plan import SCENARIOS, Plan, parse_scenarios
 from experiments.replication_quota.report import write_report
 from kafkaclient.cli.profile_file import pairs
-from kafkaclient.pages.page import number
+from kafkaclient.pages import number
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from experiments.experiment import REPORT
 from experiments.machine import machine_sentence
-from kafkaclient.pages.page import cell, filled, number, row, verdict, write_page
+from kafkaclient.pages import cell, filled, number, row, verdict, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from experiments.replication_quota.results import Latency, MoveResult, Results
-    from kafkaclient.pages.page import Figure
+    from kafkaclient.pages import Figure
 
 __all__ = ["arrival", "waiting", "write_report"]
 

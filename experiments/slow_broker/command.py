@@ -28,7 +28,7 @@ from experiments.slow_broker.results import Results
 from experiments.slow_broker.settings import OBJECT_STORE, PEERS, choose
 from kafkaclient.cli.output import run_blocking, stdout_console
 from kafkaclient.errors import ConfigError
-from kafkaclient.pages.page import number
+from kafkaclient.pages import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

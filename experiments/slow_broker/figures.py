@@ -9,7 +9,7 @@ from experiments.clients import JAVA, OURS
 from experiments.figures import broker_line
 from experiments.slow_broker.compare import curve_points
 from experiments.slow_broker.settings import BASELINE
-from kafkaclient.pages.page import LATENCY_TICKS, Column, Curve, panels
+from kafkaclient.pages import LATENCY_TICKS, Column, Curve, panels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from experiments.slow_broker.compare import Row
     from experiments.slow_broker.decisions import Decisions
     from experiments.slow_broker.results import Results
-    from kafkaclient.pages.page import Figure
+    from kafkaclient.pages import Figure
 
 __all__ = ["CLIENT_COLORS", "DECISION_COLUMNS", "curves", "decision_plots", "latency_bars"]
 

@@ -15,7 +15,7 @@ from experiments.slow_broker.compare import rows
 from experiments.slow_broker.figures import CLIENT_COLORS, DECISION_COLUMNS, curves
 from experiments.slow_broker.report import recorded_decisions
 from experiments.slow_broker.results import Results
-from kafkaclient.pages.page import LATENCY_TICKS, TAIL_TICKS, broker_color, nines
+from kafkaclient.pages import LATENCY_TICKS, TAIL_TICKS, broker_color, nines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from experiments.slow_broker.compare import Row
     from experiments.slow_broker.decisions import Decisions
-    from kafkaclient.pages.page import Curve
+    from kafkaclient.pages import Curve
 
 __all__ = ["BAR_INCHES", "STYLE", "TEXT", "draw_pictures"]
 

@@ -15,7 +15,7 @@ from experiments.slow_broker.figures import curves, decision_plots, latency_bars
 from experiments.slow_broker.published import PUBLISHED
 from experiments.slow_broker.settings import BASELINE
 from kafkaclient.errors import KafkaError
-from kafkaclient.pages.page import (
+from kafkaclient.pages import (
     cell,
     filled,
     latency_ecdf,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from experiments.slow_broker.decisions import Decisions
     from experiments.slow_broker.published import Published
     from experiments.slow_broker.results import Results
-    from kafkaclient.pages.page import Curve, Figure
+    from kafkaclient.pages import Curve, Figure
 
 __all__ = ["recorded_decisions", "write_report"]
 

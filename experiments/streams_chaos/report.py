@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from experiments.experiment import REPORT
 from experiments.machine import machine_sentence
-from kafkaclient.pages.page import cell, filled, number, row, verdict, write_page
+from kafkaclient.pages import cell, filled, number, row, verdict, write_page
 
 if TYPE_CHECKING:
     from pathlib import Path

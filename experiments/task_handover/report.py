@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from experiments.experiment import REPORT
 from experiments.machine import machine_sentence
 from experiments.task_handover.plan import KIP441, QUIX, RESTORE_FIRST
-from kafkaclient.pages.page import cell, filled, row, verdict, write_page
+from kafkaclient.pages import cell, filled, row, verdict, write_page
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from experiments.task_handover.results import Results, Run
-    from kafkaclient.pages.page import Figure
+    from kafkaclient.pages import Figure
 
 __all__ = ["gaps_by_task", "write_report"]
 

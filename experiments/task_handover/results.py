@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from experiments.experiment import BaseResults
-from kafkaclient.pages.page import number
+from kafkaclient.pages import number
 
 if TYPE_CHECKING:
     from pathlib import Path

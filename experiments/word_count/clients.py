@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.word_count.plan import FAUST, FAUST_ROCKSDB, KAFKA_STREAMS, OURS, QUIX
 from kafkaclient.errors import KafkaError
 from kafkaclient.testing.jars import JarCache, parse_lock
-from kafkaclient.testing.jre import find_java
+from kafkaclient.testing.jvm import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable

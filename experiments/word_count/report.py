@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from experiments.experiment import REPORT
 from experiments.machine import machine_sentence
 from experiments.word_count.clients import CLIENTS
-from kafkaclient.pages.page import cell, filled, row, verdict, write_page
+from kafkaclient.pages import cell, filled, row, verdict, write_page
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from experiments.word_count.results import Median, Results
-    from kafkaclient.pages.page import Figure
+    from kafkaclient.pages import Figure
 
 __all__ = ["figures", "runs_by_client", "write_report"]
 

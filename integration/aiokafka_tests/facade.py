@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.producer.transaction_manager import TransactionState as Theirs
 
-from kafkaclient.aiokafka import AIOKafkaProducer
-from kafkaclient.aiokafka.install import PLACES
+from kafkaclient.aiokafka import PLACES, AIOKafkaProducer
 from kafkaclient.aiokafka.structs import ClientFacade, ClusterFacade
 from kafkaclient.errors import KafkaError
 from kafkaclient.producer.transactions.states import TransactionState as Ours

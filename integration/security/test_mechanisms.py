@@ -103,7 +103,7 @@ async def test_sessions_are_renewed_under_load(secured, options, caplog) -> None
             metrics = producer.metrics().producer
             lost.append(metrics["connection-close-total"] - 1)  # the bootstrap server's
 
-    with caplog.at_level(logging.DEBUG, "kafkaclient.net.authentication"):
+    with caplog.at_level(logging.DEBUG, "kafkaclient.net.security"):
         await asyncio.gather(*(load(mechanism) for mechanism in MECHANISMS))
     places = {await delivery for delivery in sent.values()}
     assert len({(place.partition, place.offset) for place in places}) == len(sent) > 400

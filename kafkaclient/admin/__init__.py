@@ -25,7 +25,7 @@ from kafkaclient.admin.reassign.throttled_reassignment import (
 )
 from kafkaclient.wire.admin import ConfigEntry, ConfigSource
 from kafkaclient.wire.topics import NewTopic
-from kafkaclient.wire.transaction_states import TransactionDescription, TransactionListing, TxnState
+from kafkaclient.wire.transactions import TransactionDescription, TransactionListing, TxnState
 
 __all__ = [
     "Admin",

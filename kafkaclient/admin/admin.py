@@ -8,13 +8,13 @@ from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from kafkaclient.admin.coordinators import GroupAdmin, TransactionAdmin
 from kafkaclient.admin.description import (
     ClusterDescription,
     TopicDescription,
     describe_cluster,
     description_of,
 )
-from kafkaclient.admin.groups import GroupAdmin
 from kafkaclient.admin.limits import LimitsReport, Usage, limits_report
 from kafkaclient.admin.partitions import PartitionAdmin
 from kafkaclient.admin.reassign.reassigner import Reassigner
@@ -24,7 +24,6 @@ from kafkaclient.admin.reassign.throttled_reassignment import (
 )
 from kafkaclient.admin.running import RunningAdmin
 from kafkaclient.admin.session import AdminSession
-from kafkaclient.admin.transactions import TransactionAdmin
 from kafkaclient.config.reader import AdminConfig
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, UnsupportedVersionError
 from kafkaclient.producer.producer import Producer

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkaclient.admin.session import AdminSession
     from kafkaclient.errors import KafkaError
     from kafkaclient.wire.admin import DescribeQuorumResult
-    from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
+    from kafkaclient.wire.api import MetadataResult, PartitionView, TopicInfo
 
 _ADVICE = {
     UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic",

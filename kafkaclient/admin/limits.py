@@ -11,7 +11,7 @@ from kafkaclient.errors import ConfigError, PartitionLimitRaceError, PolicyViola
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kafkaclient.wire.results import MetadataResult
+    from kafkaclient.wire.api import MetadataResult
 
 MAX_BROKER_PARTITIONS = "max.broker.partitions"
 MAX_PARTITIONS = "max.partitions"

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kafkaclient.admin.placement import Placement, Start
     from kafkaclient.admin.session import AdminSession
     from kafkaclient.types import TopicPartition
-    from kafkaclient.wire.results import MetadataResult, TopicInfo
+    from kafkaclient.wire.api import MetadataResult, TopicInfo
     from kafkaclient.wire.topics import NewTopic
 
 _log = logging.getLogger(__name__)

@@ -24,8 +24,14 @@ from kafkaclient.admin.error_codes import (
 from kafkaclient.admin.limits import LIMITS_TOPIC, Limits
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import ConfigError, KafkaError, ProtocolError, TopicExistsError
-from kafkaclient.wire.fetch import FetchByNameCall, FetchPartition, FetchTopic
-from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
+from kafkaclient.wire.fetch import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    FetchByNameCall,
+    FetchPartition,
+    FetchTopic,
+    ListOffsetsCall,
+)
 from kafkaclient.wire.record_reader import BATCH_OVERHEAD, HEADER, BatchHeader, iter_records
 from kafkaclient.wire.topics import NewTopic
 
@@ -36,8 +42,8 @@ if TYPE_CHECKING:
     from kafkaclient.admin.controller import TopicRequests
     from kafkaclient.admin.session import AdminSession
     from kafkaclient.producer.producer import Producer
+    from kafkaclient.wire.api import MetadataResult, TopicInfo
     from kafkaclient.wire.record_reader import Record
-    from kafkaclient.wire.results import MetadataResult, TopicInfo
 
 _REPLICATION_FACTORS = (3, 2, 1)  # the first that the cluster's brokers can have
 _POLICY = "cleanup.policy"

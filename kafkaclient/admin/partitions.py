@@ -16,8 +16,14 @@ from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import ConfigError
 from kafkaclient.topic_names import several
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.fetch import FetchByNameCall, FetchPartition, FetchTopic
-from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
+from kafkaclient.wire.fetch import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    FetchByNameCall,
+    FetchPartition,
+    FetchTopic,
+    ListOffsetsCall,
+)
 from kafkaclient.wire.record_reader import BATCH_OVERHEAD, CONTROL, HEADER, BatchHeader
 from kafkaclient.wire.topics import DeleteRecordsCall
 
@@ -26,8 +32,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.admin.session import AdminSession
     from kafkaclient.errors import BrokerError
-    from kafkaclient.wire.fetch import FetchedPartition
-    from kafkaclient.wire.offsets import ListOffsetsResult
+    from kafkaclient.wire.fetch import FetchedPartition, ListOffsetsResult
 
 
 _FETCH_BYTES = 64 * 1024

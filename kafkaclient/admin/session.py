@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.backoff import retry_pause_s, until_answered
-from kafkaclient.cluster.client import bootstrap_error
 from kafkaclient.cluster.coordinator import CodedAnswer, Coordinators
 from kafkaclient.cluster.identity import is_final
 from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.view import Broker, ClusterView
-from kafkaclient.cluster.waits import Waits
+from kafkaclient.cluster.waits import Waits, bootstrap_error
 from kafkaclient.config.kinds import Limit
 from kafkaclient.errors import (
     AdminStateError,
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.config.reader import AdminConfig
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.wire.api import Call
-    from kafkaclient.wire.results import MetadataResult
+    from kafkaclient.wire.api import Call, MetadataResult
 
 
 # --- calls that concurrent callers share ----------------------------------------------------------

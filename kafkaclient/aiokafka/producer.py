@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Never, Self
 from aiokafka.errors import UnknownTopicOrPartitionError
 
 from kafkaclient import Producer
-from kafkaclient.aiokafka.batch import DEFAULT_PARTITIONER, BatchBuilder, option_for, prediction
 from kafkaclient.aiokafka.errors import Translation, aiokafka_error
 from kafkaclient.aiokafka.futures import future_class
 from kafkaclient.aiokafka.options import (
@@ -28,7 +27,13 @@ from kafkaclient.aiokafka.options import (
     timestamp_as_int,
     token_provider_for,
 )
-from kafkaclient.aiokafka.structs import ClientFacade
+from kafkaclient.aiokafka.structs import (
+    DEFAULT_PARTITIONER,
+    BatchBuilder,
+    ClientFacade,
+    option_for,
+    prediction,
+)
 from kafkaclient.aiokafka.transactions import TransactionMixin
 from kafkaclient.errors import (
     KafkaError,

@@ -16,8 +16,7 @@ import typer
 from kafkaclient.admin import Admin, FileLimits
 from kafkaclient.admin.error_codes import CLUSTER_AUTHORIZATION_FAILED
 from kafkaclient.broker_errors import denied
-from kafkaclient.cli.connection import with_connection
-from kafkaclient.cli.options import AsJson
+from kafkaclient.cli.connection import AsJson, with_connection
 from kafkaclient.cli.output import (
     FAILED,
     exit_on_signals,

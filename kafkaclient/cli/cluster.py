@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafkaclient.cli.admin import describe
-from kafkaclient.cli.options import AsJson, described
+from kafkaclient.cli.connection import AsJson, described
 from kafkaclient.cli.output import print_json, print_table, run_command, stderr_console
 from kafkaclient.cli.profile_file import pairs
 from kafkaclient.testing.background import DEFAULT_NAME, BackgroundCluster

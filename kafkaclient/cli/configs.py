@@ -8,7 +8,7 @@ import typer
 
 from kafkaclient.admin import ConfigResource, ConfigSource
 from kafkaclient.cli.admin import Connect, on_cluster
-from kafkaclient.cli.options import AsJson, ValidateOnly
+from kafkaclient.cli.connection import AsJson, ValidateOnly
 from kafkaclient.cli.output import joined, picked, print_json, print_table
 from kafkaclient.cli.profile_file import comma_pairs
 from kafkaclient.errors import ConfigError

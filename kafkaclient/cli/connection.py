@@ -1,4 +1,4 @@
-"""How commands connect to a cluster: what the options, the environment and a profile say."""
+"""The options that several commands share, and how commands connect to a cluster."""
 
 from __future__ import annotations
 
@@ -8,23 +8,116 @@ import logging
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 import typer
 from rich.text import Text
 
 from kafkaclient.admin import Admin
-from kafkaclient.cli.options import Bootstrap, CommandConfig, Profile, Timeout, described
 from kafkaclient.cli.output import stderr_console
-from kafkaclient.cli.profile_file import BOOTSTRAP, pairs, profile_named, read_properties
+from kafkaclient.cli.profile_file import (
+    BOOTSTRAP,
+    pairs,
+    profile_named,
+    profile_names,
+    read_properties,
+)
 from kafkaclient.config.reader import AdminConfig
 from kafkaclient.errors import BootstrapError, BrokerConnectionError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
 
     from kafkaclient.errors import KafkaError
+
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+BOOTSTRAP_VARIABLE = "KAFKACLIENT_BOOTSTRAP"
+PROFILE_VARIABLE = "KAFKACLIENT_PROFILE"
+
+_CONNECTION = "Connection"
+
+
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        "--bootstrap",
+        "-b",
+        metavar="HOST:PORT",
+        envvar=BOOTSTRAP_VARIABLE,
+        help="Brokers to connect to first, joined by commas.",
+        rich_help_panel=_CONNECTION,
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Properties file with client options such as security.protocol.",
+        rich_help_panel=_CONNECTION,
+    ),
+]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        envvar=PROFILE_VARIABLE,
+        help="A connection of your profiles; `kafkaclient profiles` lists them.",
+        autocompletion=profile_names,
+        rich_help_panel=_CONNECTION,
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        min=0.1,
+        help="Seconds to wait for the cluster: to connect, and for each request with its retries. "
+        "[default: 10 and 60]",
+        rich_help_panel=_CONNECTION,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, nothing else.")]
+Yes = Annotated[bool, typer.Option("--yes", "--force", "-y", help="Do not ask for confirmation.")]
+LimitsFile = Annotated[Path | None, "File of partition limits, in place of those in the cluster."]
+IgnoreLimits = Annotated[bool, "Ignore the partition limits."]
+ValidateOnly = Annotated[bool, "Check whether the request is valid; change nothing."]
+
+
+def described(command: F) -> F:
+    """Let typer read each ``name: Annotated[TYPE, "help text"]`` as an option of that name.
+
+    The option of a bool has no ``--no-`` form. The type of a number with a minimum is shown as N:
+    typer's words leave too little room for the names of options on a terminal with 80 columns.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    parameters = [_option(parameter) for parameter in signature.parameters.values()]
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return command
+
+
+def output_file(file: Path | None) -> Path | None:
+    """The callback of an option for an output file: refuses a file whose directory is missing."""
+    if file is not None and not file.parent.is_dir():
+        raise typer.BadParameter(
+            f"there is no directory {file.parent}; create it, or name another file"
+        )
+    return file
+
+
+def _option(parameter: inspect.Parameter) -> inspect.Parameter:
+    kind, *metadata = get_args(parameter.annotation) or (None,)
+    option: Any = metadata[0] if metadata else None
+    if not isinstance(option, str):
+        if getattr(option, "min", None) is not None and option.metavar is None:
+            option.metavar = "N"
+        return parameter
+    names = [f"--{parameter.name.rstrip('_').replace('_', '-')}"] if kind is bool else []
+    annotation: Any = Annotated[kind, typer.Option(*names, help=option)]
+    return parameter.replace(annotation=annotation)
+
 
 _CONNECT_S = 10.0  # the limit without --timeout: a wrong address is more likely than a slow cluster
 _SHOWN_AFTER_S = 0.3  # a connection that is made sooner shows no progress
@@ -85,7 +178,7 @@ class Connection:
 
 def with_connection(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options for the connection. Its first argument is the
-    :class:`Connection`; the others are read as :func:`~kafkaclient.cli.options.described` does."""
+    :class:`Connection`; the others are read as :func:`described` does."""
 
     def run(
         *,

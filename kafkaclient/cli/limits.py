@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kafkaclient.admin import Limits
 from kafkaclient.cli.admin import OVER_LIMIT, Connect, on_cluster
-from kafkaclient.cli.options import AsJson, LimitsFile, output_file
+from kafkaclient.cli.connection import AsJson, LimitsFile, output_file
 from kafkaclient.cli.output import (
     picked,
     print_json,

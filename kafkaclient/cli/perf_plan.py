@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from kafkaclient.perf.shared_load import ProducerPlan
+    from kafkaclient.perf.run import ProducerPlan
     from kafkaclient.perf.traffic import KeyValue
 
 

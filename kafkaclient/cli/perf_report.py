@@ -26,8 +26,7 @@ from kafkaclient.cli.report import job_progress, spark_with_progress
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf.clients import KafkaclientClient
 from kafkaclient.perf.latency import growth_followed
-from kafkaclient.perf.run import write_runs
-from kafkaclient.perf.shared_load import merged, run_in_processes, shares
+from kafkaclient.perf.run import merged, run_in_processes, shares, write_runs
 from kafkaclient.perf.spark_load import BARRIER_SETTINGS, check_slots, run_together
 from kafkaclient.spark.jobs import report_progress
 
@@ -218,8 +217,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from kafkaclient.cli.perf_plan import PerfTestPlan
-    from kafkaclient.perf.run import LoadRun
-    from kafkaclient.perf.shared_load import ProducerPlan
+    from kafkaclient.perf.run import LoadRun, ProducerPlan
 
     RunAll: TypeAlias = Callable[[Sequence[ProducerPlan]], list[LoadRun]]
 

@@ -27,8 +27,7 @@ from kafkaclient.cli.perf_plan import (
 from kafkaclient.cli.perf_report import run_shared
 from kafkaclient.perf.clients import make_client
 from kafkaclient.perf.load import Load
-from kafkaclient.perf.run import measure, write_runs
-from kafkaclient.perf.shared_load import ProducerPlan
+from kafkaclient.perf.run import ProducerPlan, measure, write_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from math import inf, isfinite, isinf, isnan
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaclient.prometheus.families import Counts
+from kafkaclient.prometheus.collector import Counts
 from kafkaclient.prometheus.names import PREFIX
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from kafkaclient.cli.options import PROFILE_VARIABLE, AsJson, described
+from kafkaclient.cli.connection import PROFILE_VARIABLE, AsJson, described
 from kafkaclient.cli.output import print_json, print_table, run_blocking
 from kafkaclient.cli.profile_file import BOOTSTRAP, profiles_file, read_profiles
 

@@ -13,7 +13,7 @@ from kafkaclient.admin.reassign.plan import parse_broker_list, parse_topics
 from kafkaclient.cli import reassign_report as report
 from kafkaclient.cli import reassign_state as state
 from kafkaclient.cli.admin import Connect, confirm, on_cluster, write_file
-from kafkaclient.cli.options import AsJson, IgnoreLimits, LimitsFile, Yes, output_file
+from kafkaclient.cli.connection import AsJson, IgnoreLimits, LimitsFile, Yes, output_file
 from kafkaclient.cli.output import joined, print_json, print_message
 from kafkaclient.cli.reassign_state import PlanFile
 from kafkaclient.errors import ConfigError

@@ -14,8 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kafkaclient.admin.reassign.estimate import shown
-from kafkaclient.admin.reassign.outcome import some
-from kafkaclient.admin.reassign.throttle_marks import RATE_KEYS
+from kafkaclient.admin.reassign.outcome import RATE_KEYS, some
 from kafkaclient.cli.output import (
     joined,
     picked,

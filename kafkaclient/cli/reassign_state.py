@@ -11,7 +11,7 @@ import typer
 from kafkaclient.admin import ReassignmentPlan
 from kafkaclient.cli import reassign_report as report
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
-from kafkaclient.cli.options import AsJson, Yes
+from kafkaclient.cli.connection import AsJson, Yes
 from kafkaclient.cli.output import FAILED, joined, picked, print_json, print_message
 from kafkaclient.errors import ConfigError
 

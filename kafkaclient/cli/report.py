@@ -29,7 +29,7 @@ from kafkaclient.cli.output import (
     stop_noted,
 )
 from kafkaclient.errors import ConfigError
-from kafkaclient.pages.page import check_plotly
+from kafkaclient.pages import check_plotly
 from kafkaclient.spark.jobs import report_progress, spark_failures
 from kafkaclient.spark.report.findings import findings, write_findings
 from kafkaclient.spark.report.page import write_report

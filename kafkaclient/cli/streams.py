@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
-from kafkaclient.cli.options import AsJson
+from kafkaclient.cli.connection import AsJson
 from kafkaclient.cli.output import FAILED, picked, print_json, print_table
 from kafkaclient.errors import ConfigError
 from kafkaclient.streams.description import Role, describe_application
@@ -332,7 +332,7 @@ def _names(text: str | None) -> list[str] | None:
 
 def _remove_state(state_dir: Path, application_id: str) -> bool:
     try:
-        directory = import_module("kafkaclient.streams.state.directory")
+        directory = import_module("kafkaclient.streams.state_directory")
     except ImportError as error:
         raise ConfigError(
             f"--state-dir needs {error.name}, which is not installed: pip install "

@@ -12,7 +12,7 @@ from kafkaclient.admin.reassign.estimate import shown
 from kafkaclient.admin.reassign.plan import parse_broker_list
 from kafkaclient.cli import reassign_report as report
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
-from kafkaclient.cli.options import AsJson, Yes
+from kafkaclient.cli.connection import AsJson, Yes
 from kafkaclient.cli.output import FAILED, print_json, print_message
 from kafkaclient.errors import ConfigError, KafkaError
 

@@ -20,8 +20,8 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
+from kafkaclient.cli.connection import described
 from kafkaclient.cli.live_view import LiveView, printable
-from kafkaclient.cli.options import described
 from kafkaclient.cli.output import picked, run_blocking, stdout_console
 from kafkaclient.errors import ConfigError
 from kafkaclient.prometheus.names import PREFIX

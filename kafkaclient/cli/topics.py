@@ -11,7 +11,7 @@ from kafkaclient.admin import ConfigSource
 from kafkaclient.admin.limits import LIMITS_TOPIC
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
-from kafkaclient.cli.options import AsJson, IgnoreLimits, LimitsFile, ValidateOnly, Yes
+from kafkaclient.cli.connection import AsJson, IgnoreLimits, LimitsFile, ValidateOnly, Yes
 from kafkaclient.cli.output import FAILED, joined, picked, print_json, print_message, print_table
 from kafkaclient.cli.profile_file import comma_pairs
 from kafkaclient.errors import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.admin import Admin, TopicDescription
     from kafkaclient.wire.admin import ConfigEntry
-    from kafkaclient.wire.results import PartitionView
+    from kafkaclient.wire.api import PartitionView
 
 app = typer.Typer(
     help="Topics of any Kafka cluster: create, list, describe, grow, delete.\n\n"

@@ -87,8 +87,7 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.waits import Outages
     from kafkaclient.config import ClientConfig
     from kafkaclient.errors import KafkaError
-    from kafkaclient.wire.api import BrokerInfo
-    from kafkaclient.wire.results import MetadataResult, TopicInfo
+    from kafkaclient.wire.api import BrokerInfo, MetadataResult, TopicInfo
 
 
 # --- Which cluster the client is in, and which of its brokers' answers is newer -------------------

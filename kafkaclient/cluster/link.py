@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.identity import Identity
     from kafkaclient.cluster.view import Broker
     from kafkaclient.config import ClientConfig
-    from kafkaclient.net.authentication import Session
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.net.pipeline import Meter
-    from kafkaclient.net.security import Security
+    from kafkaclient.net.security import Security, Session
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ from itertools import filterfalse
 from typing import TYPE_CHECKING
 
 from kafkaclient.cluster.backoff import RefreshSchedule, retry_pause_s, set_within
-from kafkaclient.cluster.client import bootstrap_error
 from kafkaclient.cluster.identity import differs, is_final, merge, with_leaders
 from kafkaclient.cluster.topics import (
     TopicInUse,
@@ -19,6 +18,7 @@ from kafkaclient.cluster.topics import (
     portions_of,
 )
 from kafkaclient.cluster.view import ClusterView
+from kafkaclient.cluster.waits import bootstrap_error
 from kafkaclient.errors import (
     AuthenticationError,
     KafkaError,
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.waits import Waits
     from kafkaclient.config import ClientConfig
     from kafkaclient.config.kinds import Limit
-    from kafkaclient.wire.api import BrokerInfo
-    from kafkaclient.wire.results import MetadataResult
+    from kafkaclient.wire.api import BrokerInfo, MetadataResult
 
 _log = logging.getLogger(__name__)
 

@@ -54,8 +54,7 @@ if TYPE_CHECKING:
     from kafkaclient.net.connection import Connection
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.net.pipeline import Meter
-    from kafkaclient.wire.api import Call
-    from kafkaclient.wire.results import MetadataResult
+    from kafkaclient.wire.api import Call, MetadataResult
 
 T = TypeVar("T")
 

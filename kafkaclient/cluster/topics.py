@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import ClusterView, TopicView
     from kafkaclient.config.kinds import Limit
     from kafkaclient.types import TopicPartition
-    from kafkaclient.wire.results import MetadataResult
+    from kafkaclient.wire.api import MetadataResult
 
 
 # --- The topics in use: their errors, the callers that wait for them ------------------------------

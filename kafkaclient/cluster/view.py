@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaclient.wire.results import PartitionView
+from kafkaclient.wire.api import PartitionView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
     from kafkaclient.types import TopicPartition
-    from kafkaclient.wire.results import TopicInfo
+    from kafkaclient.wire.api import TopicInfo
 
 __all__ = [
     "NO_EPOCH",

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from opentelemetry import trace
 
-from kafkaclient.opentelemetry.attributes import BATCH_COUNT, place_attributes
-from kafkaclient.opentelemetry.failures import (
+from kafkaclient.opentelemetry.attributes import (
+    BATCH_COUNT,
     MAYBE_WRITTEN,
     end_failed,
     failure_attributes,
     harmless,
+    place_attributes,
 )
 from kafkaclient.opentelemetry.headers import own_context, readable, with_pairs
 from kafkaclient.opentelemetry.spans import RecordSpan, metadata_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from opentelemetry import propagate, trace
 from opentelemetry.propagators.textmap import Setter
 
-from kafkaclient.opentelemetry.failures import FAILURES, report
+from kafkaclient.opentelemetry.attributes import FAILURES, report
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

@@ -14,12 +14,16 @@ from opentelemetry.instrumentation.instrumentor import (  # type: ignore[attr-de
 )
 
 from kafkaclient.hooks import FinishedBatch, Hooks
-from kafkaclient.opentelemetry.attributes import broker_attributes, topic_attributes
+from kafkaclient.opentelemetry.attributes import (
+    ERROR_TYPE,
+    broker_attributes,
+    error_type,
+    harmless,
+    topic_attributes,
+)
 from kafkaclient.opentelemetry.bulk import traced_bulk_methods
-from kafkaclient.opentelemetry.failures import ERROR_TYPE, error_type, harmless
-from kafkaclient.opentelemetry.sampling import SCOPE, Sampling
 from kafkaclient.opentelemetry.sending import traced_methods
-from kafkaclient.opentelemetry.spans import Spans
+from kafkaclient.opentelemetry.spans import SCOPE, Sampling, Spans
 from kafkaclient.producer.producer import Producer
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import cython
 
-from kafkaclient.opentelemetry.failures import FAILURES, report
+from kafkaclient.opentelemetry.attributes import FAILURES, report
 from kafkaclient.opentelemetry.headers import with_pairs
 
 if TYPE_CHECKING:

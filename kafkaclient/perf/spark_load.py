@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.perf.shared_load import all_runs, outcome_of
+from kafkaclient.perf.run import all_runs, outcome_of
 from kafkaclient.spark.jobs import SparkJobError, spark_failures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkaclient.errors import KafkaError
-    from kafkaclient.perf.run import LoadRun
-    from kafkaclient.perf.shared_load import ProducerPlan
+    from kafkaclient.perf.run import LoadRun, ProducerPlan
 
 BARRIER_SETTINGS = {
     # A load that fails must not be sent again.

@@ -10,7 +10,7 @@ from importlib import import_module
 from random import Random
 from typing import TYPE_CHECKING, Any, Never, Self
 
-from kafkaclient.cluster.client import close_dropped
+from kafkaclient.cluster.waits import close_dropped
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import FlushTimeoutError, ProducerClosedError, ProducerStateError
 from kafkaclient.net.off_loop import guard

@@ -1,10 +1,14 @@
-"""The batches that a read yields: records of one partition, as columns or as rows."""
+"""Fetched batches, decoded when the caller takes their records, as columns or as rows."""
 
 from __future__ import annotations
 
+import struct
+from collections import deque
 from itertools import islice, pairwise, repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkaclient.errors import ProtocolError, UnreadableBatchError
 from kafkaclient.wire.arrow import (
     ArrowArray,
     ArrowField,
@@ -12,12 +16,26 @@ from kafkaclient.wire.arrow import (
     schema_capsule,
     stream_capsule,
 )
+from kafkaclient.wire.compression import Codec, decompress
+from kafkaclient.wire.record_columns import RecordColumns
+from kafkaclient.wire.record_reader import (
+    BATCH_OVERHEAD,
+    CONTROL,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME,
+    MAGIC,
+    batch_header,
+    checksum_matches,
+    read_records,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from kafkaclient.types import Headers, TopicPartition
     from kafkaclient.wire.arrow import BlobColumn, ColumnBuffers, HeaderColumn
+    from kafkaclient.wire.fetch import AbortedTransaction
+    from kafkaclient.wire.record_reader import BatchHeader
 
 
 class FetchedRecord(NamedTuple):
@@ -190,3 +208,185 @@ def _lists(column: HeaderColumn) -> Iterator[Headers]:
     contents = _cells(column.contents)
     for start, end in pairwise(offsets):
         yield tuple(((next(names) or b"").decode(), next(contents)) for _ in range(start, end))
+
+
+_START = struct.Struct(">qiib")
+"""A batch of any format: offset, length, leader epoch or checksum, format."""
+_LAST_DELTA = struct.Struct(">i")
+_LAST_DELTA_AT = 23
+_LEAST_LENGTH = 14
+"""The smallest length of a batch of any format."""
+_ABORT = b"\x00\x00"
+"""The type of an abort marker, behind the version in a control record's key."""
+_MAX_OFFSET = 2**63 - 1
+
+
+class FetchedPart:
+    """The complete batches of one partition in a Fetch response for the offset ``fetched_from``.
+
+    ``next_offset`` is the offset of the next fetch; None if the bytes do not contain it, which
+    :meth:`take` then explains. ``aborted``: the aborted transactions in the response, with
+    ``isolation.level=read_committed`` (KIP-98, Java's ``CompletedFetch``); otherwise None.
+    """
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        records: memoryview,
+        fetched_from: int,
+        *,
+        aborted: Iterable[AbortedTransaction] | None,
+        check_crcs: bool,
+    ) -> None:
+        self._topic_partition = topic_partition
+        self._records = records
+        self._at = 0
+        self._check_crcs = check_crcs
+        self._aborted = (
+            None if aborted is None else deque(sorted(aborted, key=attrgetter("first_offset")))
+        )
+        self._aborting: set[int] = set()
+        self.next_offset: int | None
+        self._end, self.next_offset = _whole_batches(records, fetched_from)
+        self.size: int = self._end
+
+    @property
+    def is_fragment(self) -> bool:
+        """Whether even the first batch is incomplete, because the response had no more room."""
+        if len(self._records) < _START.size:
+            return True
+        length: int = _START.unpack_from(self._records)[1]
+        return length >= _LEAST_LENGTH and LENGTH_OVERHEAD + length > len(self._records)
+
+    def __bool__(self) -> bool:
+        """Whether there are batches left."""
+        return self._at < self._end
+
+    def drop(self) -> None:
+        """Release the remaining batches, and the memory of the response."""
+        self._at = self._end
+        self._records = memoryview(b"")
+
+    def take(
+        self, start: int, end: int, limit: int, headers: bool
+    ) -> tuple[ColumnBuffers | None, int]:
+        """Columns of the records at the offsets from ``start`` to ``end``, excluded, None if there
+        are none, and the offset behind them. It stops after the batch that reaches ``limit`` bytes.
+
+        Raises :class:`~kafkaclient.errors.UnreadableBatchError` if the next batch cannot be read.
+        """
+        columns = RecordColumns(headers, min(limit, self._end - self._at))
+        position = start
+        while self and position < end and columns.nbytes < limit:
+            batch = self._records[self._at : self._end]
+            header = None
+            try:
+                header = batch_header(batch)
+                after = self._offset_after(header)
+                if after > position:
+                    self._read(header, batch, columns, start=position, end=end)
+            except ProtocolError as error:
+                if columns.rows:
+                    break  # the caller gets these records first
+                raise self._unreadable(header, position, error) from error
+            self._at += header.size
+            position = max(position, min(after, end))
+        if not self or position >= end:
+            self.drop()
+        return columns.take() if columns.rows else None, position
+
+    def _offset_after(self, header: BatchHeader) -> int:
+        if self.next_offset is None and self._at + header.size >= self._end:
+            raise ProtocolError("no batch reaches the requested offset")
+        return _next_offset(header)
+
+    def _read(
+        self,
+        header: BatchHeader,
+        batch: memoryview,
+        columns: RecordColumns,
+        *,
+        start: int,
+        end: int,
+    ) -> None:
+        if self._check_crcs and not checksum_matches(header, batch):
+            raise ProtocolError("its checksum is wrong")
+        if self._is_left_out(header, batch):
+            return
+        body: memoryview | bytes = batch[BATCH_OVERHEAD : header.size]
+        if header.codec != Codec.NONE:
+            body = decompress(header.codec, body)
+        columns.append(
+            body,
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp,
+            header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1,
+            start,
+            end,
+        )
+
+    def _is_left_out(self, header: BatchHeader, batch: memoryview) -> bool:
+        """Whether the batch is a transaction marker, or belongs to an aborted transaction."""
+        control = bool(header.attributes & CONTROL)
+        if self._aborted is None or header.producer_id < 0:
+            return control
+        last = _next_offset(header) - 1
+        while self._aborted and self._aborted[0].first_offset <= last:
+            self._aborting.add(self._aborted.popleft().producer_id)
+        if control:
+            if _is_abort(batch, header):
+                self._aborting.discard(header.producer_id)
+            return True
+        return header.is_transactional and header.producer_id in self._aborting
+
+    def _unreadable(
+        self, header: BatchHeader | None, position: int, error: ProtocolError
+    ) -> UnreadableBatchError:
+        after = None if header is None else header.base_offset + header.last_offset_delta + 1
+        after = after if after is not None and position < after <= _MAX_OFFSET else None
+        where = "here" if header is None else f"of offset {header.base_offset}"
+        unreadable = UnreadableBatchError(
+            f"{self._topic_partition}: the read is at offset {position}, and the batch "
+            f"{where} cannot be read: {error}. "
+            + ("The end of the batch is unknown" if after is None else f"It ends before {after}")
+        )
+        unreadable.topic_partition = self._topic_partition
+        unreadable.offset, unreadable.next_offset = position, after
+        return unreadable
+
+
+def _whole_batches(records: memoryview, fetched_from: int) -> tuple[int, int | None]:
+    """The end of the last complete batch, and the offset behind it.
+
+    Bytes that cannot be skipped count as a batch: :meth:`FetchedPart.take` raises their error.
+    """
+    at, last, end = 0, -1, len(records)
+    while end - at >= _START.size:
+        _, length, _, _ = _START.unpack_from(records, at)
+        if length < _LEAST_LENGTH:
+            return end, None
+        if at + LENGTH_OVERHEAD + length > end:
+            break
+        last, at = at, at + LENGTH_OVERHEAD + length
+    if last < 0:
+        return end, None if end else fetched_from
+    base, _, _, magic = _START.unpack_from(records, last)
+    if magic != MAGIC or at - last < BATCH_OVERHEAD:
+        return at, None
+    after: int = base + _LAST_DELTA.unpack_from(records, last + _LAST_DELTA_AT)[0] + 1
+    return at, after if after > fetched_from else None
+
+
+def _next_offset(header: BatchHeader) -> int:
+    after = header.base_offset + header.last_offset_delta + 1
+    if header.base_offset < 0 or header.last_offset_delta < 0 or after > _MAX_OFFSET:
+        raise ProtocolError(f"offset {header.base_offset}, last delta {header.last_offset_delta}")
+    return after
+
+
+def _is_abort(batch: memoryview, header: BatchHeader) -> bool:
+    """Whether a control batch is an abort marker; False if compaction has removed its record."""
+    body = bytes(batch[BATCH_OVERHEAD : header.size])  # never compressed
+    markers = read_records(body, header.record_count, header.base_timestamp)
+    return any(marker.key is not None and marker.key[2:4] == _ABORT for marker in markers)

@@ -21,8 +21,8 @@ from kafkaclient.errors import (
 )
 from kafkaclient.types import TopicListing, TopicPartition
 from kafkaclient.wire.api import by_topic
+from kafkaclient.wire.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
 from kafkaclient.wire.metadata import MetadataCall
-from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.config import ReaderConfig
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.wire.offsets import PartitionOffset
+    from kafkaclient.wire.fetch import PartitionOffset
 
 
 _RIGHT = "Read"  # implies Describe

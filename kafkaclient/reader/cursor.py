@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from kafkaclient.reader.part import FetchedPart
+    from kafkaclient.reader.batch import FetchedPart
 
 _AHEAD = 2
 """How many fetched parts a partition may have, whatever their size."""

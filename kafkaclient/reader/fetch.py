@@ -19,8 +19,8 @@ from kafkaclient.errors import (
     UnknownTopicError,
     defect,
 )
+from kafkaclient.reader.batch import FetchedPart
 from kafkaclient.reader.cursor import Fetch
-from kafkaclient.reader.part import FetchedPart
 from kafkaclient.wire.fetch import FetchByNameCall, FetchCall, FetchPartition, FetchTopic
 
 if TYPE_CHECKING:

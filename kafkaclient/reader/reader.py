@@ -8,7 +8,7 @@ from math import floor
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, overload
 
-from kafkaclient.cluster.client import close_dropped
+from kafkaclient.cluster.waits import close_dropped
 from kafkaclient.config import ReaderConfig
 from kafkaclient.errors import ConfigError, ReaderStateError
 from kafkaclient.reader.cluster import ReaderCluster
@@ -16,7 +16,7 @@ from kafkaclient.reader.cursor import Cursor
 from kafkaclient.reader.reading import Reading
 from kafkaclient.topic_names import several
 from kafkaclient.types import TopicListing, TopicPartition
-from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafkaclient.wire.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

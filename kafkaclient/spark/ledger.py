@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.admin import Admin
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.wire.transaction_states import TransactionDescription
+    from kafkaclient.wire.transactions import TransactionDescription
 
 _log = logging.getLogger(__name__)
 

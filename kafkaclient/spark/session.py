@@ -15,7 +15,7 @@ from warnings import catch_warnings, simplefilter
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.spark.jobs import spark_failures
-from kafkaclient.testing.jre import find_java
+from kafkaclient.testing.jvm import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

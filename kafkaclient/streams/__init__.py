@@ -11,13 +11,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from kafkaclient.streams.assignment.assignor import (
+from kafkaclient.streams.assignor import (
     ConsumerTasks,
     assign,
     assign_tasks_to_threads,
     assign_to_prior_owners,
 )
-from kafkaclient.streams.assignment.clients import (
+from kafkaclient.streams.clients import (
     Assignment,
     AssignmentConfigs,
     Client,
@@ -37,12 +37,18 @@ from kafkaclient.streams.tasks import TaskDescription, TaskId, TaskState
 if TYPE_CHECKING:
     from kafkaclient.streams.app import StreamsApp
     from kafkaclient.streams.config import StreamsConfig
-    from kafkaclient.streams.declarations import DeadLetter, RepartitionTopic, Store, Topic
-    from kafkaclient.streams.records import Emit, Record
+    from kafkaclient.streams.declarations import (
+        DeadLetter,
+        Emit,
+        Record,
+        RepartitionTopic,
+        Store,
+        Topic,
+    )
+    from kafkaclient.streams.key_value_store import KeyValueStore
     from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes
     from kafkaclient.streams.runtime.queries import ReadOnlyStore
     from kafkaclient.streams.serdes import Serde
-    from kafkaclient.streams.state.key_value_store import KeyValueStore
     from kafkaclient.streams.testing import TopologyTest
 
 __all__ = [
@@ -84,10 +90,10 @@ __all__ = [
 _RUNTIME_MODULES = {
     "ChangelogBytes": "runtime.changelog_reader",
     "DeadLetter": "declarations",
-    "Emit": "records",
-    "KeyValueStore": "state.key_value_store",
+    "Emit": "declarations",
+    "KeyValueStore": "key_value_store",
     "ReadOnlyStore": "runtime.queries",
-    "Record": "records",
+    "Record": "declarations",
     "RepartitionTopic": "declarations",
     "Serde": "serdes",
     "Store": "declarations",

@@ -32,18 +32,18 @@ from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes
 from kafkaclient.streams.runtime.instance import Instance
 from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.queries import Queries, ReadOnlyStore
-from kafkaclient.streams.state.directory import remove_state
+from kafkaclient.streams.state_directory import remove_state
 from kafkaclient.streams.topology import Processor, Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from typing import TypeAlias
 
+    from kafkaclient.streams.declarations import Emit, Record
     from kafkaclient.streams.group_protocol import HostInfo
+    from kafkaclient.streams.key_value_store import KeyValueStore
     from kafkaclient.streams.metrics import AppState, StreamsMetricsSnapshot
-    from kafkaclient.streams.records import Emit, Record
     from kafkaclient.streams.serdes import Serde, TypeLike
-    from kafkaclient.streams.state.key_value_store import KeyValueStore
     from kafkaclient.streams.tasks import TaskDescription
     from kafkaclient.streams.topology import Process
 

@@ -14,7 +14,7 @@ from kafkaclient.config.producer import ProducerConfig
 from kafkaclient.config.reader import ReaderConfig
 from kafkaclient.config.security import SecurityOptions
 from kafkaclient.errors import ConfigError
-from kafkaclient.streams.assignment.clients import AssignmentConfigs
+from kafkaclient.streams.clients import AssignmentConfigs
 from kafkaclient.streams.declarations import checked_name
 from kafkaclient.streams.group_protocol import HostInfo
 from kafkaclient.streams.metrics import (

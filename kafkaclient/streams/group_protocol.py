@@ -18,8 +18,8 @@ from uuid import UUID
 from kafkaclient.errors import ProtocolError, TaskAssignmentError
 from kafkaclient.streams.tasks import LATEST_OFFSET, UNKNOWN_OFFSET_SUM, TaskId
 from kafkaclient.types import TopicPartition
+from kafkaclient.wire.api import INT32, string
 from kafkaclient.wire.reader import Reader
-from kafkaclient.wire.results import INT32, string
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Set

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import KafkaError
 from kafkaclient.group.ownership import Ownership
-from kafkaclient.streams.assignment.assignor import (
+from kafkaclient.streams.assignor import (
     PriorOwner,
     assign,
     assign_tasks_to_threads,
     assign_to_prior_owners,
 )
-from kafkaclient.streams.assignment.clients import Assignment, Client, task_lags
+from kafkaclient.streams.clients import Assignment, Client, task_lags
 from kafkaclient.streams.group_protocol import (
     NO_REBALANCE,
     AssignmentInfo,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from uuid import UUID
 
-    from kafkaclient.streams.assignment.clients import AssignmentConfigs
+    from kafkaclient.streams.clients import AssignmentConfigs
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition

@@ -17,7 +17,7 @@ from kafkaclient.errors import (
 from kafkaclient.streams.description import ASSIGNOR, check_assignor
 from kafkaclient.streams.positions import is_positions_group
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.transaction_states import TxnState
+from kafkaclient.wire.transactions import TxnState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -1,10 +1,24 @@
-"""Tasks: their ids, their states on an instance, and the special values of offsets and lags."""
+"""Tasks: their ids, their states on an instance, the events that change a task's state and the
+errors that restart it, and the special values of offsets and lags."""
 
 from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from kafkaclient.errors import (
+    BrokerError,
+    KafkaError,
+    MetadataTimeoutError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    UnknownTopicError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 LATEST_OFFSET = -2
 """As an offset sum or lag: the task is active and running there (``Task.java``)."""
@@ -68,3 +82,60 @@ class TaskDescription(NamedTuple):
     """Offset in the task's changelog."""
     lag: int | None
     """Records behind the changelog's end. None: the task is running, or the lag is unknown."""
+
+
+class TaskEvent(Enum):
+    ASSIGNED_ACTIVE = "assigned as active"
+    ASSIGNED_STANDBY = "assigned as standby"
+    RESTORED = "restored"
+    FAILED = "failed"
+    """A commit failed or may have failed. The task must restore its state from the changelog."""
+    LOST = "lost"
+    """This member is out of the group: another instance may have the task."""
+    STOPPED = "stopped"
+    """The instance shuts down. The task stays open, but does nothing more."""
+    REVOKED = "revoked"
+
+
+_S, _E = TaskState, TaskEvent
+_ACTIVE = (_S.RESTORING, _S.RUNNING)
+_OPEN = (_S.CREATED, _S.STANDBY, *_ACTIVE)
+
+TRANSITIONS: Mapping[tuple[TaskState, TaskEvent], TaskState] = {
+    (before, event): after
+    for event, states, after in (
+        (_E.ASSIGNED_ACTIVE, (_S.CREATED, _S.STANDBY, _S.RESTORING), _S.RESTORING),
+        (_E.ASSIGNED_ACTIVE, (_S.RUNNING,), _S.RUNNING),
+        (_E.ASSIGNED_STANDBY, _OPEN, _S.STANDBY),
+        (_E.RESTORED, (_S.RESTORING,), _S.RUNNING),
+        (_E.FAILED, _ACTIVE, _S.RESTORING),
+        (_E.LOST, _ACTIVE, _S.STANDBY),
+        (_E.STOPPED, _ACTIVE, _S.STANDBY),
+        (_E.REVOKED, _OPEN, _S.CLOSED),
+    )
+    for before in states
+}
+"""(state, event) -> next state. Any other pair is a bug and raises KeyError."""
+
+# ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID
+_NOT_A_MEMBER = frozenset({22, 25, 27, 82})
+# INVALID_TXN_STATE, TRANSACTION_ABORTABLE: the transaction is over, or must be aborted
+_ABORTED = frozenset({48, 120})
+
+
+def is_recoverable(error: BaseException) -> bool:
+    """Whether a task can go on after the error: with its committed state (FAILED). Otherwise a
+    retry would fail again.
+
+    A fenced producer says nothing about who has the task: all tasks share it, and the group alone
+    assigns them.
+    """
+    if isinstance(error, TransactionAbortableError) and error.__cause__ is not None:
+        return is_recoverable(error.__cause__)
+    if isinstance(error, MetadataTimeoutError) and isinstance(error.__cause__, UnknownTopicError):
+        return False  # brokers answered that the topic does not exist
+    if isinstance(error, (ProducerFencedError, TransactionAbortableError)):
+        return True  # the latter: a transaction that took too long, for example
+    if isinstance(error, BrokerError) and error.code in _NOT_A_MEMBER | _ABORTED:
+        return True
+    return isinstance(error, KafkaError) and error.retriable

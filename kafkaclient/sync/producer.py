@@ -20,12 +20,10 @@ from kafkaclient.errors import (
 from kafkaclient.net.off_loop import guard
 from kafkaclient.producer.batches.record import RawRecord
 from kafkaclient.producer.producer import Producer
-from kafkaclient.sync.at_exit import open_threads
 from kafkaclient.sync.futures import SendFuture, check_may_wait, within
-from kafkaclient.sync.handover import Many
+from kafkaclient.sync.handover import Columns, Many, Serializing
 from kafkaclient.sync.observation_api import SyncObservationMixin
-from kafkaclient.sync.serializing import Columns, Serializing
-from kafkaclient.sync.thread import ProducerThread
+from kafkaclient.sync.thread import ProducerThread, open_threads
 from kafkaclient.time_limit import monotonic
 
 if TYPE_CHECKING:

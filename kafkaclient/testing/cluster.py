@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from kafkaclient.errors import ConfigError
 from kafkaclient.testing.control import (
     START_TIMEOUT_S,
+    RemoteProxy,
     SupervisorClient,
     launch_supervisor,
     prepare_launch,
@@ -24,9 +25,7 @@ from kafkaclient.testing.control import (
 )
 from kafkaclient.testing.errors import ClusterNotRunningError
 from kafkaclient.testing.jars import JarCache, read_lock
-from kafkaclient.testing.jre import find_java
-from kafkaclient.testing.jvm import Jvm, ToolResult
-from kafkaclient.testing.remote_proxy import RemoteProxy
+from kafkaclient.testing.jvm import Jvm, ToolResult, find_java
 from kafkaclient.testing.security import ClusterSecurity
 from kafkaclient.testing.settings import DEFAULT_VERSION, HEAP_MB, ClusterSpec
 

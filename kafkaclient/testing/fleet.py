@@ -11,9 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.testing.broker import CHECKPOINT_FILES, BrokerProcess, BrokerState
+from kafkaclient.testing.broker import (
+    CHECKPOINT_FILES,
+    BrokerProcess,
+    BrokerState,
+    free_ports,
+    membership,
+    ports_from,
+)
 from kafkaclient.testing.errors import BrokerStartError
-from kafkaclient.testing.ports import free_ports, membership, ports_from
 from kafkaclient.testing.proxy import FaultProxy, ProxyCounters
 from kafkaclient.testing.proxy.fault_proxy import PROXY_FAULTS
 from kafkaclient.testing.security import make_certificates

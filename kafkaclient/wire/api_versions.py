@@ -11,17 +11,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import ProtocolError, UnsupportedVersionError
-from kafkaclient.wire.api import ApiKey, Call, malformed
-from kafkaclient.wire.reader import Reader
-from kafkaclient.wire.results import (
+from kafkaclient.wire.api import (
     INT32,
     NO_TAGS,
+    ApiKey,
+    Call,
     compact_string,
     framed,
+    malformed,
     request,
     string,
     uvarint,
 )
+from kafkaclient.wire.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

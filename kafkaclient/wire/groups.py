@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import ProtocolError
 from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
-from kafkaclient.wire.api import ApiKey, Call, by_topic, malformed
-from kafkaclient.wire.codec import CodecCall, partitions_in
-from kafkaclient.wire.reader import Reader
-from kafkaclient.wire.results import (
+from kafkaclient.wire.api import (
     INT16,
     INT32,
     NO_TAGS,
+    ApiKey,
+    Call,
+    by_topic,
     compact_count,
     compact_string,
     framed,
+    malformed,
     request,
     string,
 )
+from kafkaclient.wire.codec import CodecCall, partitions_in
+from kafkaclient.wire.reader import Reader
 from kafkaclient.wire.transactions import PartitionCodes
 
 if TYPE_CHECKING:

@@ -19,20 +19,23 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kafkaclient.errors import ProtocolError
-from kafkaclient.wire.api import ApiKey, BrokerInfo, Call, malformed
-from kafkaclient.wire.reader import Reader
-from kafkaclient.wire.results import (
+from kafkaclient.wire.api import (
     INT32,
     NO_TAGS,
+    ApiKey,
+    BrokerInfo,
+    Call,
     MetadataResult,
     PartitionView,
     TopicInfo,
     compact_count,
     compact_string,
     framed,
+    malformed,
     request,
     string,
 )
+from kafkaclient.wire.reader import Reader
 
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer

@@ -11,11 +11,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import UnsupportedVersionError
-from kafkaclient.wire.api import ApiKey, BrokerInfo
-from kafkaclient.wire.reader import Reader
-from kafkaclient.wire.results import (
+from kafkaclient.wire.api import (
     INT32,
     NO_TAGS,
+    ApiKey,
+    BrokerInfo,
     PartitionResult,
     ProduceResult,
     RecordError,
@@ -24,6 +24,7 @@ from kafkaclient.wire.results import (
     string,
     uvarint,
 )
+from kafkaclient.wire.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

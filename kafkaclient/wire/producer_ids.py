@@ -10,9 +10,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import ProtocolError
-from kafkaclient.wire.api import ApiKey, Call, malformed
+from kafkaclient.wire.api import (
+    INT32,
+    NO_TAGS,
+    ApiKey,
+    Call,
+    compact_string,
+    framed,
+    malformed,
+    request,
+    string,
+)
 from kafkaclient.wire.reader import Reader
-from kafkaclient.wire.results import INT32, NO_TAGS, compact_string, framed, request, string
 
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer

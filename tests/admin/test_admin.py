@@ -29,7 +29,7 @@ from kafkaclient.wire.api import ApiKey
 from tests.admin.conftest import in_virtual_time
 
 if TYPE_CHECKING:
-    from kafkaclient.wire.results import MetadataResult
+    from kafkaclient.wire.api import MetadataResult
 
 NOT_CONTROLLER = 41
 

@@ -15,7 +15,7 @@ import pytest
 
 from kafkaclient.admin import Admin, Lifted
 from kafkaclient.admin.limits import LIMITS_TOPIC
-from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_REPLICAS, LEADER_RATE
+from kafkaclient.admin.reassign.outcome import FOLLOWER_REPLICAS, LEADER_RATE
 from kafkaclient.errors import AuthorizationError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster

@@ -16,7 +16,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.producer.producer import Producer
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from kafkaclient.wire.api import ApiKey
+from kafkaclient.wire.api import INT16, INT32, NO_TAGS, ApiKey, compact_count, compact_string
 from kafkaclient.wire.groups import (
     ConsumerGroupDescribeCall,
     ConsumerSubscription,
@@ -24,7 +24,6 @@ from kafkaclient.wire.groups import (
     assignment_in,
     subscription_in,
 )
-from kafkaclient.wire.results import INT16, INT32, NO_TAGS, compact_count, compact_string
 from tests.admin.conftest import in_virtual_time
 
 if TYPE_CHECKING:

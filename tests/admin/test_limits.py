@@ -6,8 +6,7 @@ import pytest
 
 from kafkaclient.admin.limits import LIMITS_TOPIC, OFF, Addition, Limits, Usage, limits_report
 from kafkaclient.errors import ConfigError, PartitionLimitRaceError, PolicyViolationError
-from kafkaclient.wire.api import BrokerInfo
-from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
+from kafkaclient.wire.api import BrokerInfo, MetadataResult, PartitionView, TopicInfo
 
 
 def usage(hosted, partitions=0) -> Usage:

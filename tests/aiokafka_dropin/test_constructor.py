@@ -17,7 +17,7 @@ import pytest
 from aiokafka.partitioner import DefaultPartitioner
 
 from kafkaclient.aiokafka import AIOKafkaProducer
-from kafkaclient.aiokafka.batch import CallablePartitioner
+from kafkaclient.aiokafka.structs import CallablePartitioner
 from kafkaclient.errors import ConfigError
 from tests.aiokafka_dropin.support import made, same
 

@@ -14,8 +14,7 @@ import aiokafka.producer.producer
 import pytest
 
 import kafkaclient.aiokafka
-from kafkaclient.aiokafka import AIOKafkaProducer, install, uninstall
-from kafkaclient.aiokafka.install import PLACES
+from kafkaclient.aiokafka import PLACES, AIOKafkaProducer, install, uninstall
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 

@@ -13,7 +13,7 @@ import pytest
 
 import kafkaclient.aiokafka
 from kafkaclient.aiokafka import TopicPartition
-from kafkaclient.aiokafka.batch import BatchBuilder
+from kafkaclient.aiokafka.structs import BatchBuilder
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from tests.aiokafka_dropin import service

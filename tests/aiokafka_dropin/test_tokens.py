@@ -11,7 +11,7 @@ from aiokafka.abc import AbstractTokenProvider
 
 from kafkaclient import Token
 from kafkaclient.aiokafka.options import TokenAdapter, token_provider_for
-from kafkaclient.net.sasl.tokens import TokenSource
+from kafkaclient.net.tokens import TokenSource
 
 
 class Provider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types

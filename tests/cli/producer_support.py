@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkaclient.cli.producer_status import BrokerStatus, ProducerStatus
-from kafkaclient.prometheus.families import SECONDS, Counts, Histogram
+from kafkaclient.prometheus.collector import SECONDS, Counts, Histogram
 
 
 def times(*seconds: float) -> Counts:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from kafkaclient.cli import perf_report as perf_producers
 from kafkaclient.cli import report as spark_module
-from kafkaclient.perf import shared_load, spark_load
+from kafkaclient.perf import run, spark_load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -68,7 +68,7 @@ def spark(monkeypatch: pytest.MonkeyPatch, instant: Any) -> Spark:
     barrier = type("B", (), {"get": type("C", (), {"barrier": lambda _self: None})})
     module = type("pyspark", (), {"BarrierTaskContext": barrier})
     monkeypatch.setattr(spark_load, "import_module", lambda _name: module)
-    monkeypatch.setattr(shared_load, "loop_factory", lambda: None)
+    monkeypatch.setattr(run, "loop_factory", lambda: None)
     session = Spark()
     monkeypatch.setattr(spark_module, "spark_session", lambda *_, **__: session)
     return session

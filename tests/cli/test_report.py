@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from kafkaclient import pages
 from kafkaclient.admin import Admin
 from kafkaclient.cli import report as spark_module
 from kafkaclient.cli.app import app
 from kafkaclient.cli.connection import Connection
-from kafkaclient.pages import page
 from kafkaclient.spark.report import follow, job
 from kafkaclient.spark.report.job import Tables
 from kafkaclient.telemetry import SCHEMA, SCHEMA_VERSION, VERSION_KEY
@@ -72,7 +72,7 @@ def facts(tmp_path: Path) -> Path:
 def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
     found = Spark()
     monkeypatch.setattr(spark_module, "spark_session", lambda *_, **__: found)
-    monkeypatch.setattr(page, "_plotly_js", lambda: "")
+    monkeypatch.setattr(pages, "_plotly_js", lambda: "")
     return found
 
 

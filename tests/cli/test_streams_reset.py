@@ -16,7 +16,7 @@ from kafkaclient import Producer
 from kafkaclient.admin import Admin
 from kafkaclient.cli import connection as module
 from kafkaclient.cli.app import app
-from kafkaclient.streams.state.directory import StateDirectory
+from kafkaclient.streams.state_directory import StateDirectory
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey

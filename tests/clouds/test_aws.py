@@ -22,7 +22,7 @@ from kafkaclient import Producer, Token
 from kafkaclient.aws import MskIamTokenProvider
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError
-from kafkaclient.net.sasl.tokens import TokenSource, check_token
+from kafkaclient.net.tokens import TokenSource, check_token
 from kafkaclient.spark.options import WriteOptions
 from kafkaclient.testing.fake import FakeCluster, Sasl
 

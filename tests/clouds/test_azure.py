@@ -17,7 +17,7 @@ from kafkaclient.aiokafka.options import token_provider_for
 from kafkaclient.azure import EntraTokenProvider
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError
-from kafkaclient.net.sasl.tokens import TokenSource
+from kafkaclient.net.tokens import TokenSource
 from kafkaclient.spark.options import WriteOptions
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from azure.core.credentials import AccessToken
 
 from kafkaclient import Producer
 from kafkaclient.config import ProducerConfig
-from kafkaclient.net.sasl.oidc import ClientCredentials
+from kafkaclient.net.tokens import ClientCredentials
 from kafkaclient.spark.options import WriteOptions
 from kafkaclient.testing.fake import FakeCluster, Sasl
 from tests.code_blocks import Block, parses, runs

@@ -20,8 +20,7 @@ from kafkaclient.cluster.identity import (
 )
 from kafkaclient.cluster.view import ClusterView, LeaderHint
 from kafkaclient.cluster.waits import Outages
-from kafkaclient.wire.api import BrokerInfo
-from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
+from kafkaclient.wire.api import BrokerInfo, MetadataResult, PartitionView, TopicInfo
 
 _LONGEST_PAUSE_S = 1.0  # retry.backoff.max.ms
 

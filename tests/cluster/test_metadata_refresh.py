@@ -10,7 +10,7 @@ import pytest
 
 import kafkaclient.wire.metadata as wire_metadata
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.wire.results import TopicInfo
+from kafkaclient.wire.api import TopicInfo
 from tests.cluster.memory_cluster import Bench, benched, now
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from kafkaclient.cluster.view import (
     PartitionView,
     TopicView,
 )
-from kafkaclient.wire.api import BrokerInfo
-from kafkaclient.wire.results import MetadataResult, TopicInfo
+from kafkaclient.wire.api import BrokerInfo, MetadataResult, TopicInfo
 
 BROKERS = (BrokerInfo(0, "b0", 9092, None), BrokerInfo(1, "b1", 9092, "r1"))
 

@@ -64,9 +64,7 @@ def test_what_examples_import_has_an_entry() -> None:
                     is_public = (
                         named in ENTRIES or name in PUBLIC.get(module, ()) or _is_module(named)
                     )
-                    is_public |= (
-                        named == "kafkaclient.pages.page.write_page"
-                    )  # draws for an example
+                    is_public |= named == "kafkaclient.pages.write_page"  # draws for an example
                     assert is_public, f"{file.name} imports {named}"
 
 

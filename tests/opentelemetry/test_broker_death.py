@@ -11,7 +11,7 @@ from opentelemetry.trace import StatusCode
 
 from kafkaclient.errors import KafkaError
 from kafkaclient.opentelemetry import instrument_producer
-from kafkaclient.opentelemetry.failures import error_type
+from kafkaclient.opentelemetry.attributes import error_type
 from kafkaclient.testing.clock import virtual_time
 from tests.opentelemetry.support import header, records
 from tests.producer.support import start_producer

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.sampling import (
 from opentelemetry.trace import NonRecordingSpan, NoOpTracer
 
 from kafkaclient.errors import InvalidRecordError
-from kafkaclient.opentelemetry import KafkaclientInstrumentor, failures
+from kafkaclient.opentelemetry import KafkaclientInstrumentor, attributes
 from kafkaclient.opentelemetry.sending import SpanGate
 from kafkaclient.testing.clock import virtual_time
 from tests.opentelemetry.support import Seen, header, records
@@ -84,7 +84,7 @@ class ProviderOfFailingSpans(TracerProvider):
 
 @pytest.fixture(autouse=True)
 def _nothing_is_logged_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "_logged", set())
+    monkeypatch.setattr(attributes, "_logged", set())
 
 
 @pytest.fixture

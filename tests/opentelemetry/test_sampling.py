@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.sampling import (
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from kafkaclient.opentelemetry import KafkaclientInstrumentor, instrument_producer
-from kafkaclient.opentelemetry.sampling import Sampling
+from kafkaclient.opentelemetry.spans import Sampling
 from kafkaclient.testing.clock import virtual_time
 from tests.opentelemetry.support import Seen, header, records
 from tests.producer.support import start_producer

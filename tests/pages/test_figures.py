@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.pages.page import Curve, check_plotly, latency_ecdf, latency_tail
+from kafkaclient.pages import Curve, check_plotly, latency_ecdf, latency_tail
 
 
 def curve(name: str = "a", latency_s: float = 0.01, color: str = "#000") -> Curve:

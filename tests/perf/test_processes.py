@@ -11,8 +11,7 @@ import pytest
 
 from kafkaclient.errors import ConfigError, KafkaError
 from kafkaclient.perf.load import LoadSpec
-from kafkaclient.perf.run import Labels
-from kafkaclient.perf.shared_load import ProducerPlan, run_in_processes, shares
+from kafkaclient.perf.run import Labels, ProducerPlan, run_in_processes, shares
 from kafkaclient.perf.traffic import random_payloads
 
 

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.errors import BootstrapError, ConfigError
-from kafkaclient.perf import shared_load, spark_load
+from kafkaclient.perf import spark_load
 from kafkaclient.perf.latency import Distribution, Summary
 from kafkaclient.perf.load import LoadOutcome, LoadSpec
-from kafkaclient.perf.run import Labels, LoadRun, record_of
-from kafkaclient.perf.shared_load import ProducerPlan, merged, shares
+from kafkaclient.perf.run import Labels, LoadRun, ProducerPlan, merged, record_of, shares
 from kafkaclient.perf.spark_load import check_slots, run_together
 from kafkaclient.perf.traffic import (
     BrokerTraffic,
@@ -141,7 +140,7 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Any:
     barrier = type("B", (), {"get": type("C", (), {"barrier": lambda _self: None})})
     module = type("pyspark", (), {"BarrierTaskContext": barrier})
     monkeypatch.setattr(spark_load, "import_module", lambda _name: module)
-    monkeypatch.setattr(shared_load, "loop_factory", lambda: None)
+    monkeypatch.setattr("kafkaclient.perf.run.loop_factory", lambda: None)
     context = Context()
     return type("Spark", (), {"_sc": context, "sparkContext": context})()
 
@@ -151,7 +150,7 @@ def test_what_a_task_measured_arrives_whole(spark: Any, monkeypatch: pytest.Monk
         await asyncio.sleep(0)
         return run([1.0] * plan.spec.num_records, 2.0, 150)
 
-    monkeypatch.setattr(shared_load, "run_plan", run_plan)
+    monkeypatch.setattr("kafkaclient.perf.run.run_plan", run_plan)
     found = run_together(spark, plans())
     for before, after in zip([run([1.0] * n, 2.0, 150) for n in (4, 3, 3)], found, strict=True):
         assert after.outcome.summary.line() == before.outcome.summary.line()
@@ -173,7 +172,7 @@ def test_a_task_that_fails_is_named(
             raise raised
         return run([1.0], 2.0, 150)
 
-    monkeypatch.setattr(shared_load, "run_plan", run_plan)
+    monkeypatch.setattr("kafkaclient.perf.run.run_plan", run_plan)
     with pytest.raises(expected, match=f"producer 1: {raised}"):
         run_together(spark, plans())
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkaclient.errors import UnreadableBatchError
 from kafkaclient.reader import FetchedRecord, Reader
-from kafkaclient.reader.part import FetchedPart
+from kafkaclient.reader.batch import FetchedPart
 from kafkaclient.testing.clock import run_virtual
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect

@@ -14,7 +14,7 @@ from kafkaclient.spark.options import ReadOptions
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.compression import Codec
-from kafkaclient.wire.offsets import LATEST_TIMESTAMP
+from kafkaclient.wire.fetch import LATEST_TIMESTAMP
 from kafkaclient.wire.records import BatchBuilder
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from kafkaclient.spark.planning import Planner, plan_batch
 from kafkaclient.testing.fake.log import ErrorCode
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafkaclient.wire.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,7 +13,7 @@ import pytest
 from kafkaclient.errors import ConfigError
 from kafkaclient.spark import session
 from kafkaclient.spark.session import is_local, spark_session
-from kafkaclient.testing.jre import Java
+from kafkaclient.testing.jvm import Java
 
 
 class Builder:

@@ -13,11 +13,11 @@ from kafkaclient.errors import PartitionOutOfRangeError
 from kafkaclient.group.commit_gate import CommitGate
 from kafkaclient.producer.batches.record import RawRecord, checked_record
 from kafkaclient.streams.declarations import Store, Topic
+from kafkaclient.streams.key_value_store import KeyValueStore
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
-from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, Checkpoint
-from kafkaclient.streams.state.key_value_store import KeyValueStore
-from kafkaclient.streams.state.rocks import RocksStore
+from kafkaclient.streams.runtime.task_store import RocksStore
+from kafkaclient.streams.state_directory import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.types import TopicPartition
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams.runtime.outputs import OutgoingRecord, Work
     from kafkaclient.streams.runtime.task import Task
-    from kafkaclient.streams.state.directory import StateDirectory
+    from kafkaclient.streams.state_directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
 
 CONFIG = ProducerConfig.build({"bootstrap_servers": "127.0.0.1:9092"})

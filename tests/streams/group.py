@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kafkaclient.streams import Assignment, AssignmentConfigs, Client, TaskId, assign
-from kafkaclient.streams.assignment.clients import task_lags
+from kafkaclient.streams.clients import task_lags
 from kafkaclient.streams.tasks import LATEST_OFFSET
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import struct
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from kafkaclient.wire.results import string
+from kafkaclient.wire.api import string
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

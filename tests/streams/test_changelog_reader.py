@@ -15,8 +15,8 @@ from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
 from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.task import Task
-from kafkaclient.streams.runtime.task_states import TaskEvent
-from kafkaclient.streams.state.directory import TaskDirectory
+from kafkaclient.streams.state_directory import TaskDirectory
+from kafkaclient.streams.tasks import TaskEvent
 from kafkaclient.testing.clock import run_virtual
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect

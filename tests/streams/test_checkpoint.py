@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import StateStoreError
-from kafkaclient.streams.state.directory import (
+from kafkaclient.streams.state_directory import (
     ChangelogTopic,
     Checkpoint,
     read_checkpoint,

@@ -14,7 +14,7 @@ from kafkaclient.streams.metrics import AppState
 from kafkaclient.streams.runtime.committer import TRANSITIONS, CommitEvent, CommitState, Committer
 from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.outputs import OutgoingRecord, Work
-from kafkaclient.streams.runtime.task_states import is_recoverable
+from kafkaclient.streams.tasks import is_recoverable
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import opened_gate

@@ -13,7 +13,7 @@ from kafkaclient.streams.group_protocol import SubscriptionInfo
 from kafkaclient.streams.runtime.dead_transactions import DeadTransactions, transactional_id
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.wire.groups import ConsumerSubscription, DescribedGroup, DescribedMember
-from kafkaclient.wire.transaction_states import TransactionListing, TxnState
+from kafkaclient.wire.transactions import TransactionListing, TxnState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,7 +9,7 @@ from kafkaclient.errors import (
     MetadataTimeoutError,
     TransactionAbortableError,
 )
-from kafkaclient.streams.runtime.task_states import is_recoverable
+from kafkaclient.streams.tasks import is_recoverable
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.api import ApiKey

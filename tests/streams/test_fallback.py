@@ -6,7 +6,7 @@ import pytest
 
 from kafkaclient.errors import TaskAssignmentError
 from kafkaclient.streams import assign_to_prior_owners
-from kafkaclient.streams.assignment.assignor import PriorOwner
+from kafkaclient.streams.assignor import PriorOwner
 from tests.streams.group import process, show, tasks
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaclient.streams import TaskId
-from kafkaclient.streams.assignment.clients import task_lags
-from kafkaclient.streams.assignment.movement import is_caught_up
+from kafkaclient.streams.clients import is_caught_up, task_lags
 from kafkaclient.streams.tasks import LATEST_OFFSET, MAX_LAG, UNKNOWN_OFFSET_SUM
 
 TASK = TaskId(0, 0)

@@ -15,8 +15,7 @@ from kafkaclient.streams.metrics import (
     checked_state_listener,
 )
 from kafkaclient.streams.runtime.observer import Observer
-from kafkaclient.streams.runtime.task_states import TaskEvent
-from kafkaclient.streams.tasks import TaskId, TaskState
+from kafkaclient.streams.tasks import TaskEvent, TaskId, TaskState
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import Clock
 

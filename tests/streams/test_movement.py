@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient.streams import Client
-from kafkaclient.streams.assignment.clients import ClientState
-from kafkaclient.streams.assignment.movement import TaskMover
+from kafkaclient.streams.clients import ClientState, TaskMover
 from tests.streams.group import process, tasks
 
 if TYPE_CHECKING:

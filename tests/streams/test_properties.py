@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.streams import AssignmentConfigs, Client, TaskId, assign
-from kafkaclient.streams.assignment.movement import is_caught_up
+from kafkaclient.streams.clients import is_caught_up
 from kafkaclient.streams.tasks import MAX_LAG
 from tests.streams.group import END, Group, check_valid, show
 

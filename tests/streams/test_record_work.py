@@ -20,7 +20,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.streams import DeadLetter, Serde, Topic
 from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
-from kafkaclient.streams.state.rocks import RocksStore
+from kafkaclient.streams.runtime.task_store import RocksStore
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import FakeOutput, GiveUp, Record, bytes_store, record, topology_of

@@ -16,7 +16,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.streams.runtime.outputs import RefusedChangeError
 from kafkaclient.streams.runtime.refusals import RefusedRecordsError, SentRecords
-from kafkaclient.streams.runtime.task_states import is_recoverable
+from kafkaclient.streams.tasks import is_recoverable
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import FakeDelivery
 

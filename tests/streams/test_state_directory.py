@@ -12,7 +12,7 @@ import pytest
 
 from kafkaclient.errors import StateStoreError
 from kafkaclient.streams import TaskId
-from kafkaclient.streams.state.directory import (
+from kafkaclient.streams.state_directory import (
     UNKNOWN_CHANGELOG,
     ChangelogTopic,
     StateDirectory,
@@ -47,7 +47,7 @@ def test_a_process_keeps_its_id(tmp_path: Path) -> None:
 def test_a_directory_can_be_locked_once(tmp_path: Path) -> None:
     script = (
         "import sys, pathlib\n"
-        "from kafkaclient.streams.state.directory import StateDirectory\n"
+        "from kafkaclient.streams.state_directory import StateDirectory\n"
         "d = StateDirectory(pathlib.Path(sys.argv[1]), float)\n"
         "print('mine', flush=True); sys.stdin.read()\n"
     )

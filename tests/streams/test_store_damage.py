@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from kafkaclient.errors import StateStoreError
 from kafkaclient.streams.declarations import Store
-from kafkaclient.streams.runtime.task_store import TaskStore
-from kafkaclient.streams.state.directory import ChangelogTopic, StoreDirectory
-from kafkaclient.streams.state.rocks import RocksStore
+from kafkaclient.streams.runtime.task_store import RocksStore, TaskStore
+from kafkaclient.streams.state_directory import ChangelogTopic, StoreDirectory
 from kafkaclient.streams.tasks import TaskId
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import Clock, InlineDisk

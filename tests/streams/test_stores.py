@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import StateStoreError, StreamsError
-from kafkaclient.streams.state.rocks import RocksStore
+from kafkaclient.streams.runtime.task_store import RocksStore
 from tests.streams.fakes import bytes_store
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def test_a_full_disk_raises_and_loses_no_data(tmp_path: Path) -> None:
     script = """
 import os, pathlib, resource, sys, time
 from kafkaclient.errors import StateStoreError
-from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, Checkpoint
-from kafkaclient.streams.state.directory import StateDirectory
-from kafkaclient.streams.state.rocks import RocksStore
+from kafkaclient.streams.state_directory import UNKNOWN_CHANGELOG, Checkpoint
+from kafkaclient.streams.state_directory import StateDirectory
+from kafkaclient.streams.runtime.task_store import RocksStore
 from kafkaclient.streams.tasks import TaskId
 directory = StateDirectory(pathlib.Path(sys.argv[1]), float).task(TaskId(0, 0)).store("s")
 directory.load_or_wipe(UNKNOWN_CHANGELOG, time.time())

@@ -23,7 +23,7 @@ from kafkaclient.streams.group_protocol import (
 from kafkaclient.streams.leader import RebalanceSchedule
 from kafkaclient.streams.runtime.observer import Observer
 from kafkaclient.streams.runtime.streams_protocol import StreamsProtocol
-from kafkaclient.streams.state.directory import StateDirectory
+from kafkaclient.streams.state_directory import StateDirectory
 from kafkaclient.streams.tasks import TaskState
 from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.testing.clock import virtual_time

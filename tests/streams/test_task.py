@@ -13,9 +13,8 @@ import pytest
 from kafkaclient.errors import ProcessingError, StateStoreError
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime.task import Task, TaskOptions
-from kafkaclient.streams.runtime.task_states import TaskEvent
-from kafkaclient.streams.state.directory import ChangelogTopic, StoreDirectory, TaskDirectory
-from kafkaclient.streams.tasks import TaskState
+from kafkaclient.streams.state_directory import ChangelogTopic, StoreDirectory, TaskDirectory
+from kafkaclient.streams.tasks import TaskEvent, TaskState
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import FakeOutput, InlineDisk, counting, record, topology_of
 

@@ -20,7 +20,7 @@ from kafkaclient.errors import (
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime import committer, task_manager
 from kafkaclient.streams.runtime.inputs import OffsetReset
-from kafkaclient.streams.state.directory import StateDirectory, StoreDirectory
+from kafkaclient.streams.state_directory import StateDirectory, StoreDirectory
 from kafkaclient.streams.tasks import TaskState
 from kafkaclient.types import TopicPartition
 from tests.streams.fakes import (

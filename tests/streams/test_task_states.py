@@ -14,7 +14,7 @@ from kafkaclient.errors import (
     TransactionAbortableError,
     TransactionTimeoutError,
 )
-from kafkaclient.streams.runtime.task_states import (
+from kafkaclient.streams.tasks import (
     TRANSITIONS,
     TaskEvent,
     TaskState,

@@ -15,7 +15,7 @@ from kafkaclient.errors import (
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.metrics import AppState
 from kafkaclient.streams.runtime.observer import Observer
-from kafkaclient.streams.state.directory import StateDirectory
+from kafkaclient.streams.state_directory import StateDirectory
 from kafkaclient.streams.tasks import TaskState
 from tests.streams.fakes import (
     FakeDelivery,

@@ -16,8 +16,8 @@ from kafkaclient.errors import KafkaError
 from kafkaclient.producer.batches.batch_result import BatchResult
 from kafkaclient.producer.batches.delivery import delivery_for_last
 from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
+from kafkaclient.sync.feeder import Outcomes
 from kafkaclient.sync.futures import FutureState, SendFuture
-from kafkaclient.sync.outcomes import Outcomes
 from tests.sync.support import one_topic, running
 
 if TYPE_CHECKING:

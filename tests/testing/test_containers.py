@@ -14,13 +14,12 @@ import psutil
 import pytest
 
 from kafkaclient.testing import control
+from kafkaclient.testing.broker import free_ports, membership
 from kafkaclient.testing.cluster import ComposeCluster
 from kafkaclient.testing.containers import ContainerFleet
 from kafkaclient.testing.errors import BrokerStartError, LocalClusterError
 from kafkaclient.testing.jars import JarCache
-from kafkaclient.testing.jre import Java
-from kafkaclient.testing.jvm import Jvm
-from kafkaclient.testing.ports import free_ports, membership
+from kafkaclient.testing.jvm import Java, Jvm
 from kafkaclient.testing.settings import ClusterSpec
 
 if TYPE_CHECKING:

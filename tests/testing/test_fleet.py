@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient.errors import ConfigError
+from kafkaclient.testing.control import RemoteProxy
 from kafkaclient.testing.errors import BrokerStartError, LocalClusterError
 from kafkaclient.testing.fleet import Fleet
 from kafkaclient.testing.jvm import Jvm
 from kafkaclient.testing.proxy.fault_proxy import PROXY_FAULTS
-from kafkaclient.testing.remote_proxy import RemoteProxy
 from kafkaclient.testing.settings import ClusterSpec
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.testing import jre
+from kafkaclient.testing import jvm
 from kafkaclient.testing.errors import JavaNotFoundError
-from kafkaclient.testing.jre import find_java, parse_major_version
+from kafkaclient.testing.jvm import find_java, parse_major_version
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> object:
         raise ImportError(name)
 
-    monkeypatch.setattr(jre.importlib, "import_module", missing)
+    monkeypatch.setattr(jvm.importlib, "import_module", missing)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_the_package_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.Monk
     class Package:
         JAVA = launcher
 
-    monkeypatch.setattr(jre.importlib, "import_module", lambda name: Package)
+    monkeypatch.setattr(jvm.importlib, "import_module", lambda name: Package)
     assert find_java({"PATH": ""}).path == launcher
 
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import pytest_kafkaclient as plugin
-from kafkaclient.cli import options
+from kafkaclient.cli import connection
 from kafkaclient.errors import BootstrapError, ConfigError
 from kafkaclient.testing import FakeCluster, cluster
 from kafkaclient.testing.cluster import ExternalCluster, LocalCluster
 from kafkaclient.testing.errors import BrokerStartError, ClusterNotRunningError
 from kafkaclient.testing.fake import Sasl
 from kafkaclient.testing.jars import JarCache
-from kafkaclient.testing.jre import Java
+from kafkaclient.testing.jvm import Java
 from pytest_kafkaclient import clusters, topics
 from pytest_kafkaclient.clusters import ClusterPool
 
@@ -51,7 +51,7 @@ def _pytest(folder: Path, *options: str, tests: str) -> str:
 
 def test_the_command_line_has_another_variable_for_its_brokers() -> None:
     """The tests of a shell that administers a cluster do not run on that cluster."""
-    assert plugin.BOOTSTRAP_VARIABLE != options.BOOTSTRAP_VARIABLE
+    assert plugin.BOOTSTRAP_VARIABLE != connection.BOOTSTRAP_VARIABLE
 
 
 def test_an_external_cluster_is_used_and_left_alone(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import socket
 
-from kafkaclient.testing.ports import free_ports, port_range, ports_from
+from kafkaclient.testing.broker import free_ports, port_range, ports_from
 
 
 def test_they_lie_below_the_ports_of_outgoing_connections() -> None:

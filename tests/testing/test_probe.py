@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kafkaclient.errors import ProtocolError
-from kafkaclient.testing.ports import membership, parse_membership
+from kafkaclient.testing.broker import membership, parse_membership
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import decode_request, encode_response
 

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest
 
 from kafkaclient.errors import ProtocolError, UnsupportedVersionError
-from kafkaclient.wire.api import ApiKey, BrokerInfo
+from kafkaclient.wire.api import ApiKey, BrokerInfo, MetadataResult, PartitionView, TopicInfo
 from kafkaclient.wire.api_versions import ApiVersions, ApiVersionsCall
 from kafkaclient.wire.codec import decode_request, encode_response
+from kafkaclient.wire.fetch import ListOffsetsCall, ListOffsetsResult, PartitionOffset
 from kafkaclient.wire.metadata import MetadataCall
-from kafkaclient.wire.offsets import ListOffsetsCall, ListOffsetsResult, PartitionOffset
 from kafkaclient.wire.producer_ids import InitProducerIdCall, InitProducerIdResult
-from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
 from kafkaclient.wire.topics import (
     CreateTopicsCall,
     DeleteTopicsCall,

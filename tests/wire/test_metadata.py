@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import ProtocolError
-from kafkaclient.wire.api import ApiKey, BrokerInfo
+from kafkaclient.wire.api import ApiKey, BrokerInfo, MetadataResult, PartitionView, TopicInfo
 from kafkaclient.wire.codec import decode_request, encode_response
 from kafkaclient.wire.metadata import MetadataCall, TopicCache
-from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
 
 versions = st.sampled_from(range(4, 14))
 int32 = st.integers(-(2**31), 2**31 - 1)

@@ -12,29 +12,27 @@ from kafkaclient.errors import ProtocolError
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkaclient.wire.codec import CodecCall, encode_response
 from kafkaclient.wire.producer_ids import InitTransactionsCall
-from kafkaclient.wire.transaction_states import (
-    DescribedTransactions,
-    DescribeTransactionsCall,
-    ListTransactionsCall,
-    TransactionDescription,
-    TransactionListing,
-    TxnState,
-)
 from kafkaclient.wire.transactions import (
     AddOffsetsToTxnCall,
     AddPartitionsToTxnCall,
     CoordinatorFound,
     CoordinatorKind,
+    DescribedTransactions,
+    DescribeTransactionsCall,
     EndTxnCall,
     EndTxnV2Call,
     FetchedOffset,
     FindCoordinatorCall,
+    ListTransactionsCall,
     OffsetFetchCall,
     PartitionCodes,
+    TransactionDescription,
+    TransactionListing,
     TxnEnded,
     TxnIdentity,
     TxnOffsetCommitCall,
     TxnOffsetCommitV2Call,
+    TxnState,
 )
 from tests.wire.conftest import sent
 

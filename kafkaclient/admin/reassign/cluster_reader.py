@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from kafkaclient.admin.description import live_brokers, partitions_of, topic_error
 from kafkaclient.admin.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
-from kafkaclient.admin.reassign.outcome import some
+from kafkaclient.admin.reassign.outcome import FOLLOWER_RATE, RATE_KEYS, some
 from kafkaclient.admin.reassign.plan import current_move, new_brokers
 from kafkaclient.admin.reassign.progress import Measurements
-from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_RATE, RATE_KEYS
 from kafkaclient.admin.session import gather_outcomes
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import KafkaError
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import ConfigKind, DescribeConfigsCall, DescribeLogDirsCall
-from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
+from kafkaclient.wire.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Set
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from kafkaclient.admin.reassign.plan import Move
     from kafkaclient.admin.running import RunningAdmin
     from kafkaclient.admin.session import AdminSession
-    from kafkaclient.wire.api import Call
-    from kafkaclient.wire.results import MetadataResult, PartitionView
+    from kafkaclient.wire.api import Call, MetadataResult, PartitionView
 
 T = TypeVar("T")
 

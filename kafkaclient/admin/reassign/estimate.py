@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkaclient.admin.reassign.plan import Move
-    from kafkaclient.wire.results import PartitionView
+    from kafkaclient.wire.api import PartitionView
 
 Sizes: TypeAlias = dict[int, dict[TopicPartition, int]]
 """The bytes of each replica, by broker."""

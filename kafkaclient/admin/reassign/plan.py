@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from kafkaclient.wire.admin import OngoingReassignment
-    from kafkaclient.wire.results import PartitionView
+    from kafkaclient.wire.api import PartitionView
 
 
 # --- The source and destination replicas of a reassignment ----------------------------------------

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.admin import OngoingReassignment
-    from kafkaclient.wire.results import PartitionView
+    from kafkaclient.wire.api import PartitionView
 
 _RATE_WINDOW_S = 10.0  # seconds over which rates are averaged
 _STALL_S = 30.0  # seconds without new bytes after which a broker counts as stalled

@@ -13,9 +13,8 @@ from kafkaclient.admin.description import (
     partitions_of,
     topic_error,
 )
-from kafkaclient.admin.reassign.clearing import clear_throttles
+from kafkaclient.admin.reassign.clearing import clear_throttles, unthrottle_early
 from kafkaclient.admin.reassign.cluster_reader import ClusterReader, known_partitions, visible
-from kafkaclient.admin.reassign.early_unthrottle import unthrottle_early
 from kafkaclient.admin.reassign.estimate import Estimate, estimate, growth_of
 from kafkaclient.admin.reassign.outcome import (
     Lifted,

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kafkaclient.admin.running import RunningAdmin
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.admin import OngoingReassignment
-    from kafkaclient.wire.results import PartitionView
+    from kafkaclient.wire.api import PartitionView
 
 _Present: TypeAlias = "dict[TopicPartition, frozenset[int]]"  # replicas
 

@@ -25,17 +25,17 @@ from typing import TYPE_CHECKING
 from kafkaclient.admin.configs import ConfigResource
 from kafkaclient.admin.description import topic_error
 from kafkaclient.admin.error_codes import UNKNOWN_TOPIC_OR_PARTITION
-from kafkaclient.admin.reassign.outcome import Throttles
-from kafkaclient.admin.reassign.plan import follower_replicas, leader_replicas, moving_brokers
-from kafkaclient.admin.reassign.throttle_marks import (
+from kafkaclient.admin.reassign.outcome import (
     ALL_RATE_KEYS,
     LIST_KEYS,
     RATE_KEYS,
     BrokerMark,
     BrokerThrottle,
     ThrottledReplicas,
+    Throttles,
     TopicThrottle,
 )
+from kafkaclient.admin.reassign.plan import follower_replicas, leader_replicas, moving_brokers
 from kafkaclient.admin.session import gather_outcomes
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import ConfigError, KafkaError

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from kafkaclient.admin.description import known_brokers, live_brokers, partitions_of
-from kafkaclient.admin.reassign.clearing import clear_throttles, throttled_brokers
-from kafkaclient.admin.reassign.early_unthrottle import unthrottle_early
+from kafkaclient.admin.reassign.clearing import clear_throttles, throttled_brokers, unthrottle_early
 from kafkaclient.admin.reassign.plan import bootstrap_map
 from kafkaclient.admin.reassign.throttle import ThrottleConfigs, check_rate
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, ReassignmentError

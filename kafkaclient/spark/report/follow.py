@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.pages.page import filled, write_page
+from kafkaclient.pages import filled, write_page
 from kafkaclient.spark.report.job import no_pandas_warning
 from kafkaclient.spark.report.live import LATENESS_S, SHIPPED, WINDOWS, LiveWindows, count_messages
 from kafkaclient.spark.session import register

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.pages.page import (
+from kafkaclient.pages import (
     Column,
     Curve,
     broker_color,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from kafkaclient.pages.page import Figure
+    from kafkaclient.pages import Figure
     from kafkaclient.spark.report.findings import Findings, Row
     from kafkaclient.spark.report.job import Judgement
 

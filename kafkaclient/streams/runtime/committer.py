@@ -21,7 +21,7 @@ from kafkaclient.errors import (
     TransactionAbortableError,
 )
 from kafkaclient.streams.runtime.refusals import SentRecords
-from kafkaclient.streams.runtime.task_states import is_recoverable
+from kafkaclient.streams.tasks import is_recoverable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

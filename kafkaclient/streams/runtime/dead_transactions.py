@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kafkaclient.errors import AuthorizationError, KafkaError, UnsupportedVersionError
 from kafkaclient.streams.positions import member_processes
-from kafkaclient.wire.transaction_states import TxnState
+from kafkaclient.wire.transactions import TxnState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

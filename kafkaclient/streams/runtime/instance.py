@@ -38,7 +38,7 @@ from kafkaclient.streams.runtime.topics import (
     prepare_topics,
     watch_internal_topics,
 )
-from kafkaclient.streams.state.directory import StateDirectory
+from kafkaclient.streams.state_directory import StateDirectory
 from kafkaclient.streams.tasks import TaskDescription, TaskState
 from kafkaclient.time_limit import time_limit
 

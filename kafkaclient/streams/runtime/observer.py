@@ -8,8 +8,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.streams.metrics import AppState, StreamsMetrics
-from kafkaclient.streams.runtime.task_states import TaskEvent
-from kafkaclient.streams.tasks import TaskState
+from kafkaclient.streams.tasks import TaskEvent, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -21,7 +21,7 @@ from kafkaclient.errors import (
     TransactionAbortableError,
 )
 from kafkaclient.producer.batches.record import RawRecord, checked_record
-from kafkaclient.streams.state.key_value_store import LARGE
+from kafkaclient.streams.key_value_store import LARGE
 from kafkaclient.types import NO_OFFSET, TopicPartition
 
 if TYPE_CHECKING:

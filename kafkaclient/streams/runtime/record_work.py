@@ -21,20 +21,19 @@ from kafkaclient.errors import (
     UnknownTopicError,
 )
 from kafkaclient.producer.batches.record import header_pairs
-from kafkaclient.streams.declarations import FAIL, DeadLetter, RepartitionTopic, Topic
-from kafkaclient.streams.records import Record
+from kafkaclient.streams.declarations import FAIL, DeadLetter, Record, RepartitionTopic, Topic
 from kafkaclient.streams.runtime.outputs import OutgoingRecord
-from kafkaclient.streams.runtime.task_states import is_recoverable
 from kafkaclient.streams.serdes import BYTES_OR_NONE
+from kafkaclient.streams.tasks import is_recoverable
 from kafkaclient.topic_names import check_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkaclient.streams.declarations import ErrorHandler
+    from kafkaclient.streams.key_value_store import KeyValueStore
     from kafkaclient.streams.runtime.outputs import Output
     from kafkaclient.streams.serdes import TypeCodec, Write
-    from kafkaclient.streams.state.key_value_store import KeyValueStore
     from kafkaclient.streams.topology import Processor, Topology
     from kafkaclient.types import HeadersLike, TopicPartition
 

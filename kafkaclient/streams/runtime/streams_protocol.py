@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafkaclient.streams.leader import RebalanceSchedule
     from kafkaclient.streams.runtime.observer import Observer
     from kafkaclient.streams.runtime.task_manager import TaskManager
-    from kafkaclient.streams.state.directory import StateDirectory
+    from kafkaclient.streams.state_directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition

@@ -15,18 +15,17 @@ from kafkaclient.streams.runtime.inputs import OffsetReset
 from kafkaclient.streams.runtime.observer import Observer, TaskProgress
 from kafkaclient.streams.runtime.outputs import Work
 from kafkaclient.streams.runtime.record_work import Outputs, RecordWork
-from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent
 from kafkaclient.streams.runtime.task_store import TaskStore
-from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, ChangelogTopic
-from kafkaclient.streams.tasks import TaskState
+from kafkaclient.streams.state_directory import UNKNOWN_CHANGELOG, ChangelogTopic
+from kafkaclient.streams.tasks import TRANSITIONS, TaskEvent, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from concurrent.futures import Executor
 
+    from kafkaclient.streams.key_value_store import KeyValueStore
     from kafkaclient.streams.runtime.outputs import OutgoingRecord, Output
-    from kafkaclient.streams.state.directory import TaskDirectory
-    from kafkaclient.streams.state.key_value_store import KeyValueStore
+    from kafkaclient.streams.state_directory import TaskDirectory
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition

@@ -11,9 +11,8 @@ from kafkaclient.cluster.topics import ends_from
 from kafkaclient.streams.runtime.committer import Committer
 from kafkaclient.streams.runtime.refusals import RefusedRecordsError
 from kafkaclient.streams.runtime.task import Task, TaskOptions
-from kafkaclient.streams.runtime.task_states import TaskEvent, is_recoverable
 from kafkaclient.streams.runtime.worker import Turns, Worker
-from kafkaclient.streams.tasks import TaskState
+from kafkaclient.streams.tasks import TaskEvent, TaskState, is_recoverable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from kafkaclient.streams.runtime.changelog_reader import ChangelogReader
     from kafkaclient.streams.runtime.inputs import Inputs, Row
     from kafkaclient.streams.runtime.outputs import Output
-    from kafkaclient.streams.state.directory import StateDirectory
+    from kafkaclient.streams.state_directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition

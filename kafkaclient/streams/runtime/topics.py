@@ -20,7 +20,7 @@ from kafkaclient.errors import (
     UnknownTopicError,
 )
 from kafkaclient.streams.declarations import RepartitionTopic
-from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, ChangelogTopic
+from kafkaclient.streams.state_directory import UNKNOWN_CHANGELOG, ChangelogTopic
 from kafkaclient.time_limit import time_limit
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.streams.runtime.record_work import cancelled_error
-from kafkaclient.streams.runtime.task_states import is_recoverable
+from kafkaclient.streams.tasks import is_recoverable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from kafkaclient.testing.fake.apis import APIS
-from kafkaclient.testing.fake.apis.handshake import CLOSES_ABOVE, PROFILES
+from kafkaclient.testing.fake.apis.metadata import CLOSES_ABOVE, PROFILES
 from kafkaclient.testing.fake.connection import FakeConnection
 from kafkaclient.testing.fake.contents import ClusterContents
 from kafkaclient.testing.fake.interceptors import Control, Request
@@ -54,7 +54,7 @@ class FakeCluster(ClusterContents):
         fake.delay_produce(1, 0.02)  # all answers of broker 1, one after the other
 
     ``partitions`` is the default number of partitions of a topic. ``profile`` names a kind of
-    broker (see :data:`~.apis.handshake.PROFILES`). ``transactions_v2`` is the feature level
+    broker (see :data:`~.apis.metadata.PROFILES`). ``transactions_v2`` is the feature level
     ``transaction.version=2`` (KIP-890), which brokers before 4.0 do not have. With ``sasl`` clients
     must authenticate."""
 

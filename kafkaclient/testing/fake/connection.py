@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from kafkaclient.errors import ProtocolError
-from kafkaclient.testing.fake.apis import APIS, handshake, produce
+from kafkaclient.testing.fake.apis import APIS, metadata, produce
 from kafkaclient.testing.fake.interceptors import (
     CLOSE,
     CLOSE_ANSWER,
@@ -178,7 +178,7 @@ class FakeConnection(asyncio.Protocol):
             limit = self._state.closes_api_versions_above
             if limit is not None and version > limit:
                 return CLOSE
-            fields = handshake.unsupported(self._state)
+            fields = metadata.unsupported(self._state)
             return encode_response(request.api_key, 0, request.frame.correlation_id, **fields)
         sasl = self._state.sasl
         if sasl is not None and not sasl.allows(request, self._state.now()):

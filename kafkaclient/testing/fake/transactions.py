@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from zlib import crc32
 
 from kafkaclient.testing.fake.log import ErrorCode, RefusedError
-from kafkaclient.wire.transaction_states import TxnState
+from kafkaclient.wire.transactions import TxnState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

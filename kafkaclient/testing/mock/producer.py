@@ -22,12 +22,13 @@ from kafkaclient.testing.mock.records import (
     Guard,
     MockBulkSend,
     MockCall,
+    MockOffsets,
     MockRecord,
+    MockTransactions,
     PendingDeliveries,
     Script,
     records_in,
 )
-from kafkaclient.testing.mock.transactions import MockOffsets, MockTransactions
 from kafkaclient.topic_names import check_topic_name
 
 if TYPE_CHECKING:

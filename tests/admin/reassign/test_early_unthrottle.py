@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.admin.reassign.early_unthrottle import (
+from kafkaclient.admin.reassign.clearing import (
     FETCH_BYTES,
     SHARE,
     EarlyUnthrottling,
@@ -16,7 +16,7 @@ from kafkaclient.admin.reassign.early_unthrottle import (
 from kafkaclient.admin.reassign.plan import Move
 from kafkaclient.admin.reassign.progress import Measurements
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.results import PartitionView
+from kafkaclient.wire.api import PartitionView
 
 QUOTA = 10_000_000
 SAVED = 5_000_000

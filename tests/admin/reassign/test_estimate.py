@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafkaclient.admin.reassign.estimate import Estimate, SafeRange, estimate, growth_of, shown
 from kafkaclient.admin.reassign.plan import Move
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.results import PartitionView
+from kafkaclient.wire.api import PartitionView
 
 MB = 1_000_000
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

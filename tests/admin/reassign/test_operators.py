@@ -22,14 +22,14 @@ from hypothesis.stateful import (
 )
 
 from kafkaclient.admin import Admin
-from kafkaclient.admin.reassign.outcome import Begun
-from kafkaclient.admin.reassign.throttle_marks import (
+from kafkaclient.admin.reassign.outcome import (
     EVERY_REPLICA,
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
     RATE_KEYS,
+    Begun,
 )
 from kafkaclient.errors import BrokerError
 from kafkaclient.testing.clock import VirtualTimeLoop

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafkaclient.admin.reassign.outcome import MoveState, states
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import OngoingReassignment
-from kafkaclient.wire.results import PartitionView
+from kafkaclient.wire.api import PartitionView
 
 FOO0, FOO1, BAR0 = TopicPartition("foo", 0), TopicPartition("foo", 1), TopicPartition("bar", 0)
 

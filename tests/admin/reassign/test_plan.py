@@ -22,7 +22,7 @@ from kafkaclient.admin.reassign.plan import (
 )
 from kafkaclient.errors import BrokerError, ConfigError
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.results import PartitionView
+from kafkaclient.wire.api import PartitionView
 
 FOO0, FOO1, BAR0 = TopicPartition("foo", 0), TopicPartition("foo", 1), TopicPartition("bar", 0)
 

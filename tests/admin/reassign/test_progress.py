@@ -10,7 +10,7 @@ from kafkaclient.admin.reassign.plan import Move
 from kafkaclient.admin.reassign.progress import Measurements, Tracker
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import OngoingReassignment
-from kafkaclient.wire.results import PartitionView
+from kafkaclient.wire.api import PartitionView
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 MOVE = Move(frozenset({0, 1}), frozenset({2}))

@@ -9,7 +9,7 @@ from contextlib import aclosing
 import pytest
 
 from kafkaclient.admin import ConfigResource, MoveState
-from kafkaclient.admin.reassign.throttle_marks import (
+from kafkaclient.admin.reassign.outcome import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.admin.reassign.throttle_marks import (
+from kafkaclient.admin.reassign.outcome import (
     FOLLOWER_RATE,
     LEADER_RATE,
     MARK,

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kafkaclient.admin import ConfigResource
-from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_REPLICAS, LEADER_REPLICAS, MARK
+from kafkaclient.admin.reassign.outcome import FOLLOWER_REPLICAS, LEADER_REPLICAS, MARK
 from kafkaclient.errors import AdminStateError, BrokerError, ReassignmentError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import delay

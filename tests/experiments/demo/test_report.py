@@ -8,7 +8,7 @@ import pytest
 
 from experiments.demo.experiment import DemoPlan
 from experiments.demo.report import write_report
-from kafkaclient.pages import page
+from kafkaclient import pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _small_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "_plotly_js", lambda: "/* plotly $not a field */")
+    monkeypatch.setattr(pages, "_plotly_js", lambda: "/* plotly $not a field */")
 
 
 def written(path: Path, runs: list[DemoRun]) -> str:

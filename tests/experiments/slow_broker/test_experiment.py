@@ -19,7 +19,7 @@ from experiments.slow_broker.settings import choose
 from experiments.topics import ProduceCount
 from kafkaclient.errors import BootstrapError, KafkaError
 from kafkaclient.perf.traffic import Completed, unheard
-from kafkaclient.testing.jre import Java
+from kafkaclient.testing.jvm import Java
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -10,8 +10,8 @@ import pytest
 from experiments.slow_broker import report
 from experiments.slow_broker.decisions import Decisions, Series
 from experiments.slow_broker.report import write_report
+from kafkaclient import pages
 from kafkaclient.errors import ConfigError
-from kafkaclient.pages import page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ DECISIONS = Decisions(
 
 @pytest.fixture(autouse=True)
 def _without_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "_plotly_js", lambda: "/* plotly */")
+    monkeypatch.setattr(pages, "_plotly_js", lambda: "/* plotly */")
     monkeypatch.setattr(report, "read_decisions", lambda *_: DECISIONS)
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaclient.net.sasl.mechanisms import OAuthBearer, Plain, RefusedError
-from kafkaclient.net.sasl.tokens import Token, check_token
+from kafkaclient.net.mechanisms import OAuthBearer, Plain, RefusedError
+from kafkaclient.net.tokens import Token, check_token
 
 
 def test_plain_is_rfc_4616s() -> None:

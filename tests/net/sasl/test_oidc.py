@@ -15,8 +15,8 @@ import pytest
 
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError
-from kafkaclient.net.sasl.login import Login
-from kafkaclient.net.sasl.oidc import ClientCredentials
+from kafkaclient.net.login import Login
+from kafkaclient.net.tokens import ClientCredentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaclient.net.sasl.mechanisms import RefusedError
-from kafkaclient.net.sasl.scram import MAX_ITERATIONS, KeyCache, Scram256, Scram512
+from kafkaclient.net.login import MAX_ITERATIONS, KeyCache, Scram256, Scram512
+from kafkaclient.net.mechanisms import RefusedError
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError
-from kafkaclient.net.sasl.tokens import Token, TokenSource
+from kafkaclient.net.tokens import Token, TokenSource
 
 
 class Provider:

@@ -27,7 +27,7 @@ from kafkaclient.testing.fake import (
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import OffsetAndMetadata
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.transaction_states import TxnState
+from kafkaclient.wire.transactions import TxnState
 
 PARTITIONS, BROKERS = 3, 3
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.pages import page
+from kafkaclient import pages
 from kafkaclient.spark.report.findings import findings
 from kafkaclient.spark.report.job import Judgement
 from kafkaclient.spark.report.page import write_report
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def html(
     runs: list[TelemetryRun], tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    monkeypatch.setattr(page, "_plotly_js", lambda: "/* plotly */")
+    monkeypatch.setattr(pages, "_plotly_js", lambda: "/* plotly */")
     path = tmp_path / "new" / "report.html"
     write_report(path, findings(runs, tables), Judgement(), "kafkaclient, Spark")
     return path.read_text(encoding="utf-8")
@@ -69,7 +69,7 @@ def test_each_run_is_compared_with_the_first(html: str) -> None:
 def test_it_says_so_when_no_decision_can_be_judged(
     runs: list[TelemetryRun], tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page, "_plotly_js", lambda: "")
+    monkeypatch.setattr(pages, "_plotly_js", lambda: "")
     found = findings(runs, replace(tables, decisions=[]))
     write_report(tmp_path / "report.html", found, Judgement(), "Spark")
     assert "none: no two brokers" in (tmp_path / "report.html").read_text(encoding="utf-8")

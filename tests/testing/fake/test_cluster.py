@@ -23,8 +23,8 @@ from kafkaclient.testing.fake.apis import APIS
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.api_versions import ApiVersionsCall
 from kafkaclient.wire.codec import encode_response
+from kafkaclient.wire.fetch import LATEST_TIMESTAMP, ListOffsetsCall
 from kafkaclient.wire.metadata import MetadataCall
-from kafkaclient.wire.offsets import LATEST_TIMESTAMP, ListOffsetsCall
 from kafkaclient.wire.producer_ids import InitProducerIdCall
 from kafkaclient.wire.topics import CreateTopicsCall, NewTopic
 

@@ -8,17 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.testing.fake.apis import (
-    configs,
-    fetch,
-    groups,
-    handshake,
-    membership,
-    metadata,
-    produce,
-    topics,
-    transactions,
-)
+from kafkaclient.testing.fake.apis import admin, fetch, groups, metadata, produce
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,5 +17,5 @@ if TYPE_CHECKING:
 
 __all__ = ["APIS"]
 
-_MODULES = (configs, fetch, groups, handshake, membership, metadata, produce, topics, transactions)
+_MODULES = (admin, fetch, groups, metadata, produce)
 APIS: Mapping[int, Api] = {api.key: api for module in _MODULES for api in module.APIS}

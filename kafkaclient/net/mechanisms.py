@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
-    from kafkaclient.net.sasl.tokens import Token
+    from kafkaclient.net.tokens import Token
 
 
 class RefusedError(Exception):

@@ -9,8 +9,7 @@
 
 A checkpoint is a small file with the changelog position of a store, replaced atomically. It is like
 Kafka Streams' ``OffsetCheckpoint``, plus a checksum: with too high a position the store would
-silently lack changes.
-"""
+silently lack changes."""
 
 from __future__ import annotations
 
@@ -31,6 +30,7 @@ from kafkaclient.streams.tasks import TaskId
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from pathlib import Path
+
 
 _log = logging.getLogger(__name__)
 

@@ -4,8 +4,7 @@ It first computes the balanced assignment, regardless of where state is: active 
 (KIP-708 spreads them by tags). Then it moves each task that the balanced assignment gives to a
 client without the state: a caught-up client processes the task for now, and the intended client
 gets a warm-up. Repeated after the warm-ups have caught up, the calculation converges to the
-balanced assignment.
-"""
+balanced assignment."""
 
 from __future__ import annotations
 
@@ -17,18 +16,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import TaskAssignmentError
-from kafkaclient.streams.assignment.clients import Assignment, Client, client_states
-from kafkaclient.streams.assignment.movement import TaskMover
+from kafkaclient.streams.clients import Assignment, Client, TaskMover, client_states
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
-    from kafkaclient.streams.assignment.clients import (
-        AssignmentConfigs,
-        ClientAssignment,
-        ClientState,
-    )
+    from kafkaclient.streams.clients import AssignmentConfigs, ClientAssignment, ClientState
     from kafkaclient.streams.tasks import TaskId
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kafkaclient.errors import StateStoreError
     from kafkaclient.streams.declarations import Store
 
+
 K = TypeVar("K")
 V = TypeVar("V")
 D = TypeVar("D")

@@ -1,1 +1,0 @@
-"""Which client gets which task (KIP-441): pure functions of what the group's leader knows."""

@@ -1,1 +1,0 @@
-"""A task's state on disk: its store, its checkpoint and the locked directory."""

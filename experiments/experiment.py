@@ -66,6 +66,8 @@ class BaseExperiment(ABC, Generic[P, R]):
     """
 
     results_type: ClassVar[type[Any]]
+    libraries: ClassVar[Mapping[str, str]] = {}
+    """Modules that this experiment needs besides those of all: module -> the extra."""
 
     def __init__(self, plan: P, folder: Path, watcher: Watcher) -> None:
         self.plan = plan

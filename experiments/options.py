@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = [
+    "STREAMS",
+    "Listed",
     "check_libraries",
     "check_positive",
     "check_record_size",
@@ -21,6 +23,19 @@ __all__ = [
 
 _LIBRARIES = {"plotly": "demo", "aiokafka": "demo", "psutil": "demo"}
 """Every experiment needs these modules: module -> the extra that installs it."""
+
+
+STREAMS = {"rocksdict": "streams"}
+"""The modules of experiments with streams applications."""
+
+
+class Listed(NamedTuple):
+    """Metadata of a plan's field: an option whose text, such as ``10,100``, ``parse`` reads."""
+
+    parse: Callable[[str], Any]
+    help: str
+    default: str | None = None
+    """The text of the default; None: the words of the field's default, joined by commas."""
 
 
 def check_libraries(libraries: Mapping[str, str] = _LIBRARIES) -> None:

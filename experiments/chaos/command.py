@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from experiments.chaos.experiment import Experiment
-from experiments.chaos.plan import APIS, PEERS, Plan, parse_kinds
+from experiments.chaos.plan import Plan
 from experiments.chaos.report import write_report
 from experiments.chaos.streams import KINDS
 from experiments.command import (
     AsJson,
     Out,
     new_table,
+    of_plan,
     print_files,
     print_problems,
     run_experiment,
 )
-from experiments.options import parse_peers
 from kafkaclient.cli.output import FAILED
 from kafkaclient.pages import number
 
@@ -34,32 +35,11 @@ if TYPE_CHECKING:
 __all__ = ["chaos"]
 
 
-def chaos(  # noqa: PLR0913 - an option for each field of the plan
+@of_plan(Plan)
+def chaos(
     *,
     out: Out,
-    seconds: Annotated[float, typer.Option(help="How long records are sent under faults.")] = 60.0,
-    seed: Annotated[
-        int, typer.Option(help="Decides the faults: the same seed, the same faults.")
-    ] = 1,
-    brokers: Annotated[int, typer.Option(help="How many brokers, 3 or 5.")] = 3,
-    peers: Annotated[
-        str,
-        typer.Option(help=f"Clients beside ours: {', '.join(PEERS)}, joined by commas."),
-    ] = "none",
-    api: Annotated[
-        str,
-        typer.Option(help=f"The API of our producer: {' or '.join(APIS)} (the drop-in)."),
-    ] = "kafkaclient",
-    rate: Annotated[float, typer.Option(help="Records per second of each client.")] = 5000.0,
-    kinds: Annotated[str, typer.Option(help="Kinds of records, joined by commas.")] = ",".join(
-        KINDS
-    ),
-    producers: Annotated[int, typer.Option(help="Producers of each client.")] = 4,
-    record_size: Annotated[int, typer.Option(help="Bytes of each record's value.")] = 100,
-    outage: Annotated[
-        float,
-        typer.Option(help="Instead of the schedule: kill all brokers, start them OUTAGE s later."),
-    ] = 0.0,
+    plan: Callable[..., Plan],
     flat: Annotated[
         bool, typer.Option(help="Fail also if memory, tasks or open files have grown.")
     ] = False,
@@ -79,20 +59,6 @@ def chaos(  # noqa: PLR0913 - an option for each field of the plan
     `python -m experiments chaos --out build/peers --seconds 180 --peers confluent,java`,
     `python -m experiments chaos --out build/outage --seconds 90 --outage 30`
     """
-
-    def plan() -> Plan:
-        return Plan(
-            seconds=seconds,
-            seed=seed,
-            brokers=brokers,
-            rate=rate,
-            peers=parse_peers(peers, PEERS),
-            api=api,
-            producers=producers,
-            kinds=parse_kinds(kinds),
-            record_size=record_size,
-            outage=outage,
-        )
 
     results = run_experiment(plan, Experiment, write_report, _show, out, as_json=as_json)
     if flat and not results.is_flat:

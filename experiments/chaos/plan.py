@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 from experiments.chaos.schedule import outage, schedule
 from experiments.chaos.streams import KINDS, SMALLEST_RECORD
 from experiments.clients import JAVA, OURS
-from experiments.options import check_positive, check_record_size, chosen
+from experiments.options import Listed, check_positive, check_record_size, chosen, parse_peers
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,27 +25,39 @@ _PARTITIONS_PER_BROKER = 2
 _MOST_STREAMS = 1 << 16
 
 
+def parse_kinds(text: str) -> tuple[str, ...]:
+    """Kinds of records from ``unkeyed,keyed``. Raises ConfigError."""
+    return chosen("--kinds", text, KINDS)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A campaign. Raises ConfigError for values that contradict one another or make no sense."""
 
-    seconds: float
-    """How long records are sent and faults strike."""
-    seed: int
-    brokers: int = 3
-    rate: float = 5_000.0
-    """Records per second of each client."""
-    peers: tuple[str, ...] = ()
-    api: str = "kafkaclient"
-    """The API through which this package's producer is used; ``aiokafka``: the drop-in."""
-    producers: int = 4
-    """Producers of each client."""
+    seconds: Annotated[float, "How long records are sent under faults."] = 60.0
+    seed: Annotated[int, "Decides the faults: the same seed, the same faults."] = 1
+    brokers: Annotated[int, "How many brokers, 3 or 5."] = 3
+    peers: Annotated[
+        tuple[str, ...],
+        Listed(
+            partial(parse_peers, known=PEERS),
+            f"Clients beside ours: {', '.join(PEERS)}, joined by commas.",
+        ),
+    ] = ()
+    api: Annotated[str, f"The API of our producer: {' or '.join(APIS)} (the drop-in)."] = (
+        "kafkaclient"
+    )
+    rate: Annotated[float, "Records per second of each client."] = 5_000.0
+    kinds: Annotated[
+        tuple[str, ...], Listed(parse_kinds, "Kinds of records, joined by commas.")
+    ] = KINDS
+    producers: Annotated[int, "Producers of each client."] = 4
     keys: int = 32
     """Keys of each producer."""
-    kinds: tuple[str, ...] = KINDS
-    record_size: int = 100
-    outage: float = 0.0
-    """Seconds that all brokers are away, which replaces the schedule. 0: the schedule."""
+    record_size: Annotated[int, "Bytes of each record's value."] = 100
+    outage: Annotated[
+        float, "Instead of the schedule: kill all brokers, start them OUTAGE s later."
+    ] = 0.0
 
     def __post_init__(self) -> None:
         if self.api not in APIS:
@@ -106,8 +119,3 @@ class Plan:
             "record_size": self.record_size,
             "outage": self.outage,
         }
-
-
-def parse_kinds(text: str) -> tuple[str, ...]:
-    """Kinds of records from ``unkeyed,keyed``. Raises ConfigError."""
-    return chosen("--kinds", text, KINDS)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from collections.abc import Callable  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING
 
 from experiments.command import (
     AsJson,
     Out,
     new_table,
+    of_plan,
     print_files,
     print_problems,
     run_experiment,
 )
 from experiments.partition_limits.experiment import Experiment
-from experiments.partition_limits.plan import Plan, parse_counts
+from experiments.partition_limits.plan import Plan
 from experiments.partition_limits.report import mbps_rows, write_report
 from kafkaclient.pages import number
 
@@ -30,21 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["partition_limits"]
 
 
-def partition_limits(
-    *,
-    out: Out,
-    partitions: Annotated[
-        str, typer.Option(help="Partitions on each broker, replicas included, by commas.")
-    ] = "10,100,500,1000,5000",
-    replication: Annotated[
-        str, typer.Option(help="Replication factors, joined by commas.")
-    ] = "1,3",
-    brokers: Annotated[int, typer.Option(help="How many brokers.")] = 3,
-    seconds: Annotated[float, typer.Option(help="How long our producer sends to a topic.")] = 8.0,
-    record_size: Annotated[int, typer.Option(help="Bytes of each record's value.")] = 1024,
-    java: Annotated[bool, typer.Option(help="Java's producer sends as many records, too.")] = True,
-    as_json: AsJson = False,
-) -> None:
+@of_plan(Plan)
+def partition_limits(*, out: Out, plan: Callable[..., Plan], as_json: AsJson = False) -> None:
     """KIP-578's experiment: throughput, creation and deletion by partitions on each broker.
 
     Starts its own brokers on this machine. For each number of partitions and each replication
@@ -60,16 +47,6 @@ def partition_limits(
     `python -m experiments partition-limits --out build/quick --partitions 10,100 --seconds 3`,
     `python -m experiments partition-limits --out build/most --partitions 10000`
     """
-
-    def plan() -> Plan:
-        return Plan(
-            partitions=parse_counts("--partitions", partitions),
-            replication=parse_counts("--replication", replication),
-            brokers=brokers,
-            seconds=seconds,
-            record_size=record_size,
-            java=java,
-        )
 
     run_experiment(plan, Experiment, write_report, _show, out, as_json=as_json)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
 from experiments.clients import JAVA, OURS
-from experiments.options import check_positive, words
+from experiments.options import Listed, check_positive, words
 from kafkaclient.errors import ConfigError
 
 __all__ = ["Plan", "parse_counts"]
@@ -15,18 +16,34 @@ _HEAP_MB = 512
 _HEAP_KB_PER_PARTITION = 100
 
 
+def parse_counts(option: str, text: str) -> tuple[int, ...]:
+    """Whole numbers from ``10,100``. Raises ConfigError."""
+    found = words(text)
+    if not found or not all(word.isdecimal() and int(word) for word in found):
+        raise ConfigError(f"{option} takes numbers from 1, joined by commas, not {text!r}")
+    return tuple(dict.fromkeys(map(int, found)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """An experiment. Raises ConfigError for values that make no sense."""
 
-    partitions: tuple[int, ...] = (10, 100, 500, 1000, 5000)
-    """Partitions on each broker, replicas included."""
-    replication: tuple[int, ...] = (1, 3)
-    brokers: int = 3
-    seconds: float = 8.0
-    """How long our producer sends; Java's sends as many records."""
-    record_size: int = 1024
-    java: bool = True
+    partitions: Annotated[
+        tuple[int, ...],
+        Listed(
+            partial(parse_counts, "--partitions"),
+            "Partitions on each broker, replicas included, by commas.",
+        ),
+    ] = (10, 100, 500, 1000, 5000)
+    replication: Annotated[
+        tuple[int, ...],
+        Listed(partial(parse_counts, "--replication"), "Replication factors, joined by commas."),
+    ] = (1, 3)
+    brokers: Annotated[int, "How many brokers."] = 3
+    seconds: Annotated[float, "How long our producer sends to a topic."] = 8.0
+    """Java's sends as many records."""
+    record_size: Annotated[int, "Bytes of each record's value."] = 1024
+    java: Annotated[bool, "Java's producer sends as many records, too."] = True
 
     def __post_init__(self) -> None:
         check_positive(
@@ -65,11 +82,3 @@ class Plan:
             "replication": list(self.replication),
             "heap_mb": self.heap_mb,
         }
-
-
-def parse_counts(option: str, text: str) -> tuple[int, ...]:
-    """Whole numbers from ``10,100``. Raises ConfigError."""
-    found = words(text)
-    if not found or not all(word.isdecimal() and int(word) for word in found):
-        raise ConfigError(f"{option} takes numbers from 1, joined by commas, not {text!r}")
-    return tuple(dict.fromkeys(map(int, found)))

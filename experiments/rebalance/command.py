@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from collections.abc import Callable  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING
 
 from experiments.command import (
     AsJson,
     Out,
     new_table,
+    of_plan,
     print_files,
     print_problems,
     run_experiment,
 )
 from experiments.rebalance.experiment import Experiment
-from experiments.rebalance.plan import Plan, check_streams
+from experiments.rebalance.plan import Plan
 from experiments.rebalance.report import write_report
 
 if TYPE_CHECKING:
@@ -28,24 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["rebalance_1000"]
 
 
-def rebalance_1000(
-    *,
-    out: Out,
-    topics: Annotated[int, typer.Option(help="Topics, each with a processor and a store.")] = 4,
-    partitions: Annotated[
-        int, typer.Option(help="Partitions of each topic, each of which is a task.")
-    ] = 250,
-    instances: Annotated[int, typer.Option(help="Instances before one more joins.")] = 10,
-    keys: Annotated[int, typer.Option(help="Keys in the state of a task.")] = 500,
-    rate: Annotated[float, typer.Option(help="Records per second, over all tasks.")] = 100.0,
-    max_warmup_replicas: Annotated[
-        int, typer.Option(help="max.warmup.replicas: how many tasks may move at a time.")
-    ] = 100,
-    timeout: Annotated[
-        float, typer.Option(help="Seconds that the group may take to be balanced.")
-    ] = 600.0,
-    as_json: AsJson = False,
-) -> None:
+@of_plan(Plan)
+def rebalance_1000(*, out: Out, plan: Callable[..., Plan], as_json: AsJson = False) -> None:
     """1,000 tasks run on 10 instances, and one more joins: how long until they are balanced?
 
     Starts its own broker and instances on this machine, each of which is a process of its own.
@@ -58,18 +42,6 @@ def rebalance_1000(
     Examples: `python -m experiments rebalance-1000 --out build/rebalance`,
     `python -m experiments rebalance-1000 --out build/quick --topics 2 --partitions 6 --instances 2`
     """
-
-    def plan() -> Plan:
-        check_streams()
-        return Plan(
-            topics=topics,
-            partitions=partitions,
-            instances=instances,
-            keys=keys,
-            rate=rate,
-            max_warmup_replicas=max_warmup_replicas,
-            timeout_s=timeout,
-        )
 
     run_experiment(plan, Experiment, write_report, _show, out, as_json=as_json)
 

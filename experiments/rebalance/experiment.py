@@ -14,6 +14,7 @@ from experiments.counting.load import Load
 from experiments.counting.outcome import Outcome, Window, read_counts
 from experiments.experiment import BaseExperiment
 from experiments.machine import machine_facts
+from experiments.options import STREAMS
 from experiments.rebalance.balance import Balance
 from experiments.rebalance.plan import APPLICATION, Plan
 from experiments.rebalance.results import Joined, Results
@@ -44,6 +45,7 @@ class Experiment(BaseExperiment[Plan, Results]):
     """
 
     results_type = Results
+    libraries = STREAMS
 
     def __init__(self, plan: Plan, folder: Path, watcher: Watcher) -> None:
         super().__init__(plan, folder, watcher)

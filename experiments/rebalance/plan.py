@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from experiments.counting.load import LoadSpec
-from experiments.options import check_libraries, check_positive
+from experiments.options import check_positive
 from kafkaclient.errors import ConfigError
 
-__all__ = ["APPLICATION", "Plan", "check_streams"]
+__all__ = ["APPLICATION", "Plan"]
 
 APPLICATION = "rebalance"
 
@@ -18,21 +18,19 @@ APPLICATION = "rebalance"
 class Plan:
     """An experiment. Raises ConfigError for values that make no sense."""
 
-    topics: int = 4
-    partitions: int = 250
-    """Partitions of each topic, each of which is a task."""
-    instances: int = 10
-    """Instances before one joins; each is a process."""
-    keys: int = 500
-    """Keys in the state of a task at the start."""
+    topics: Annotated[int, "Topics, each with a processor and a store."] = 4
+    partitions: Annotated[int, "Partitions of each topic, each of which is a task."] = 250
+    instances: Annotated[int, "Instances before one more joins."] = 10
+    """Each is a process."""
+    keys: Annotated[int, "Keys in the state of a task."] = 500
     value_size: int = 100
     """Bytes of each key's value."""
-    rate: float = 100.0
-    """Records per second, over all tasks."""
-    max_warmup_replicas: int = 100
-    """More than Kafka's default of 2, with which tasks move two at a time."""
-    timeout_s: float = 600.0
-    """How long the group may take to be balanced."""
+    rate: Annotated[float, "Records per second, over all tasks."] = 100.0
+    max_warmup_replicas: Annotated[
+        int, "max.warmup.replicas: how many tasks may move at a time."
+    ] = 100
+    """More than Kafka's default of 2."""
+    timeout_s: Annotated[float, "Seconds that the group may take to be balanced."] = 600.0
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -84,8 +82,3 @@ class Plan:
     def as_json(self) -> dict[str, Any]:
         """The plan as plain JSON values."""
         return asdict(self) | {"tasks": self.tasks}
-
-
-def check_streams() -> None:
-    """Raise ConfigError if a library of the runtime is missing."""
-    check_libraries({"rocksdict": "streams"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,12 +11,13 @@ from experiments.command import (
     AsJson,
     Out,
     new_table,
+    of_plan,
     print_files,
     print_problems,
     run_experiment,
 )
 from experiments.replication_quota.experiment import Experiment
-from experiments.replication_quota.plan import SCENARIOS, Plan, parse_scenarios
+from experiments.replication_quota.plan import Plan
 from experiments.replication_quota.report import write_report
 from kafkaclient.cli.profile_file import pairs
 from kafkaclient.pages import number
@@ -31,24 +33,11 @@ if TYPE_CHECKING:
 __all__ = ["replication_quota"]
 
 
+@of_plan(Plan)
 def replication_quota(
     *,
     out: Out,
-    scenarios: Annotated[
-        str, typer.Option(help=f"all, or some of {', '.join(SCENARIOS)}, joined by commas.")
-    ] = "all",
-    quota: Annotated[int, typer.Option(help="Bytes per second.")] = 10_000_000,
-    seconds: Annotated[
-        float, typer.Option(help="How long a move takes at its quota; decides the bytes to move.")
-    ] = 40.0,
-    partitions: Annotated[int, typer.Option(help="Partitions that move.")] = 100,
-    load: Annotated[
-        float, typer.Option(help="Records per second in the runs with load; 0: no runs with load.")
-    ] = 2_000.0,
-    record_size: Annotated[int, typer.Option(help="Bytes of each record of the load.")] = 1_000,
-    quiet_seconds: Annotated[
-        float, typer.Option(help="How long latency is measured without a move.")
-    ] = 15.0,
+    plan: Callable[..., Plan],
     broker_config: Annotated[
         list[str] | None,
         typer.Option(help="A setting of the brokers, NAME=VALUE; may be repeated."),
@@ -72,19 +61,14 @@ def replication_quota(
     one-to-two --broker-config replica.fetch.backoff.ms=100`
     """
 
-    def plan() -> Plan:
-        return Plan(
-            scenarios=parse_scenarios(scenarios),
-            quota=quota,
-            seconds=seconds,
-            partitions=partitions,
-            load=load,
-            record_size=record_size,
-            quiet_s=quiet_seconds,
-            broker_config=pairs(broker_config, "--broker-config", strip=True),
-        )
-
-    run_experiment(plan, Experiment, write_report, _show, out, as_json=as_json)
+    run_experiment(
+        lambda: plan(broker_config=pairs(broker_config, "--broker-config", strip=True)),
+        Experiment,
+        write_report,
+        _show,
+        out,
+        as_json=as_json,
+    )
 
 
 def _show(console: Console, out: Path, results: Results) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - options are made of the annotations
 from dataclasses import asdict, dataclass, field
 from itertools import cycle, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from experiments.options import check_positive, chosen
+import typer
+
+from experiments.options import Listed, check_positive, chosen
 from kafkaclient.errors import ConfigError
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 __all__ = ["SCENARIOS", "Plan", "Scenario", "parse_scenarios"]
 
@@ -54,21 +57,36 @@ SCENARIOS = {
 """In each scenario one broker sends or takes all bytes that move, so its quota is the rate."""
 
 
+def parse_scenarios(text: str) -> tuple[Scenario, ...]:
+    """Scenarios from ``one-to-two,two-to-one``, or ``all``. Raises ConfigError."""
+    if text.strip() == "all":
+        return tuple(SCENARIOS.values())
+    return tuple(SCENARIOS[name] for name in chosen("--scenarios", text, tuple(SCENARIOS)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """An experiment. Raises ConfigError for values that make no sense."""
 
-    scenarios: tuple[Scenario, ...] = tuple(SCENARIOS.values())
-    quota: int = 10_000_000
-    """Bytes per second."""
-    seconds: float = 40.0
-    """How long each move takes at its quota without load; decides the bytes to move."""
-    partitions: int = 100
-    load: float = 2_000.0
-    """Records per second of the clients in the runs with load; 0: no runs with load."""
-    record_size: int = 1_000
-    quiet_s: float = 15.0
-    """How long latency is measured without a move."""
+    scenarios: Annotated[
+        tuple[Scenario, ...],
+        Listed(
+            parse_scenarios, f"all, or some of {', '.join(SCENARIOS)}, joined by commas.", "all"
+        ),
+    ] = tuple(SCENARIOS.values())
+    quota: Annotated[int, "Bytes per second."] = 10_000_000
+    seconds: Annotated[float, "How long a move takes at its quota; decides the bytes to move."] = (
+        40.0
+    )
+    partitions: Annotated[int, "Partitions that move."] = 100
+    load: Annotated[float, "Records per second in the runs with load; 0: no runs with load."] = (
+        2_000.0
+    )
+    record_size: Annotated[int, "Bytes of each record of the load."] = 1_000
+    quiet_s: Annotated[
+        float,
+        typer.Option("--quiet-seconds", help="How long latency is measured without a move."),
+    ] = 15.0
     broker_config: Mapping[str, str] = field(default_factory=dict)
     """Settings of the brokers by Kafka's names."""
 
@@ -105,10 +123,3 @@ class Plan:
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "scenarios": [scenario.name for scenario in self.scenarios]}
-
-
-def parse_scenarios(text: str) -> tuple[Scenario, ...]:
-    """Scenarios from ``one-to-two,two-to-one``, or ``all``. Raises ConfigError."""
-    if text.strip() == "all":
-        return tuple(SCENARIOS.values())
-    return tuple(SCENARIOS[name] for name in chosen("--scenarios", text, tuple(SCENARIOS)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable  # noqa: TC003 - typer reads the annotations
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from experiments.command import (
     AsJson,
     Out,
     new_table,
+    of_plan,
     print_files,
     print_problems,
     run_experiment,
@@ -22,7 +24,7 @@ from experiments.options import parse_peers
 from experiments.slow_broker.compare import Row, rows
 from experiments.slow_broker.experiment import Experiment
 from experiments.slow_broker.pictures import draw_pictures
-from experiments.slow_broker.plan import Plan, parse_rates
+from experiments.slow_broker.plan import Plan
 from experiments.slow_broker.report import write_report
 from experiments.slow_broker.results import Results
 from experiments.slow_broker.settings import OBJECT_STORE, PEERS, choose
@@ -31,7 +33,7 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.pages import number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from rich.console import Console
     from rich.table import Table
@@ -41,33 +43,17 @@ __all__ = ["object_store", "pictures", "report", "slow_broker"]
 
 _ALL_PEERS = ",".join(PEERS)
 
-# The options that both experiments have.
-Rates = Annotated[str, typer.Option(help="Records per second, joined by commas.")]
-Brokers = Annotated[int, typer.Option(help="How many brokers.")]
-Partitions = Annotated[
-    int, typer.Option(help="Partitions of each topic, led by the brokers in turn.")
-]
 Peers = Annotated[
     str, typer.Option(help="Clients to compare with, joined by commas; none: only ours.")
 ]
-Repeat = Annotated[int, typer.Option(help="How many times each run is made; tables show medians.")]
-Seconds = Annotated[float, typer.Option(help="How long each run sends records.")]
-RecordSize = Annotated[int, typer.Option(help="Bytes of each record's value.")]
 
 
-def slow_broker(  # noqa: PLR0913 - an option for each field of the plan
+@of_plan(Plan)
+def slow_broker(
     *,
     out: Out,
-    rates: Rates = "2048,4096",
-    delay_ms: Annotated[
-        float, typer.Option(help="Delay of each Produce response of broker 0.")
-    ] = 20.0,
-    brokers: Brokers = 3,
-    partitions: Partitions = 3,
+    plan: Callable[..., Plan],
     peers: Peers = _ALL_PEERS,
-    repeat: Repeat = 1,
-    seconds: Seconds = 20.0,
-    record_size: RecordSize = 512,
     settings: Annotated[
         str | None,
         typer.Option(
@@ -94,38 +80,22 @@ def slow_broker(  # noqa: PLR0913 - an option for each field of the plan
     `python -m experiments slow-broker --out build/ours --peers none --repeat 3`
     """
 
-    def plan() -> Plan:
-        return Plan(
-            settings=tuple(choose(parse_peers(peers, PEERS), settings)),
-            rates=parse_rates(rates),
-            delay_ms=delay_ms,
-            brokers=brokers,
-            partitions=partitions,
-            repeat=repeat,
-            seconds=seconds,
-            record_size=record_size,
-        )
-
-    run_experiment(plan, Experiment, write_report, _show, out, as_json=as_json)
+    run_experiment(
+        lambda: plan(settings=tuple(choose(parse_peers(peers, PEERS), settings))),
+        Experiment,
+        write_report,
+        _show,
+        out,
+        as_json=as_json,
+    )
 
 
-def object_store(  # noqa: PLR0913 - an option for each field of the plan
+@of_plan(Plan, rates="2048,8192", delay_ms=400.0, partitions=6, seconds=10.0, record_size=1000)
+def object_store(
     *,
     out: Out,
-    rates: Rates = "2048,8192",
-    delay_ms: Annotated[
-        float, typer.Option(help="Delay of each Produce response of all brokers.")
-    ] = 400.0,
-    brokers: Brokers = 3,
-    partitions: Partitions = 6,
+    plan: Callable[..., Plan],
     peers: Peers = _ALL_PEERS,
-    repeat: Repeat = 1,
-    seconds: Seconds = 10.0,
-    record_size: RecordSize = 1000,
-    max_message_bytes: Annotated[
-        int | None,
-        typer.Option(help="The topics' largest batch. Default: the brokers', about 1 MB."),
-    ] = None,
     settings: Annotated[
         str | None,
         typer.Option(metavar="NAMES", help="Only these settings, as with slow-broker."),
@@ -142,21 +112,16 @@ def object_store(  # noqa: PLR0913 - an option for each field of the plan
     `python -m experiments object-store --out build/quick --peers none --rates 2048`
     """
 
-    def plan() -> Plan:
-        return Plan(
-            settings=tuple(choose(parse_peers(peers, PEERS), settings, OBJECT_STORE)),
-            rates=parse_rates(rates),
-            delay_ms=delay_ms,
-            all_late=True,
-            brokers=brokers,
-            partitions=partitions,
-            repeat=repeat,
-            seconds=seconds,
-            record_size=record_size,
-            max_message_bytes=max_message_bytes,
-        )
-
-    run_experiment(plan, Experiment, write_report, _show, out, as_json=as_json)
+    run_experiment(
+        lambda: plan(
+            settings=tuple(choose(parse_peers(peers, PEERS), settings, OBJECT_STORE)), all_late=True
+        ),
+        Experiment,
+        write_report,
+        _show,
+        out,
+        as_json=as_json,
+    )
 
 
 def report(*, out: Out) -> None:

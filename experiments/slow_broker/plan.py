@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from experiments.clients import JAVA, OURS, client_config
-from experiments.options import check_positive, check_record_size, words
+from experiments.options import Listed, check_positive, check_record_size, words
+from experiments.slow_broker.settings import (
+    Setting,  # noqa: TC001 - options are made of the annotations
+)
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf.clients import make_client
 from kafkaclient.perf.load import LoadSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from experiments.slow_broker.settings import Setting
 
 __all__ = ["Plan", "PlannedRun", "parse_rates", "refusal"]
 
@@ -37,26 +38,39 @@ class PlannedRun:
         return f"{self.setting.label}, {self.rate:,g}/s"
 
 
+def parse_rates(text: str) -> tuple[float, ...]:
+    """Rates from ``2048,4096``. Raises ConfigError."""
+    try:
+        rates = tuple(map(float, words(text)))
+    except ValueError:
+        rates = ()
+    if not rates or min(rates) <= 0 or max(rates) == float("inf"):
+        raise ConfigError(f"--rates: records per second, joined by commas, not {text!r}")
+    return tuple(dict.fromkeys(rates))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """An experiment. Raises ConfigError for values that make no sense."""
 
     settings: tuple[Setting, ...]
-    rates: tuple[float, ...] = (2048.0, 4096.0)
-    """Records per second."""
-    delay_ms: float = 20.0
-    """Delay of each Produce response of a late broker."""
+    rates: Annotated[
+        tuple[float, ...], Listed(parse_rates, "Records per second, joined by commas.", "2048,4096")
+    ] = (2048.0, 4096.0)
+    delay_ms: Annotated[
+        float, "Delay of each Produce response of broker 0; object-store: of all brokers."
+    ] = 20.0
     all_late: bool = False
     """False: broker 0 is late, and serves the requests of a connection one after the other. True:
     all brokers are late, and serve them at the same time, as if each wrote to an object store."""
-    brokers: int = 3
-    partitions: int = 3
-    repeat: int = 1
-    seconds: float = 20.0
-    """How long records are sent in each run."""
-    record_size: int = 512
-    max_message_bytes: int | None = None
-    """The topics' option ``max.message.bytes``; None for the brokers' default, about 1 MB."""
+    brokers: Annotated[int, "How many brokers."] = 3
+    partitions: Annotated[int, "Partitions of each topic, led by the brokers in turn."] = 3
+    repeat: Annotated[int, "How many times each run is made; tables show medians."] = 1
+    seconds: Annotated[float, "How long each run sends records."] = 20.0
+    record_size: Annotated[int, "Bytes of each record's value."] = 512
+    max_message_bytes: Annotated[
+        int | None, "The topics' largest batch. Default: the brokers', about 1 MB."
+    ] = None
 
     def __post_init__(self) -> None:
         check_record_size(self.record_size, _SMALLEST_RECORD)
@@ -128,17 +142,6 @@ class Plan:
                 for setting in self.settings
             ],
         }
-
-
-def parse_rates(text: str) -> tuple[float, ...]:
-    """Rates from ``2048,4096``. Raises ConfigError."""
-    try:
-        rates = tuple(map(float, words(text)))
-    except ValueError:
-        rates = ()
-    if not rates or min(rates) <= 0 or max(rates) == float("inf"):
-        raise ConfigError(f"--rates: records per second, joined by commas, not {text!r}")
-    return tuple(dict.fromkeys(rates))
 
 
 def refusal(setting: Setting) -> str | None:

@@ -16,6 +16,7 @@ from experiments.counting.outcome import Outcome, Window, read_counts
 from experiments.counting.routes import Routes
 from experiments.experiment import BaseExperiment
 from experiments.machine import machine_facts
+from experiments.options import STREAMS
 from experiments.streams_chaos.gaps import gaps_by_kind
 from experiments.streams_chaos.plan import APPLICATION, Plan
 from experiments.streams_chaos.results import Campaign, Results
@@ -48,6 +49,7 @@ class Experiment(BaseExperiment[Plan, Results]):
     """
 
     results_type = Results
+    libraries = STREAMS
 
     async def run(self) -> None:
         plan = self.plan

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from experiments.counting.load import LoadSpec
-from experiments.options import check_libraries, check_positive
+from experiments.options import check_positive
 from experiments.streams_chaos.schedule import schedule
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
     from experiments.streams_chaos.schedule import Fault
 
-__all__ = ["APPLICATION", "REPLICATION", "Plan", "check_streams"]
+__all__ = ["APPLICATION", "REPLICATION", "Plan"]
 
 APPLICATION = "streams-chaos"
 REPLICATION = 3
@@ -23,22 +25,26 @@ REPLICATION = 3
 class Plan:
     """A campaign. Raises ConfigError for values that make no sense."""
 
-    seconds: float = 60.0
-    """How long there are faults; records are sent all the time."""
-    seed: int = 1
-    instances: int = 3
-    brokers: int = 3
-    tasks: int = 6
-    rate: float = 600.0
-    """Records per second, spread over all tasks."""
-    keys: int = 5_000
+    seconds: Annotated[float, "How long there are faults."] = 60.0
+    """Records are sent all the time."""
+    seed: Annotated[int, "Decides the faults: the same seed, the same faults."] = 1
+    instances: Annotated[int, "Instances, each of which is a process."] = 3
+    brokers: Annotated[int, "How many brokers."] = 3
+    tasks: Annotated[int, "Tasks, each with a partition."] = 6
+    rate: Annotated[float, "Records per second."] = 600.0
+    """Spread over all tasks."""
+    keys: Annotated[int, "Different keys."] = 5_000
     value_size: int = 100
     """Bytes of each key's value in the state."""
-    instance_every_s: float = 10.0
-    """How often an instance has a fault."""
-    broker_every_s: float = 30.0
-    """How often a broker has a fault; 0 for never."""
-    num_standby_replicas: int = 1
+    instance_every_s: Annotated[float, "Seconds between two faults of instances, on average."] = (
+        10.0
+    )
+    broker_every_s: Annotated[
+        float, "Seconds between two faults of brokers; 0 for no such fault."
+    ] = 30.0
+    num_standby_replicas: Annotated[
+        int, typer.Option("--standbys", help="num.standby.replicas.")
+    ] = 1
     session_timeout_ms: int = 6_000
     drain_timeout_s: float = 180.0
     """How long the application may take, after the faults, to process what is left."""
@@ -99,8 +105,3 @@ class Plan:
     def as_json(self) -> dict[str, Any]:
         """The plan as plain JSON values."""
         return asdict(self)
-
-
-def check_streams() -> None:
-    """Raise ConfigError if a library of the runtime is missing."""
-    check_libraries({"rocksdict": "streams"})

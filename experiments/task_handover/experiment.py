@@ -15,6 +15,7 @@ from experiments.counting.load import Load
 from experiments.counting.outcome import Outcome, Window, read_counts
 from experiments.experiment import BaseExperiment
 from experiments.machine import machine_facts
+from experiments.options import STREAMS
 from experiments.task_handover.plan import QUIX, STEPS, Plan, Step
 from experiments.task_handover.results import Results, Run, Skipped
 from kafkaclient.admin import Admin
@@ -53,6 +54,7 @@ class Experiment(BaseExperiment[Plan, Results]):
     """Has instances join, crash and restart, mode by mode."""
 
     results_type = Results
+    libraries = STREAMS
 
     async def run(self) -> None:
         self.watcher.say(f"Starting Kafka, {self.plan.brokers} broker(s)")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path  # noqa: TC003 - options are made of the annotations
+from typing import Annotated, Any
 
 from experiments.counting.load import LoadSpec
-from experiments.options import check_libraries, check_positive, chosen
+from experiments.options import Listed, check_positive, chosen
 from kafkaclient.errors import ConfigError
 from kafkaclient.streams.tasks import MAX_LAG
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = [
     "KIP441",
@@ -22,7 +20,6 @@ __all__ = [
     "STEPS",
     "Plan",
     "Step",
-    "check_streams",
     "parse_modes",
 ]
 
@@ -30,6 +27,11 @@ KIP441 = "kip441"
 RESTORE_FIRST = "restore-first"
 QUIX = "quixstreams"
 MODES = (KIP441, RESTORE_FIRST, QUIX)
+
+
+def parse_modes(text: str) -> tuple[str, ...]:
+    """Modes from ``kip441,quixstreams``. Raises ConfigError."""
+    return chosen("--modes", text, MODES)
 
 
 class Step(StrEnum):
@@ -52,22 +54,25 @@ STEPS = tuple(Step)
 class Plan:
     """An experiment. Raises ConfigError for values that make no sense."""
 
-    modes: tuple[str, ...] = (KIP441, RESTORE_FIRST)
-    keys: int = 5_500_000
-    """Keys that have a value in the state when the first instance starts. With the size of the
-    values this makes a state of 1.1 GB."""
-    value_size: int = 200
-    """Bytes of each key's value in the state."""
-    tasks: int = 6
-    rate: float = 600.0
-    """Records per second, spread over all tasks."""
-    cpu_ms: float = 0.0
-    """CPU time in ms that a processor uses for each record, without giving way to others."""
-    brokers: int = 1
-    settle_s: float = 3.0
-    """How long each step lasts after the group is balanced."""
+    modes: Annotated[
+        tuple[str, ...],
+        Listed(parse_modes, f"What to measure: {', '.join(MODES)}, joined by commas."),
+    ] = (KIP441, RESTORE_FIRST)
+    keys: Annotated[int, "Keys in the state when the first instance starts."] = 5_500_000
+    value_size: Annotated[int, "Bytes of a key's value; with the default keys 1.1 GB of state."] = (
+        200
+    )
+    tasks: Annotated[int, "Tasks, each with a partition."] = 6
+    rate: Annotated[float, "Records per second."] = 600.0
+    """Spread over all tasks."""
+    cpu_ms: Annotated[float, "CPU time in ms that a record takes; give a lower rate with it."] = 0.0
+    """A processor uses it without giving way to others."""
+    brokers: Annotated[int, "How many brokers."] = 1
+    settle_s: Annotated[float, "Seconds that a step lasts after the group is balanced."] = 3.0
     step_timeout_s: float = 300.0
-    acceptable_recovery_lag: int = 1_000
+    acceptable_recovery_lag: Annotated[
+        int, "acceptable.recovery.lag; give less for a small state."
+    ] = 1_000
     """Less than Kafka's default of 10,000: a task stands still while it restores that many records,
     which alone takes a second on two busy cores."""
     max_warmup_replicas: int = 2
@@ -75,8 +80,9 @@ class Plan:
     probing_rebalance_interval_ms: int = 600_000
     session_timeout_ms: int = 6_000
     heartbeat_interval_ms: int = 300
-    peer_python: Path | None = None
-    """The interpreter of an environment with the peers; None: this interpreter."""
+    peer_python: Annotated[
+        Path | None, "Python of an environment with quixstreams; default: this Python."
+    ] = None
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -134,13 +140,3 @@ class Plan:
         values = asdict(self)
         values["peer_python"] = None if self.peer_python is None else self.peer_python.name
         return values | {"modes": list(self.modes), "crash_target_s": self.crash_target_s}
-
-
-def check_streams() -> None:
-    """Raise ConfigError if a library of the runtime is missing."""
-    check_libraries({"aiokafka": "streams", "rocksdict": "streams"})
-
-
-def parse_modes(text: str) -> tuple[str, ...]:
-    """Modes from ``kip441,quixstreams``. Raises ConfigError."""
-    return chosen("--modes", text, MODES)

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING
 
-import typer
 from rich.text import Text
 
 from experiments.command import (
     AsJson,
     Out,
     new_table,
+    of_plan,
     print_files,
     print_problems,
     run_experiment,
 )
-from experiments.options import parse_peers
 from experiments.word_count.experiment import Experiment
-from experiments.word_count.plan import PEERS, Plan, check_streams
+from experiments.word_count.plan import Plan
 from experiments.word_count.report import figures, write_report
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
     from experiments.word_count.results import Results
@@ -29,29 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["word_count"]
 
 
-def word_count(  # noqa: PLR0913 - an option for each field of the plan
-    *,
-    out: Out,
-    peers: Annotated[
-        str,
-        typer.Option(help=f"Processors beside ours: {', '.join(PEERS)}, joined by commas."),
-    ] = "none",
-    words: Annotated[int, typer.Option(help="Words to count.")] = 1_000_000,
-    runs: Annotated[int, typer.Option(help="Runs of each processor, in turns.")] = 3,
-    vocabulary: Annotated[int, typer.Option(help="Different words.")] = 10_000,
-    words_per_line: Annotated[int, typer.Option(help="Words in a line.")] = 10,
-    partitions: Annotated[int, typer.Option(help="Partitions of the topics.")] = 4,
-    stall: Annotated[
-        float, typer.Option(help="Give a run up after this many seconds without a commit.")
-    ] = 60.0,
-    quix_python: Annotated[
-        Path, typer.Option(help="Python of the environment with Quix Streams.")
-    ] = Path("build/quix/bin/python"),
-    faust_python: Annotated[
-        Path, typer.Option(help="Python of the environment with faust-streaming.")
-    ] = Path("build/faust/bin/python"),
-    as_json: AsJson = False,
-) -> None:
+@of_plan(Plan)
+def word_count(*, out: Out, plan: Callable[..., Plan], as_json: AsJson = False) -> None:
     """Count words: lines are split, the words are grouped and counted, the counts kept.
 
     Starts its own broker on this machine and writes the lines. Then each stream processor counts
@@ -67,20 +47,6 @@ def word_count(  # noqa: PLR0913 - an option for each field of the plan
     `python -m experiments word-count --out build/words --words 10000000
     --peers quixstreams,faust,kafka-streams`
     """
-
-    def plan() -> Plan:
-        check_streams()
-        return Plan(
-            peers=parse_peers(peers, PEERS),
-            words=words,
-            runs=runs,
-            vocabulary=vocabulary,
-            words_per_line=words_per_line,
-            partitions=partitions,
-            stall_s=stall,
-            quix_python=quix_python,
-            faust_python=faust_python,
-        )
 
     run_experiment(plan, Experiment, write_report, _show, out, as_json=as_json)
 

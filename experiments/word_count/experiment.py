@@ -7,6 +7,7 @@ import shutil
 
 from experiments.experiment import BaseExperiment
 from experiments.machine import machine_facts
+from experiments.options import STREAMS
 from experiments.word_count.clients import CLIENTS, command
 from experiments.word_count.counts import Counts
 from experiments.word_count.lines import Input
@@ -31,6 +32,7 @@ class Experiment(BaseExperiment[Plan, Results]):
     """
 
     results_type = Results
+    libraries = STREAMS
 
     async def run(self) -> None:
         plan = self.plan

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from experiments.options import check_libraries, check_positive
+from experiments.options import Listed, check_positive, parse_peers
 from kafkaclient.errors import ConfigError
 
 __all__ = [
@@ -17,7 +18,6 @@ __all__ = [
     "PEERS",
     "QUIX",
     "Plan",
-    "check_streams",
 ]
 
 OURS = "kafkaclient"
@@ -33,20 +33,26 @@ PEERS = (QUIX, FAUST, FAUST_ROCKSDB, KAFKA_STREAMS)
 class Plan:
     """An experiment. Raises ConfigError for values that make no sense."""
 
-    peers: tuple[str, ...] = ()
-    words: int = 1_000_000
-    runs: int = 3
-    words_per_line: int = 10
-    vocabulary: int = 10_000
-    """Different words. Word number n occurs about 1/n times as often as the first."""
-    partitions: int = 4
-    """Partitions of the input topic and of the topic of the words."""
-    stall_s: float = 60.0
-    """A run ends, with what was counted, when nothing was committed for this time."""
-    quix_python: Path = Path("build/quix/bin/python")
-    """The interpreter of the environment that has Quix Streams."""
-    faust_python: Path = Path("build/faust/bin/python")
-    """The interpreter of the environment that has faust-streaming."""
+    peers: Annotated[
+        tuple[str, ...],
+        Listed(
+            partial(parse_peers, known=PEERS),
+            f"Processors beside ours: {', '.join(PEERS)}, joined by commas.",
+        ),
+    ] = ()
+    words: Annotated[int, "Words to count."] = 1_000_000
+    runs: Annotated[int, "Runs of each processor, in turns."] = 3
+    vocabulary: Annotated[int, "Different words."] = 10_000
+    """Word number n occurs about 1/n times as often as the first."""
+    words_per_line: Annotated[int, "Words in a line."] = 10
+    partitions: Annotated[int, "Partitions of the topics."] = 4
+    stall_s: Annotated[float, "Give a run up after this many seconds without a commit."] = 60.0
+    quix_python: Annotated[Path, "Python of the environment with Quix Streams."] = Path(
+        "build/quix/bin/python"
+    )
+    faust_python: Annotated[Path, "Python of the environment with faust-streaming."] = Path(
+        "build/faust/bin/python"
+    )
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -79,8 +85,3 @@ class Plan:
         values = asdict(self)
         del values["quix_python"], values["faust_python"]
         return values | {"peers": list(self.peers)}
-
-
-def check_streams() -> None:
-    """Raise ConfigError if a library of the runtime is missing."""
-    check_libraries({"rocksdict": "streams"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from typer.testing import CliRunner
@@ -63,6 +63,8 @@ def topic(**changed: Any) -> limits.Cell:
 
 class Instant:
     """An experiment that is over at once."""
+
+    libraries: ClassVar[dict[str, str]] = {}
 
     plans: list[Any]
     found: list[Any]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from typer.testing import CliRunner
@@ -28,6 +28,8 @@ GROWN = Resources((50.0, 500.0, 500.0), (9.0, 9.0, 9.0), (9.0, 9.0, 9.0), (5.0, 
 
 class Instant:
     """A campaign that is over at once."""
+
+    libraries: ClassVar[dict[str, str]] = {}
 
     plans: list[Plan]
     lost = 0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from typer.testing import CliRunner
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 class Instant:
     """An experiment that is over at once."""
+
+    libraries: ClassVar[dict[str, str]] = {}
 
     plans: list[Plan]
     lost = 0

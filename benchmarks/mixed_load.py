@@ -11,16 +11,12 @@ own; the table shows the median of the runs. docs/concepts/partition-choice.md h
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
-import json
 import os
 import platform
-import sys
 import time
 from array import array
-from pathlib import Path
 from random import Random
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -30,11 +26,13 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from benchmarks.clients_apart import ClientsApart
 from experiments.topics import create_topics
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.cluster import LocalCluster
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
 
 CLIENTS = ("kafkaclient", "confluent")
@@ -146,35 +144,13 @@ def confluent(bootstrap: str, topic: str, pace: Callable[[], Pace]) -> dict[str,
     return latencies.figures()
 
 
-def work(arguments: argparse.Namespace) -> None:
-    """The child: drive one client, and print its figures."""
-    client: Callable[..., dict[str, Any]] = globals()[arguments.work]
+def work(wanted: argparse.Namespace) -> dict[str, Any]:
+    client: Callable[..., dict[str, Any]] = globals()[wanted.work]
 
     def pace() -> Pace:
-        return Pace(arguments.rate, arguments.unkeyed, arguments.seconds + WARM_UP)
+        return Pace(wanted.rate, wanted.unkeyed, wanted.seconds + WARM_UP)
 
-    print(json.dumps(client(arguments.bootstrap, arguments.topic, pace)))
-
-
-async def drive(client: str, bootstrap: str, topic: str, wanted: argparse.Namespace) -> Any:
-    child = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "benchmarks.mixed_load",
-        *("--work", client, "--bootstrap", bootstrap, "--topic", topic),
-        *("--rate", str(wanted.rate), "--unkeyed", str(wanted.unkeyed)),
-        *("--seconds", str(wanted.seconds)),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        printed, _ = await child.communicate()
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
-    if child.returncode:
-        raise RuntimeError(f"the run of {client} failed with exit code {child.returncode}")
-    return json.loads(printed)
+    return client(wanted.bootstrap, wanted.topic, pace)
 
 
 async def measure(wanted: argparse.Namespace) -> dict[str, Any]:
@@ -191,16 +167,15 @@ async def measure(wanted: argparse.Namespace) -> dict[str, Any]:
                     topic = f"mixed-{client}-{turn}"
                     await create_topics(cluster, [topic], 3)
                     runs[client].append(
-                        await drive(client, cluster.proxied_bootstrap, topic, wanted)
+                        await BENCHMARK.figures(client, cluster.proxied_bootstrap, topic, wanted)
                     )
                     progress.advance(task)
-    options = {name: getattr(wanted, name) for name in ("seconds", "rate", "unkeyed", "delay")}
     machine = {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "cpus": os.cpu_count(),
     }
-    return {"machine": machine, "options": options, "runs": runs}
+    return {"machine": machine, "options": BENCHMARK.options(wanted), "runs": runs}
 
 
 def table(found: dict[str, Any]) -> Table:
@@ -220,29 +195,21 @@ def table(found: dict[str, Any]) -> Table:
     return shown
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seconds", type=float, default=60, help="counted, in each run")
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each client")
-    parser.add_argument("--clients", default=",".join(CLIENTS))
-    parser.add_argument("--rate", type=float, default=20_000, help="records/s with a key")
-    parser.add_argument("--unkeyed", type=float, default=20, help="records/s without one")
-    parser.add_argument("--delay", type=float, default=5, help="of broker 0's answers, in ms")
-    parser.add_argument("--out", type=Path, help="keep every run's figures here, as JSON")
-    parser.add_argument("--work", choices=CLIENTS, help=argparse.SUPPRESS)
-    parser.add_argument("--bootstrap", help=argparse.SUPPRESS)
-    parser.add_argument("--topic", help=argparse.SUPPRESS)
-    wanted = parser.parse_args()
-    if wanted.work:
-        work(wanted)
-        return
-    found = asyncio.run(measure(wanted))
-    Console().print(table(found))
-    if wanted.out is not None:
-        wanted.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-
+BENCHMARK = ClientsApart(
+    "benchmarks.mixed_load",
+    __doc__,
+    CLIENTS,
+    {
+        "seconds": (60.0, "counted, in each run"),
+        "repeat": (3, "runs of each client"),
+        "rate": (20_000.0, "records/s with a key"),
+        "unkeyed": (20.0, "records/s without one"),
+        "delay": (5.0, "of broker 0's answers, in ms"),
+    },
+    work,
+    measure,
+    table,
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

@@ -12,15 +12,11 @@ fill it in five seconds. Each client runs in a process of its own. ``send``: a t
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import resource
-import sys
 import time
 from collections import Counter, defaultdict
 from functools import partial
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +25,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from benchmarks.clients_apart import ClientsApart
 from experiments.topics import create_topics
 from kafkaclient.errors import BufferFullError
 from kafkaclient.producer.producer import Producer
@@ -36,6 +33,7 @@ from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.wire.murmur2 import partition_for_key
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Coroutine
 
     from kafkaclient import Delivery
@@ -273,12 +271,11 @@ async def confluent(_how: str, wanted: argparse.Namespace) -> dict[str, Any]:
     return answers.figures()
 
 
-def work(wanted: argparse.Namespace) -> None:
+def work(wanted: argparse.Namespace) -> dict[str, Any]:
     client, _, how = wanted.work.partition("-")
     run = {"kafkaclient": kafkaclient, "aiokafka": aiokafka, "confluent": confluent}[client]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        print(json.dumps(runner.run(run(how, wanted))), flush=True)
-    sys.stdout.flush()
+        return runner.run(run(how, wanted))
 
 
 async def measure(wanted: argparse.Namespace) -> dict[str, Any]:
@@ -293,27 +290,21 @@ async def measure(wanted: argparse.Namespace) -> dict[str, Any]:
                 await create_topics(cluster, [topic], 3)
                 runs[client] = await drive(client, cluster, topic, wanted)
             progress.advance(task)
-    return {"options": {n: getattr(wanted, n) for n in ("stall", "rate", "buffer")}, "runs": runs}
+    return {"options": BENCHMARK.options(wanted), "runs": runs}
 
 
 async def drive(
     client: str, cluster: Any, topic: str, wanted: argparse.Namespace
 ) -> dict[str, Any]:
     leader = await leader_of(cluster.bootstrap, topic)
-    words = ["--work", client, "--topic", topic, "--bootstrap", cluster.proxied_bootstrap]
-    words += [f"--{n}={getattr(wanted, n):g}" for n in ("stall", "rate", "buffer")]
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.stalled_broker", *words), stdout=asyncio.subprocess.PIPE
-    )
-    reading = asyncio.create_task(child.communicate())
+    run = BENCHMARK.figures(client, cluster.proxied_bootstrap, topic, wanted)
+    reading = asyncio.create_task(run)
     await asyncio.sleep(QUIET_S + 1.0)  # the start of the process, about
     proxy = cluster.proxy(leader)
     await proxy.stall()
     await asyncio.sleep(wanted.stall)
     await proxy.resume()
-    out, _ = await reading
-    found: dict[str, Any] = json.loads(out.decode().splitlines()[-1])
-    return found
+    return await reading
 
 
 async def leader_of(bootstrap: str, topic: str) -> int:
@@ -339,28 +330,19 @@ def table(found: dict[str, Any]) -> Table:
     return shown
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--stall", type=float, default=60, help="seconds")
-    parser.add_argument("--rate", type=float, default=3000, help="records/s")
-    parser.add_argument("--buffer", type=float, default=5_000_000, help="bytes")
-    parser.add_argument("--clients", default=",".join(CLIENTS))
-    parser.add_argument("--out", type=Path, help="keep all figures here, as JSON")
-    parser.add_argument("--work", choices=CLIENTS, help=argparse.SUPPRESS)
-    parser.add_argument("--bootstrap", help=argparse.SUPPRESS)
-    parser.add_argument("--topic", help=argparse.SUPPRESS)
-    wanted = parser.parse_args()
-    wanted.buffer = int(wanted.buffer)
-    if wanted.work:
-        work(wanted)
-        return
-    found = asyncio.run(measure(wanted))
-    Console().print(table(found))
-    if wanted.out is not None:
-        wanted.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-
+BENCHMARK = ClientsApart(
+    "benchmarks.stalled_broker",
+    __doc__,
+    CLIENTS,
+    {
+        "stall": (60.0, "seconds"),
+        "rate": (3000.0, "records/s"),
+        "buffer": (5_000_000, "bytes"),
+    },
+    work,
+    measure,
+    table,
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

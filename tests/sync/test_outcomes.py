@@ -133,7 +133,7 @@ def test_every_future_has_its_outcome(
         max_request_size=10_000,
         batch_size=4096,
         linger_ms=linger_ms,
-        max_block_ms=1000,
+        max_block_ms=200,
     ) as producer:
         works = [_Work(producer, seed + n, called) for n in range(3)]
         threads = [threading.Thread(target=work.run, args=(25,)) for work in works]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaclient.testing.fake.log import ErrorCode
+from kafkaclient.broker_errors import ErrorCode
 from tests.sync.support import one_topic, running
 
 

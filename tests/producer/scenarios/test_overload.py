@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ASYNCIO_DEBUG = False  # it keeps a traceback of every handle
 
 MEGABYTE = 1 << 20
-BUFFER = 4 * MEGABYTE
+BUFFER = 2 * MEGABYTE
 FACTOR = 1.5
 """How much more than buffer.memory the producer may take: records that are compressed, what tells
 of batches and callers that wait."""
@@ -65,7 +65,7 @@ async def test_memory_at_its_peak_is_in_proportion_to_the_bound(
     producing: StartProducer, size: int, codec: str
 ) -> None:
     """B1: no broker answers, and the application goes on sending: a flood without waiting, then
-    500 callers that wait; and again when the first flood has expired."""
+    250 callers that wait; and again when the first flood has expired."""
     fake, kept, seen = FakeCluster(), [], []
     topic = f"of-{size}-bytes"  # other tests may have left batches of theirs
     fake.create_topic(topic, 6)
@@ -92,7 +92,7 @@ async def test_memory_at_its_peak_is_in_proportion_to_the_bound(
                     await asyncio.sleep(0.001)
             assert accepted * size > 0.5 * BUFFER
             assert buffer_pool.total - buffer_pool.available > 0.85 * BUFFER
-            waiting = [asyncio.create_task(producer.send(topic, value)) for _ in range(500)]
+            waiting = [asyncio.create_task(producer.send(topic, value)) for _ in range(250)]
             await asyncio.sleep(2)
             seen.append(taken())
             outcomes = await asyncio.gather(*waiting, return_exceptions=True)
